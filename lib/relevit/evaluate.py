@@ -1,0 +1,172 @@
+"""Classify the test sets and keep every prediction, so that any split needs no new run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import nn
+
+from relevit.checkpoints import write_atomically
+from relevit.data import cutouts
+from relevit.finetune import FinetuneSettings, step_losses
+from relevit.models import ModelSpec
+from relevit.precision import Precision, PrecisionChoice, choose_precision
+
+BATCH = 50  # images; the predictions do not depend on it beyond rounding
+PROBE = 200  # images on which bfloat16 must agree with float32
+AGREEMENT_PCT = 98.0  # least share of equal predictions for bfloat16 to be used
+
+
+@torch.inference_mode()
+def predict(
+    model: nn.Module,
+    spec: ModelSpec,
+    batches: Iterator[cutouts.Batch],
+    precision: Precision = "float32",
+) -> pd.DataFrame:
+    """Classify images with fused attention; one row an image, in their order.
+
+    Columns: `label`, `family` (background), `prediction`, `confidence_pct` (softmax of the
+    predicted class) and `label_rank` (0 when the label has the highest logit), from which
+    top-1 and top-5 follow. `bfloat16` runs a converted copy of the weights.
+    """
+    device = next(model.parameters()).device
+    runner = copy.deepcopy(model).to(getattr(torch, precision)).eval()
+    like = next(runner.parameters())
+    parts = []
+    for batch in batches:
+        logits = runner(spec.normalise(batch.images.to(device), like=like)).float().cpu()
+        of_label = logits.gather(1, batch.labels[:, None])
+        confidence, prediction = logits.softmax(dim=1).max(dim=1)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "label": batch.labels.numpy().astype("int16"),
+                    "family": batch.families.numpy().astype("int16"),
+                    "prediction": prediction.numpy().astype("int16"),
+                    "confidence_pct": (100 * confidence).numpy(),
+                    "label_rank": (logits > of_label).sum(dim=1).numpy().astype("int16"),
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def evaluation_precision(
+    model: nn.Module, spec: ModelSpec, choice: PrecisionChoice, seed: int = 0
+) -> tuple[Precision, float]:
+    """The format to evaluate in, and the agreement in percent that it was chosen on.
+
+    `auto` takes bfloat16 where the device has it in hardware and where its predictions on the
+    first PROBE validation images agree with float32 in at least AGREEMENT_PCT of cases. A
+    choice by name is taken as it is. Looks at no test image.
+    """
+    precision = choose_precision(choice, next(model.parameters()).device)
+    if precision == "float32":
+        return precision, 100.0
+    answers = [
+        predict(model, spec, _probe(spec, seed), kind)["prediction"]
+        for kind in ("float32", "bfloat16")
+    ]
+    agreement_pct = 100 * float((answers[0] == answers[1]).mean())
+    if choice == "auto" and agreement_pct < AGREEMENT_PCT:
+        return "float32", agreement_pct
+    return "bfloat16", agreement_pct
+
+
+def _probe(spec: ModelSpec, seed: int) -> Iterator[cutouts.Batch]:
+    return cutouts.batches("validation", PROBE, BATCH, seed=seed, size=spec.image_size)
+
+
+def evaluate_sets(
+    model: nn.Module,
+    spec: ModelSpec,
+    folder: Path,
+    *,
+    images_per_set: int,
+    precision: Precision,
+    identity: str,
+    seed: int = 0,
+    on_set: Callable[[str], None] = lambda name: None,
+) -> pd.DataFrame:
+    """Predictions on the nine test sets, one parquet file a set in `folder`.
+
+    A set whose file was written for the same `identity` (weights, precision, counts) is read
+    instead of computed, so that an interrupted evaluation goes on where it stopped.
+    Returns all rows, with the columns of `predict` and `dataset`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = []
+    for name in cutouts.TEST_SETS:
+        path = folder / f"{name}.parquet"
+        rows = _kept(path, identity)
+        if rows is None:
+            images = cutouts.batches(
+                name, images_per_set, BATCH, seed=seed, size=spec.image_size
+            )
+            rows = predict(model, spec, images, precision)
+            rows.insert(0, "dataset", name)
+            rows.attrs["identity"] = identity
+            write_atomically(path, rows.to_parquet)
+        on_set(name)
+        parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _kept(path: Path, identity: str) -> pd.DataFrame | None:
+    if not path.is_file():
+        return None
+    rows = pd.read_parquet(path)
+    return rows if rows.attrs.get("identity") == identity else None
+
+
+def accuracy_table(predictions: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Top-1 and top-5 accuracy in percent, and the number of images, for each group of `by`."""
+    groups = predictions.assign(
+        top1_pct=100.0 * (predictions["label_rank"] == 0),
+        top5_pct=100.0 * (predictions["label_rank"] < 5),
+        images=1,
+    ).groupby(by, sort=False, observed=True)
+    return groups.agg({"top1_pct": "mean", "top5_pct": "mean", "images": "sum"}).reset_index()
+
+
+def validation_figures(
+    spec: ModelSpec,
+    *,
+    images: int,
+    maps: int,
+    precision: Precision,
+    seed: int = 0,
+) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
+    """What finetuning looks at after each epoch, on the validation images alone.
+
+    `images` of them give `top1_pct`; the losses are means over the first `maps`, computed as
+    in training but without augmentation.
+    """
+    shown = cutouts.draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
+
+    def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, float]:
+        device = next(model.parameters()).device
+        rows = []
+        for start in range(0, maps, settings.batch_size):
+            part = shown.select(range(start, min(start + settings.batch_size, maps)))
+            losses = step_losses(
+                model,
+                spec.normalise(part.images.to(device)),
+                part.masks.to(device).float(),
+                part.labels.to(device),
+                settings,
+            )
+            rows.append(pd.Series(losses.numbers()) * len(part))
+        means = (sum(rows) / maps).to_dict()
+        batches = (
+            shown.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH)
+        )
+        answers = predict(model, spec, batches, precision)
+        return {"top1_pct": 100 * float((answers["label_rank"] == 0).mean()), **means}
+
+    return figures

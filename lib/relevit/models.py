@@ -1,0 +1,121 @@
+"""Model names of the suite and what belongs to each: architecture, weights, pixel statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from jaxtyping import Float, UInt8
+from timm.layers import resample_abs_pos_embed
+from torch import Tensor, nn
+
+from relevit.checkpoints import load_weights
+from relevit.data.foregrounds import CLASSES
+from relevit.dinov2 import load_dinov2
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One model of the embedded benchmark."""
+
+    name: str
+    timm_name: str
+    image_size: int  # pixels
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def normalise(
+        self, images: UInt8[Tensor, "batch 3 height width"], like: Tensor | None = None
+    ) -> Float[Tensor, "batch 3 height width"]:
+        """Scale 0..255 to the statistics the model was trained with; device and dtype of `like`."""
+        device, dtype = (None, torch.float32) if like is None else (like.device, like.dtype)
+        mean, std = (torch.tensor(v, device=device).view(3, 1, 1) for v in (self.mean, self.std))
+        return ((images.to(device).float() / 255 - mean) / std).to(dtype)
+
+    def denormalise(self, images: Float[Tensor, "batch 3 height width"]) -> Tensor:
+        """Back to [0, 1], for pictures."""
+        mean, std = (torch.tensor(v).view(3, 1, 1) for v in (self.mean, self.std))
+        return (images.float().cpu() * std + mean).clamp(0, 1)
+
+
+_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+_HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+
+MODELS = {
+    spec.name: spec
+    for spec in (
+        ModelSpec("dinov2-s", "vit_small_patch14_dinov2", 112, **_IMAGENET),
+        ModelSpec(
+            "tiny",
+            "vit_tiny_patch16_224",
+            112,
+            **_HALF,
+            options={"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4},
+        ),
+    )
+}
+
+
+def model_spec(name: str) -> ModelSpec:
+    """Look a model up by name. Raises: ValueError that lists the names."""
+    if name not in MODELS:
+        raise ValueError(f"models: {name!r} is unknown; use one of {sorted(MODELS)}")
+    return MODELS[name]
+
+
+def build_model(name: str) -> nn.Module:
+    """The architecture with the random initial weights of torch's current seed."""
+    spec = model_spec(name)
+    return timm.create_model(
+        spec.timm_name,
+        num_classes=len(CLASSES),
+        img_size=spec.image_size,
+        **spec.options,
+    )
+
+
+def load_pretrained(name: str) -> nn.Module:
+    """The model before it has seen Cutouts: a pretrained backbone under a new head.
+
+    `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size;
+    `tiny` has no pretraining and starts at random.
+    """
+    model = build_model(name)
+    if name == "dinov2-s":
+        tensors = load_dinov2()
+        tensors["pos_embed"] = resample_abs_pos_embed(
+            tensors["pos_embed"], list(model.patch_embed.grid_size)
+        )
+        missing = model.load_state_dict(tensors, strict=False)
+        if missing.unexpected_keys or set(missing.missing_keys) != {"head.weight", "head.bias"}:
+            raise ValueError(f"models: the tensors of {name!r} do not fit timm's model: {missing}")
+    return model
+
+
+def shipped_weights(name: str) -> Path:
+    """Path of the weights that come with the package. Raises: ValueError when there are none."""
+    path = Path(str(files("relevit") / "assets" / "weights" / f"{name}.safetensors"))
+    if not path.is_file():
+        raise ValueError(
+            f"models: no weights of {name!r} come with the package; "
+            "train it with the 00_original notebook"
+        )
+    return path
+
+
+def load_model(
+    name: str, weights: Path | None = None, device: torch.device | str = "cpu"
+) -> nn.Module:
+    """A model trained on Cutouts, in eval mode on `device`.
+
+    `weights` is a file written by the suite; without it, the shipped weights are used.
+    Raises: ValueError for an unknown name or a file that does not fit, FileNotFoundError.
+    """
+    model = build_model(name)
+    load_weights(weights or shipped_weights(name), model, name)
+    return model.eval().to(device)

@@ -1,0 +1,65 @@
+"""Number formats: which one a device has, and whether it gives the same answers."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+
+Precision = Literal["float32", "bfloat16"]
+PrecisionChoice = Literal["auto", "float32", "bfloat16"]
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
+    """Mixed precision on `device` when `precision` is bfloat16; nothing otherwise."""
+    enabled = precision == "bfloat16"
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def fast_bfloat16(device: torch.device | str) -> bool:
+    """Whether the device multiplies bfloat16 in hardware, so that it saves time."""
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if kind == "cpu":
+        flags = getattr(torch.cpu, "get_capabilities", dict)()  # newer than torch 2.6
+        return bool(flags.get("avx512_bf16") or flags.get("amx_bf16") or flags.get("bf16"))
+    return False
+
+
+def choose_precision(choice: PrecisionChoice, device: torch.device | str) -> Precision:
+    """`auto` becomes bfloat16 where the hardware has it, float32 elsewhere.
+
+    Raises: ValueError for an unknown choice.
+    """
+    if choice not in ("auto", "float32", "bfloat16"):
+        raise ValueError(f"precision {choice!r} is unknown; use auto, float32 or bfloat16")
+    if choice != "auto":
+        return choice
+    return "bfloat16" if fast_bfloat16(device) else "float32"
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the first of CUDA, Apple MPS and CPU that is there.
+
+    Raises: ValueError for an unknown device or one that this machine lacks.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu" and torch.backends.mps.is_available():
+            name = "mps"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ValueError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device {name!r}: this machine has no Apple GPU; use auto or cpu")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:N or mps")
+    return device

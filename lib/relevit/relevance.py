@@ -1,0 +1,160 @@
+"""Generic attention explainability (GAE): the relevance map that RobustViT trains on.
+
+Source: Chefer, Gur, Wolf 2021 (ICCV), as used in RobustViT Sec. 3 and App. B. With A the
+attention map of a block and grad A the gradient of one class's logit,
+
+    R <- I,   A_bar = mean over heads of (grad A * A)^+,   R <- R + A_bar R,
+
+block by block, and the class token's row of R over the patches is the relevance map.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from relevit.attention import frozen_weights, record_attention
+
+Protocol = Literal["published", "described"]
+
+
+def check_protocol(protocol: str) -> None:
+    """Raise ValueError unless `protocol` is `published` or `described`."""
+    if protocol not in get_args(Protocol):
+        raise ValueError(
+            f"protocol {protocol!r} is unknown; use 'published' (what the papers' code does) "
+            "or 'described' (what their text says)"
+        )
+
+
+def gae(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    *,
+    protocol: Protocol = "published",
+    create_graph: bool = False,
+) -> Float[Tensor, "batch patches"]:
+    """Relevance of every patch for one class, patches row by row.
+
+    Source: RobustViT App. B. `images` are normalised. `target` holds one class per image;
+    None means the predicted class (differences A5: training uses the label, the segmentation
+    test the prediction). Identity over class token and patches (A3), clamp before the head
+    mean (A4): text and code agree on both, so `protocol` does not change this map; every
+    attribution takes it. With `create_graph=True` the result is differentiable through A and
+    through grad A (A2); otherwise it is detached and cheaper, with the weights frozen.
+    Raises: ValueError for an unknown protocol, a target out of range, or a model that has no
+    global self-attention. The model's mode, hooks and `requires_grad` are left as they were.
+    """
+    check_protocol(protocol)
+    if create_graph:
+        return relevance_and_logits(model, images, target, exact=True)[0]
+    with frozen_weights(model), torch.enable_grad():
+        relevance, _ = relevance_and_logits(model, images, target, keep_graph=False)
+    return relevance.detach()
+
+
+def relevance_and_logits(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    *,
+    exact: bool = False,
+    keep_graph: bool = True,
+) -> tuple[Float[Tensor, "batch patches"], Float[Tensor, "batch classes"]]:
+    """One forward pass, one gradient call: the relevance map in the graph, and the logits.
+
+    `exact=False` takes grad A as a constant, as the published code does (differences A2).
+    `exact=True` keeps its graph too: the gradient that the text's formulas have.
+    The class token's row is carried through the recursion instead of the whole R: a vector
+    times each A_bar from the last block to the first gives the same row.
+    """
+    with record_attention(model, class_row=True) as tape:
+        logits = model(images)
+    score = logits.gather(1, _checked_target(logits, target)[:, None]).sum()
+    gradients = torch.autograd.grad(
+        score, tape.maps, retain_graph=keep_graph or exact, create_graph=exact
+    )
+    return class_row(tape.maps, gradients, prefix=_prefix_tokens(model)), logits
+
+
+def class_row(
+    maps: list[Float[Tensor, "batch heads query tokens"]],
+    gradients: tuple[Float[Tensor, "batch heads query tokens"], ...],
+    prefix: int,
+) -> Float[Tensor, "batch patches"]:
+    """Row 0 of (I + A_bar_L) ... (I + A_bar_1), without the first `prefix` columns.
+
+    The last map may hold the class token's query row only: R's row starts as that token's
+    unit vector, so no other row of the last A_bar is read.
+    """
+    batch, _, _, tokens = maps[0].shape
+    row = maps[0].new_zeros(batch, 1, tokens)
+    row[:, :, 0] = 1
+    for attention, gradient in zip(reversed(maps), reversed(gradients), strict=True):
+        a_bar = (gradient * attention).clamp(min=0).mean(dim=1)
+        row = row + (a_bar if a_bar.shape[1] == 1 else row @ a_bar)
+    return row[:, 0, prefix:]
+
+
+def to_pixels(
+    maps: Float[Tensor, "batch patches"],
+    size: tuple[int, int],
+    *,
+    normalise: bool = True,
+) -> Float[Tensor, "batch 1 height width"]:
+    """Bilinear heatmaps of `size` (height, width), each scaled to [0, 1] (differences A1).
+
+    The patches must form a square. Gradients flow through minimum and maximum. A constant
+    map has no range to scale: its heatmap is zero everywhere, with zero gradient.
+    Raises: ValueError when the number of patches is no square.
+    """
+    batch, patches = maps.shape
+    side = round(patches**0.5)
+    if side * side != patches:
+        raise ValueError(f"to_pixels: {patches} patches form no square; give a square grid")
+    heat = interpolate(
+        maps.reshape(batch, 1, side, side), size=size, mode="bilinear", align_corners=False
+    )
+    if not normalise:
+        return heat
+    low = heat.amin(dim=(1, 2, 3), keepdim=True)
+    span = heat.amax(dim=(1, 2, 3), keepdim=True) - low
+    constant = span <= 0
+    return torch.where(constant, 0.0, (heat - low) / torch.where(constant, 1.0, span))
+
+
+def foreground_iou_pct(
+    heatmaps: Float[Tensor, "batch 1 height width"],
+    masks: Bool[Tensor, "batch 1 height width"],
+) -> Float[Tensor, " batch"]:
+    """Overlap of each heatmap, cut at its own mean, with its object mask, in percent.
+
+    The cut is the one of the papers' segmentation test (differences E1).
+    """
+    found = heatmaps > heatmaps.mean(dim=(1, 2, 3), keepdim=True)
+    both = (found & masks).sum(dim=(1, 2, 3))
+    either = (found | masks).sum(dim=(1, 2, 3))
+    return 100 * both / either.clamp(min=1)
+
+
+def _checked_target(
+    logits: Float[Tensor, "batch classes"], target: Int[Tensor, " batch"] | None
+) -> Int[Tensor, " batch"]:
+    if target is None:
+        return logits.argmax(dim=1)
+    batch, classes = logits.shape
+    if target.shape != (batch,) or bool(((target < 0) | (target >= classes)).any()):
+        raise ValueError(
+            f"gae: target {target.tolist()} for {batch} images and {classes} classes; "
+            f"give one class in 0..{classes - 1} for each image, or None for the predicted one"
+        )
+    return target.to(logits.device)
+
+
+def _prefix_tokens(model: nn.Module) -> int:
+    return int(getattr(model, "num_prefix_tokens", 1))

@@ -1,0 +1,143 @@
+"""The epoch loop shared by all trainings: a checkpoint each epoch and exact resume.
+
+An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the
+whole state: a run that was killed and started again ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from relevit.checkpoints import load_weights, read_tensors, save_weights, write_atomically
+from relevit.paths import need_disk_space
+
+History = list[dict[str, Any]]
+WEIGHTS, LOG, CHECKPOINT = "weights.safetensors", "log.jsonl", "checkpoint"
+
+
+def run_epochs(
+    model: nn.Module,
+    optimizer: Optimizer,
+    folder: Path,
+    *,
+    architecture: str,
+    identity: dict[str, Any],
+    epochs: int,
+    train_epoch: Callable[[int], dict[str, float]],
+    validate: Callable[[], dict[str, float]],
+    criterion: str | None = None,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> History:
+    """Train for `epochs`, resuming what `folder` holds of the same `identity`.
+
+    Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
+    `criterion` names the validation figure whose lowest value, the latest of equals, decides
+    which epoch's weights are kept (differences A13); None keeps the last epoch's. The model
+    holds the kept weights afterwards. `on_epoch` sees each row as it is made.
+    Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
+    without room for the checkpoints.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    name = json.dumps(identity, sort_keys=True)
+    done = _finished(folder, name)
+    if done is not None:
+        load_weights(folder / WEIGHTS, model, architecture)
+        return done
+    need_disk_space(folder, megabytes=50 + 10 * _size_mb(model))
+    history = _resume(folder / CHECKPOINT, model, optimizer, architecture, name)
+    if not history:
+        history = [{"epoch": 0, **validate()}]
+        on_epoch(history[0])
+    for epoch in range(len(history), epochs + 1):
+        row = {"epoch": epoch, **train_epoch(epoch), **validate()}
+        bad = [key for key, value in row.items() if value != value or abs(value) == float("inf")]
+        if bad:
+            raise FloatingPointError(
+                f"training: {bad[0]} is {row[bad[0]]} in epoch {epoch} of {folder.name}; "
+                "lower the learning rate (the checkpoint of the epoch before is kept)"
+            )
+        history.append(row)
+        best = criterion is None or row[criterion] <= min(r[criterion] for r in history[1:])
+        _save(folder / CHECKPOINT, model, optimizer, architecture, name, history, best)
+        _write_log(folder, history)
+        on_epoch(row)
+    return _finish(folder, model, architecture, name, history)
+
+
+def _finished(folder: Path, name: str) -> History | None:
+    if not (folder / WEIGHTS).is_file() or not (folder / LOG).is_file():
+        return None
+    if read_tensors(folder / WEIGHTS)[1].get("identity") != name:
+        return None
+    return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+
+
+def _resume(
+    checkpoint: Path, model: nn.Module, optimizer: Optimizer, architecture: str, name: str
+) -> History:
+    """Load the newest whole checkpoint of this run; an empty history when there is none."""
+    for leftover in checkpoint.glob(".*"):
+        shutil.rmtree(leftover)  # an interrupted write
+    for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
+        state = json.loads((newest / "state.json").read_text())
+        if state["identity"] != name:
+            break
+        load_weights(newest / WEIGHTS, model, architecture)
+        optimizer.load_state_dict(torch.load(newest / "optimizer.pt", weights_only=True))
+        return state["history"]
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return []
+
+
+def _save(
+    checkpoint: Path,
+    model: nn.Module,
+    optimizer: Optimizer,
+    architecture: str,
+    name: str,
+    history: History,
+    best: bool,
+) -> None:
+    """Write one epoch's folder under a hidden name, show it with one rename, drop older ones."""
+    epoch = history[-1]["epoch"]
+    older = sorted(checkpoint.glob("epoch_*"))
+    hidden = checkpoint / f".epoch_{epoch:04d}"
+    hidden.mkdir(parents=True)
+    save_weights(hidden / WEIGHTS, model, architecture)
+    torch.save(optimizer.state_dict(), hidden / "optimizer.pt")
+    kept = hidden / WEIGHTS if best or not older else older[-1] / "kept.safetensors"
+    os.link(kept, hidden / "kept.safetensors")
+    state = {"identity": name, "history": history}
+    (hidden / "state.json").write_text(json.dumps(state))
+    os.replace(hidden, checkpoint / f"epoch_{epoch:04d}")
+    for folder in older:
+        shutil.rmtree(folder)
+
+
+def _finish(
+    folder: Path, model: nn.Module, architecture: str, name: str, history: History
+) -> History:
+    newest = max((folder / CHECKPOINT).glob("epoch_*"))
+    load_weights(newest / "kept.safetensors", model, architecture)
+    _write_log(folder, history)
+    save_weights(folder / WEIGHTS, model, architecture, identity=name)
+    shutil.rmtree(folder / CHECKPOINT)
+    return history
+
+
+def _write_log(folder: Path, history: History) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in history)
+    write_atomically(folder / LOG, lambda target: target.write_text(text))
+
+
+def _size_mb(model: nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in model.parameters()) // 2**20
