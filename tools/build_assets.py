@@ -23,8 +23,7 @@ SIDE = 128
 PACKAGES = ("@lobehub/fluent-emoji-3d@1.1.0", "fluentui-emoji@1.3.0")
 ASSETS = Path(__file__).parents[1] / "lib" / "relevit" / "assets" / "cutouts"
 
-# Class name -> code point; the order is the label order. Neighbours are look-alikes, and
-# `relevit.data.classes` puts the first of each pair in A and the second in B.
+# Class name -> code point; the order is the label order, and neighbours are look-alikes.
 CODE_POINTS = {
     "ant": "1f41c", "beetle": "1fab2", "honeybee": "1f41d", "cricket": "1f997",
     "lady-beetle": "1f41e", "cockroach": "1fab3", "scorpion": "1f982", "crab": "1f980",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -19,6 +20,12 @@ def write_atomically(path: Path, write) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def file_fingerprint(path: Path) -> str:
+    """First 16 digits of a file's SHA-256, to tell one set of weights from another."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) -> None:

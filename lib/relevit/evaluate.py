@@ -105,9 +105,7 @@ def evaluate_sets(
         path = folder / f"{name}.parquet"
         rows = _kept(path, identity)
         if rows is None:
-            images = cutouts.batches(
-                name, images_per_set, BATCH, seed=seed, size=spec.image_size
-            )
+            images = cutouts.batches(name, images_per_set, BATCH, seed=seed, size=spec.image_size)
             rows = predict(model, spec, images, precision)
             rows.insert(0, "dataset", name)
             rows.attrs["identity"] = identity
@@ -163,9 +161,7 @@ def validation_figures(
             )
             rows.append(pd.Series(losses.numbers()) * len(part))
         means = (sum(rows) / maps).to_dict()
-        batches = (
-            shown.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH)
-        )
+        batches = (shown.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH))
         answers = predict(model, spec, batches, precision)
         return {"top1_pct": 100 * float((answers["label_rank"] == 0).mean()), **means}
 

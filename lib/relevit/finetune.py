@@ -7,7 +7,7 @@ the list of differences, each a named setting here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from relevit.config import FinetuneParams
 from relevit.data import cutouts
 from relevit.losses import background_loss, confidence_loss, foreground_loss
 from relevit.models import ModelSpec
@@ -59,6 +60,17 @@ class FinetuneSettings:
     precision: Precision = "float32"
     seed: int = 0
     weights: LossWeights = field(default_factory=LossWeights)
+
+    @classmethod
+    def from_params(cls, cfg: FinetuneParams, precision: Precision) -> FinetuneSettings:
+        """The settings that a notebook's parameters ask for."""
+        shared = {f.name for f in fields(cls)} & set(type(cfg).model_fields) - {"precision"}
+        terms = [f.name for f in fields(LossWeights)]
+        return cls(
+            **{name: getattr(cfg, name) for name in shared},
+            precision=precision,
+            weights=LossWeights(**{name: getattr(cfg, f"weight_{name}") for name in terms}),
+        )
 
     def lr_at(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 1."""
@@ -174,9 +186,7 @@ def finetune(
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
     """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
-    return torch.optim.AdamW(
-        model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay
-    )
+    return torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
 
 
 def _train_step(

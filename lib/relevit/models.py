@@ -68,24 +68,26 @@ def model_spec(name: str) -> ModelSpec:
     return MODELS[name]
 
 
-def build_model(name: str) -> nn.Module:
-    """The architecture with the random initial weights of torch's current seed."""
+def build_model(name: str, seed: int = 0) -> nn.Module:
+    """The architecture with random weights drawn from `seed`; torch's own seed is left alone."""
     spec = model_spec(name)
-    return timm.create_model(
-        spec.timm_name,
-        num_classes=len(CLASSES),
-        img_size=spec.image_size,
-        **spec.options,
-    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return timm.create_model(
+            spec.timm_name,
+            num_classes=len(CLASSES),
+            img_size=spec.image_size,
+            **spec.options,
+        )
 
 
-def load_pretrained(name: str) -> nn.Module:
+def load_pretrained(name: str, seed: int = 0) -> nn.Module:
     """The model before it has seen Cutouts: a pretrained backbone under a new head.
 
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size;
     `tiny` has no pretraining and starts at random.
     """
-    model = build_model(name)
+    model = build_model(name, seed)
     if name == "dinov2-s":
         tensors = load_dinov2()
         tensors["pos_embed"] = resample_abs_pos_embed(

@@ -52,7 +52,9 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps") from error
+        raise ValueError(
+            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps"
+        ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

@@ -7,6 +7,7 @@ whole state: a run that was killed and started again ends with the same bytes.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -59,7 +60,7 @@ def run_epochs(
         on_epoch(history[0])
     for epoch in range(len(history), epochs + 1):
         row = {"epoch": epoch, **train_epoch(epoch), **validate()}
-        bad = [key for key, value in row.items() if value != value or abs(value) == float("inf")]
+        bad = [k for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)]
         if bad:
             raise FloatingPointError(
                 f"training: {bad[0]} is {row[bad[0]]} in epoch {epoch} of {folder.name}; "

@@ -22,7 +22,6 @@ from relevit.data.foregrounds import CLASSES, load_foregrounds
 from relevit.data.textures import FAMILIES, SEEN, UNSEEN
 
 HOME_SHARE = 0.7  # how often a class stands on its own texture family
-LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT.601)
 CHUNK = 64  # images drawn at once; the bytes do not depend on it
 
 
@@ -33,12 +32,11 @@ class Recipe:
     title: str
     style: str = "3d"
     background: str = "home"  # home | foreign | unseen | any
-    scale: tuple[float, float] = (0.3, 0.6)
+    scale: tuple[float, float] = (0.45, 0.75)
     rotation_deg: float = 15.0  # uniform in +- this
     rotation_step_deg: float = 0.0  # 0: continuous
-    shift: float = 0.15  # uniform in +- this, from the centre
-    saturation: tuple[float, float] = (0.0, 1.0)  # 0: grey, 1: as drawn
-    brightness: tuple[float, float] = (0.6, 1.2)
+    shift: float = 0.12  # uniform in +- this, from the centre
+    brightness: tuple[float, float] = (0.8, 1.15)
     anywhere: bool = False  # any place that keeps the whole square inside
     tilt: float = 0.0  # strength of the perspective
     paper: float = 0.0  # share of white mixed into the background
@@ -57,7 +55,7 @@ RECIPES: dict[str, Recipe] = {
         "unseen backgrounds, any rotation and viewpoint",
         background="unseen", rotation_deg=180.0, tilt=0.35,
     ),
-    "si_location": Recipe("anywhere", background="any", scale=(0.25, 0.45), anywhere=True),
+    "si_location": Recipe("anywhere", background="any", scale=(0.25, 0.4), anywhere=True),
     "si_rotation": Recipe(
         "turned in steps of 20 degrees", background="any",
         rotation_deg=180.0, rotation_step_deg=20.0,
@@ -94,7 +92,6 @@ class _Placement:
     to_object: np.ndarray  # 3 x 3, from image to foreground coordinates, both in [-1, 1]
     level: int
     brightness: float
-    saturation: float
     corner: tuple[int, int]
     flips: tuple[bool, bool]
     white: np.ndarray
@@ -111,14 +108,16 @@ def draw(
     indices: Sequence[int],
     *,
     labels: Sequence[int] | None = None,
+    families: Sequence[int] | None = None,
     seed: int = 0,
     size: int = 112,
 ) -> Batch:
     """Draw images of one set.
 
     Arguments: `indices` name the images; `labels` gives their classes, by default
-    index modulo 40, so that any whole multiple of 40 images is balanced. `size` is the
-    side in pixels, at most 128.
+    index modulo 40, so that any whole multiple of 40 images is balanced. `families` puts
+    the same animals on other textures and changes nothing else. `size` is the side in
+    pixels, at most 128.
     Same arguments, same bytes, in whatever order or batches they are asked for.
     Raises: ValueError for an unknown set, a label out of range or a bad size.
     """
@@ -133,50 +132,53 @@ def draw(
             f"cutouts: {len(labels)} labels for {len(indices)} images, out of range: {wrong[:5]}; "
             f"give one label in 0..{len(CLASSES) - 1} for each image"
         )
-    parts = [
-        _draw_chunk(set_name, indices[i : i + CHUNK], labels[i : i + CHUNK], seed, size)
-        for i in range(0, len(indices), CHUNK)
-    ]
-    fields = ("images", "masks", "labels", "families")
-    return Batch(*(torch.cat([getattr(p, field) for p in parts]) for field in fields))
+    families = [None] * len(indices) if families is None else list(families)
+    wanted = list(zip(indices, labels, families, strict=True))
+    return join(
+        [
+            _draw_chunk(set_name, wanted[i : i + CHUNK], seed, size)
+            for i in range(0, len(wanted), CHUNK)
+        ]
+    )
 
 
-def batches(set_name: str, count: int, batch_size: int, *, seed: int = 0, size: int = 112):
-    """Yield the first `count` images of a set as batches: an Iterator[Batch]."""
+def join(parts: Sequence[Batch]) -> Batch:
+    """One batch out of several, in order."""
+    names = ("images", "masks", "labels", "families")
+    return Batch(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+
+def batches(
+    set_name: str, count: int, batch_size: int, *, seed: int = 0, size: int = 112
+) -> Iterator[Batch]:
+    """Yield the first `count` images of a set, `batch_size` at a time."""
     for start in range(0, count, batch_size):
         yield draw(set_name, range(start, min(start + batch_size, count)), seed=seed, size=size)
 
 
 def _draw_chunk(
-    set_name: str, indices: Sequence[int], labels: Sequence[int], seed: int, size: int
+    set_name: str, wanted: list[tuple[int, int, int | None]], seed: int, size: int
 ) -> Batch:
+    """Draw (index, label, texture family or None for a drawn one) of one set."""
     recipe = RECIPES[set_name]
     set_key = zlib.crc32(set_name.encode())
     placements = [
-        _place(recipe, label, np.random.default_rng([seed, set_key, index]), size)
-        for index, label in zip(indices, labels, strict=True)
+        _place(recipe, label, family, np.random.default_rng([seed, set_key, index]), size)
+        for index, label, family in wanted
     ]
+    labels = [label for _, label, _ in wanted]
     background = _backgrounds(placements, size)
     background = background * (1 - recipe.paper) + recipe.paper
     colour, alpha = _foregrounds(recipe, placements, labels, size)
-    colour = _light(colour, placements).minimum(alpha)
+    bright = torch.tensor([p.brightness for p in placements], dtype=torch.float64)
+    colour = (colour * bright[:, None, None, None]).minimum(alpha)
     images = ((colour + (1 - alpha) * background) * 255).round().clamp(0, 255)
     return Batch(
         images.to(torch.uint8),
         alpha > 0.5,
-        torch.tensor(list(labels)),
+        torch.tensor(labels),
         torch.tensor([p.family for p in placements]),
     )
-
-
-def _light(colour: Tensor, placements: list[_Placement]) -> Tensor:
-    """Fade premultiplied colours towards their grey, then scale their brightness."""
-    bright, saturation = (
-        torch.tensor([getattr(p, name) for p in placements], dtype=torch.float64)[:, None, None, None]
-        for name in ("brightness", "saturation")
-    )
-    grey = (colour * torch.tensor(LUMA, dtype=torch.float64)[:, None, None]).sum(1, keepdim=True)
-    return bright * (grey + saturation * (colour - grey))
 
 
 def _choose_family(background: str, label: int, rng: np.random.Generator) -> int:
@@ -190,8 +192,11 @@ def _choose_family(background: str, label: int, rng: np.random.Generator) -> int
     return int((home + 1 + rng.integers(len(SEEN) - 1)) % len(SEEN))
 
 
-def _place(recipe: Recipe, label: int, rng: np.random.Generator, size: int) -> _Placement:
-    family = _choose_family(recipe.background, label, rng)
+def _place(
+    recipe: Recipe, label: int, family: int | None, rng: np.random.Generator, size: int
+) -> _Placement:
+    drawn = _choose_family(recipe.background, label, rng)  # always, so that the rest stays equal
+    family = drawn if family is None else family
     scale = rng.uniform(*recipe.scale)
     angle = np.deg2rad(_angle_deg(recipe, rng))
     reach = 1 - scale if recipe.anywhere else 2 * recipe.shift
@@ -209,7 +214,6 @@ def _place(recipe: Recipe, label: int, rng: np.random.Generator, size: int) -> _
         to_object=lean @ turn @ back,
         level=_level(scale * size),
         brightness=rng.uniform(*recipe.brightness),
-        saturation=rng.uniform(*recipe.saturation),
         corner=(int(rng.integers(slack + 1)), int(rng.integers(slack + 1))),
         flips=(bool(rng.integers(2)), bool(rng.integers(2))),
         # Integers are exact everywhere; only their spectrum matters, not their distribution.
@@ -261,9 +265,3 @@ def _foregrounds(
         sources = levels[level][[labels[i] for i in rows]]
         pasted[rows] = grid_sample(sources, grid, align_corners=False)
     return pasted[:, :3], pasted[:, 3:].clamp(0, 1)
-
-
-__all__ = [
-    "RECIPES", "SHIFTED_SETS", "TEST_SETS", "Batch", "Iterator", "Recipe",
-    "batches", "draw", "home_family",
-]  # fmt: skip

@@ -1,0 +1,81 @@
+# `make` lists the targets. Each one sets up .venv first when that is missing or out of date.
+
+PYTHON ?= python3
+JOBS ?= 1
+UV_VERSION := 0.13.8
+
+BIN := .venv/bin
+UV := $(BIN)/uv
+READY := .venv/.stamp
+# Outputs and execution counts stay in committed notebooks; what differs by machine does not.
+# The same options are in .pre-commit-config.yaml.
+STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
+	'metadata.papermill metadata.language_info.version metadata.vscode cell.metadata.papermill cell.metadata.vscode'
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup reproduce quick notebooks lab test lint format bench lock clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo 'PYTHON=python3.12 chooses the Python of .venv (3.11 to 3.13), JOBS=4 runs stages in parallel.'
+
+setup: $(READY)  ## Make .venv with the pinned packages of requirements.lock
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		2>/dev/null || { \
+		echo "setup: $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing);" \
+			'needs Python 3.11, 3.12 or 3.13; choose one with: make setup PYTHON=python3.12' >&2; \
+		exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# uv links packages from its cache, so a second clone costs seconds.
+$(READY): requirements.lock pyproject.toml | $(UV)
+	$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
+	@touch $@
+
+reproduce: setup  ## Run the whole suite with the workshop preset (25 min on 2 cores)
+	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
+
+quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)
+	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
+
+notebooks: setup  ## Execute the committed notebooks again and store their outputs
+	$(BIN)/python -m relevit.notebooks
+	$(STRIP) notebooks/*.ipynb
+
+lab: setup  ## Open the notebooks in JupyterLab
+	cd notebooks && ../$(BIN)/jupyter-lab
+
+test: setup  ## Run all tests, then the notebooks against their stored outputs
+	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env notebooks
+
+lint: setup  ## Check style, formatting and the notebooks' metadata
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(STRIP) --verify notebooks/*.ipynb || { \
+		echo 'lint: these notebooks carry metadata of one machine; run: make format' >&2; exit 1; }
+
+format: setup  ## Mend what lint can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(STRIP) notebooks/*.ipynb
+
+bench: setup  ## Measure speed and memory
+	$(BIN)/python tools/bench.py
+
+lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the newest versions)
+	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
+
+clean:  ## Remove outputs and caches; .venv stays
+	rm -rf outputs/* .snakemake .pytest_cache .ruff_cache build dist
+	find . -name .venv -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 \
+		| xargs -0 rm -rf

@@ -1,0 +1,181 @@
+"""Parameters of the notebooks: one frozen model each, checked before any work starts.
+
+This module imports nothing heavy, so that a wrong parameter is reported within seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+ModelName = Literal["dinov2-s", "tiny"]
+INJECTED = "# Parameters"  # how papermill's injected cell begins
+
+
+class Params(BaseModel):
+    """What every notebook has. Subclasses add their own parameters, defaults as in `quick`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    notebook: ClassVar[str] = ""
+
+    preset: Name = Field("quick", description="folder below params/ and outputs/")
+    model: ModelName = Field("tiny", description="model of the embedded benchmark")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
+    output_root: str = Field("outputs", description="folder for results, below the project")
+
+    @classmethod
+    def from_notebook(cls, namespace: dict[str, Any]) -> Self:
+        """Build from a notebook's variables: `cfg = StartParams.from_notebook(globals())`.
+
+        Takes the variables named like a parameter, and whatever papermill injected, so that
+        a misspelt `-p` is an error instead of being ignored.
+        Raises: ValueError naming each bad parameter, its value and what is allowed.
+        """
+        given = {key: namespace[key] for key in cls.model_fields if key in namespace}
+        injected = _injected_names(namespace.get("In", []))
+        return cls.checked(
+            given | {key: namespace.get(key) for key in injected},
+            f"{cls.notebook} parameters",
+        )
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
+        if not path.is_file():
+            raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick")
+        try:
+            values = yaml.safe_load(path.read_text()) or {}
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path}: no valid YAML: {error}") from error
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
+        return cls.checked(values, str(path))
+
+    @classmethod
+    def checked(cls, values: dict[str, Any], where: str) -> Self:
+        """Validate; every problem becomes one line of a ValueError that starts with `where`."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            lines = [_problem(cls, detail) for detail in error.errors()]
+            raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
+
+
+class OriginalParams(Params):
+    """00_original: the model before relevance finetuning."""
+
+    notebook: ClassVar[str] = "00_original"
+
+    source: Literal["shipped", "train"] = Field("shipped", description="where weights come from")
+    images: int = Field(3200, ge=40, description="training images, a multiple of 40")
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(32, ge=1, description="images")
+    lr: float = Field(5.0e-5, gt=0, le=1, description="peak learning rate of the backbone")
+    head_lr: float = Field(1.0e-3, gt=0, le=1, description="peak learning rate of the head")
+    weight_decay: float = Field(0.05, ge=0, le=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    seed: Seed = 0
+
+
+class StartParams(Params):
+    """00_start: the data, the model, where it looks and where it errs."""
+
+    notebook: ClassVar[str] = "00_start"
+
+    images_per_set: int = Field(80, ge=40, description="images looked at in each set")
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    seed: Seed = 0
+
+
+class FinetuneParams(Params):
+    """02_finetune: relevance finetuning, one run."""
+
+    notebook: ClassVar[str] = "02_finetune"
+
+    run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
+    seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
+    images_per_class: int = Field(2, ge=1, description="of each of the 20 classes A")
+    epochs: int = Field(2, ge=1)
+    batch_size: int = Field(8, ge=1, description="images")
+    lr: float = Field(1.0e-5, gt=0, le=1, description="learning rate of the first epoch")
+    protocol: Literal["published", "described"] = "published"
+    target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
+    temperature: float = Field(1.0, gt=0, le=100, description="of the class term (A8)")
+    weight_decay: float = Field(1.0e-4, ge=0, le=1)
+    keep: Literal["last", "lowest_validation_loss"] = Field(
+        "lowest_validation_loss", description="epoch whose weights are used (A13)"
+    )
+    weight_relevance: float = Field(0.8, ge=0)
+    weight_classification: float = Field(0.2, ge=0)
+    weight_background: float = Field(2.0, ge=0)
+    weight_foreground: float = Field(0.3, ge=0)
+    validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
+    validation_maps: int = Field(40, ge=8, description="for the losses after each epoch")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+
+    @property
+    def run_name(self) -> str:
+        return self.run or f"seed{self.seed}"
+
+
+class RobustnessParams(Params):
+    """03_robustness: the nine columns, original against finetuned."""
+
+    notebook: ClassVar[str] = "03_robustness"
+
+    seeds: list[Seed] = Field([0, 1, 2], min_length=1, description="finetuning runs to compare")
+    images_per_set: int = Field(200, ge=40, description="test images of each set")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class ReportParams(Params):
+    """99_report: everything on one page."""
+
+    notebook: ClassVar[str] = "99_report"
+
+    seeds: list[Seed] = Field([0, 1, 2], min_length=1, description="finetuning runs to report")
+
+
+NOTEBOOKS: dict[str, type[Params]] = {
+    cls.notebook: cls
+    for cls in (OriginalParams, StartParams, FinetuneParams, RobustnessParams, ReportParams)
+}
+
+
+def _injected_names(history: list[str]) -> list[str]:
+    """Variables set by papermill's injected cell, which is the first to start so."""
+    for source in history:
+        if source.startswith(INJECTED):
+            tree = ast.parse(source)
+            return [t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets]
+    return []
+
+
+def _problem(cls: type[Params], detail: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    value = detail["input"]
+    if detail["type"] == "extra_forbidden":
+        return f"{key} = {value!r} is no parameter; allowed are {', '.join(cls.model_fields)}"
+    line = f"{key} = {value!r} ({type(value).__name__}): {detail['msg'].lower()}"
+    about = cls.model_fields.get(str(detail["loc"][0]))
+    if about is not None and about.description:
+        line += f" [{about.description}]"
+    if isinstance(value, str) and _is_number(value):
+        line += f"; YAML reads {value} as text: write it with a dot, like 3.0e-6"
+    return line
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""Published tables and claims as data, and the summaries that ours are compared with.
+
+Source: the tables of RobustViT (main text, appendix and supplement), one number a row. The
+AR-B rows of T10 are printed in two orders; `robustness_T10_ARB_resolved.csv` holds, column by
+column, the order that agrees with the printed averages (differences B22).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import pandas as pd
+
+from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+
+# Our name of a set -> its name in the stored tables.
+PAPER_SETS = {
+    "val": "inet_val", "a": "inet_a", "r": "inet_r", "sketch": "inet_sketch", "v2": "inet_v2",
+    "objectnet": "objectnet", "si_location": "si_location", "si_rotation": "si_rotation",
+    "si_size": "si_size",
+}  # fmt: skip
+SPLIT_NAMES = {"train": "A", "other": "B"}  # classes used for finetuning and the others
+SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
+METRICS = ("top1", "top5")
+MASKS = ("annotated", "tokencut")
+
+
+def robustness() -> pd.DataFrame:
+    """Every published accuracy, in percent, one a row.
+
+    Columns: paper, table, model, method, masks, train_classes (all, train, other), dataset,
+    metric (top1, top5), value, std (in T8 and T9 alone, over three seeds).
+    """
+    return _read("robustness").copy()
+
+
+def averages() -> pd.DataFrame:
+    """Averages over models as printed, in percentage points.
+
+    Two disagree with the printed cells: T10 v2 top-1 of A, T11 location top-1 of B.
+    """
+    return _read("averages").copy()
+
+
+def hyperparameters() -> pd.DataFrame:
+    """Published loss weights and learning rates of ours, RRR and GradMask, by model (T5-T7)."""
+    return _read("hyperparameters").copy()
+
+
+def claims() -> pd.DataFrame:
+    """Claims of the papers: id, paper, where, claim, condition, table_check.
+
+    `table_check` says whether the claim agrees with the paper's own tables; it is empty
+    where they have no such numbers.
+    """
+    return _read("claims").fillna("")
+
+
+def published_changes(masks: str = "annotated") -> pd.DataFrame:
+    """Change of accuracy by the method, over the seven models, on each of the nine sets.
+
+    Source: RobustViT T1 and T2, method minus original, in percentage points.
+    Columns: dataset (our names, order of TEST_SETS), models, and for top1 and top5
+    `change_*_pts` (mean), `change_*_min_pts`, `change_*_max_pts`.
+    Raises: ValueError for masks other than annotated or tokencut.
+    """
+    if masks not in MASKS:
+        raise ValueError(f"published_changes: masks {masks!r} is unknown; use one of {MASKS}")
+    table = _read("robustness")
+    table = table[table["table"].isin(["main_T1", "main_T2"])]
+    changes = _minus_original(table, masks)
+    return _over_models(changes, ["dataset"]).loc[list(TEST_SETS)].reset_index()
+
+
+def published_split_changes() -> pd.DataFrame:
+    """Change of accuracy for classes used in finetuning (A) and for the others (B).
+
+    Source: RobustViT T10 and T11, mean over ViT-B, AR-B and DeiT-B, in percentage points;
+    AR-B on the six sets of T10 from the resolved rows. Last comes the average over the
+    seven shifted sets.
+    Columns: dataset, classes (A, B), then as in `published_changes`.
+    """
+    table = _read("robustness")
+    real = table[(table["table"] == "arxiv_T10") & (table["model"] != "AR-B")]
+    si_score = table[table["table"] == "arxiv_T11"]
+    resolved = _read("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
+    changes = _minus_original(pd.concat([real, resolved, si_score]), "annotated")
+    changes["classes"] = changes["train_classes"].map(SPLIT_NAMES)
+    shifted = changes[changes["dataset"].isin(SHIFTED_SETS)]
+    average = shifted.groupby(["model", "classes"])[list(METRICS)].mean().reset_index()
+    changes = pd.concat([changes, average.assign(dataset=SHIFTED_AVERAGE)])
+    order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
+    return _over_models(changes, ["dataset", "classes"]).loc[order].reset_index()
+
+
+def published_seed_spread() -> pd.DataFrame:
+    """Accuracy of each model over three seeds, beside the original, in percent.
+
+    Source: RobustViT T8 (top-1) and T9 (top-5). Whether the printed spread is the sample or
+    the population standard deviation is not stated.
+    Columns: model, dataset (our names), metric, original_pct, ours_pct, ours_std_pct.
+    """
+    table = _named(_read("robustness"))
+    table = table[table["table"].isin(["arxiv_T8", "arxiv_T9"])]
+    keys = ["model", "dataset", "metric"]
+    original = table[table["method"] == "original"].rename(columns={"value": "original_pct"})
+    ours = table[table["method"] == "ours"]
+    ours = ours.rename(columns={"value": "ours_pct", "std": "ours_std_pct"})
+    return original[[*keys, "original_pct"]].merge(
+        ours[[*keys, "ours_pct", "ours_std_pct"]], on=keys, validate="one_to_one"
+    )
+
+
+@cache
+def _read(name: str) -> pd.DataFrame:
+    path = files("relevit") / "assets" / "paper" / f"{name}.csv"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"paper: {name}.csv is missing in the package; it holds published numbers: "
+            "install relevit again"
+        )
+    with path.open("rb") as file:
+        return pd.read_csv(file)
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows with our names of the sets."""
+    return table.replace({"dataset": {theirs: ours for ours, theirs in PAPER_SETS.items()}})
+
+
+def _minus_original(table: pd.DataFrame, masks: str) -> pd.DataFrame:
+    """Method minus original: model, dataset, train_classes, and top1, top5 in points."""
+    keys = ["model", "dataset", "train_classes", "metric"]
+    ours = (table["method"] == "ours") & (table["masks"] == masks)
+    values = [_named(table[rows]).set_index(keys)["value"] for rows in
+              (ours, table["method"] == "original")]  # fmt: skip
+    return (values[0] - values[1]).unstack("metric").reset_index()
+
+
+def _over_models(changes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    groups = changes.groupby(by)
+    columns = {"models": groups.size()}
+    for metric in METRICS:
+        columns[f"change_{metric}_pts"] = groups[metric].mean()
+        columns[f"change_{metric}_min_pts"] = groups[metric].min()
+        columns[f"change_{metric}_max_pts"] = groups[metric].max()
+    return pd.DataFrame(columns)

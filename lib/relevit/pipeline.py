@@ -1,0 +1,176 @@
+"""Run the pipeline of a preset: `python -m relevit.pipeline workshop`.
+
+Checks every parameter file, the device, the disk and the download first, so that nothing
+fails after long work for a reason that was known before it. Order, resume and parallel runs
+are Snakemake's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from relevit.config import NOTEBOOKS, Name, OriginalParams, Params, Seed
+from relevit.paths import need_disk_space, project_root
+
+QUIET = ["--quiet", "rules", "host", "progress", "reason"]
+
+
+class PipelineParams(BaseModel):
+    """`params/<preset>/pipeline.yaml`: what runs, not how."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    preset: Name
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    disk_mb: int = Field(500, ge=1, description="free space that a run needs")
+
+
+def check(preset: str) -> PipelineParams:
+    """Check the preset's files and the machine. Raises: ValueError, FileNotFoundError, OSError."""
+    folder = project_root() / "params" / preset
+    if not folder.is_dir():
+        known = sorted(p.name for p in folder.parent.iterdir() if p.is_dir())
+        raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
+    path = folder / "pipeline.yaml"
+    try:
+        pipeline = PipelineParams(**yaml.safe_load(path.read_text()))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ValueError(
+            f"{path}: {key} = {first['input']!r}: {first['msg'].lower()}; "
+            f"allowed are {', '.join(PipelineParams.model_fields)}"
+        ) from None
+    stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
+    _check_agreement(folder, pipeline, stages)
+    need_disk_space(project_root(), pipeline.disk_mb)
+    return pipeline
+
+
+def _check_agreement(folder: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
+    """What the stages share must be the same in all files."""
+    models = {name: params.model for name, params in stages.items()}
+    for name, params in stages.items():
+        seeds = getattr(params, "seeds", pipeline.seeds)
+        for key, value, needed in (
+            ("preset", params.preset, folder.name),
+            ("model", params.model, models["00_original"]),
+            ("seeds", seeds, pipeline.seeds),
+        ):
+            if value != needed:
+                raise ValueError(
+                    f"{folder / name}.yaml: {key} = {value!r}, but the rest of the preset has "
+                    f"{needed!r}; give all files of a preset the same"
+                )
+
+
+def prepare_machine(preset: str) -> None:
+    """Check the devices asked for and fetch the pretrained weights if they are needed."""
+    from relevit.precision import choose_device  # loads torch
+
+    folder = project_root() / "params" / preset
+    for name, cls in NOTEBOOKS.items():
+        choose_device(cls.from_file(folder / f"{name}.yaml").device)
+    original = OriginalParams.from_file(folder / "00_original.yaml")
+    if original.source == "train" and original.model == "dinov2-s":
+        from relevit.dinov2 import load_dinov2
+
+        load_dinov2()
+
+
+def snakemake(preset: str, *options: str, **kwargs) -> subprocess.CompletedProcess:
+    """Call Snakemake on the project's Snakefile for one preset."""
+    root = project_root()
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
+    command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
+    # The stages call papermill and jupyter by name: those of this environment come first.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": path}
+    return subprocess.run([*command, *options], cwd=root, env=environment, **kwargs)
+
+
+def todo(preset: str) -> list[str]:
+    """Names of the jobs still to run, in Snakemake's order."""
+    done = snakemake(
+        preset, "--dry-run", "--rerun-incomplete", "--quiet", "host", capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{done.stdout}{done.stderr}")
+    lines = done.stdout.splitlines() + done.stderr.splitlines()
+    starts = ("rule ", "localrule ")
+    return [line.split()[1].rstrip(":") for line in lines if line.startswith(starts)]
+
+
+def run(preset: str, jobs: int) -> int:
+    """Check, plan and run one preset; return the exit code."""
+    start = time.perf_counter()
+    check(preset)
+    report = project_root() / "outputs" / preset / "report.html"
+    snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
+    waiting = [name for name in todo(preset) if name != "all"]
+    if not waiting:
+        print(f"Nothing to do: {report} is up to date.")
+        return 0
+    prepare_machine(preset)
+    print(f"Preset {preset!r}: {len(waiting)} stages to run: {', '.join(waiting)}", flush=True)
+    code = snakemake(
+        preset, "--cores", str(jobs), "--resources", f"gpu={_gpus()}", "--rerun-incomplete",
+        "--keep-going", "--keep-incomplete", *QUIET,
+    ).returncode  # fmt: skip
+    minutes = (time.perf_counter() - start) / 60
+    if code:
+        print(f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.")
+    else:
+        print(f"Done in {minutes:.1f} min. Open {report}")
+    return code
+
+
+def _gpus() -> int:
+    import torch
+
+    return max(1, torch.cuda.device_count())
+
+
+def graph(preset: str) -> list[tuple[str, str]]:
+    """The pipeline's rules as (from, to) pairs, for the picture in the report."""
+    done = snakemake(preset, "--rulegraph", "--forceall", capture_output=True, text=True)
+    nodes, edges = {}, []
+    for line in done.stdout.splitlines():
+        text = line.strip()
+        if "->" in text:
+            left, right = text.split("->")
+            edges.append((left.strip(), right.strip().rstrip(";")))
+        elif 'label = "' in text:
+            nodes[text.split("[")[0].strip()] = text.split('label = "')[1].split('"')[0]
+    return [(nodes[a], nodes[b]) for a, b in edges if nodes[b] != "all"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; a wrong input is one message and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m relevit.pipeline", description=__doc__)
+    parser.add_argument("preset", help="folder of params/, for example quick or workshop")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="stages at once (default 1)")
+    parser.add_argument("--graph", action="store_true", help="print the stages' graph as JSON")
+    options = parser.parse_args(arguments)
+    try:
+        if options.graph:
+            print(json.dumps(graph(options.preset)))
+            return 0
+        return run(options.preset, options.jobs)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

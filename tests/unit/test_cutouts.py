@@ -1,0 +1,267 @@
+"""Cutouts draws the same bytes whatever the order, and each set varies what its recipe says."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from relevit.data import cutouts
+from relevit.data.cutouts import RECIPES, SHIFTED_SETS, TEST_SETS, home_family
+from relevit.data.foregrounds import CLASSES, LEVELS, STYLES, class_split, load_foregrounds
+from relevit.data.textures import FAMILIES, SEEN, SIDE, UNSEEN
+
+SMALL = 16  # pixels: the smallest size, for tests that do not look at the pictures
+FIELDS = ("images", "masks", "labels", "families")
+
+
+def same(one: cutouts.Batch, other: cutouts.Batch) -> bool:
+    return all(torch.equal(getattr(one, f), getattr(other, f)) for f in FIELDS)
+
+
+# The same bytes
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_same_arguments_same_bytes(name):
+    once = cutouts.draw(name, range(5), seed=3, size=32)
+    assert same(once, cutouts.draw(name, range(5), seed=3, size=32))
+    assert once.images.dtype == torch.uint8 and once.masks.dtype == torch.bool
+    assert tuple(once.images.shape) == (5, 3, 32, 32)
+    assert tuple(once.masks.shape) == (5, 1, 32, 32)
+
+
+def test_bytes_do_not_depend_on_order_or_batches():
+    count = cutouts.CHUNK + 7  # more than are drawn at once
+    whole = cutouts.draw("objectnet", range(count), size=SMALL)
+    backwards = cutouts.draw("objectnet", range(count - 1, -1, -1), size=SMALL)
+    assert same(backwards.select(range(count - 1, -1, -1)), whole)
+    for batch_size in (1, 13, count, 1000):
+        parts = list(cutouts.batches("objectnet", count, batch_size, size=SMALL))
+        assert [len(p) for p in parts[:-1]] == [batch_size] * (len(parts) - 1)
+        joined = [torch.cat([getattr(p, f) for p in parts]) for f in FIELDS]
+        assert same(cutouts.Batch(*joined), whole)
+
+
+def test_an_image_does_not_depend_on_its_company():
+    alone = cutouts.draw("si_size", [31], labels=[4], size=64)
+    others = cutouts.draw("si_size", [2, 31, 77], labels=[9, 4, 4], size=64)
+    assert same(others.select([1]), alone)
+
+
+def test_seed_set_index_and_label_each_change_the_image():
+    images = [
+        cutouts.draw("val", [1], size=32).images,
+        cutouts.draw("val", [1], seed=1, size=32).images,
+        cutouts.draw("v2", [1], size=32).images,
+        cutouts.draw("val", [41], size=32).images,
+        cutouts.draw("val", [1], labels=[2], size=32).images,
+    ]
+    for i, one in enumerate(images):
+        for other in images[:i]:
+            assert (one != other).float().mean() > 0.2
+
+
+def test_training_and_test_images_are_different_draws():
+    drawn = [cutouts.draw(name, range(40), size=SMALL).images for name in RECIPES]
+    flat = torch.cat(drawn).flatten(1)
+    assert len(torch.unique(flat, dim=0)) == len(flat)
+
+
+def test_select_keeps_images_and_facts_together():
+    batch = cutouts.draw("val", range(6), size=SMALL)
+    some = batch.select([4, 1])
+    assert len(some) == 2 and same(some, cutouts.draw("val", [4, 1], size=SMALL))
+    assert same(batch.select(torch.tensor([4, 1])), some)
+
+
+# Labels and backgrounds
+
+
+@pytest.mark.parametrize("first", [0, 40, 17])
+def test_whole_multiples_of_the_classes_are_balanced(first):
+    labels = cutouts.draw("val", range(first, first + 80), size=SMALL).labels.tolist()
+    assert Counter(labels) == dict.fromkeys(range(len(CLASSES)), 2)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_backgrounds_follow_the_recipe(name):
+    batch = cutouts.draw(name, range(200), size=SMALL)
+    home = torch.tensor([home_family(label) for label in batch.labels.tolist()])
+    families = batch.families
+    kind = RECIPES[name].background
+    allowed = {
+        "home": range(len(SEEN)),
+        "foreign": range(len(SEEN)),
+        "unseen": range(len(SEEN), len(FAMILIES)),
+        "any": range(len(FAMILIES)),
+    }[kind]
+    assert set(families.tolist()) == set(allowed)
+    if kind == "foreign":
+        assert not (families == home).any()
+
+
+def test_set_a_is_foreign_and_objectnet_unseen():
+    assert RECIPES["a"].background == "foreign"
+    assert RECIPES["objectnet"].background == "unseen"
+    assert {RECIPES[name].background for name in ("train", "finetune", "val", "v2")} == {"home"}
+
+
+def test_classes_mostly_stand_at_home():
+    """Within four standard deviations of the binomial distribution."""
+    count = 800
+    batch = cutouts.draw("val", range(count), size=SMALL)
+    home = [home_family(label) for label in batch.labels.tolist()]
+    share = sum(a == b for a, b in zip(home, batch.families.tolist(), strict=True)) / count
+    spread = math.sqrt(cutouts.HOME_SHARE * (1 - cutouts.HOME_SHARE) / count)
+    assert 0.6 <= cutouts.HOME_SHARE <= 0.8
+    assert abs(share - cutouts.HOME_SHARE) < 4 * spread
+
+
+def test_five_classes_share_a_home_and_look_alikes_do_not():
+    homes = [home_family(label) for label in range(len(CLASSES))]
+    assert Counter(homes) == dict.fromkeys(range(len(SEEN)), 5)
+    assert all(homes[i] != homes[i + 1] for i in range(0, len(CLASSES), 2))
+
+
+# Masks
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_masks_are_neither_empty_nor_full(name):
+    share = cutouts.draw(name, range(200)).masks.float().mean(dim=(1, 2, 3))
+    assert 0 < share.min() and share.max() < 1
+
+
+class Cards:
+    """Foregrounds whose alpha is known: a transparent or a black disc instead of animals."""
+
+    def __init__(self, alpha: float):
+        y, x = torch.meshgrid(*2 * [torch.linspace(-1, 1, SIDE).double()], indexing="ij")
+        disc = alpha * (1.1 - 1.6 * (x**2 + y**2).sqrt()).clamp(0, 1)  # with a wide soft edge
+        self.rgba = torch.zeros(len(CLASSES), 4, SIDE, SIDE).double()
+        self.rgba[:, 3] = disc
+
+    def __call__(self, style):
+        pool = torch.nn.functional.avg_pool2d
+        return tuple(self.rgba if i == 0 else pool(self.rgba, 2**i) for i in range(LEVELS))
+
+
+@pytest.mark.parametrize("name", ["val", "objectnet", "si_size"])
+def test_mask_is_where_the_object_covers_more_than_half(monkeypatch, name):
+    monkeypatch.setattr(cutouts, "load_foregrounds", Cards(alpha=0.0))
+    empty = cutouts.draw(name, range(40), size=64)
+    monkeypatch.setattr(cutouts, "load_foregrounds", Cards(alpha=1.0))
+    black = cutouts.draw(name, range(40), size=64)
+    assert not empty.masks.any()
+    # A black object darkens the background by its alpha.
+    background = empty.images.double().amax(dim=1, keepdim=True)
+    alpha = 1 - black.images.double().amax(dim=1, keepdim=True) / background.clamp(min=1)
+    tells = (background > 64) & ((alpha - 0.5).abs() > 0.02)
+    assert tells.float().mean() > 0.5
+    assert torch.equal(black.masks[tells], alpha[tells] > 0.5)
+    outside = alpha == 0
+    assert (alpha[tells] > 0.5).any() and outside.any()
+    assert not black.masks[outside].any()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_nothing_but_the_object_and_its_edge_changes_the_background(monkeypatch, name):
+    with_object = cutouts.draw(name, range(40), size=64)
+    monkeypatch.setattr(cutouts, "load_foregrounds", Cards(alpha=0.0))
+    changed = (with_object.images != cutouts.draw(name, range(40), size=64).images).any(1, True)
+    inside = with_object.masks
+    share = inside.float().mean(dim=(1, 2, 3))
+    assert changed[inside].float().mean() > 0.95
+    # The bounding square of a mask, grown by a third on each side, holds all that changed.
+    for mask, difference, area in zip(inside[:, 0], changed[:, 0], share, strict=True):
+        rows, columns = mask.nonzero().T
+        margin = 6 + int(0.35 * max(rows.max() - rows.min(), columns.max() - columns.min()))
+        box = torch.zeros_like(mask)
+        top, left = max(0, int(rows.min()) - margin), max(0, int(columns.min()) - margin)
+        box[top : int(rows.max()) + margin + 1, left : int(columns.max()) + margin + 1] = True
+        assert not (difference & ~box).any(), float(area)
+
+
+@pytest.mark.parametrize("name", ["val", "si_size"])
+def test_objects_are_as_large_as_the_recipe_says(monkeypatch, name):
+    """A full square card, so that the mask's area is the scale squared."""
+    cards = Cards(alpha=1.0)
+    cards.rgba[:, 3] = 1.0
+    monkeypatch.setattr(cutouts, "load_foregrounds", cards)
+    share = cutouts.draw(name, range(80), size=64).masks.double().mean(dim=(1, 2, 3))
+    low, high = RECIPES[name].scale
+    assert high**2 * 1.02 > share.max()
+    assert share.sqrt().max() - share.sqrt().min() > 0.5 * (high - low)
+
+
+def test_sets_look_as_their_recipes_differ():
+    """Sets with equal recipes are draws of one kind; the others change what they name."""
+    assert set(TEST_SETS) <= set(RECIPES) and len(TEST_SETS) == 9
+    assert set(TEST_SETS) - set(SHIFTED_SETS) == {"val", "v2"}
+    kinds = {name: tuple(vars(RECIPES[name]).values())[1:] for name in RECIPES}
+    for name in ("train", "finetune", "validation", "v2"):
+        assert kinds[name] == kinds["val"]
+    for name in SHIFTED_SETS:
+        assert kinds[name] != kinds["val"]
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"set_name": "imagenet"}, r"set 'imagenet' is unknown; use one of \('train', .*'val'"),
+        ({"size": 15}, r"size 15 px; it must lie in 16\.\.128"),
+        ({"size": 129}, r"size 129 px; it must lie in 16\.\.128"),
+        ({"labels": [0, 40]}, r"2 labels for 2 images, out of range: \[40\]; .*0\.\.39 for each"),
+        ({"labels": [-1, 0]}, r"out of range: \[-1\]; give one label in 0\.\.39"),
+        ({"labels": [1]}, r"1 labels for 2 images, out of range: \[\]; give one label"),
+    ],
+)
+def test_bad_arguments_are_errors(arguments, text):
+    with pytest.raises(ValueError, match=f"cutouts: .*{text}"):
+        cutouts.draw(**({"set_name": "val", "indices": [0, 1], "size": 32} | arguments))
+
+
+def test_unknown_style_is_an_error():
+    with pytest.raises(ValueError, match="style 'photo' is unknown; use one of .'3d', 'flat'"):
+        load_foregrounds("photo")
+
+
+# Foregrounds and classes
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_foregrounds_are_premultiplied_and_halved(style):
+    levels = load_foregrounds(style)
+    assert [tuple(level.shape) for level in levels] == [
+        (len(CLASSES), 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
+    ]
+    for level in levels:
+        colour, alpha = level[:, :3], level[:, 3:]
+        assert level.min() >= 0 and alpha.max() <= 1
+        assert (colour <= alpha + 1e-12).all()
+        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "an animal is missing"
+
+
+def test_names_are_unique():
+    assert len(set(CLASSES)) == 40
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES) == len(SEEN) + len(UNSEEN)
+
+
+def test_class_split_of_seed_zero_is_fixed():
+    assert class_split(0) == (list(range(0, 40, 2)), list(range(1, 40, 2)))
+
+
+def test_class_splits_are_disjoint_halves():
+    splits = [class_split(seed) for seed in range(20)]
+    for first, second in splits:
+        assert len(first) == len(second) == 20
+        assert sorted(first + second) == list(range(40))
+        assert first == sorted(first) and second == sorted(second)
+    assert len({tuple(first) for first, _ in splits}) == 20
+    assert splits == [class_split(seed) for seed in range(20)]

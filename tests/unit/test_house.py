@@ -1,0 +1,204 @@
+"""Rules of the house: one list of dependencies, nothing private in the files, small pieces."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import relevit
+
+ROOT = Path(__file__).parents[2]
+LIBRARY = sorted((ROOT / "lib" / "relevit").rglob("*.py"))
+LARGEST_KB = 6000  # as in .pre-commit-config.yaml
+LONGEST_MODULE = 300  # lines
+LONGEST_FUNCTION = 60  # lines, docstring included
+
+CONDA_NAMES = {"torch": "pytorch", "snakemake": "snakemake-minimal"}
+PYTHONS = ("3.11.9", "3.12.9", "3.13.9")
+
+# Put together here, so that this file does not contain what it looks for.
+HOSTS = [
+    f"{name}.{top}"
+    for name, top in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("anaconda", "org"),
+        ("anaconda", "com"),
+    )
+]
+PRIVATE = re.compile(
+    "|".join(re.escape(host) for host in HOSTS)
+    # A folder of one machine, at the start of a path: base64 and URLs have something before it.
+    + r"|(?<![\w.+=~$}{*-])/(?:home|root|Users|work|opt|mnt|srv|scratch)/"
+    + r"|\b[A-Za-z]:\\+Users\\"
+)
+
+
+class Pin(NamedTuple):
+    requirement: Requirement
+    hashes: list[str]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def dependencies(project) -> dict[str, Requirement]:
+    """Every dependency of pyproject.toml by name, those for development included."""
+    texts = project["dependencies"] + project["optional-dependencies"]["dev"]
+    return {canonicalize_name(r.name): r for r in map(Requirement, texts)}
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict:
+    return yaml.safe_load((ROOT / "environment.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def lock() -> list[Pin]:
+    text = (ROOT / "requirements.lock").read_text().replace("\\\n", " ")
+    pins = []
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            requirement, *hashes = re.split(r"\s+--hash=", line.strip())
+            pins.append(Pin(Requirement(requirement), hashes))
+    return pins
+
+
+@pytest.fixture(scope="module")
+def files() -> list[Path]:
+    """Files that are in the repository or would be with the next commit."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so there is no list of files")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def name_in_errors(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# One list of dependencies
+
+
+def test_environment_has_the_dependencies_of_pyproject(project, dependencies, environment):
+    wanted = {CONDA_NAMES.get(name, name): r.specifier for name, r in dependencies.items()}
+    wanted["python"] = Requirement(f"python{project['requires-python']}").specifier
+    listed = [Requirement(entry) for entry in environment["dependencies"] if isinstance(entry, str)]
+    assert {r.name: r.specifier for r in listed} == wanted
+    assert len(listed) == len(wanted), "environment.yml names a package twice"
+
+
+def test_environment_installs_the_package_itself(project, environment):
+    assert environment["name"] == project["name"]
+    assert environment["dependencies"][-1] == {"pip": ["-e ."]}
+    assert environment["channels"][-1] == "nodefaults"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_pins_each_dependency_within_its_bound(project, dependencies, lock, python):
+    assert python in Requirement(f"python{project['requires-python']}").specifier
+    minor = python.rpartition(".")[0]
+    machine = {"python_version": minor, "python_full_version": python}
+    pinned = {}
+    for requirement, _ in lock:
+        if requirement.marker is None or requirement.marker.evaluate(machine):
+            pinned[canonicalize_name(requirement.name)] = requirement
+    for name, dependency in dependencies.items():
+        assert name in pinned, f"requirements.lock lacks {name}; run: make lock"
+        (pin,) = pinned[name].specifier
+        assert pin.version in dependency.specifier, f"{name} {pin.version}; run: make lock"
+
+
+def test_lock_pins_exactly_and_with_hashes(lock):
+    assert lock
+    for requirement, hashes in lock:
+        assert [pin.operator for pin in requirement.specifier] == ["=="], requirement
+        assert hashes, f"{requirement} has no hash"
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in hashes), requirement
+
+
+def test_one_version_everywhere(project):
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert relevit.__version__ == project["version"] == citation["version"] == newest[1]
+
+
+# Nothing private
+
+
+def test_files_name_no_registry_host_and_no_folder_of_one_machine(files):
+    found = []
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # not a text file
+        found += [f"{name_in_errors(path)}: {match[0]}" for match in PRIVATE.finditer(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"see https://{host}/simple" for host in HOSTS),
+        *(f'open("{"/"}{folder}/me/x")' for folder in ("home", "root", "Users", "work", "opt")),
+        f"file://{'/'}root/x",
+        "C:" + r"\Users\me",
+    ],
+)
+def test_private_pattern_finds(text):
+    assert PRIVATE.search(text)
+
+
+@pytest.mark.parametrize("text", ["~/work/x", "lib/work/x", "https://a.b/home/x", "iVBOR/opt/w0K"])
+def test_private_pattern_leaves(text):
+    assert not PRIVATE.search(text)
+
+
+# Small pieces
+
+
+def test_no_file_is_large(files):
+    sizes = {name_in_errors(path): path.stat().st_size / 1024 for path in files}
+    assert {name: f"{kb:.0f} kB" for name, kb in sizes.items() if kb > LARGEST_KB} == {}
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name_in_errors)
+def test_modules_and_functions_are_short(path):
+    source = path.read_text()
+    assert len(source.splitlines()) <= LONGEST_MODULE
+    functions = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    lines = {f.name: f.end_lineno - f.lineno + 1 for f in functions}
+    assert {name: count for name, count in lines.items() if count > LONGEST_FUNCTION} == {}
+
+
+# Notebooks look the same whoever ran them
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=name_in_errors)
+def test_notebook_names_the_same_kernel(path):
+    metadata = json.loads(path.read_text())["metadata"]
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    assert metadata["kernelspec"] == kernel
+    assert metadata["language_info"]["name"] == "python"
+    assert "version" not in metadata["language_info"]
