@@ -42,12 +42,30 @@ rule start:
         "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
 
 
+rule learning_rate:
+    message: "02_learning_rate: the highest rate that the validation images allow"
+    input:
+        notebook="notebooks/02_learning_rate.ipynb",
+        params=f"{PARAMS}/02_learning_rate.yaml",
+        runs=f"{PARAMS}/02_finetune.yaml",
+        original=rules.original.output.weights,
+    output:
+        executed=f"{OUT}/02_learning_rate/executed.ipynb",
+        summary=f"{OUT}/02_learning_rate/summary.json",
+        rates=f"{OUT}/02_learning_rate/rates.parquet",
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+
+
 rule finetune:
     message: "02_finetune: relevance finetuning, seed {wildcards.seed}"
     input:
         notebook="notebooks/02_finetune.ipynb",
         params=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
+        rate=rules.learning_rate.output.summary,
     output:
         executed=f"{OUT}/02_finetune/seed{{seed}}/executed.ipynb",
         summary=f"{OUT}/02_finetune/seed{{seed}}/summary.json",

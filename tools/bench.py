@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import timm
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from relevit.attention import record_attention
 from relevit.finetune import FinetuneSettings, make_optimizer, step_losses
@@ -58,20 +57,13 @@ TABLES = (
     Table("relevance", "vit_b", 2, (("published", "ours", ">=", 3.5),)),
     Table("relevance", "vit_l", 8, (("published", "ours", ">=", 6.0),)),
     Table("step", "vit_b", 1, (("published", "ours", ">=", 3.2), ("ours", "floor", "<=", 1.1))),
-    Table("evaluation", "vit_b", 1, (("float32", "bfloat16", ">=", 1.0),)),
 )
+EVALUATION = Table("evaluation", "vit_b", 1, (("float32", "bfloat16", ">=", 1.0),))
 
 
-class Batch(NamedTuple):
-    """What every variant is given beside the model."""
-
-    images: Tensor
-    masks: Tensor
-    labels: Tensor
-
-
+Batch = tuple[Tensor, Tensor, Tensor]  # images, masks, labels
 Numbers = dict[str, list[Tensor]]
-Variant = Callable[[nn.Module, Batch], Numbers]
+Variant = Callable[[nn.Module, Tensor, Tensor, Tensor], Numbers]
 # What a step needs beside the model, once for each model.
 optimizer_of = cache(partial(make_optimizer, settings=SETTINGS))
 original_of = cache(copy.deepcopy)
@@ -85,14 +77,14 @@ def build(table: Table, args: argparse.Namespace) -> tuple[nn.Module, Batch]:
     count, side = max(1, args.batch // table.divisor), model.patch_embed.img_size[0]
     masks = torch.rand(count, 1, side, side).round()
     batch = torch.randn(count, 3, side, side), masks, torch.randint(model.num_classes, (count,))
-    return model.to(args.device), Batch(*(tensor.to(args.device) for tensor in batch))
+    return model.to(args.device), tuple(tensor.to(args.device) for tensor in batch)
 
 
-def published_relevance(model: nn.Module, batch: Batch) -> Tensor:
+def published_relevance(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     """The class token's row of R over the patches, in the graph."""
     with record_attention(model) as tape:
-        logits = model(batch.images)
-    score = logits.gather(1, batch.labels[:, None]).sum()
+        logits = model(images)
+    score = logits.gather(1, labels[:, None]).sum()
     joint = torch.eye(tape.maps[0].shape[-1], device=logits.device).repeat(len(logits), 1, 1)
     for attention in tape.maps:
         (gradient,) = torch.autograd.grad(score, attention, retain_graph=True)
@@ -100,36 +92,36 @@ def published_relevance(model: nn.Module, batch: Batch) -> Tensor:
     return joint[:, 0, 1:]
 
 
-def published_step(model: nn.Module, batch: Batch) -> Numbers:
+def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
     """A finetuning step in the published order."""
-    heat = to_pixels(published_relevance(model, batch), batch.masks.shape[-2:])
-    background = background_loss(heat, batch.masks)
-    foreground = foreground_loss(heat, batch.masks)
+    heat = to_pixels(published_relevance(model, images, labels), masks.shape[-2:])
+    background = background_loss(heat, masks)
+    foreground = foreground_loss(heat, masks)
     with record_attention(model):
-        logits = model(batch.images)
+        logits = model(images)
     with record_attention(original_of(model)), torch.no_grad():
-        original_of(model)(batch.images)
+        original_of(model)(images)
     classification = confidence_loss(logits, SETTINGS.temperature)
-    weights = SETTINGS.weights
-    combined = weights.background * background + weights.foreground * foreground
-    total = weights.relevance * combined + weights.classification * classification
+    w = SETTINGS.weights
+    combined = w.background * background + w.foreground * foreground
+    total = w.relevance * combined + w.classification * classification
     terms = (background, foreground, combined, classification, total)
     return update(model, dict(zip(LOSSES, terms, strict=True)))
 
 
-def our_step(model: nn.Module, batch: Batch) -> Numbers:
+def our_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
     """A finetuning step by this library."""
-    found = step_losses(model, *batch, SETTINGS)
+    found = step_losses(model, images, masks, labels, SETTINGS)
     return update(model, {name: getattr(found, name) for name in LOSSES})
 
 
-def floor_step(model: nn.Module, batch: Batch) -> Numbers:
+def floor_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
     """A step that computes the attention gradients and leaves them unused."""
     with record_attention(model, class_row=True) as tape:
-        logits = model(batch.images)
-    score = logits.gather(1, batch.labels[:, None]).sum()
+        logits = model(images)
+    score = logits.gather(1, labels[:, None]).sum()
     torch.autograd.grad(score, tape.maps, retain_graph=True)
-    return update(model, {"total": cross_entropy(logits, batch.labels)})
+    return update(model, {"total": nn.functional.cross_entropy(logits, labels)})
 
 
 def update(model: nn.Module, losses: dict[str, Tensor]) -> Numbers:
@@ -142,16 +134,16 @@ def update(model: nn.Module, losses: dict[str, Tensor]) -> Numbers:
     return named | {"weight gradients": gradients}
 
 
-def forward(model: nn.Module, batch: Batch, precision: str) -> Numbers:
+def forward(model: nn.Module, images: Tensor, *_: Tensor, precision: str) -> Numbers:
     """A plain forward pass, with fused attention."""
-    with torch.inference_mode(), autocast(batch.images.device, precision):
-        return {"logits": [model(batch.images)]}
+    with torch.inference_mode(), autocast(images.device, precision):
+        return {"logits": [model(images)]}
 
 
 TASKS: dict[str, dict[str, Variant]] = {
     "relevance": {
-        "published": lambda m, b: {"relevance map": [published_relevance(m, b).detach()]},
-        "ours": lambda m, b: {"relevance map": [gae(m, b.images, b.labels)]},
+        "published": lambda m, x, _, y: {"relevance": [published_relevance(m, x, y).detach()]},
+        "ours": lambda m, x, _, y: {"relevance": [gae(m, x, y)]},
     },
     "step": {"published": published_step, "ours": our_step, "floor": floor_step},
     "evaluation": {name: partial(forward, precision=name) for name in ("float32", "bfloat16")},
@@ -180,17 +172,17 @@ def time_rounds(
     variants: dict[str, Variant], model: nn.Module, batch: Batch, repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, Numbers]]:
     """Seconds of each variant in each round (A B C A B C ...), and the first round's results."""
-    cuda = batch.images.device.type == "cuda"
+    cuda = batch[0].device.type == "cuda"
     wait = torch.cuda.synchronize if cuda else lambda: None
     for variant in variants.values():
-        variant(model, batch if cuda else Batch(*(tensor[:1] for tensor in batch)))
+        variant(model, *(batch if cuda else (tensor[:1] for tensor in batch)))
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     results: dict[str, Numbers] = {}
     for _ in range(repeats):
         for name, variant in variants.items():
             wait()
             start = time.perf_counter()
-            result = variant(model, batch)
+            result = variant(model, *batch)
             wait()
             seconds[name].append(time.perf_counter() - start)
             results.setdefault(name, result)
@@ -213,7 +205,7 @@ def own_growth_mib(table: Table, variant: str, args: argparse.Namespace) -> int:
     model, batch = build(table, args)
     before = peak_mib(args.device)
     for images in (1, args.batch):  # the first builds the optimiser's state
-        TASKS[table.task][variant](model, Batch(*(tensor[:images] for tensor in batch)))
+        TASKS[table.task][variant](model, *(tensor[:images] for tensor in batch))
     return round(peak_mib(args.device) - before)
 
 
@@ -239,7 +231,7 @@ def measure(table: Table, args: argparse.Namespace) -> dict[str, Any]:
         value = statistics.median(x / y for x, y in zip(seconds[a], seconds[b], strict=True))
         met = value >= target if sign == ">=" else value <= target
         ratios.append([f"{a} / {b}", value, f"{sign} {target}", "met" if met else "missed"])
-    row = {"task": table.task, "model": table.model, "images": len(batch.images)}
+    row = {"task": table.task, "model": table.model, "images": len(batch[0])}
     if "ours" in results:
         row["differences"] = differences(results["published"], results["ours"])
     return row | {"seconds": seconds, "ratios": ratios}
@@ -291,13 +283,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     print(f"{args.device}, {args.threads} threads, torch {torch.__version__}, "
           f"timm {timm.__version__}, {args.model_scale} models, {args.repeats} rounds")  # fmt: skip
-    if not fast_bfloat16(args.device):
-        tables = [table for table in tables if table.task != "evaluation"]
-    measured = [table for table in tables if args.memory and table.task != "evaluation"]
-    growths = {table: growths_mib(table, args) for table in measured}
+    memory = {table: growths_mib(table, args) for table in tables if args.memory}
+    if "vit_b" in args.models and fast_bfloat16(args.device):
+        tables.append(EVALUATION)
     rows = []
     for table in tables:
-        rows.append(measure(table, args) | {"memory_mib": growths.get(table, {})})
+        rows.append(measure(table, args) | {"memory_mib": memory.get(table, {})})
         print(describe(rows[-1]), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))

@@ -104,7 +104,9 @@ class FinetuneParams(Params):
     images_per_class: int = Field(2, ge=1, description="of each of the 20 classes A")
     epochs: int = Field(2, ge=1)
     batch_size: int = Field(8, ge=1, description="images")
-    lr: float = Field(1.0e-5, gt=0, le=1, description="learning rate of the first epoch")
+    lr: float | None = Field(
+        None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
+    )
     protocol: Literal["published", "described"] = "published"
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
     temperature: float = Field(1.0, gt=0, le=100, description="of the class term (A8)")
@@ -124,6 +126,18 @@ class FinetuneParams(Params):
     @property
     def run_name(self) -> str:
         return self.run or f"seed{self.seed}"
+
+
+class LearningRateParams(Params):
+    """02_learning_rate: the paper's rule for the learning rate, on validation images alone."""
+
+    notebook: ClassVar[str] = "02_learning_rate"
+
+    rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        [1.0e-6, 1.0e-5, 1.0e-4], min_length=1, description="learning rates to try"
+    )
+    limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
+    seed: Seed = 0
 
 
 class RobustnessParams(Params):
@@ -146,7 +160,14 @@ class ReportParams(Params):
 
 NOTEBOOKS: dict[str, type[Params]] = {
     cls.notebook: cls
-    for cls in (OriginalParams, StartParams, FinetuneParams, RobustnessParams, ReportParams)
+    for cls in (
+        OriginalParams,
+        StartParams,
+        LearningRateParams,
+        FinetuneParams,
+        RobustnessParams,
+        ReportParams,
+    )
 }
 
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -142,8 +143,9 @@ def validation_figures(
 ) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
     """What finetuning looks at after each epoch, on the validation images alone.
 
-    `images` of them give `top1_pct`; the losses are means over the first `maps`, computed as
-    in training but without augmentation.
+    `images` of them give `top1_pct` and `confidence_loss` (Eq. 4 without temperature, in
+    nats); the losses of the maps are means over the first `maps`, computed as in training but
+    without augmentation.
     """
     shown = cutouts.draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
 
@@ -163,6 +165,10 @@ def validation_figures(
         means = (sum(rows) / maps).to_dict()
         batches = (shown.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH))
         answers = predict(model, spec, batches, precision)
-        return {"top1_pct": 100 * float((answers["label_rank"] == 0).mean()), **means}
+        return {
+            "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
+            "confidence_loss": float(-np.log(answers["confidence_pct"] / 100).mean()),
+            **means,
+        }
 
     return figures

@@ -62,12 +62,13 @@ class FinetuneSettings:
     weights: LossWeights = field(default_factory=LossWeights)
 
     @classmethod
-    def from_params(cls, cfg: FinetuneParams, precision: Precision) -> FinetuneSettings:
-        """The settings that a notebook's parameters ask for."""
-        shared = {f.name for f in fields(cls)} & set(type(cfg).model_fields) - {"precision"}
+    def from_params(cls, cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSettings:
+        """The settings that a notebook's parameters ask for, at the given rate and precision."""
+        shared = {f.name for f in fields(cls)} & set(type(cfg).model_fields) - {"lr", "precision"}
         terms = [f.name for f in fields(LossWeights)]
         return cls(
             **{name: getattr(cfg, name) for name in shared},
+            lr=lr,
             precision=precision,
             weights=LossWeights(**{name: getattr(cfg, f"weight_{name}") for name in terms}),
         )
@@ -259,26 +260,6 @@ def check_masks(masks: Bool[Tensor, "batch 1 height width"]) -> None:
                 f"finetune: mask {int(wrong.nonzero()[0])} has {kind} "
                 f"({int(wrong.sum())} such masks); leave these images out or mend the masks"
             )
-
-
-def choose_learning_rate(
-    drops_pts: dict[float, float], rising: dict[float, bool], limit_pts: float
-) -> float:
-    """The paper's rule: the highest rate that harms neither accuracy nor the class term.
-
-    Source: RobustViT Sec. 4. `drops_pts` maps each rate tried to the loss of validation
-    top-1 in percentage points, `rising` to whether the classification loss rose over
-    training. A rate passes when the drop is at most `limit_pts` (the paper: 2 to 3) and the
-    loss did not rise. Looks at no test image.
-    Raises: ValueError when no rate passes.
-    """
-    passing = [lr for lr in drops_pts if drops_pts[lr] <= limit_pts and not rising[lr]]
-    if not passing:
-        raise ValueError(
-            f"choose_learning_rate: none of {sorted(drops_pts)} keeps validation top-1 within "
-            f"{limit_pts} points without a rising classification loss; add lower rates"
-        )
-    return max(passing)
 
 
 def _at_least_float32(values: Tensor) -> Tensor:

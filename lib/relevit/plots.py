@@ -13,6 +13,8 @@ from jaxtyping import Float, UInt8
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from relevit.training import History
+
 ORIGINAL, OURS = "#8a8f98", "#d1495b"  # grey and red, told apart in print too
 DPI = 72  # small files: committed notebooks carry the pictures
 
@@ -91,6 +93,23 @@ def loss_curves(log: pd.DataFrame) -> Figure:
     axes[4].set(title="top-1 (%)", xlabel="epoch")
     for axis in axes:
         axis.xaxis.get_major_locator().set_params(integer=True)
+    return figure
+
+
+def rate_curves(histories: dict[float, History], limit_pts: float) -> Figure:
+    """What the learning-rate rule looks at, one line a rate; the dotted lines are its limits."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 2.8), layout="constrained")
+    colours = sns.color_palette("flare", len(histories))
+    for colour, (lr, history) in zip(colours, histories.items(), strict=True):
+        log = pd.DataFrame(history)
+        style = {"color": colour, "marker": ".", "label": f"{lr:.1e}"}
+        left.plot(log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], **style)
+        right.plot(log["epoch"], log["validation_confidence_loss"], **style)
+    left.axhline(limit_pts, color="black", linestyle=":")
+    right.axhline(log["validation_confidence_loss"][0], color="black", linestyle=":")
+    left.set(title="Loss of validation top-1", xlabel="epoch", ylabel="points")
+    right.set(title="Classification loss", xlabel="epoch", ylabel="nats")
+    right.legend(frameon=False, title="learning rate")
     return figure
 
 

@@ -1,0 +1,123 @@
+"""The benchmark: its tables come out, and numbers that differ are found."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "bench.py"
+TINY = ("--model-scale=tiny", "--repeats=2", "--threads=1")
+
+
+@pytest.fixture
+def bench():
+    spec = importlib.util.spec_from_file_location("bench", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_bench(*options: str) -> str:
+    command = [sys.executable, str(SCRIPT), *options]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_tables_and_agreement_come_out(tmp_path):
+    path = tmp_path / "bench.json"
+    text = run_bench(*TINY, "--device=cpu", "--no-memory", f"--json={path}")
+    for title in ("relevance, vit_b, batch 4", "relevance, vit_l, batch 1", "step, vit_b, batch 8"):
+        assert title in text
+    assert text.count("  published / ours: ") == 3 and text.count("  ours / floor: ") == 1
+    assert "target >= 3.5" in text and "target <= 1.1" in text
+    assert text.count(": agree\n") == 8 and "DIFFER" not in text
+    rows = [row for row in json.loads(path.read_text()) if row["task"] != "evaluation"]
+    assert [list(row["seconds"]) for row in rows] == [
+        ["published", "ours"],
+        ["published", "ours"],
+        ["published", "ours", "floor"],
+    ]
+    assert all(len(values) == 2 for row in rows for values in row["seconds"].values())
+    assert all(value < 1e-4 for row in rows for value in row["differences"].values())
+
+
+def test_memory_is_measured_for_each_variant(tmp_path):
+    path = tmp_path / "bench.json"
+    run_bench(*TINY, "--device=cpu", "--models", "vit_l", f"--json={path}")
+    (row,) = json.loads(path.read_text())
+    assert set(row["memory_mib"]) == {"published", "ours"}
+    assert all(value >= 0 for value in row["memory_mib"].values())
+
+
+@pytest.mark.parametrize("factor", [1.001, float("nan")])
+def test_wrong_number_makes_the_exit_code_1(bench, capsys, monkeypatch, factor):
+    right = bench.TASKS["relevance"]["ours"]
+
+    def wrong(*args):
+        (relevance,) = right(*args)["relevance"]
+        relevance[0, 3] *= factor
+        relevance[0, relevance[0].argmax()] *= factor
+        return {"relevance": [relevance]}
+
+    monkeypatch.setitem(bench.TASKS["relevance"], "ours", wrong)
+    assert bench.main([*TINY, "--device=cpu", "--models=vit_l", "--no-memory"]) == 1
+    assert "DIFFER" in capsys.readouterr().out
+
+
+def test_difference_is_relative_to_the_largest_value(bench):
+    published = {"map": [torch.tensor([0.0, -4.0]), torch.tensor([1.0])]}
+    ours = {"map": [torch.tensor([0.0, -4.0]), torch.tensor([1.002])]}
+    assert bench.differences(published, ours)["map"] == pytest.approx(0.0005, rel=1e-3)
+    with pytest.raises(KeyError):
+        bench.differences(published, {})
+    with pytest.raises(ValueError, match="zip"):
+        bench.differences(published, {"map": ours["map"][:1]})
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ({"map": 1e-5, "loss": 1e-4}, True),
+        ({"map": 1e-5, "loss": 2e-4}, False),
+        ({"map": float("nan")}, False),
+        ({"map": float("inf")}, False),
+        ({}, False),
+    ],
+)
+def test_agreement(bench, found, verdict):
+    assert bench.agree(found) is verdict
+
+
+def test_only_zeros_do_not_count_as_agreement(bench):
+    zeros = {"map": [torch.zeros(3)]}
+    assert not bench.agree(bench.differences(zeros, zeros))
+
+
+def test_floor_does_the_gradients_of_all_weights(bench):
+    """A floor that skipped some weights would be no fair bound."""
+    args = bench.parse([*TINY, "--device=cpu"])
+    model, batch = bench.build(bench.TABLES[-1], args)
+    before = {name: weights.detach().clone() for name, weights in model.named_parameters()}
+    counts = {name: len(run(model, *batch)["weight gradients"])
+              for name, run in bench.TASKS["step"].items()}  # fmt: skip
+    assert set(counts.values()) == {len(before)}
+    after = dict(model.named_parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_ours_is_faster_on_cuda(tmp_path):
+    path = tmp_path / "bench.json"
+    run_bench("--device=cuda", "--models", "vit_b", "--repeats=5", f"--json={path}")
+    rows = [row for row in json.loads(path.read_text()) if row["task"] != "evaluation"]
+    assert [row["task"] for row in rows] == ["relevance", "step"]
+    for row in rows:
+        name, ratio, *_ = row["ratios"][0]
+        assert name == "published / ours" and ratio > 1
+        assert row["memory_mib"]["ours"] < row["memory_mib"]["published"]
