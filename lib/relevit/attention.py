@@ -52,11 +52,14 @@ def record_attention(
         for i, attention in enumerate(attentions)
     ]
     if inputs:
-        handles += [b.register_forward_pre_hook(partial(_keep_input, tape)) for b in model.blocks]
+        handles += [
+            block.register_forward_pre_hook(partial(_keep_input, tape, i))
+            for i, block in enumerate(model.blocks)
+        ]
     if values:
         handles += [
-            a.qkv.register_forward_hook(partial(_keep_values, tape, a.num_heads))
-            for a in attentions
+            attention.qkv.register_forward_hook(partial(_keep_values, tape, i, attention.num_heads))
+            for i, attention in enumerate(attentions)
         ]
     last = model.blocks[-1]
     shortened = class_row and not values and reads_class_token_only(model)
@@ -131,14 +134,16 @@ def _keep_map(tape: Tape, index: int, module: nn.Module, args: tuple, output: Te
     tape.maps.append(output)
 
 
-def _keep_input(tape: Tape, block: nn.Module, args: tuple) -> None:
-    if len(tape.inputs) == len(tape.maps) + 1 or not tape.maps:
+def _keep_input(tape: Tape, index: int, block: nn.Module, args: tuple) -> None:
+    if index == 0:
         tape.inputs.clear()
     tape.inputs.append(args[0])
 
 
-def _keep_values(tape: Tape, heads: int, module: nn.Module, args: tuple, output: Tensor) -> None:
-    if len(tape.values) > len(tape.maps):
+def _keep_values(
+    tape: Tape, index: int, heads: int, module: nn.Module, args: tuple, output: Tensor
+) -> None:
+    if index == 0:
         tape.values.clear()
     batch, tokens, width = output.shape
     split = output.reshape(batch, tokens, 3, heads, width // (3 * heads))

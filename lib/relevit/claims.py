@@ -10,7 +10,7 @@ import pandas as pd
 
 from relevit import paper
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.finetune import choose_learning_rate
+from relevit.learning_rate import choose_learning_rate
 from relevit.robustness import need_sets
 
 MIN_SEEDS = 2  # runs below which there is no spread, so nothing is decided
@@ -66,7 +66,7 @@ def robustness_verdicts(
     Arguments: the results of `robustness.change_table`, `.shifted_average` and
     `.split_table`; `lr_search` has a row for each learning rate tried, with the columns `lr`,
     `drop_pts` (fall of validation top-1) and `rising` (classification loss rose), see
-    `finetune.choose_learning_rate`. With fewer than MIN_SEEDS runs all verdicts are
+    `learning_rate.choose_learning_rate`. With fewer than MIN_SEEDS runs all verdicts are
     'not testable here', with the numbers shown.
     Raises: ValueError when a set or column is missing.
     """

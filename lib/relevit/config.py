@@ -101,8 +101,8 @@ class FinetuneParams(Params):
 
     run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
-    images_per_class: int = Field(2, ge=1, description="of each of the 20 classes A")
-    epochs: int = Field(2, ge=1)
+    images_per_class: int = Field(4, ge=1, description="of each of the 20 classes A")
+    epochs: int = Field(3, ge=1)
     batch_size: int = Field(8, ge=1, description="images")
     lr: float | None = Field(
         None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
@@ -134,7 +134,7 @@ class LearningRateParams(Params):
     notebook: ClassVar[str] = "02_learning_rate"
 
     rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
-        [1.0e-6, 1.0e-5, 1.0e-4], min_length=1, description="learning rates to try"
+        [5.0e-6, 2.0e-5, 5.0e-5], min_length=1, description="learning rates to try"
     )
     limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
     seed: Seed = 0

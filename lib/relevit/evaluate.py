@@ -98,7 +98,8 @@ def evaluate_sets(
 
     A set whose file was written for the same `identity` (weights, precision, counts) is read
     instead of computed, so that an interrupted evaluation goes on where it stopped.
-    Returns all rows, with the columns of `predict` and `dataset`.
+    Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
+    image in its set).
     """
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
@@ -109,6 +110,7 @@ def evaluate_sets(
             images = cutouts.batches(name, images_per_set, BATCH, seed=seed, size=spec.image_size)
             rows = predict(model, spec, images, precision)
             rows.insert(0, "dataset", name)
+            rows.insert(1, "index", range(len(rows)))
             rows.attrs["identity"] = identity
             write_atomically(path, rows.to_parquet)
         on_set(name)

@@ -16,6 +16,7 @@ import papermill
 from nbformat import NotebookNode
 
 from relevit.checkpoints import write_atomically
+from relevit.config import NOTEBOOKS
 from relevit.paths import project_root
 
 # What differs between two runs with equal results, and what papermill notes for itself.
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="for example 02_finetune; all when none is given")
     names = parser.parse_args(arguments).names
     folder = project_root() / "notebooks"
-    for path in sorted(folder.glob("*.ipynb")):
+    for path in (folder / f"{name}.ipynb" for name in NOTEBOOKS):  # in the order they need
         if not names or path.stem in names:
             print(f"{path.name}: {execute(path):.0f} s", flush=True)
     return 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -88,27 +89,29 @@ def prepare_machine(preset: str) -> None:
         load_dinov2()
 
 
-def snakemake(preset: str, *options: str, **kwargs) -> subprocess.CompletedProcess:
-    """Call Snakemake on the project's Snakefile for one preset."""
+def snakemake(preset: str, *options: str, jobs: int = 1, **kwargs) -> subprocess.CompletedProcess:
+    """Call Snakemake on the project's Snakefile for one preset.
+
+    Jobs that run side by side share the processor's cores instead of each taking all.
+    """
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
     # The stages call papermill and jupyter by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path}
+    if jobs > 1:
+        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     return subprocess.run([*command, *options], cwd=root, env=environment, **kwargs)
 
 
 def todo(preset: str) -> list[str]:
-    """Names of the jobs still to run, in Snakemake's order."""
-    done = snakemake(
-        preset, "--dry-run", "--rerun-incomplete", "--quiet", "host", capture_output=True, text=True
-    )
+    """What is still to run: the message of each such job, in Snakemake's order."""
+    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host")
+    done = snakemake(preset, *options, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{done.stdout}{done.stderr}")
-    lines = done.stdout.splitlines() + done.stderr.splitlines()
-    starts = ("rule ", "localrule ")
-    return [line.split()[1].rstrip(":") for line in lines if line.startswith(starts)]
+    return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
 
 
 def run(preset: str, jobs: int) -> int:
@@ -117,15 +120,15 @@ def run(preset: str, jobs: int) -> int:
     check(preset)
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
-    waiting = [name for name in todo(preset) if name != "all"]
+    waiting = todo(preset)
     if not waiting:
         print(f"Nothing to do: {report} is up to date.")
         return 0
     prepare_machine(preset)
-    print(f"Preset {preset!r}: {len(waiting)} stages to run: {', '.join(waiting)}", flush=True)
+    print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
     code = snakemake(
         preset, "--cores", str(jobs), "--resources", f"gpu={_gpus()}", "--rerun-incomplete",
-        "--keep-going", "--keep-incomplete", *QUIET,
+        "--keep-going", "--keep-incomplete", *QUIET, jobs=jobs,
     ).returncode  # fmt: skip
     minutes = (time.perf_counter() - start) / 60
     if code:

@@ -10,12 +10,14 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from jaxtyping import Float, UInt8
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from relevit.training import History
 
 ORIGINAL, OURS = "#8a8f98", "#d1495b"  # grey and red, told apart in print too
+BLUE = "#3b6ea5"  # for a third thing
 DPI = 72  # small files: committed notebooks carry the pictures
 
 
@@ -155,7 +157,7 @@ def relevance_bars(where: pd.DataFrame, title: str) -> Figure:
     long = where.rename(
         columns={"iou_pct": "IoU with the mask", "on_object_pct": "relevance on the object"}
     ).melt("dataset", var_name="", value_name="percent")
-    sns.barplot(long, x="dataset", y="percent", hue="", palette=[ORIGINAL, "#3b6ea5"], ax=axis)
+    sns.barplot(long, x="dataset", y="percent", hue="", palette=[ORIGINAL, BLUE], ax=axis)
     axis.set(title=title, xlabel="", ylabel="%", ylim=(0, 100))
     axis.tick_params(axis="x", rotation=20)
     axis.legend(frameon=False, ncols=2)
@@ -168,20 +170,27 @@ def change_bars(changes: pd.DataFrame, title: str) -> Figure:
     `changes` holds `dataset`, `change` and `std`, and optionally `group` for bars side by side.
     """
     figure, axis = plt.subplots(figsize=(7.5, 2.8), layout="constrained")
+    draw_changes(axis, changes, title)
+    return figure
+
+
+def draw_changes(axis: Axes, changes: pd.DataFrame, title: str) -> None:
+    """The bars of `change_bars` on a given axis."""
     groups = list(dict.fromkeys(changes["group"])) if "group" in changes else [None]
-    colours = dict(zip(groups, [OURS, ORIGINAL, "#3b6ea5"], strict=False))
+    colours = dict(zip(groups, [OURS, ORIGINAL, BLUE], strict=False))
     width = 0.8 / len(groups)
     for i, group in enumerate(groups):
         part = changes if group is None else changes[changes["group"] == group]
         places = np.arange(len(part)) + (i - (len(groups) - 1) / 2) * width
-        axis.bar(places, part["change"], width, yerr=part["std"].fillna(0), capsize=3,
-                 color=colours[group], label=group)  # fmt: skip
+        axis.bar(
+            places, part["change"], width, yerr=part["std"].fillna(0), capsize=3,
+            color=colours[group], label=group,
+        )  # fmt: skip
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set_xticks(range(changes["dataset"].nunique()), changes["dataset"].unique(), rotation=20)
     axis.set(ylabel="change of top-1 (points)", title=title)
     if groups != [None]:
         axis.legend(frameon=False)
-    return figure
 
 
 def class_bars(changes: pd.Series, title: str) -> Figure:

@@ -21,20 +21,25 @@ KINDS = (
 PROTOCOLS = ("published", "described")
 
 
+def score_and_maps(model, image, label):
+    """One image's logit of a class, and every block's attention map in its graph."""
+    maps, handles = [], []
+    for block in model.blocks:
+        block.attn.fused_attn = False
+        handles.append(
+            block.attn.attn_drop.register_forward_hook(lambda *args: maps.append(args[-1]))
+        )
+    score = model(image[None])[0, label]
+    for handle in handles:
+        handle.remove()
+    return score, maps
+
+
 def gae_by_the_book(model, images, target, *, exact=False):
     """One image after the other: R <- R + A_bar R as full matrices, one gradient a block."""
     rows = []
     for image, label in zip(images, target, strict=True):
-        maps = []
-        handles = []
-        for block in model.blocks:
-            block.attn.fused_attn = False
-            handles.append(
-                block.attn.attn_drop.register_forward_hook(lambda *args: maps.append(args[-1]))
-            )
-        score = model(image[None])[0, label]
-        for handle in handles:
-            handle.remove()
+        score, maps = score_and_maps(model, image, label)
         relevance = torch.eye(maps[0].shape[-1]).double()
         for attention in maps:
             (gradient,) = torch.autograd.grad(

@@ -1,0 +1,162 @@
+"""What happens when notebooks run: parameters arrive or are refused, outputs are compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from relevit.config import OriginalParams
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
+CHECKED = "nbval-check-output"
+SOON_S = 30  # 10 s on a machine with nothing else to do
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+def call(folder: Path, module: str, *arguments: str | Path) -> Ended:
+    """Run `python -m module arguments` in a folder."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr, time.perf_counter() - start)
+
+
+# Wrong parameters
+
+
+def test_misspelt_parameter_stops_at_once(tmp_path):
+    ended = call(
+        ROOT,
+        "papermill",
+        NOTEBOOKS / "00_original.ipynb",
+        tmp_path / "out.ipynb",
+        *("-p", "output_root", tmp_path / "outputs"),
+        *("-p", "sed", "1"),
+    )
+    assert ended.code != 0
+    assert "sed = 1 is no parameter; allowed are" in ended.err
+    assert all(name in ended.err for name in OriginalParams.model_fields)
+    assert ended.seconds < SOON_S
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_number_that_yaml_reads_as_text_stops_at_once(tmp_path):
+    """`3e-6` without a dot is text in YAML; the message must say how to write it."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text(f"output_root: {tmp_path / 'outputs'}\nlr: 3e-6\n")
+    ended = call(
+        ROOT, "papermill", NOTEBOOKS / "02_finetune.ipynb", tmp_path / "out.ipynb", "-f", file
+    )
+    assert ended.code != 0
+    assert "lr = '3e-6' (str)" in ended.err
+    assert "write it with a dot, like 3.0e-6" in ended.err
+    assert ended.seconds < SOON_S
+    assert not (tmp_path / "outputs").exists()
+
+
+# Right parameters
+
+
+def test_parameters_given_by_hand_reach_the_result(tmp_path):
+    out = tmp_path / "outputs"
+    ended = call(
+        ROOT,
+        "papermill",
+        NOTEBOOKS / "00_original.ipynb",
+        tmp_path / "out.ipynb",
+        *("-p", "seed", "7"),
+        *("-p", "preset", "by-hand"),
+        *("-p", "output_root", out),
+        "--no-progress-bar",
+    )
+    assert ended.code == 0, ended.err
+    folder = out / "by-hand" / "00_original"
+    parameters = json.loads((folder / "summary.json").read_text())["parameters"]
+    given = {"seed": 7, "preset": "by-hand", "output_root": str(out)}
+    assert parameters == OriginalParams().model_dump() | given
+    assert (folder / "weights.safetensors").is_file()
+
+
+# nbval compares
+
+
+def stored_cell(source: str, printed: str) -> NotebookNode:
+    """A checked cell that has been run and that printed a line."""
+    return new_code_cell(
+        source,
+        execution_count=1,
+        outputs=[new_output("stream", name="stdout", text=printed)],
+        metadata={"tags": [CHECKED]},
+    )
+
+
+def with_kernel(cells: list[NotebookNode]) -> NotebookNode:
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    return new_notebook(cells=cells, metadata={"kernelspec": kernel})
+
+
+def nbval(folder: Path, *options: str) -> Ended:
+    options = ("-p", "no:cacheprovider", "-rA", "-q", *options)
+    return call(folder, "pytest", "--nbval-lax", "--nbval-current-env", *options)
+
+
+def test_nbval_finds_a_number_that_differs(tmp_path):
+    nbformat.write(with_kernel([stored_cell("print(6 * 7)", "42\n")]), tmp_path / "same.ipynb")
+    nbformat.write(with_kernel([stored_cell("print(6 * 7)", "43\n")]), tmp_path / "other.ipynb")
+    ended = nbval(tmp_path)
+    assert ended.code == 1, ended.out
+    assert "PASSED same.ipynb::Cell 0" in ended.out
+    assert "FAILED other.ipynb::Cell 0" in ended.out
+
+
+@pytest.mark.slow
+def test_nbval_finds_a_broken_number_in_a_stored_notebook(tmp_path):
+    """The checked cell of a committed notebook, with what it needs, as stored and broken."""
+    cells = nbformat.read(NOTEBOOKS / "00_original.ipynb", as_version=4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    checked = next(cell for cell in code if CHECKED in cell.metadata.get("tags", []))
+    (printed,) = checked.outputs
+    assert "40" in printed.text
+    folder = tmp_path / "notebooks"  # beside params/, so that nothing is written elsewhere
+    folder.mkdir()
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    nbformat.write(with_kernel([*code[:3], checked]), folder / "as_stored.ipynb")
+    printed.text = printed.text.replace("40", "41")
+    nbformat.write(with_kernel([*code[:3], checked]), folder / "broken.ipynb")
+    ended = nbval(tmp_path)
+    assert ended.code == 1, ended.out
+    assert "PASSED notebooks/as_stored.ipynb::Cell 3" in ended.out
+    assert "FAILED notebooks/broken.ipynb::Cell 3" in ended.out
+    assert ended.out.count("FAILED ") == 1
+
+
+def test_nbval_collects_every_code_cell():
+    ended = nbval(ROOT, "--collect-only", "notebooks")
+    assert ended.code == 0, ended.out
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        wanted = sum(cell.cell_type == "code" for cell in cells)
+        assert ended.out.count(f"notebooks/{path.name}::") == wanted, path.stem

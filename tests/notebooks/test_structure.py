@@ -1,0 +1,233 @@
+"""The form that all notebooks share: what the cells are, and which outputs are stored."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+from nbformat import NotebookNode
+
+from relevit.config import NOTEBOOKS
+
+ROOT = Path(__file__).parents[2]
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PRESETS = sorted(path for path in (ROOT / "params").iterdir() if path.is_dir())
+
+CELLS = range(20, 61)
+LONGEST_CELL = 25  # lines
+LONGEST_FUNCTION = 10  # lines
+PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
+LARGEST_MB = 1.5
+FIRST_CELL_NAMES = ("Source", "You will learn", "Run time", "Not reproduced")
+CHECKED = "nbval-check-output"
+TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list}
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, NotebookNode]:
+    """All notebooks by name, read once."""
+    return {path.stem: nbformat.read(path, as_version=4) for path in PATHS}
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: path.stem)
+def path(request) -> Path:
+    return request.param
+
+
+@pytest.fixture
+def notebook(path, stored) -> NotebookNode:
+    return stored[path.stem]
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def tagged(notebook: NotebookNode, tag: str) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+
+
+def parameters_cell(notebook: NotebookNode) -> NotebookNode:
+    (cell,) = tagged(notebook, "parameters")
+    return cell
+
+
+def assigned(notebook: NotebookNode) -> dict[str, object]:
+    """Names and values of the parameters cell."""
+    statements = ast.parse(parameters_cell(notebook).source).body
+    return {node.target.id: ast.literal_eval(node.value) for node in statements}
+
+
+def begins(cell: NotebookNode) -> str:
+    """Enough of a cell to find it by."""
+    return cell.source.strip().splitlines()[0][:60] if cell.source.strip() else "(empty cell)"
+
+
+# The suite is whole
+
+
+def test_every_notebook_has_parameters_and_the_other_way_round():
+    assert sorted(NOTEBOOKS) == [path.stem for path in PATHS]
+    assert {name: cls.notebook for name, cls in NOTEBOOKS.items()} == {n: n for n in NOTEBOOKS}
+
+
+def test_presets_are_there():
+    assert {"quick", "workshop"} <= {preset.name for preset in PRESETS}
+
+
+@pytest.mark.parametrize("name", sorted(NOTEBOOKS))
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_preset_has_a_valid_file_for_every_notebook(preset, name):
+    params = NOTEBOOKS[name].from_file(preset / f"{name}.yaml")
+    assert params.preset == preset.name
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+def test_preset_has_no_other_file(preset):
+    files = {path.name for path in preset.iterdir()}
+    assert files == {f"{name}.yaml" for name in NOTEBOOKS} | {"pipeline.yaml"}
+
+
+# Text
+
+
+def test_first_cell_says_what_the_notebook_is(notebook):
+    first = notebook.cells[0]
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
+    assert [name for name in FIRST_CELL_NAMES if name not in first.source] == []
+
+
+def test_last_cell_names_the_limits(notebook):
+    last = notebook.cells[-1]
+    assert last.cell_type == "markdown"
+    assert last.source.startswith("**Limits.**")
+
+
+def test_neither_short_nor_endless(notebook):
+    assert len(notebook.cells) in CELLS
+
+
+def test_prose_is_near_every_code_cell(notebook):
+    kinds = [cell.cell_type for cell in notebook.cells]
+    bare = [
+        begins(cell)
+        for i, cell in enumerate(notebook.cells)
+        if cell.cell_type == "code" and "markdown" not in kinds[max(0, i - PROSE_WITHIN) : i]
+    ]
+    assert bare == []
+
+
+def test_no_cell_is_empty(notebook):
+    assert all(cell.source.strip() for cell in notebook.cells)
+
+
+# Parameters
+
+
+def test_parameters_are_typed_literals(notebook):
+    statements = ast.parse(parameters_cell(notebook).source).body
+    for node in statements:
+        assert isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name), ast.dump(node)
+        value = ast.literal_eval(node.value)  # an error unless it is a literal
+        names = ast.unparse(node.annotation).split("[")[0]
+        if value is not None:
+            assert type(value) is TYPES[names.split(" | ")[0]], node.target.id
+
+
+def test_parameters_are_written_so_that_papermill_reads_them_right(notebook):
+    source = parameters_cell(notebook).source
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            assert "=" not in token.string, "papermill takes it for an assignment"
+        if token.type == tokenize.NUMBER and isinstance(ast.literal_eval(token.string), float):
+            assert "." in token.string, "YAML reads 3e-6 as text"
+
+
+def test_parameters_are_the_defaults_of_the_model(path, notebook):
+    defaults = NOTEBOOKS[path.stem]().model_dump()
+    values = assigned(notebook)
+    assert values == defaults
+    assert {k: type(v) for k, v in values.items()} == {k: type(v) for k, v in defaults.items()}
+
+
+def test_parameters_are_the_quick_preset(path):
+    cls = NOTEBOOKS[path.stem]
+    assert cls.from_file(ROOT / "params" / "quick" / f"{path.stem}.yaml") == cls()
+
+
+def test_papermill_lists_every_parameter(path, notebook):
+    """What it cannot read is left out of --help-notebook and called unknown with -p."""
+    assert list(papermill.inspect_notebook(path)) == list(assigned(notebook))
+
+
+def test_parameters_are_checked_at_once(path, notebook):
+    cells = code_cells(notebook)
+    after = cells[cells.index(parameters_cell(notebook)) + 1]
+    cls = NOTEBOOKS[path.stem].__name__
+    assert f"cfg = {cls}.from_notebook(globals())" in after.source.splitlines()
+    assert len(ast.parse(after.source).body) == 2, "only the import and cfg: nothing heavy before"
+
+
+# Code
+
+
+def test_code_is_plain_python_in_short_cells(notebook):
+    for cell in code_cells(notebook):
+        ast.parse(cell.source)  # so there is no !pip and no %cd
+        assert len(cell.source.splitlines()) <= LONGEST_CELL, begins(cell)
+
+
+def test_functions_are_short(notebook):
+    for cell in code_cells(notebook):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno - node.lineno < LONGEST_FUNCTION, node.name
+
+
+def test_nothing_is_installed_and_no_folder_is_changed(notebook):
+    for cell in code_cells(notebook):
+        for words in ("pip install", "os.chdir", "os.system", "get_ipython", "subprocess"):
+            assert words not in cell.source, begins(cell)
+
+
+# Stored outputs
+
+
+def test_run_from_top_to_bottom(notebook):
+    counts = [cell.execution_count for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1)), "make notebooks stores outputs in order"
+
+
+def test_outputs_hold_no_error_and_no_progress_bar(notebook):
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            assert output.output_type != "error", begins(cell)
+            assert output.get("name") != "stderr", begins(cell)
+            mimes = " ".join(output.get("data", {}))
+            assert "jupyter.widget" not in mimes, begins(cell)
+    assert "widgets" not in notebook.metadata
+
+
+def test_checked_cells_have_something_to_check(notebook):
+    """nbval skips a cell without execution count silently, and one without output for good."""
+    cells = tagged(notebook, CHECKED)
+    assert cells, f"no cell is tagged {CHECKED}"
+    for cell in cells:
+        assert cell.cell_type == "code"
+        assert cell.execution_count, begins(cell)
+        assert cell.outputs, begins(cell)
+
+
+def test_pictures_are_stored(notebook):
+    mimes = [m for c in code_cells(notebook) for out in c.outputs for m in out.get("data", {})]
+    assert "image/png" in mimes
+
+
+def test_file_is_small(path):
+    assert path.stat().st_size <= LARGEST_MB * 1024 * 1024

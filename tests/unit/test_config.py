@@ -1,0 +1,189 @@
+"""A wrong parameter gives one clear line that names it, long before any work starts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from relevit.config import (
+    NOTEBOOKS,
+    FinetuneParams,
+    LearningRateParams,
+    OriginalParams,
+    Params,
+    RobustnessParams,
+    StartParams,
+)
+
+INJECTED = "# Parameters\n"
+
+
+# Reading
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_defaults_are_valid_and_quick(name):
+    params = NOTEBOOKS[name]()
+    assert params.notebook == name and params.preset == "quick"
+    assert NOTEBOOKS[name].checked(params.model_dump(), "test") == params
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_parameters_are_frozen(name):
+    params = NOTEBOOKS[name]()
+    with pytest.raises(ValidationError, match="frozen"):
+        params.preset = "paper"
+    with pytest.raises(ValidationError, match="frozen"):
+        params.brand_new = 1
+    assert params == NOTEBOOKS[name]()
+
+
+def test_from_notebook_takes_its_own_variables_alone():
+    namespace = {
+        "__name__": "__main__", "In": ["", "lr = 2.0e-5"], "np": object(), "_": 3,
+        "lr": 2.0e-5, "epochs": 7, "cfg": None,
+    }  # fmt: skip
+    params = FinetuneParams.from_notebook(namespace)
+    assert params == FinetuneParams(lr=2.0e-5, epochs=7)
+
+
+def test_from_notebook_takes_what_papermill_injected():
+    history = ["", "lr = 1.0e-5\nepochs = 2", INJECTED + 'lr = 3.0e-6\nmodel = "tiny"\n', "cfg = 1"]
+    params = FinetuneParams.from_notebook({"In": history, "lr": 3.0e-6, "model": "tiny"})
+    assert params == FinetuneParams(lr=3.0e-6, model="tiny")
+
+
+def test_from_file(tmp_path):
+    path = tmp_path / "02_finetune.yaml"
+    path.write_text("preset: workshop\nlr: 5.0e-6  # a comment\nseed: 3\n")
+    assert FinetuneParams.from_file(path) == FinetuneParams(preset="workshop", lr=5.0e-6, seed=3)
+    path.write_text("")
+    assert FinetuneParams.from_file(path) == FinetuneParams()
+
+
+def test_whole_numbers_do_for_floats():
+    assert FinetuneParams.checked({"weight_background": 2}, "test").weight_background == 2.0
+
+
+# Wrong values
+
+WRONG = [
+    # misspelt or unknown
+    (FinetuneParams, {"epohcs": 3}, r"epohcs = 3 is no parameter; allowed are preset, .*epochs"),
+    (StartParams, {"lr": 1.0e-5}, r"lr = 1e-05 is no parameter; allowed are .*images_per_set"),
+    # wrong type
+    (FinetuneParams, {"epochs": 2.0}, r"epochs = 2\.0 \(float\): .*valid integer"),
+    (FinetuneParams, {"epochs": "2"}, r"epochs = '2' \(str\): .*valid integer"),
+    (FinetuneParams, {"epochs": True}, r"epochs = True \(bool\): .*valid integer"),
+    (FinetuneParams, {"epochs": None}, r"epochs = None \(NoneType\): .*valid integer"),
+    (FinetuneParams, {"lr": [1.0e-5]}, r"lr = \[1e-05\] \(list\): .*valid number \[learning"),
+    (FinetuneParams, {"model": 5}, r"model = 5 \(int\): .*'dinov2-s' or 'tiny'"),
+    (RobustnessParams, {"seeds": 3}, r"seeds = 3 \(int\): .*valid list"),
+    (RobustnessParams, {"seeds": [0, "1"]}, r"seeds\.1 = '1' \(str\): .*valid integer"),
+    # out of range
+    (FinetuneParams, {"lr": 0.0}, r"lr = 0\.0 \(float\): .*greater than 0"),
+    (FinetuneParams, {"lr": 1.5}, r"lr = 1\.5 \(float\): .*less than or equal to 1"),
+    (FinetuneParams, {"lr": float("nan")}, r"lr = nan \(float\)"),
+    (FinetuneParams, {"weight_relevance": float("inf")}, r"weight_relevance = inf \(float\)"),
+    (FinetuneParams, {"weight_background": -0.1}, r"weight_background = -0\.1 .*equal to 0"),
+    (FinetuneParams, {"epochs": 0}, r"epochs = 0 \(int\): .*greater than or equal to 1"),
+    (FinetuneParams, {"temperature": 0.0}, r"temperature = 0\.0 .*greater than 0 \[of the class"),
+    (FinetuneParams, {"seed": -1}, r"seed = -1 \(int\): .*greater than or equal to 0"),
+    (FinetuneParams, {"seed": 2**31}, r"seed = 2147483648 \(int\): .*less than or equal to"),
+    (FinetuneParams, {"shown": 1}, r"shown = 1 \(int\): .*equal to 2 \[images in a gallery row"),
+    (RobustnessParams, {"seeds": []}, r"seeds = \[\] \(list\): .*at least 1 item"),
+    (RobustnessParams, {"seeds": [0, -1]}, r"seeds\.1 = -1 \(int\): .*equal to 0"),
+    (LearningRateParams, {"rates": [1.0e-6, "1e-5"]}, r"rates\.1 = '1e-5' \(str\): .*with a dot"),
+    (LearningRateParams, {"rates": [0.0]}, r"rates\.0 = 0\.0 \(float\): .*greater than 0"),
+    (OriginalParams, {"images": 41}, r"images = 41.*multiple of 40"),
+    # none of the allowed
+    (FinetuneParams, {"model": "vit-b"}, r"model = 'vit-b' .*'dinov2-s' or 'tiny' \[model of the"),
+    (FinetuneParams, {"protocol": "code"}, r"protocol = 'code' .*'published' or 'described'"),
+    (FinetuneParams, {"target": "labels"}, r"target = 'labels' .*'label' or 'predicted' \[class"),
+    (FinetuneParams, {"keep": "best"}, r"keep = 'best' .*'last' or 'lowest_validation_loss'"),
+    (FinetuneParams, {"precision": "float16"}, r"precision = 'float16' .*'float32' or 'bfloat16'"),
+    (OriginalParams, {"source": "hub"}, r"source = 'hub' .*'shipped' or 'train'"),
+    (StartParams, {"device": "gpu0"}, r"device = 'gpu0' .*cuda:N or mps"),
+    (StartParams, {"preset": "../paper"}, r"preset = '\.\./paper' .*\[folder below params/"),
+]
+WRONG_IDS = [" ".join(f"{k}={v}" for k, v in values.items()) for _, values, _ in WRONG]
+
+
+@pytest.mark.parametrize(("cls", "values", "text"), WRONG, ids=WRONG_IDS)
+def test_wrong_parameter_in_a_notebook_is_one_clear_line(cls, values, text):
+    # papermill sets the variables and its cell names them: this is how a misspelling is seen.
+    cell = INJECTED + "".join(f"{key} = 0\n" for key in values)
+    with pytest.raises(ValueError, match=rf"^{cls.notebook} parameters: {text}") as caught:
+        cls.from_notebook({"In": ["", cell]} | values)
+    assert "\n" not in str(caught.value)
+    assert not isinstance(caught.value, ValidationError), "pydantic's own text is many lines"
+
+
+@pytest.mark.parametrize("line", ["epohcs: 3", "lr: three", "epochs: 0", "model: vit-b"])
+def test_wrong_parameter_in_a_file_names_the_file(tmp_path, line):
+    path = tmp_path / "02_finetune.yaml"
+    path.write_text(f"preset: quick\n{line}\n")
+    key = line.partition(":")[0]
+    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: {key} = ") as caught:
+        FinetuneParams.from_file(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_float_without_dot_in_yaml_is_explained(tmp_path):
+    """YAML 1.1 reads 3e-6 as text."""
+    path = tmp_path / "02_finetune.yaml"
+    path.write_text("lr: 3e-6\n")
+    text = r"lr = '3e-6' \(str\): .*YAML reads 3e-6 as text: write it with a dot, like 3\.0e-6"
+    with pytest.raises(ValueError, match=text):
+        FinetuneParams.from_file(path)
+
+
+def test_a_whole_number_in_quotes_is_not_told_to_get_a_dot():
+    with pytest.raises(ValueError, match="epochs = '2'") as caught:
+        FinetuneParams.checked({"epochs": "2"}, "test")
+    assert "with a dot" not in str(caught.value)
+
+
+def test_each_problem_has_its_own_line():
+    with pytest.raises(ValueError, match="epohcs") as caught:
+        FinetuneParams.checked({"epohcs": 3, "lr": -1.0, "model": "vit-b"}, "here")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3 and all(line.startswith("here: ") for line in lines)
+    assert {line.split()[1] for line in lines} == {"epohcs", "lr", "model"}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("lr: [1\n", "no valid YAML: "),
+        ("- lr\n", "needs `name: value` lines, has list"),
+        ("just text\n", "needs `name: value` lines, has str"),
+    ],
+)
+def test_file_that_is_no_list_of_parameters(tmp_path, content, text):
+    path = tmp_path / "x.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: {text}"):
+        Params.from_file(path)
+
+
+def test_missing_file(tmp_path):
+    path = tmp_path / "none.yaml"
+    text = f"params: {re.escape(str(path))} is missing; copy it from params/quick"
+    with pytest.raises(FileNotFoundError, match=text):
+        Params.from_file(path)
+
+
+# Speed
+
+
+def test_importing_the_parameters_imports_nothing_heavy():
+    code = "import sys, relevit.config; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "relevit.config" in modules
+    assert not modules & {"torch", "timm", "numpy", "pandas", "matplotlib", "papermill"}

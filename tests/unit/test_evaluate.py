@@ -1,0 +1,293 @@
+"""Predictions, resumed evaluations and accuracies with models whose answers are known."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from relevit import evaluate
+from relevit.data import cutouts
+from relevit.evaluate import (
+    AGREEMENT_PCT,
+    accuracy_table,
+    evaluate_sets,
+    evaluation_precision,
+    predict,
+    validation_figures,
+)
+from relevit.finetune import FinetuneSettings, LossWeights
+from relevit.models import ModelSpec
+
+# Leaves pixels as they are, so that a model can read a number off them.
+PLAIN = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))
+
+
+class Table(nn.Module):
+    """Answers image number n with row n of a table; the number is in the first pixel."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.table = nn.Parameter(torch.tensor(rows))
+
+    def forward(self, images):
+        return self.table[images[:, 0, 0, 0].round().long()]
+
+
+def batch(labels, first=0):
+    images = torch.zeros(len(labels), 3, 16, 16, dtype=torch.uint8)
+    images[:, 0, 0, 0] = torch.arange(first, first + len(labels))
+    families = torch.arange(len(labels)) + 3
+    return cutouts.Batch(images, torch.zeros(len(labels), 1, 16, 16).bool(),
+                         torch.tensor(labels), families)  # fmt: skip
+
+
+# One table of predictions
+
+LOGITS = [
+    [3.0, 1.0, 0.0, -1.0],
+    [3.0, 1.0, 0.0, -1.0],
+    [0.0, 0.5, 1.0, 1.5],
+    [0.0, 0.0, 9.0, 0.0],
+]
+
+
+def test_predictions_of_known_logits():
+    rows = predict(Table(LOGITS), PLAIN, iter([batch([0, 2, 0, 2])]))
+    assert rows["label"].tolist() == [0, 2, 0, 2]
+    assert rows["prediction"].tolist() == [0, 0, 3, 2]
+    assert rows["label_rank"].tolist() == [0, 2, 3, 0]
+    assert rows["family"].tolist() == [3, 4, 5, 6]
+    expected = [100 * math.exp(max(row)) / sum(math.exp(x) for x in row) for row in LOGITS]
+    assert rows["confidence_pct"].tolist() == pytest.approx(expected, rel=1e-5)
+    assert set(rows) == {"label", "family", "prediction", "confidence_pct", "label_rank"}
+
+
+def test_order_and_batches_do_not_matter():
+    whole = predict(Table(LOGITS), PLAIN, iter([batch([0, 2, 0, 2])]))
+    parts = predict(Table(LOGITS), PLAIN, iter([batch([0]), batch([2, 0, 2], first=1)]))
+    pd.testing.assert_frame_equal(parts.drop(columns="family"), whole.drop(columns="family"))
+
+
+def test_top1_agrees_with_the_prediction_when_logits_tie():
+    """In bfloat16 equal logits are common, and a model that says nothing is not always right."""
+    rows = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([3, 1])]))
+    more = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([0, 2])]))
+    rows = pd.concat([rows, more])
+    assert ((rows["label_rank"] == 0) == (rows["prediction"] == rows["label"])).all()
+
+
+def test_logits_that_are_no_numbers_are_not_right():
+    """A comparison with NaN is false, which would make a diverged model perfect."""
+    rows = predict(Table([[math.nan] * 4]), PLAIN, iter([batch([3])]))
+    assert (rows["label_rank"] > 0).all()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_model_is_left_as_it_was(precision):
+    model = Table(LOGITS).train()
+    rows = predict(model, PLAIN, iter([batch([0, 2, 0, 2])]), precision)
+    assert model.training and model.table.dtype == torch.float32
+    assert model.table.requires_grad and model.table.grad is None
+    assert rows["prediction"].tolist() == [0, 0, 3, 2]
+
+
+def test_bfloat16_runs_in_bfloat16():
+    """1.001 and 1.002 are the same number there."""
+
+    class Seen(Table):
+        def forward(self, images):
+            dtypes.append((images.dtype, self.training))
+            return super().forward(images)
+
+    dtypes = []
+    predict(Seen(LOGITS).train(), PLAIN, iter([batch([0, 1])]), "bfloat16")
+    predict(Seen(LOGITS).train(), PLAIN, iter([batch([0, 1])]), "float32")
+    assert dtypes == [(torch.bfloat16, False), (torch.float32, False)]
+
+
+# Which number format
+
+
+@pytest.mark.parametrize(
+    ("choice", "fast", "agree_pct", "expected"),
+    [
+        ("float32", True, None, "float32"),
+        ("auto", False, None, "float32"),
+        ("auto", True, 100.0, "bfloat16"),
+        ("auto", True, AGREEMENT_PCT, "bfloat16"),
+        ("auto", True, AGREEMENT_PCT - 1, "float32"),
+        ("bfloat16", True, AGREEMENT_PCT - 1, "bfloat16"),  # a choice by name is taken as it is
+        ("bfloat16", False, 50.0, "bfloat16"),
+    ],
+)
+def test_evaluation_precision(monkeypatch, choice, fast, agree_pct, expected):
+    asked = []
+
+    def fake(model, spec, batches, precision):
+        asked.append(precision)
+        wrong = 0 if precision == "float32" else round(10 * (100 - agree_pct))
+        return pd.DataFrame({"prediction": [1] * wrong + [0] * (1000 - wrong)})
+
+    monkeypatch.setattr(evaluate, "predict", fake)
+    monkeypatch.setattr("relevit.precision.fast_bfloat16", lambda device: fast)
+    found, agreement_pct = evaluation_precision(Table(LOGITS), PLAIN, choice)
+    assert found == expected
+    assert agreement_pct == pytest.approx(100.0 if agree_pct is None else agree_pct)
+    assert sorted(asked) == ([] if agree_pct is None else ["bfloat16", "float32"])
+
+
+def test_precision_is_chosen_on_validation_images(monkeypatch):
+    drawn = []
+
+    def batches(name, count, batch_size, **options):
+        drawn.append((name, count))
+        return iter([batch([0, 1, 2, 3])])
+
+    monkeypatch.setattr(evaluate.cutouts, "batches", batches)
+    monkeypatch.setattr("relevit.precision.fast_bfloat16", lambda device: True)
+    assert evaluation_precision(Table(LOGITS), PLAIN, "auto") == ("bfloat16", 100.0)
+    assert drawn == 2 * [("validation", evaluate.PROBE)]
+
+
+# The nine sets
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Predictions that are counted, and that say which call made them."""
+    made = []
+
+    def counted(model, spec, batches, precision):
+        made.append(precision)
+        number = len(made)
+        return pd.DataFrame({"label": [0, 1], "label_rank": [0, number], "prediction": [0, 5]})
+
+    monkeypatch.setattr(evaluate, "predict", counted)
+    return made
+
+
+def sets(folder, identity="one", **options):
+    arguments = {"images_per_set": 2, "precision": "float32", "identity": identity} | options
+    return evaluate_sets(Table(LOGITS), PLAIN, folder, **arguments)
+
+
+def test_each_set_has_its_rows_and_its_file(calls, tmp_path):
+    seen = []
+    rows = sets(tmp_path / "new" / "folder", on_set=seen.append)
+    assert len(calls) == 9 and seen == list(cutouts.TEST_SETS)
+    assert rows["dataset"].tolist() == [name for name in cutouts.TEST_SETS for _ in range(2)]
+    names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert names == {f"{name}.parquet" for name in cutouts.TEST_SETS}
+
+
+def test_finished_sets_are_read(calls, tmp_path):
+    first = sets(tmp_path)
+    seen = []
+    again = sets(tmp_path, on_set=seen.append)
+    assert len(calls) == 9 and seen == list(cutouts.TEST_SETS)
+    pd.testing.assert_frame_equal(again, first)
+
+
+def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
+    def interrupt(name):
+        if name == cutouts.TEST_SETS[2]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sets(tmp_path, on_set=interrupt)
+    assert len(calls) == 3
+    rows = sets(tmp_path)
+    assert len(calls) == 9
+    assert rows["label_rank"].tolist()[1::2] == list(range(1, 10))
+
+
+def test_stopped_while_a_file_is_written(calls, tmp_path, monkeypatch):
+    def half(self, path, **options):
+        path.write_bytes(b"half a file")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pd.DataFrame, "to_parquet", half)
+        with pytest.raises(KeyboardInterrupt):
+            sets(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(sets(tmp_path)) == 18
+
+
+def test_another_identity_is_computed_anew(calls, tmp_path):
+    sets(tmp_path)
+    other = sets(tmp_path, identity="two")
+    assert len(calls) == 18 and other["label_rank"].max() == 18
+    sets(tmp_path, identity="two")
+    assert len(calls) == 18
+    sets(tmp_path)
+    assert len(calls) == 27
+
+
+def test_sets_are_drawn_as_asked(tmp_path):
+    model = Table([[float(label == answer) for label in range(40)] for answer in range(256)])
+    spec = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1 / 255,) * 3)
+    rows = evaluate_sets(
+        model, spec, tmp_path, images_per_set=3, precision="float32", identity="", seed=5
+    )
+    for name, part in rows.groupby("dataset"):
+        shown = cutouts.draw(name, range(3), seed=5, size=16)
+        assert part["label"].tolist() == shown.labels.tolist()
+        assert part["family"].tolist() == shown.families.tolist()
+        expected = [v if v < 40 else 0 for v in shown.images[:, 0, 0, 0].tolist()]
+        assert part["prediction"].tolist() == expected
+
+
+# Accuracies
+
+
+def test_accuracy_table():
+    predictions = pd.DataFrame(
+        {
+            "model": ["original"] * 4 + ["finetuned"] * 2,
+            "dataset": ["val", "val", "val", "a", "val", "val"],
+            "label_rank": [0, 4, 5, 0, 0, 1],
+        }
+    )
+    table = accuracy_table(predictions, ["model", "dataset"]).set_index(["model", "dataset"])
+    assert table.loc[("original", "val"), "top1_pct"] == pytest.approx(100 / 3)
+    assert table.loc[("original", "val"), "top5_pct"] == pytest.approx(200 / 3)
+    assert table.loc[("original", "a")].tolist() == [100.0, 100.0, 1]
+    assert table.loc[("finetuned", "val")].tolist() == [50.0, 100.0, 2]
+    assert table["images"].tolist() == [3, 1, 2]
+    assert table.index.tolist() == [("original", "val"), ("original", "a"), ("finetuned", "val")]
+    assert set(predictions) == {"model", "dataset", "label_rank"}
+
+
+def test_accuracy_over_everything():
+    predictions = pd.DataFrame({"set": ["a", "b"], "label_rank": [0, 9]})
+    table = accuracy_table(predictions.assign(all="all"), ["all"])
+    assert table[["top1_pct", "top5_pct", "images"]].to_numpy().tolist() == [[50.0, 50.0, 2]]
+
+
+# What finetuning sees
+
+
+def test_validation_figures_do_not_depend_on_the_batches(build_vit):
+    spec = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
+    model = build_vit(num_classes=40).float()
+    figures = validation_figures(spec, images=60, maps=7, precision="float32", seed=2)
+    found = [
+        figures(model, FinetuneSettings(lr=1.0, batch_size=size, weights=LossWeights()))
+        for size in (1, 3, 7, 50)
+    ]
+    assert set(found[0]) == {"top1_pct", "confidence_loss"} | {
+        f"loss_{n}" for n in ("background", "foreground", "relevance", "classification", "total")
+    }
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-5)
+    shown = cutouts.draw("validation", range(60), seed=2, size=28)
+    logits = model(spec.normalise(shown.images)).detach().double()
+    right = logits.argmax(dim=1) == shown.labels
+    assert found[0]["top1_pct"] == pytest.approx(100 * right.double().mean().item())
+    confidence = torch.nn.functional.cross_entropy(logits, logits.argmax(dim=1)).item()
+    assert found[0]["confidence_loss"] == pytest.approx(confidence, rel=1e-4)
