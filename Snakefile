@@ -3,6 +3,7 @@
 
 PRESET = config["preset"]
 SEEDS = config["seeds"]
+THREADS = config.get("threads", 1)
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
 
@@ -21,6 +22,7 @@ rule original:
         executed=f"{OUT}/00_original/executed.ipynb",
         summary=f"{OUT}/00_original/summary.json",
         weights=f"{OUT}/00_original/weights.safetensors",
+    threads: THREADS
     resources:
         gpu=1,
     shell:
@@ -36,6 +38,7 @@ rule start:
     output:
         executed=f"{OUT}/00_start/executed.ipynb",
         summary=f"{OUT}/00_start/summary.json",
+    threads: THREADS
     resources:
         gpu=1,
     shell:
@@ -53,6 +56,7 @@ rule learning_rate:
         executed=f"{OUT}/02_learning_rate/executed.ipynb",
         summary=f"{OUT}/02_learning_rate/summary.json",
         rates=f"{OUT}/02_learning_rate/rates.parquet",
+    threads: THREADS
     resources:
         gpu=1,
     shell:
@@ -70,6 +74,7 @@ rule finetune:
         executed=f"{OUT}/02_finetune/seed{{seed}}/executed.ipynb",
         summary=f"{OUT}/02_finetune/seed{{seed}}/summary.json",
         weights=f"{OUT}/02_finetune/seed{{seed}}/weights.safetensors",
+    threads: THREADS
     resources:
         gpu=1,
     shell:
@@ -88,6 +93,7 @@ rule robustness:
         executed=f"{OUT}/03_robustness/executed.ipynb",
         summary=f"{OUT}/03_robustness/summary.json",
         predictions=f"{OUT}/03_robustness/predictions.parquet",
+    threads: THREADS
     resources:
         gpu=1,
     shell:

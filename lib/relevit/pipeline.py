@@ -92,16 +92,17 @@ def prepare_machine(preset: str) -> None:
 def snakemake(preset: str, *options: str, jobs: int = 1, **kwargs) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
-    Jobs that run side by side share the processor's cores instead of each taking all.
+    Snakemake tells every stage how many threads to use: those that run side by side share the
+    processor's cores, and one alone takes all.
     """
+    cores = max(os.cpu_count() or 1, jobs)
+    options = (*options, "--cores", str(cores), "--config", f"threads={cores // jobs}")
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
     # The stages call papermill and jupyter by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path}
-    if jobs > 1:
-        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     return subprocess.run([*command, *options], cwd=root, env=environment, **kwargs)
 
 
@@ -127,7 +128,7 @@ def run(preset: str, jobs: int) -> int:
     prepare_machine(preset)
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
     code = snakemake(
-        preset, "--cores", str(jobs), "--resources", f"gpu={_gpus()}", "--rerun-incomplete",
+        preset, "--resources", f"gpu={_places(jobs)}", "--rerun-incomplete",
         "--keep-going", "--keep-incomplete", *QUIET, jobs=jobs,
     ).returncode  # fmt: skip
     minutes = (time.perf_counter() - start) / 60
@@ -138,10 +139,11 @@ def run(preset: str, jobs: int) -> int:
     return code
 
 
-def _gpus() -> int:
+def _places(jobs: int) -> int:
+    """How many stages may compute at once: one a GPU, or without any as many as asked for."""
     import torch
 
-    return max(1, torch.cuda.device_count())
+    return torch.cuda.device_count() or jobs
 
 
 def graph(preset: str) -> list[tuple[str, str]]:
