@@ -8,12 +8,13 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from relevit import plots
+from relevit import plots, robustness
 from relevit.data import cutouts
 from relevit.data.foregrounds import CLASSES
 from relevit.looking import look
 from relevit.models import load_model, model_spec
 from relevit.paths import project_root
+from relevit.stages import read_summary
 
 EXAMPLES = ("a", "si_location", "r", "si_size", "objectnet")
 NUMBER = 24  # the same image of each set, chosen before looking: no best cases
@@ -32,7 +33,7 @@ def main() -> None:
     figure = plt.figure(figsize=(13, 4.6), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
     axes = left.subplots(3, len(EXAMPLES))
-    left.suptitle("Where it looks, before and after learning to look at the object")
+    left.suptitle("Where it looks: image, original, finetuned")
     for column, (name, image) in enumerate(zip(EXAMPLES, batch.images, strict=True)):
         picture = image.permute(1, 2, 0).numpy()
         axes[0, column].imshow(picture)
@@ -43,11 +44,16 @@ def main() -> None:
             axes[row, column].set_title(seen.titles[column], fontsize=8)
     for axis in axes.flat:
         axis.set_axis_off()
-    changes = pd.read_parquet(outputs / "03_robustness" / "changes.parquet")
+    predictions = pd.read_parquet(outputs / "03_robustness" / "predictions.parquet")
+    classes_a = read_summary(outputs / "03_robustness")["classes_a"]
+    split = robustness.split_table(predictions, classes_a)
+    names = {"A": "classes finetuned", "B": "classes never shown"}
     plots.draw_changes(
         right.subplots(),
-        changes.rename(columns={"change_top1_pts": "change", "change_top1_std_pts": "std"}),
-        "Change of top-1 on nine test sets, 3 seeds ± standard deviation",
+        split.assign(group=split["classes"].map(names)).rename(
+            columns={"change_top1_pts": "change", "change_top1_std_pts": "std"}
+        ),
+        f"Change of top-1, {len(classes_a)} seeds ± standard deviation",
     )
     target = project_root() / "docs" / "story.png"
     figure.savefig(target, dpi=100)

@@ -143,7 +143,7 @@ def kept_epoch(tmp_path, values, criterion):
         ([3.0, 4.0, 5.0], "loss", 1),
         ([5.0, 4.0, 3.0], "loss", 3),
         ([5.0, 3.0, 3.0, 4.0], "loss", 3),  # the latest of equals
-        ([200.0, 300.0], "loss", 1),  # the state before training is never kept
+        ([200.0, 150.0, 300.0], "loss", 2),  # the state before training (100) is left out
     ],
 )
 def test_kept_epoch(tmp_path, values, criterion, epoch):
