@@ -145,7 +145,7 @@ class RobustnessParams(Params):
 
     notebook: ClassVar[str] = "03_robustness"
 
-    seeds: list[Seed] = Field([0, 1, 2], min_length=1, description="finetuning runs to compare")
+    seeds: list[Seed] = Field([0, 1], min_length=1, description="finetuning runs to compare")
     images_per_set: int = Field(200, ge=40, description="test images of each set")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
@@ -155,7 +155,7 @@ class ReportParams(Params):
 
     notebook: ClassVar[str] = "99_report"
 
-    seeds: list[Seed] = Field([0, 1, 2], min_length=1, description="finetuning runs to report")
+    seeds: list[Seed] = Field([0, 1], min_length=1, description="finetuning runs to report")
 
 
 NOTEBOOKS: dict[str, type[Params]] = {

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,6 +207,9 @@ def stop_at(monkeypatch, number, when):
         with open(path, "r+b") as file:
             file.truncate(os.path.getsize(path) // 2)
 
+    def cut_text(original, path, text):
+        original(path, text[: len(text) // 2])
+
     def delete_half(original, folder, *args, **kwargs):
         for path in sorted(folder.rglob("*.json")):
             path.unlink()
@@ -218,6 +222,7 @@ def stop_at(monkeypatch, number, when):
     watch(shutil, "rmtree", delete_half)
     watch(torch, "save", cut_file)
     watch(checkpoints, "save_file", cut_file)
+    watch(Path, "write_text", cut_text)
     return calls
 
 
