@@ -26,6 +26,8 @@ class Tape:
     maps: list[Float[Tensor, "batch heads query key"]] = field(default_factory=list)
     inputs: list[Float[Tensor, "batch tokens width"]] = field(default_factory=list)
     values: list[Float[Tensor, "batch heads tokens head_width"]] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)  # whose maps are there, in order
+    tokens: int = 0  # of the latest attention's input
 
 
 @contextmanager
@@ -44,13 +46,14 @@ def record_attention(
     Raises: ValueError for a model without global self-attention blocks; RuntimeError on
     leaving when a forward pass was made and some block recorded nothing, or none was made.
     """
-    attentions = _attentions(model)
+    attentions = _attentions(model, values)
     tape = Tape()
     fused = [attention.fused_attn for attention in attentions]
     handles = [
         attention.attn_drop.register_forward_hook(partial(_keep_map, tape, i))
         for i, attention in enumerate(attentions)
     ]
+    handles += [a.register_forward_pre_hook(partial(_note_tokens, tape)) for a in attentions]
     if inputs:
         handles += [
             block.register_forward_pre_hook(partial(_keep_input, tape, i))
@@ -76,9 +79,11 @@ def record_attention(
             attention.fused_attn = value
         if shortened:
             del last.forward
-    if len(tape.maps) != len(attentions):
+    silent_values = values and len(tape.values) != len(attentions)
+    if tape.blocks != list(range(len(attentions))) or silent_values:
         raise RuntimeError(
-            f"record_attention: {len(tape.maps)} of {len(attentions)} blocks recorded a map; "
+            f"record_attention: {len(tape.maps)} of {len(attentions)} blocks recorded a map"
+            f"{', some no values' if silent_values else ''}; "
             "run the whole model inside the context, with attention that is not fused"
         )
 
@@ -113,7 +118,7 @@ def frozen_weights(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(value)
 
 
-def _attentions(model: nn.Module) -> list[nn.Module]:
+def _attentions(model: nn.Module, values: bool) -> list[nn.Module]:
     attentions = [getattr(block, "attn", None) for block in getattr(model, "blocks", ())]
     wanted = ("attn_drop", "fused_attn", "qkv")
     if not attentions or not all(hasattr(a, name) for a in attentions for name in wanted):
@@ -121,17 +126,34 @@ def _attentions(model: nn.Module) -> list[nn.Module]:
             f"record_attention: {type(model).__name__} has no blocks with global self-attention; "
             "use a timm Vision Transformer (ViT, DeiT, AugReg, DINO, DINOv2)"
         )
+    if values and not all(isinstance(attention.qkv, nn.Module) for attention in attentions):
+        raise ValueError(
+            f"record_attention: {type(model).__name__} has no joint qkv layer to take values from; "
+            "leave out values=True or use a plain timm Vision Transformer"
+        )
     return attentions
 
 
+def _note_tokens(tape: Tape, module: nn.Module, args: tuple) -> None:
+    tape.tokens = args[0].shape[1]
+
+
 def _keep_map(tape: Tape, index: int, module: nn.Module, args: tuple, output: Tensor) -> None:
-    if index == 0:
+    if tape.blocks and index <= tape.blocks[-1]:  # another forward pass
         tape.maps.clear()
+        tape.blocks.clear()
+    query, key = output.shape[-2:]
+    if output.ndim != 4 or query not in (1, key) or tape.tokens not in (0, key):
+        raise ValueError(
+            f"record_attention: block {index} made a map of shape {tuple(output.shape)}, not "
+            "[batch, heads, tokens, tokens]; use a model with global self-attention"
+        )
     # With frozen weights nothing before the first map needs a gradient: it becomes a leaf, and
     # the backward pass stops there.
     if torch.is_grad_enabled() and not output.requires_grad:
         output.requires_grad_()
     tape.maps.append(output)
+    tape.blocks.append(index)
 
 
 def _keep_input(tape: Tape, index: int, block: nn.Module, args: tuple) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+FACTS = "relevit"  # the metadata entry that holds what the suite knows of the weights
 
 
 def write_atomically(path: Path, write) -> None:
@@ -31,8 +34,9 @@ def file_fingerprint(path: Path) -> str:
 def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) -> None:
     """Write the state of `model` with its architecture and further `facts` as metadata."""
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
-    metadata = {"architecture": architecture, **facts}
-    write_atomically(path, lambda target: save_file(state, target, metadata=metadata))
+    # One entry, because safetensors writes several in a random order: same run, same bytes.
+    facts_text = json.dumps({"architecture": architecture, **facts}, sort_keys=True)
+    write_atomically(path, lambda target: save_file(state, target, metadata={FACTS: facts_text}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -45,7 +49,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return tensors, file.metadata() or {}
+            return tensors, json.loads((file.metadata() or {}).get(FACTS, "{}"))
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"weights: {path} is cut short or damaged ({error}); "

@@ -22,12 +22,16 @@ INJECTED = "# Parameters"  # how papermill's injected cell begins
 class Params(BaseModel):
     """What every notebook has. Subclasses add their own parameters, defaults as in `quick`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     notebook: ClassVar[str] = ""
 
     preset: Name = Field("quick", description="folder below params/ and outputs/")
     model: ModelName = Field("tiny", description="model of the embedded benchmark")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
+        description="auto, cpu, cuda, cuda:N or mps",
+    )
     output_root: str = Field("outputs", description="folder for results, below the project")
 
     @classmethod
@@ -74,7 +78,7 @@ class OriginalParams(Params):
     notebook: ClassVar[str] = "00_original"
 
     source: Literal["shipped", "train"] = Field("shipped", description="where weights come from")
-    images: int = Field(3200, ge=40, description="training images, a multiple of 40")
+    images: int = Field(3200, ge=40, multiple_of=40, description="training images")
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(32, ge=1, description="images")
     lr: float = Field(5.0e-5, gt=0, le=1, description="peak learning rate of the backbone")
@@ -189,7 +193,7 @@ def _problem(cls: type[Params], detail: ErrorDetails) -> str:
     about = cls.model_fields.get(str(detail["loc"][0]))
     if about is not None and about.description:
         line += f" [{about.description}]"
-    if isinstance(value, str) and _is_number(value):
+    if isinstance(value, str) and _is_number(value) and "number" in detail["msg"]:
         line += f"; YAML reads {value} as text: write it with a dot, like 3.0e-6"
     return line
 

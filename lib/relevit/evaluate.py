@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from relevit.checkpoints import write_atomically
 from relevit.data import cutouts
@@ -41,7 +41,6 @@ def predict(
     parts = []
     for batch in batches:
         logits = runner(spec.normalise(batch.images.to(device), like=like)).float().cpu()
-        of_label = logits.gather(1, batch.labels[:, None])
         confidence, prediction = logits.softmax(dim=1).max(dim=1)
         parts.append(
             pd.DataFrame(
@@ -50,11 +49,23 @@ def predict(
                     "family": batch.families.numpy().astype("int16"),
                     "prediction": prediction.numpy().astype("int16"),
                     "confidence_pct": (100 * confidence).numpy(),
-                    "label_rank": (logits > of_label).sum(dim=1).numpy().astype("int16"),
+                    "label_rank": _rank(logits, batch.labels, prediction).numpy().astype("int16"),
                 }
             )
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def _rank(logits: Tensor, labels: Tensor, prediction: Tensor) -> Tensor:
+    """How many classes come before the label: ties and NaN count against it.
+
+    Only the predicted class has rank 0, so that top-1 is the prediction being right.
+    """
+    of_label = logits.gather(1, labels[:, None])
+    before = (~(logits < of_label)).sum(dim=1) - 1
+    finite = logits.isfinite().all(dim=1)
+    rank = torch.where(prediction == labels, 0, before.clamp_min(1))
+    return torch.where(finite, rank, logits.shape[1])
 
 
 def evaluation_precision(

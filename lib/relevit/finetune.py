@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -249,6 +249,12 @@ def check_settings(settings: FinetuneSettings) -> None:
     for name in ("lr", "epochs", "batch_size", "temperature"):
         if not getattr(settings, name) > 0:
             raise ValueError(f"finetune: {name} is {getattr(settings, name)}; it must be above 0")
+    for name in ("target", "keep", "precision"):
+        allowed = get_args(get_type_hints(FinetuneSettings)[name])
+        if getattr(settings, name) not in allowed:
+            raise ValueError(
+                f"finetune: {name} is {getattr(settings, name)!r}; use one of {allowed}"
+            )
 
 
 def check_masks(masks: Bool[Tensor, "batch 1 height width"]) -> None:

@@ -76,7 +76,7 @@ def _check(relevance: Tensor, mask: Tensor, protocol: str) -> None:
             f"losses: relevance {tuple(relevance.shape)} and mask {tuple(mask.shape)} differ; "
             "give one mask pixel for each heatmap pixel"
         )
-    if bool(((mask < 0) | (mask > 1)).any()):
+    if not bool(((mask >= 0) & (mask <= 1)).all()):  # NaN is in no range
         raise ValueError(
             f"losses: the mask spans [{float(mask.min()):g}, {float(mask.max()):g}]; "
             "it must lie in [0, 1], 1 on the object"

@@ -124,7 +124,9 @@ def to_pixels(
         return heat
     low = heat.amin(dim=(1, 2, 3), keepdim=True)
     span = heat.amax(dim=(1, 2, 3), keepdim=True) - low
-    constant = span <= 0
+    # Judged on the patches: interpolation rounds, and would stretch its last bits to [0, 1].
+    flat = (maps.amax(dim=1) <= maps.amin(dim=1)).reshape(batch, 1, 1, 1)
+    constant = flat | (span <= 0)
     return torch.where(constant, 0.0, (heat - low) / torch.where(constant, 1.0, span))
 
 

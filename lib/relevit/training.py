@@ -18,7 +18,13 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from relevit.checkpoints import load_weights, read_tensors, save_weights, write_atomically
+from relevit.checkpoints import (
+    file_fingerprint,
+    load_weights,
+    read_tensors,
+    save_weights,
+    write_atomically,
+)
 from relevit.paths import need_disk_space
 
 History = list[dict[str, Any]]
@@ -77,8 +83,11 @@ def run_epochs(
 def _finished(folder: Path, name: str) -> History | None:
     if not (folder / WEIGHTS).is_file() or not (folder / LOG).is_file():
         return None
-    if read_tensors(folder / WEIGHTS)[1].get("identity") != name:
+    facts = read_tensors(folder / WEIGHTS)[1]
+    if facts.get("identity") != name:
         return None
+    if facts.get("log") != file_fingerprint(folder / LOG):
+        return None  # a later run, since stopped, has written its own log
     return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
 
 
@@ -87,7 +96,7 @@ def _resume(
 ) -> History:
     """Load the newest whole checkpoint of this run; an empty history when there is none."""
     for leftover in checkpoint.glob(".*"):
-        shutil.rmtree(leftover)  # an interrupted write
+        shutil.rmtree(leftover)  # an interrupted write or removal
     for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
         state = json.loads((newest / "state.json").read_text())
         if state["identity"] != name:
@@ -95,8 +104,16 @@ def _resume(
         load_weights(newest / WEIGHTS, model, architecture)
         optimizer.load_state_dict(torch.load(newest / "optimizer.pt", weights_only=True))
         return state["history"]
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    for other in checkpoint.glob("epoch_*"):
+        _remove(other)
     return []
+
+
+def _remove(folder: Path) -> None:
+    """Hide a checkpoint with one rename, then delete it: it is never seen half deleted."""
+    hidden = folder.with_name(f".{folder.name}.old")
+    os.replace(folder, hidden)
+    shutil.rmtree(hidden)
 
 
 def _save(
@@ -121,7 +138,7 @@ def _save(
     (hidden / "state.json").write_text(json.dumps(state))
     os.replace(hidden, checkpoint / f"epoch_{epoch:04d}")
     for folder in older:
-        shutil.rmtree(folder)
+        _remove(folder)
 
 
 def _finish(
@@ -130,7 +147,10 @@ def _finish(
     newest = max((folder / CHECKPOINT).glob("epoch_*"))
     load_weights(newest / "kept.safetensors", model, architecture)
     _write_log(folder, history)
-    save_weights(folder / WEIGHTS, model, architecture, identity=name)
+    log = file_fingerprint(folder / LOG)
+    save_weights(folder / WEIGHTS, model, architecture, identity=name, log=log)
+    for checkpoint in (folder / CHECKPOINT).glob("epoch_*"):
+        _remove(checkpoint)
     shutil.rmtree(folder / CHECKPOINT)
     return history
 
