@@ -19,10 +19,37 @@ ModelName = Literal["dinov2-s", "tiny"]
 INJECTED = "# Parameters"  # how papermill's injected cell begins
 
 
-class Params(BaseModel):
-    """What every notebook has. Subclasses add their own parameters, defaults as in `quick`."""
+class Checked(BaseModel):
+    """Values of one parameter file, none of them unknown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
+        if not path.is_file():
+            raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick")
+        try:
+            values = yaml.safe_load(path.read_text()) or {}
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path}: no valid YAML: {error}") from error
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
+        return cls.checked(values, str(path))
+
+    @classmethod
+    def checked(cls, values: dict[str, Any], where: str) -> Self:
+        """Validate; every problem becomes one line of a ValueError that starts with `where`."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            lines = [_problem(cls, detail) for detail in error.errors()]
+            raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
+
+
+class Params(Checked):
+    """What every notebook has. Subclasses add their own parameters, defaults as in `quick`."""
+
     notebook: ClassVar[str] = ""
 
     preset: Name = Field("quick", description="folder below params/ and outputs/")
@@ -48,28 +75,6 @@ class Params(BaseModel):
             given | {key: namespace.get(key) for key in injected},
             f"{cls.notebook} parameters",
         )
-
-    @classmethod
-    def from_file(cls, path: Path) -> Self:
-        """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
-        if not path.is_file():
-            raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick")
-        try:
-            values = yaml.safe_load(path.read_text()) or {}
-        except yaml.YAMLError as error:
-            raise ValueError(f"{path}: no valid YAML: {error}") from error
-        if not isinstance(values, dict):
-            raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
-        return cls.checked(values, str(path))
-
-    @classmethod
-    def checked(cls, values: dict[str, Any], where: str) -> Self:
-        """Validate; every problem becomes one line of a ValueError that starts with `where`."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            lines = [_problem(cls, detail) for detail in error.errors()]
-            raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
 
 
 class OriginalParams(Params):
@@ -184,7 +189,7 @@ def _injected_names(history: list[str]) -> list[str]:
     return []
 
 
-def _problem(cls: type[Params], detail: ErrorDetails) -> str:
+def _problem(cls: type[Checked], detail: ErrorDetails) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     value = detail["input"]
     if detail["type"] == "extra_forbidden":

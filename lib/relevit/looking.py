@@ -85,7 +85,7 @@ def background_swap(
             "validation", range(images), families=families, seed=seed, size=spec.image_size
         )
         parts = (batch.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH))
-        answers.append(torch.from_numpy(predict(model, spec, parts)["prediction"].to_numpy()))
+        answers.append(torch.tensor(predict(model, spec, parts)["prediction"].tolist()))
         pictures.append(batch.images)
     given = torch.stack(answers)  # [textures, images]; row 0 is the home texture
     right = given == batch.labels

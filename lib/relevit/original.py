@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from relevit.models import (
     shipped_weights,
 )
 from relevit.precision import Precision, autocast, choose_precision
-from relevit.training import WEIGHTS, History, run_epochs
+from relevit.training import LOG, WEIGHTS, History, run_epochs
 
 WARMUP = 0.1  # share of all steps with a rising learning rate
 
@@ -73,7 +74,8 @@ def make_original(
         weights = shipped_weights(cfg.model)
         history = [json.loads(line) for line in weights.with_suffix(".jsonl").open()]
         model = load_model(cfg.model, weights, device)
-        write_atomically(folder / WEIGHTS, lambda target: shutil.copyfile(weights, target))
+        for source, name in ((weights, WEIGHTS), (weights.with_suffix(".jsonl"), LOG)):
+            write_atomically(folder / name, partial(shutil.copyfile, source))
         for row in history:
             on_epoch(row)
         return model, history

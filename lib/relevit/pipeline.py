@@ -17,19 +17,16 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from relevit.config import NOTEBOOKS, Name, OriginalParams, Params, Seed
+from relevit.config import NOTEBOOKS, Checked, Name, OriginalParams, Params, Seed
 from relevit.paths import need_disk_space, project_root
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
 
-class PipelineParams(BaseModel):
+class PipelineParams(Checked):
     """`params/<preset>/pipeline.yaml`: what runs, not how."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     preset: Name
     seeds: Annotated[list[Seed], Field(min_length=1)]
@@ -43,15 +40,7 @@ def check(preset: str) -> PipelineParams:
         known = sorted(p.name for p in folder.parent.iterdir() if p.is_dir())
         raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
     path = folder / "pipeline.yaml"
-    try:
-        pipeline = PipelineParams(**yaml.safe_load(path.read_text()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ValueError(
-            f"{path}: {key} = {first['input']!r}: {first['msg'].lower()}; "
-            f"allowed are {', '.join(PipelineParams.model_fields)}"
-        ) from None
+    pipeline = PipelineParams.from_file(path)
     stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
     _check_agreement(folder, pipeline, stages)
     need_disk_space(project_root(), pipeline.disk_mb)
@@ -61,13 +50,15 @@ def check(preset: str) -> PipelineParams:
 def _check_agreement(folder: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
     """What the stages share must be the same in all files."""
     models = {name: params.model for name, params in stages.items()}
-    for name, params in stages.items():
-        seeds = getattr(params, "seeds", pipeline.seeds)
-        for key, value, needed in (
-            ("preset", params.preset, folder.name),
-            ("model", params.model, models["00_original"]),
-            ("seeds", seeds, pipeline.seeds),
+    for name, params in {"pipeline": pipeline, **stages}.items():
+        for key, needed in (
+            ("preset", folder.name),
+            ("model", models["00_original"]),
+            ("seeds", pipeline.seeds),
+            ("output_root", "outputs"),  # the Snakefile's; another one is for notebooks by hand
+            ("run", ""),
         ):
+            value = getattr(params, key, needed)
             if value != needed:
                 raise ValueError(
                     f"{folder / name}.yaml: {key} = {value!r}, but the rest of the preset has "
@@ -81,7 +72,11 @@ def prepare_machine(preset: str) -> None:
 
     folder = project_root() / "params" / preset
     for name, cls in NOTEBOOKS.items():
-        choose_device(cls.from_file(folder / f"{name}.yaml").device)
+        path = folder / f"{name}.yaml"
+        try:
+            choose_device(cls.from_file(path).device)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     original = OriginalParams.from_file(folder / "00_original.yaml")
     if original.source == "train" and original.model == "dinov2-s":
         from relevit.dinov2 import load_dinov2
@@ -122,7 +117,7 @@ def run(preset: str, jobs: int) -> int:
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
     waiting = todo(preset)
-    if not waiting:
+    if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
         return 0
     prepare_machine(preset)
@@ -169,6 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.graph:
+            check(options.preset)
             print(json.dumps(graph(options.preset)))
             return 0
         return run(options.preset, options.jobs)

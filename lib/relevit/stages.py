@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from relevit.checkpoints import write_atomically
 from relevit.config import Params
 from relevit.paths import project_root, run_folder
 
@@ -55,7 +56,7 @@ def need_stage(cfg: Params, notebook: str, run: str = "", **parameters: Any) -> 
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:
     """Write the stage's last file: its parameters and main figures. Marks the stage as done."""
     text = json.dumps({"parameters": cfg.model_dump(), **figures}, indent=2, sort_keys=True)
-    (folder / SUMMARY).write_text(text + "\n")
+    write_atomically(folder / SUMMARY, lambda target: target.write_text(text + "\n"))
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
