@@ -42,7 +42,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 reproduce: setup  ## Run the whole suite with the workshop preset (15 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
-quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)
+quick: setup  ## Run the whole suite with the quick preset (2 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 
 notebooks: setup  ## Execute the committed notebooks again and store their outputs
