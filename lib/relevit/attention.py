@@ -126,6 +126,11 @@ def _attentions(model: nn.Module, values: bool) -> list[nn.Module]:
             f"record_attention: {type(model).__name__} has no blocks with global self-attention; "
             "use a timm Vision Transformer (ViT, DeiT, AugReg, DINO, DINOv2)"
         )
+    if getattr(model, "grad_checkpointing", False):
+        raise ValueError(
+            f"record_attention: this {type(model).__name__} runs its blocks twice for gradient "
+            "checkpointing; switch that off: model.set_grad_checkpointing(False)"
+        )
     if values and not all(isinstance(attention.qkv, nn.Module) for attention in attentions):
         raise ValueError(
             f"record_attention: {type(model).__name__} has no joint qkv layer to take values from; "

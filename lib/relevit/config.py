@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+
+def _all_different(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("a seed occurs twice; give each run its own")
+    return seeds
+
+
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_all_different)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 ModelName = Literal["dinov2-s", "tiny"]
 INJECTED = "# Parameters"  # how papermill's injected cell begins
@@ -154,7 +162,7 @@ class RobustnessParams(Params):
 
     notebook: ClassVar[str] = "03_robustness"
 
-    seeds: list[Seed] = Field([0, 1], min_length=1, description="finetuning runs to compare")
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: int = Field(200, ge=40, description="test images of each set")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
@@ -164,7 +172,7 @@ class ReportParams(Params):
 
     notebook: ClassVar[str] = "99_report"
 
-    seeds: list[Seed] = Field([0, 1], min_length=1, description="finetuning runs to report")
+    seeds: Seeds = Field([0, 1], description="finetuning runs to report")
 
 
 NOTEBOOKS: dict[str, type[Params]] = {

@@ -132,7 +132,10 @@ def evaluate_sets(
 def _kept(path: Path, identity: str) -> pd.DataFrame | None:
     if not path.is_file():
         return None
-    rows = pd.read_parquet(path)
+    try:
+        rows = pd.read_parquet(path)
+    except (OSError, ValueError):  # pyarrow's errors are among them
+        return None  # damaged: it is computed again
     return rows if rows.attrs.get("identity") == identity else None
 
 

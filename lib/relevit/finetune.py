@@ -135,15 +135,16 @@ def finetune(
     settings: FinetuneSettings,
     folder: Path,
     *,
-    origin: str,
+    inputs: dict[str, Any],
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
     on_step: Callable[[int, int], None] = lambda step, steps: None,
 ) -> History:
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
-    (`relevit.evaluate.validation_figures` does). `origin` names the weights that the model
-    starts from, so that a changed start is not taken for the same run.
+    (`relevit.evaluate.validation_figures` does). `inputs` says what the run is made from
+    beside its settings (weights at the start, images for training and validation), so that a
+    changed input is not taken for the same run.
     Raises: ValueError for masks without object or without background and for settings out of
     range, before the first step; further as `run_epochs`.
     """
@@ -174,7 +175,7 @@ def finetune(
         optimizer,
         folder,
         architecture=spec.name,
-        identity={"kind": "relevance", "origin": origin, **asdict(settings)},
+        identity={"kind": "relevance", "inputs": inputs, **asdict(settings)},
         epochs=settings.epochs,
         train_epoch=train_epoch,
         validate=validate_epoch,

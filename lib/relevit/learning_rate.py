@@ -53,7 +53,12 @@ def finetune_at(
         figures,
         settings,
         folder,
-        origin=f"{file_fingerprint(origin)} {cfg.images_per_class} images a class",
+        inputs={
+            "origin": file_fingerprint(origin),
+            "images_per_class": cfg.images_per_class,
+            "validation_images": cfg.validation_images,
+            "validation_maps": cfg.validation_maps,
+        },
         on_epoch=on_epoch,
     )
     return model, history

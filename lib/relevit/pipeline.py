@@ -15,11 +15,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field
 
-from relevit.config import NOTEBOOKS, Checked, Name, OriginalParams, Params, Seed
+from relevit.config import NOTEBOOKS, Checked, Name, OriginalParams, Params, Seeds
 from relevit.paths import need_disk_space, project_root
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
@@ -29,7 +28,7 @@ class PipelineParams(Checked):
     """`params/<preset>/pipeline.yaml`: what runs, not how."""
 
     preset: Name
-    seeds: Annotated[list[Seed], Field(min_length=1)]
+    seeds: Seeds
     disk_mb: int = Field(500, ge=1, description="free space that a run needs")
 
 
@@ -90,8 +89,8 @@ def snakemake(preset: str, *options: str, jobs: int = 1, **kwargs) -> subprocess
     Snakemake tells every stage how many threads to use: those that run side by side share the
     processor's cores, and one alone takes all.
     """
-    cores = max(os.cpu_count() or 1, jobs)
-    options = (*options, "--cores", str(cores), "--config", f"threads={cores // jobs}")
+    count = max(cores(), jobs)
+    options = (*options, "--cores", str(count), "--config", f"threads={count // jobs}")
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
@@ -132,6 +131,12 @@ def run(preset: str, jobs: int) -> int:
     else:
         print(f"Done in {minutes:.1f} min. Open {report}")
     return code
+
+
+def cores() -> int:
+    """The processor cores that this process may use, fewer than all in some containers."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _places(jobs: int) -> int:

@@ -73,13 +73,14 @@ def relevance_and_logits(
     The class token's row is carried through the recursion instead of the whole R: a vector
     times each A_bar from the last block to the first gives the same row.
     """
+    prefix = _prefix_tokens(model)
     with record_attention(model, class_row=True) as tape:
         logits = model(images)
     score = logits.gather(1, _checked_target(logits, target)[:, None]).sum()
     gradients = torch.autograd.grad(
         score, tape.maps, retain_graph=keep_graph or exact, create_graph=exact
     )
-    return class_row(tape.maps, gradients, prefix=_prefix_tokens(model)), logits
+    return class_row(tape.maps, gradients, prefix), logits
 
 
 def class_row(
@@ -159,4 +160,9 @@ def _checked_target(
 
 
 def _prefix_tokens(model: nn.Module) -> int:
+    if not getattr(model, "has_class_token", True):
+        raise ValueError(
+            f"gae: this {type(model).__name__} has no class token, whose row is the map; "
+            "use a model with class_token=True"
+        )
     return int(getattr(model, "num_prefix_tokens", 1))

@@ -54,9 +54,12 @@ def run_epochs(
     without room for the checkpoints.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    name = json.dumps(identity, sort_keys=True)
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink()  # a write that was killed
+    name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     done = _finished(folder, name)
     if done is not None:
+        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # killed while it was removed
         load_weights(folder / WEIGHTS, model, architecture)
         return done
     need_disk_space(folder, megabytes=50 + 10 * _size_mb(model))
@@ -133,12 +136,19 @@ def _save(
     save_weights(hidden / WEIGHTS, model, architecture)
     torch.save(optimizer.state_dict(), hidden / "optimizer.pt")
     kept = hidden / WEIGHTS if best or not older else older[-1] / "kept.safetensors"
-    os.link(kept, hidden / "kept.safetensors")
+    _link_or_copy(kept, hidden / "kept.safetensors")
     state = {"identity": name, "history": history}
     (hidden / "state.json").write_text(json.dumps(state))
     os.replace(hidden, checkpoint / f"epoch_{epoch:04d}")
     for folder in older:
         _remove(folder)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a disk without hard links
+        shutil.copyfile(source, target)
 
 
 def _finish(

@@ -96,6 +96,7 @@ WRONG = [
     (FinetuneParams, {"seed": 2**31}, r"seed = 2147483648 \(int\): .*less than or equal to"),
     (FinetuneParams, {"shown": 1}, r"shown = 1 \(int\): .*equal to 2 \[images in a gallery row"),
     (RobustnessParams, {"seeds": []}, r"seeds = \[\] \(list\): .*at least 1 item"),
+    (RobustnessParams, {"seeds": [2, 0, 2]}, r"seeds = \[2, 0, 2\].*seed occurs twice"),
     (RobustnessParams, {"seeds": [0, -1]}, r"seeds\.1 = -1 \(int\): .*equal to 0"),
     (LearningRateParams, {"rates": [1.0e-6, "1e-5"]}, r"rates\.1 = '1e-5' \(str\): .*with a dot"),
     (LearningRateParams, {"rates": [0.0]}, r"rates\.0 = 0\.0 \(float\): .*greater than 0"),

@@ -219,6 +219,7 @@ def test_sets_look_as_their_recipes_differ():
         ({"size": 129}, r"size 129 px; it must lie in 16\.\.128"),
         ({"labels": [0, 40]}, r"2 labels for 2 images, out of range: \[40\]; .*0\.\.39 for each"),
         ({"labels": [-1, 0]}, r"out of range: \[-1\]; give one label in 0\.\.39"),
+        ({"indices": []}, r"no images asked for; give at least one index"),
         ({"labels": [1]}, r"1 labels for 2 images, out of range: \[\]; give one label"),
     ],
 )

@@ -228,6 +228,13 @@ def test_another_identity_is_computed_anew(calls, tmp_path):
     assert len(calls) == 27
 
 
+def test_damaged_file_is_computed_anew(calls, tmp_path):
+    sets(tmp_path)
+    damaged = tmp_path / f"{cutouts.TEST_SETS[3]}.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert len(sets(tmp_path)) == 18 and len(calls) == 10
+
+
 def test_sets_are_drawn_as_asked(tmp_path):
     model = Table([[float(label == answer) for label in range(40)] for answer in range(256)])
     spec = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1 / 255,) * 3)

@@ -119,12 +119,14 @@ def draw(
     the same animals on other textures and changes nothing else. `size` is the side in
     pixels, at most 128.
     Same arguments, same bytes, in whatever order or batches they are asked for.
-    Raises: ValueError for an unknown set, a label out of range or a bad size.
+    Raises: ValueError for no index, an unknown set, a label out of range or a bad size.
     """
     if set_name not in RECIPES:
         raise ValueError(f"cutouts: set {set_name!r} is unknown; use one of {tuple(RECIPES)}")
     if not 16 <= size <= textures.SIDE:
         raise ValueError(f"cutouts: size {size} px; it must lie in 16..{textures.SIDE}")
+    if len(indices) == 0:
+        raise ValueError("cutouts: no images asked for; give at least one index")
     labels = [i % len(CLASSES) for i in indices] if labels is None else list(labels)
     wrong = [label for label in labels if not 0 <= label < len(CLASSES)]
     if wrong or len(labels) != len(indices):

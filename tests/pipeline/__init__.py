@@ -1,0 +1,1 @@
+"""The tests of the pipeline; a package, so that they can share modules."""

@@ -1,0 +1,68 @@
+"""Copies of the project, with sizes as small as the parameters allow, and runs in them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from relevit.config import NOTEBOOKS
+
+ROOT = Path(__file__).parents[2]
+PRESET = "smallest"
+RUN_S = 900  # limit for a whole run, also on a busy machine
+SMALLEST = {
+    "00_start": {"images_per_set": 40, "shown": 2},
+    "02_learning_rate": {"rates": [1.0e-5], "limit_pts": 100.0},
+    # Three epochs, so that there is something left when the first checkpoint is there.
+    "02_finetune": {"images_per_class": 1, "epochs": 3, "validation_images": 40,
+                    "validation_maps": 8, "shown": 2},
+    "03_robustness": {"seeds": [0], "images_per_set": 40},
+    "99_report": {"seeds": [0]},
+    "pipeline": {"seeds": [0]},
+}  # fmt: skip
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+def copy_project(folder: Path) -> Path:
+    """A project of its own: what is run and with which parameters, and the smallest preset."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".*"))
+    shutil.copytree(ROOT / "params", folder / "params")
+    shutil.copy2(ROOT / "Snakefile", folder)
+    shutil.copytree(folder / "params" / "quick", folder / "params" / PRESET)
+    for name in (*NOTEBOOKS, "pipeline"):
+        edit(folder, name, preset=PRESET, **SMALLEST.get(name, {}))
+    return folder
+
+
+def edit(project: Path, name: str, **values) -> None:
+    """Change values in a parameter file of the smallest preset."""
+    path = project / "params" / PRESET / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | values))
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "relevit.pipeline", *arguments]
+
+
+def run(project: Path, *arguments: str) -> Ended:
+    """`python -m relevit.pipeline` in a project's folder."""
+    start = time.perf_counter()
+    done = subprocess.run(command(*arguments), cwd=project, capture_output=True, text=True)
+    return Ended(done.returncode, done.stdout, done.stderr, time.perf_counter() - start)
+
+
+def results(project: Path) -> Path:
+    return project / "outputs" / PRESET

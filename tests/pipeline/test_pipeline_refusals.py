@@ -1,0 +1,108 @@
+"""Wrong input to the pipeline is refused before any work, with one line that says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from relevit import pipeline
+
+from .projects import PRESET, Ended, edit, run
+
+SOON_S = 10  # for what is refused before any work
+
+
+@pytest.fixture
+def only_plan(project, monkeypatch) -> None:
+    """Go to the project's folder, where no stage may be run."""
+    monkeypatch.chdir(project)
+    call = pipeline.snakemake
+
+    def plan(preset: str, *options: str, **kwargs) -> subprocess.CompletedProcess:
+        assert {"--dry-run", "--unlock"} & set(options), "the stages would be run"
+        return call(preset, *options, **kwargs)
+
+    monkeypatch.setattr(pipeline, "snakemake", plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("00_start", {"imges_per_set": 40}, "imges_per_set = 40 is no parameter; allowed are"),
+        ("00_start", {"images_per_set": 4}, "images_per_set = 4 (int)"),
+        ("00_start", {"model": "vit-b"}, "model = 'vit-b' (str)"),
+        ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s', but the rest of the preset"),
+        ("02_finetune", {"preset": "quick"}, "preset = 'quick', but the rest of the preset"),
+        ("02_finetune", {"output_root": "results"}, "output_root = 'results'"),
+        ("02_finetune", {"run": "mine"}, "run = 'mine'"),
+        ("03_robustness", {"seeds": [0, 1]}, "seeds = [0, 1], but the rest of the preset"),
+        ("pipeline", {"seed": 0}, "seed = 0"),
+        ("pipeline", {"preset": "quick"}, "preset = 'quick'"),
+        ("pipeline", {"disk_mb": 10**9}, "disk: "),
+        ("99_report", {"device": "cuda:99"}, "99_report.yaml: device 'cuda:99'"),
+    ],
+)
+def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words):
+    edit(project, name, **values)
+    assert pipeline.main([PRESET]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert len(message.splitlines()) == 1
+    assert words in message
+    if name != "pipeline" or "disk_mb" not in values:
+        assert f"{name}.yaml" in message
+    assert not (project / "outputs").exists()
+
+
+@pytest.mark.parametrize("name", ["02_finetune", "pipeline"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "- 1\n- 2\n", "seeds: [0\n", "\tpreset: quick\n"],
+    ids=["empty", "list", "open", "tab"],
+)
+def test_file_that_is_no_parameter_file_is_refused(project, only_plan, capsys, name, text):
+    (project / "params" / PRESET / f"{name}.yaml").write_text(text)
+    assert pipeline.main([PRESET]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert f"{name}.yaml" in message
+    assert not (project / "outputs").exists()
+
+
+def refused(ended: Ended, project: Path) -> str:
+    """The one line that a refused command prints, which comes soon and before any work."""
+    assert ended.code == 2
+    assert ended.seconds < SOON_S
+    (line,) = ended.err.splitlines()
+    assert not (project / "outputs").exists()
+    assert not (project / ".snakemake").exists()
+    return line
+
+
+def test_number_that_yaml_reads_as_text_is_refused(project):
+    with (project / "params" / PRESET / "02_finetune.yaml").open("a") as file:
+        file.write("lr: 3e-6\n")
+    line = refused(run(project, PRESET), project)
+    assert "02_finetune.yaml: lr = '3e-6' (str)" in line
+    assert "write it with a dot, like 3.0e-6" in line
+
+
+def test_unknown_preset_is_refused(project):
+    line = refused(run(project, "smalest"), project)
+    assert "preset 'smalest' is unknown; use one of" in line
+    assert "quick" in line and PRESET in line
+
+
+@pytest.mark.parametrize("name", ["03_robustness", "pipeline"])
+def test_missing_file_is_refused(project, name):
+    (project / "params" / PRESET / f"{name}.yaml").unlink()
+    line = refused(run(project, PRESET), project)
+    assert f"{name}.yaml" in line
+    assert "missing" in line
+
+
+def test_graph_of_an_unknown_preset_is_refused(project):
+    line = refused(run(project, "smalest", "--graph"), project)
+    assert "preset 'smalest' is unknown" in line

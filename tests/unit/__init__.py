@@ -1,0 +1,1 @@
+"""The unit tests; a package, so that they can share modules."""
