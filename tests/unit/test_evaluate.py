@@ -140,17 +140,17 @@ def test_evaluation_precision(monkeypatch, choice, fast, agree_pct, expected):
     assert sorted(asked) == ([] if agree_pct is None else ["bfloat16", "float32"])
 
 
-def test_precision_is_chosen_on_validation_images(monkeypatch):
+def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch):
     drawn = []
 
     def batches(name, count, batch_size, **options):
-        drawn.append((name, count))
+        drawn.append((name, count, options["seed"]))
         return iter([batch([0, 1, 2, 3])])
 
     monkeypatch.setattr(evaluate.cutouts, "batches", batches)
     monkeypatch.setattr("relevit.precision.fast_bfloat16", lambda device: True)
-    assert evaluation_precision(Table(LOGITS), PLAIN, "auto") == ("bfloat16", 100.0)
-    assert drawn == 2 * [("validation", evaluate.PROBE)]
+    assert evaluation_precision(Table(LOGITS), PLAIN, "auto", seed=3) == ("bfloat16", 100.0)
+    assert drawn == 2 * [(name, evaluate.PROBE, 4) for name in cutouts.SHIFTED_SETS]
 
 
 # The nine sets
