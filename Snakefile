@@ -100,12 +100,65 @@ rule robustness:
         "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
 
 
+rule segmentation:
+    message: "04_segmentation: relevance maps against masks, twelve methods"
+    input:
+        notebook="notebooks/04_segmentation.ipynb",
+        params=f"{PARAMS}/04_segmentation.yaml",
+        original=rules.original.output.weights,
+        finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
+    output:
+        executed=f"{OUT}/04_segmentation/executed.ipynb",
+        summary=f"{OUT}/04_segmentation/summary.json",
+        maps=f"{OUT}/04_segmentation/maps.safetensors",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+
+
+rule attribution:
+    message: "05_attribution: the methods side by side, and what they are made of"
+    input:
+        notebook="notebooks/05_attribution.ipynb",
+        params=f"{PARAMS}/05_attribution.yaml",
+        original=rules.original.output.weights,
+    output:
+        executed=f"{OUT}/05_attribution/executed.ipynb",
+        summary=f"{OUT}/05_attribution/summary.json",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+
+
+rule faithfulness:
+    message: "06_faithfulness: erase what the maps call relevant"
+    input:
+        notebook="notebooks/06_faithfulness.ipynb",
+        params=f"{PARAMS}/06_faithfulness.yaml",
+        maps=rules.segmentation.output.maps,
+    output:
+        executed=f"{OUT}/06_faithfulness/executed.ipynb",
+        summary=f"{OUT}/06_faithfulness/summary.json",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+
+
 rule report:
     message: "99_report: everything on one page"
     input:
         notebook="notebooks/99_report.ipynb",
         params=f"{PARAMS}/99_report.yaml",
         start=rules.start.output.summary,
+        segmentation=rules.segmentation.output.summary,
+        attribution=rules.attribution.output.summary,
+        faithfulness=rules.faithfulness.output.summary,
         predictions=rules.robustness.output.predictions,
     output:
         executed=f"{OUT}/99_report/executed.ipynb",

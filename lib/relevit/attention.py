@@ -13,6 +13,8 @@ from timm.layers import Attention
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
+FAMILIES = "ViT, DeiT (also distilled), AugReg, BEiT, DINO, DINOv2 (with registers), MAE"
+
 
 @dataclass
 class Tape:
@@ -32,7 +34,12 @@ class Tape:
 
 @contextmanager
 def record_attention(
-    model: nn.Module, *, inputs: bool = False, values: bool = False, class_row: bool = False
+    model: nn.Module,
+    *,
+    inputs: bool = False,
+    values: bool = False,
+    class_row: bool = False,
+    last_only: bool = False,
 ) -> Iterator[Tape]:
     """Record every block's attention map for forward passes made inside the context.
 
@@ -41,12 +48,13 @@ def record_attention(
 
     `class_row=True` lets the last block work for the class token alone where that is all the
     head reads (`reads_class_token_only`): its map is then [batch, heads, 1, tokens] and the
-    logits are the same. On other models the option does nothing.
+    logits are the same. On other models the option does nothing. `last_only=True` records the
+    last block's map alone; the other blocks keep their fused attention.
 
     Raises: ValueError for a model without global self-attention blocks; RuntimeError on
     leaving when a forward pass was made and some block recorded nothing, or none was made.
     """
-    attentions = _attentions(model, values)
+    attentions = _attentions(model, values)[-1 if last_only else 0 :]
     tape = Tape()
     fused = [attention.fused_attn for attention in attentions]
     handles = [
@@ -79,13 +87,7 @@ def record_attention(
             attention.fused_attn = value
         if shortened:
             del last.forward
-    silent_values = values and len(tape.values) != len(attentions)
-    if tape.blocks != list(range(len(attentions))) or silent_values:
-        raise RuntimeError(
-            f"record_attention: {len(tape.maps)} of {len(attentions)} blocks recorded a map"
-            f"{', some no values' if silent_values else ''}; "
-            "run the whole model inside the context, with attention that is not fused"
-        )
+    _check_recorded(tape, len(attentions), values)
 
 
 def reads_class_token_only(model: nn.Module) -> bool:
@@ -118,14 +120,20 @@ def frozen_weights(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(value)
 
 
-def _attentions(model: nn.Module, values: bool) -> list[nn.Module]:
+def attention_layers(model: nn.Module) -> list[nn.Module]:
+    """The attention layer of every block. Raises: ValueError where there is none."""
     attentions = [getattr(block, "attn", None) for block in getattr(model, "blocks", ())]
     wanted = ("attn_drop", "fused_attn", "qkv")
     if not attentions or not all(hasattr(a, name) for a in attentions for name in wanted):
         raise ValueError(
             f"record_attention: {type(model).__name__} has no blocks with global self-attention; "
-            "use a timm Vision Transformer (ViT, DeiT, AugReg, DINO, DINOv2)"
+            f"use a timm Vision Transformer ({FAMILIES})"
         )
+    return attentions
+
+
+def _attentions(model: nn.Module, values: bool) -> list[nn.Module]:
+    attentions = attention_layers(model)
     if getattr(model, "grad_checkpointing", False):
         raise ValueError(
             f"record_attention: this {type(model).__name__} runs its blocks twice for gradient "
@@ -137,6 +145,16 @@ def _attentions(model: nn.Module, values: bool) -> list[nn.Module]:
             "leave out values=True or use a plain timm Vision Transformer"
         )
     return attentions
+
+
+def _check_recorded(tape: Tape, expected: int, values: bool) -> None:
+    silent_values = values and len(tape.values) != expected
+    if tape.blocks != list(range(expected)) or silent_values:
+        raise RuntimeError(
+            f"record_attention: {len(tape.maps)} of {expected} blocks recorded a map"
+            f"{', some no values' if silent_values else ''}; "
+            "run the whole model inside the context, with attention that is not fused"
+        )
 
 
 def _note_tokens(tape: Tape, module: nn.Module, args: tuple) -> None:
@@ -151,7 +169,8 @@ def _keep_map(tape: Tape, index: int, module: nn.Module, args: tuple, output: Te
     if output.ndim != 4 or query not in (1, key) or tape.tokens not in (0, key):
         raise ValueError(
             f"record_attention: block {index} made a map of shape {tuple(output.shape)}, not "
-            "[batch, heads, tokens, tokens]; use a model with global self-attention"
+            "[batch, heads, tokens, tokens]; use a model with global self-attention over its "
+            f"patches ({FAMILIES})"
         )
     # With frozen weights nothing before the first map needs a gradient: it becomes a leaf, and
     # the backward pass stops there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,7 +48,11 @@ CRITERIA: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What our runs say about one claim. `number` is in percentage points, mean ± std."""
+    """What our runs say about one claim.
+
+    `number` is in percentage points unless it names another unit: mean ± std over seeds, or
+    ± standard error over images where there are none.
+    """
 
     id: str
     verdict: Literal["holds", "fails", "not testable here"]
@@ -87,20 +92,22 @@ def robustness_verdicts(
     ]
 
 
-def verdict_table(verdicts: list[Verdict]) -> pd.DataFrame:
+def verdict_table(verdicts: list[Verdict], criteria: Mapping[str, str] = CRITERIA) -> pd.DataFrame:
     """The verdicts for a report: id, claim, criterion, verdict, number, reason.
 
+    `criteria` are those of this module; for verdicts of several modules join them:
+    `claims.CRITERIA | claims_attribution.CRITERIA`.
     Raises: ValueError for an id without a claim or a criterion.
     """
     texts = paper.claims().set_index("id")["claim"]
-    unknown = [v.id for v in verdicts if v.id not in texts.index or v.id not in CRITERIA]
+    unknown = [v.id for v in verdicts if v.id not in texts.index or v.id not in criteria]
     if unknown:
         raise ValueError(
             f"verdict_table: no claim or criterion for {unknown}; ids with both are "
-            f"{list(CRITERIA)}: add them to claims.csv and CRITERIA"
+            f"{list(criteria)}: add them to claims.csv and CRITERIA, or pass their criteria"
         )
     return pd.DataFrame(
-        [[v.id, texts[v.id], CRITERIA[v.id], v.verdict, v.number, v.reason] for v in verdicts],
+        [[v.id, texts[v.id], criteria[v.id], v.verdict, v.number, v.reason] for v in verdicts],
         columns=["id", "claim", "criterion", "verdict", "number", "reason"],
     )
 
@@ -111,9 +118,12 @@ def signed(mean: float, std: float = math.nan) -> str:
     return text if math.isnan(std) else f"{text} ± {std:.1f}"
 
 
-def _judge(claim: str, parts: dict[str, bool], number: str, seeds: int) -> Verdict:
-    """Holds when every part does; the reason names the parts that do not."""
-    if seeds < MIN_SEEDS:
+def judge(claim: str, parts: dict[str, bool], number: str, seeds: int | None = None) -> Verdict:
+    """Holds when every part does; the reason names the parts that do not.
+
+    `seeds` is the number of finetuned runs behind the parts, None where there are none.
+    """
+    if seeds is not None and seeds < MIN_SEEDS:
         reason = f"{seeds} finetuned run; at least {MIN_SEEDS} seeds are needed for a spread"
         return Verdict(claim, "not testable here", number, reason)
     missed = [name for name, met in parts.items() if not met]
@@ -136,7 +146,7 @@ def _above_std(rows: pd.DataFrame, sets: tuple[str, ...]) -> dict[str, bool]:
 
 
 def _rises(claim: str, rows: pd.DataFrame, sets: tuple[str, ...], seeds: int) -> Verdict:
-    return _judge(claim, _above_std(rows, sets), _numbers(rows, sets), seeds)
+    return judge(claim, _above_std(rows, sets), _numbers(rows, sets), seeds)
 
 
 def _less_steep(rows: pd.DataFrame, seeds: int) -> Verdict:
@@ -144,7 +154,7 @@ def _less_steep(rows: pd.DataFrame, seeds: int) -> Verdict:
     averages = [rows.loc[list(sets), "change_top1_pts"].mean() for sets in (mild, steep)]
     parts = _above_std(rows, mild) | {"less than a and objectnet": averages[0] < averages[1] - EPS}
     number = f"{_numbers(rows, mild)}; average {signed(averages[0])} against {signed(averages[1])}"
-    return _judge("RV-02", parts, number, seeds)
+    return judge("RV-02", parts, number, seeds)
 
 
 def _every_seed(claim: str, rows: pd.DataFrame, sets: tuple[str, ...], seeds: int) -> Verdict:
@@ -155,7 +165,7 @@ def _every_seed(claim: str, rows: pd.DataFrame, sets: tuple[str, ...], seeds: in
         for metric, values in least.items()
     }
     lowest = (f"{n} {signed(least['top1'][n])} / {signed(least['top5'][n])}" for n in sets)
-    return _judge(claim, parts, f"lowest seed, top-1 / top-5: {', '.join(lowest)}", seeds)
+    return judge(claim, parts, f"lowest seed, top-1 / top-5: {', '.join(lowest)}", seeds)
 
 
 def _slight_fall(rows: pd.DataFrame, seeds: int) -> Verdict:
@@ -164,7 +174,7 @@ def _slight_fall(rows: pd.DataFrame, seeds: int) -> Verdict:
         f"{name} between -{SLIGHT_PTS:g} and 0": bool(-SLIGHT_PTS - EPS <= change[name] <= EPS)
         for name in ("val", "v2")
     }
-    return _judge("RV-04", parts, _numbers(rows, ("val", "v2")), seeds)
+    return judge("RV-04", parts, _numbers(rows, ("val", "v2")), seeds)
 
 
 def _similar_gain(split: pd.DataFrame, seeds: int) -> Verdict:
@@ -185,13 +195,13 @@ def _similar_gain(split: pd.DataFrame, seeds: int) -> Verdict:
     }
     sets = (average, "val", "v2")
     number = f"A: {_numbers(a, sets)}; B: {_numbers(b, sets)}".replace("_", " ")
-    return _judge("RV-09", parts, number, seeds)
+    return judge("RV-09", parts, number, seeds)
 
 
 def _outside(rows: pd.DataFrame, seeds: int) -> Verdict:
     outside = rows["change_top1_pts"].abs() > rows["change_top1_std_pts"] + EPS
     parts = {f"original outside on {name}": bool(outside[name]) for name in SHIFTED_SETS}
-    return _judge("RV-19", parts, _numbers(rows, SHIFTED_SETS), seeds)
+    return judge("RV-19", parts, _numbers(rows, SHIFTED_SETS), seeds)
 
 
 def _learning_rate(shifted: pd.DataFrame, search: pd.DataFrame | None, seeds: int) -> Verdict:
@@ -212,7 +222,7 @@ def _learning_rate(shifted: pd.DataFrame, search: pd.DataFrame | None, seeds: in
         f"the next lower rate, {below:g}, passes": _chosen(search[search["lr"] == below]) == below,
         "the shifted average rises": bool(top1["mean_pts"] > EPS),
     }
-    return _judge("RV-20", parts, f"rate {rate:g}, next lower {below:g}; {number}", seeds)
+    return judge("RV-20", parts, f"rate {rate:g}, next lower {below:g}; {number}", seeds)
 
 
 def _chosen(search: pd.DataFrame) -> float | None:

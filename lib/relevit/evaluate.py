@@ -170,8 +170,7 @@ def validation_figures(
     def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, float]:
         device = next(model.parameters()).device
         rows = []
-        for start in range(0, maps, settings.batch_size):
-            part = shown.select(range(start, min(start + settings.batch_size, maps)))
+        for part in shown.select(range(maps)).split(settings.batch_size):
             losses = step_losses(
                 model,
                 spec.normalise(part.images.to(device)),
@@ -181,8 +180,7 @@ def validation_figures(
             )
             rows.append(pd.Series(losses.numbers()) * len(part))
         means = (sum(rows) / maps).to_dict()
-        batches = (shown.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH))
-        answers = predict(model, spec, batches, precision)
+        answers = predict(model, spec, shown.select(range(images)).split(BATCH), precision)
         return {
             "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
             "confidence_loss": float(-np.log(answers["confidence_pct"] / 100).mean()),

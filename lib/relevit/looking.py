@@ -35,10 +35,9 @@ def look(model: nn.Module, spec: ModelSpec, batch: cutouts.Batch) -> Look:
     """Explain each image's predicted class, BATCH images at a time; results on the CPU."""
     device = next(model.parameters()).device
     heatmaps, logits = [], []
-    for start in range(0, len(batch), BATCH):
-        part = batch.images[start : start + BATCH]
-        pixels = spec.normalise(part.to(device))
-        heatmaps.append(to_pixels(gae(model, pixels), part.shape[-2:]).cpu())
+    for part in batch.split(BATCH):
+        pixels = spec.normalise(part.images.to(device))
+        heatmaps.append(to_pixels(gae(model, pixels), pixels.shape[-2:]).cpu())
         with torch.inference_mode():
             logits.append(model(pixels).float().cpu())
     heat = torch.cat(heatmaps)
@@ -84,8 +83,8 @@ def background_swap(
         batch = cutouts.draw(
             "validation", range(images), families=families, seed=seed, size=spec.image_size
         )
-        parts = (batch.select(range(i, min(i + BATCH, images))) for i in range(0, images, BATCH))
-        answers.append(torch.tensor(predict(model, spec, parts)["prediction"].tolist()))
+        found = predict(model, spec, batch.split(BATCH))["prediction"]
+        answers.append(torch.tensor(found.tolist()))
         pictures.append(batch.images)
     given = torch.stack(answers)  # [textures, images]; row 0 is the home texture
     right = given == batch.labels

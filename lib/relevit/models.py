@@ -32,8 +32,13 @@ class ModelSpec:
     def normalise(
         self, images: UInt8[Tensor, "batch 3 height width"], like: Tensor | None = None
     ) -> Float[Tensor, "batch 3 height width"]:
-        """Scale 0..255 to the statistics the model was trained with; device and dtype of `like`."""
-        device, dtype = (None, torch.float32) if like is None else (like.device, like.dtype)
+        """Scale 0..255 to the statistics the model was trained with.
+
+        Device and dtype are those of `like`; without it, the images' device and float32.
+        """
+        device, dtype = (
+            (images.device, torch.float32) if like is None else (like.device, like.dtype)
+        )
         mean, std = (torch.tensor(v, device=device).view(3, 1, 1) for v in (self.mean, self.std))
         return ((images.to(device).float() / 255 - mean) / std).to(dtype)
 
@@ -45,17 +50,20 @@ class ModelSpec:
 
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+_TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
 
 MODELS = {
     spec.name: spec
     for spec in (
         ModelSpec("dinov2-s", "vit_small_patch14_dinov2", 112, **_IMAGENET),
+        ModelSpec("tiny", "vit_tiny_patch16_224", 112, **_HALF, options=_TINY),
+        # Pretrained without labels and pooled like the papers' MAE.
         ModelSpec(
-            "tiny",
+            "tiny-mae",
             "vit_tiny_patch16_224",
             112,
             **_HALF,
-            options={"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4},
+            options=_TINY | {"global_pool": "avg"},
         ),
     )
 }
@@ -69,16 +77,21 @@ def model_spec(name: str) -> ModelSpec:
 
 
 def build_model(name: str, seed: int = 0) -> nn.Module:
-    """The architecture with random weights drawn from `seed`; torch's own seed is left alone."""
+    """The architecture with random weights drawn from `seed`; torch's own seed is left alone.
+
+    Its `pretrained_cfg` gives the mean and std of the spec, from which others know black.
+    """
     spec = model_spec(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return timm.create_model(
+        model = timm.create_model(
             spec.timm_name,
             num_classes=len(CLASSES),
             img_size=spec.image_size,
             **spec.options,
         )
+    model.pretrained_cfg.update(mean=spec.mean, std=spec.std)
+    return model
 
 
 def load_pretrained(name: str, seed: int = 0) -> nn.Module:
@@ -86,8 +99,14 @@ def load_pretrained(name: str, seed: int = 0) -> nn.Module:
 
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size;
     `tiny` has no pretraining and starts at random.
+    Raises: ValueError for an unknown name and for `tiny-mae`, whose pretraining is not shipped.
     """
     model = build_model(name, seed)
+    if name == "tiny-mae":
+        raise ValueError(
+            "models: only the trained 'tiny-mae' comes with the package, not its pretraining; "
+            "use source='shipped', or do both with tools/train_shipped.py tiny-mae"
+        )
     if name == "dinov2-s":
         tensors = load_dinov2()
         tensors["pos_embed"] = resample_abs_pos_embed(

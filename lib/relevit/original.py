@@ -127,9 +127,7 @@ def train_original(
         return {"train_loss": float(np.mean(losses)), "curve": curve}
 
     def validate() -> dict[str, float]:
-        parts = (shown.select(range(i, min(i + BATCH, len(shown)))) for i in
-                 range(0, len(shown), BATCH))  # fmt: skip
-        answers = predict(model.eval(), spec, parts, settings.precision)
+        answers = predict(model.eval(), spec, shown.split(BATCH), settings.precision)
         return {"validation_top1_pct": 100 * float((answers["label_rank"] == 0).mean())}
 
     return run_epochs(

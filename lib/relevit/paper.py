@@ -32,7 +32,7 @@ def robustness() -> pd.DataFrame:
     Columns: paper, table, model, method, masks, train_classes (all, train, other), dataset,
     metric (top1, top5), value, std (in T8 and T9 alone, over three seeds).
     """
-    return _read("robustness").copy()
+    return read_table("robustness").copy()
 
 
 def averages() -> pd.DataFrame:
@@ -40,12 +40,12 @@ def averages() -> pd.DataFrame:
 
     Two disagree with the printed cells: T10 v2 top-1 of A, T11 location top-1 of B.
     """
-    return _read("averages").copy()
+    return read_table("averages").copy()
 
 
 def hyperparameters() -> pd.DataFrame:
     """Published loss weights and learning rates of ours, RRR and GradMask, by model (T5-T7)."""
-    return _read("hyperparameters").copy()
+    return read_table("hyperparameters").copy()
 
 
 def claims() -> pd.DataFrame:
@@ -54,7 +54,7 @@ def claims() -> pd.DataFrame:
     `table_check` says whether the claim agrees with the paper's own tables; it is empty
     where they have no such numbers.
     """
-    return _read("claims").fillna("")
+    return read_table("claims").fillna("")
 
 
 def published_changes(masks: str = "annotated") -> pd.DataFrame:
@@ -67,7 +67,7 @@ def published_changes(masks: str = "annotated") -> pd.DataFrame:
     """
     if masks not in MASKS:
         raise ValueError(f"published_changes: masks {masks!r} is unknown; use one of {MASKS}")
-    table = _read("robustness")
+    table = read_table("robustness")
     table = table[table["table"].isin(["main_T1", "main_T2"])]
     changes = _minus_original(table, masks)
     return _over_models(changes, ["dataset"]).loc[list(TEST_SETS)].reset_index()
@@ -81,10 +81,10 @@ def published_split_changes() -> pd.DataFrame:
     seven shifted sets.
     Columns: dataset, classes (A, B), then as in `published_changes`.
     """
-    table = _read("robustness")
+    table = read_table("robustness")
     real = table[(table["table"] == "arxiv_T10") & (table["model"] != "AR-B")]
     si_score = table[table["table"] == "arxiv_T11"]
-    resolved = _read("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
+    resolved = read_table("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
     changes = _minus_original(pd.concat([real, resolved, si_score]), "annotated")
     changes["classes"] = changes["train_classes"].map(SPLIT_NAMES)
     shifted = changes[changes["dataset"].isin(SHIFTED_SETS)]
@@ -101,7 +101,7 @@ def published_seed_spread() -> pd.DataFrame:
     the population standard deviation is not stated.
     Columns: model, dataset (our names), metric, original_pct, ours_pct, ours_std_pct.
     """
-    table = _named(_read("robustness"))
+    table = _named(read_table("robustness"))
     table = table[table["table"].isin(["arxiv_T8", "arxiv_T9"])]
     keys = ["model", "dataset", "metric"]
     original = table[table["method"] == "original"].rename(columns={"value": "original_pct"})
@@ -113,7 +113,11 @@ def published_seed_spread() -> pd.DataFrame:
 
 
 @cache
-def _read(name: str) -> pd.DataFrame:
+def read_table(name: str) -> pd.DataFrame:
+    """A stored table as it is in the package; shared, so copy it before a change.
+
+    Raises: FileNotFoundError for a name without a file.
+    """
     path = files("relevit") / "assets" / "paper" / f"{name}.csv"
     if not path.is_file():
         raise FileNotFoundError(

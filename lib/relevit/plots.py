@@ -75,7 +75,7 @@ def heatmap_grid(
 
 def training_curve(log: pd.DataFrame) -> Figure:
     """Loss within the epochs and validation top-1 after each, of the original model."""
-    figure, (left, right) = _subplots(1, 2, figsize=(8, 2.6), layout="constrained")
+    figure, (left, right) = subplots(1, 2, figsize=(8, 2.6), layout="constrained")
     parts = [(row.epoch - 1, row.curve) for row in log.itertuples() if isinstance(row.curve, list)]
     for start, curve in parts:
         epochs = start + (np.arange(len(curve)) + 0.5) / len(curve)
@@ -89,7 +89,7 @@ def training_curve(log: pd.DataFrame) -> Figure:
 def loss_curves(log: pd.DataFrame) -> Figure:
     """The loss terms and top-1 on the validation images over a finetuning run."""
     terms = ("background", "foreground", "classification", "total")
-    figure, axes = _subplots(1, 5, figsize=(12, 2.3), layout="constrained")
+    figure, axes = subplots(1, 5, figsize=(12, 2.3), layout="constrained")
     for axis, term in zip(axes, terms, strict=False):
         axis.plot(log["epoch"], log[f"validation_loss_{term}"], marker=".", color=OURS)
         axis.set(title=term, xlabel="epoch")
@@ -104,7 +104,7 @@ def loss_curves(log: pd.DataFrame) -> Figure:
 
 def rate_curves(histories: dict[float, History], limit_pts: float) -> Figure:
     """What the learning-rate rule looks at, one line a rate; the dotted lines are its limits."""
-    figure, (left, right) = _subplots(1, 2, figsize=(9, 2.8), layout="constrained")
+    figure, (left, right) = subplots(1, 2, figsize=(9, 2.8), layout="constrained")
     colours = sns.color_palette("flare", len(histories))
     for colour, (lr, history) in zip(colours, histories.items(), strict=True):
         log = pd.DataFrame(history)
@@ -129,7 +129,7 @@ def gradient_bars(model: nn.Module, title: str) -> Figure:
         place = place if place in squares else "embedding"
         if parameter.grad is not None:
             squares[place] += float(parameter.grad.detach().square().sum())
-    figure, axis = _subplots(figsize=(7.5, 2.3), layout="constrained")
+    figure, axis = subplots(figsize=(7.5, 2.3), layout="constrained")
     axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
     axis.set(title=title, ylabel="norm", yscale="log")
     axis.tick_params(axis="x", rotation=35)
@@ -138,7 +138,7 @@ def gradient_bars(model: nn.Module, title: str) -> Figure:
 
 def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
     """Top-1 of one model on each set, with the 95 % interval over images."""
-    figure, axis = _subplots(figsize=(7.5, 2.6), layout="constrained")
+    figure, axis = subplots(figsize=(7.5, 2.6), layout="constrained")
     share = accuracy["top1_pct"] / 100
     error = 196 * np.sqrt(share * (1 - share) / accuracy["images"])
     axis.bar(accuracy["dataset"], accuracy["top1_pct"], yerr=error, color=ORIGINAL, capsize=3)
@@ -149,7 +149,7 @@ def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
 
 def share_table(shares_pct: pd.DataFrame, title: str) -> Figure:
     """A table of percentages as colours, classes down, textures across."""
-    figure, axis = _subplots(figsize=(5, 4.2), layout="constrained")
+    figure, axis = subplots(figsize=(5, 4.2), layout="constrained")
     sns.heatmap(shares_pct, cmap="mako_r", vmin=0, vmax=100, ax=axis, yticklabels=5)
     axis.set(title=title, xlabel="texture", ylabel="class")
     return figure
@@ -157,7 +157,7 @@ def share_table(shares_pct: pd.DataFrame, title: str) -> Figure:
 
 def relevance_bars(where: pd.DataFrame, title: str) -> Figure:
     """Mean IoU and share of the relevance on the object, for each set."""
-    figure, axis = _subplots(figsize=(7.5, 2.6), layout="constrained")
+    figure, axis = subplots(figsize=(7.5, 2.6), layout="constrained")
     long = where.rename(
         columns={"iou_pct": "IoU with the mask", "on_object_pct": "relevance on the object"}
     ).melt("dataset", var_name="", value_name="percent")
@@ -173,7 +173,7 @@ def change_bars(changes: pd.DataFrame, title: str) -> Figure:
 
     `changes` holds `dataset`, `change` and `std`, and optionally `group` for bars side by side.
     """
-    figure, axis = _subplots(figsize=(7.5, 2.8), layout="constrained")
+    figure, axis = subplots(figsize=(7.5, 2.8), layout="constrained")
     draw_changes(axis, changes, title)
     return figure
 
@@ -199,7 +199,7 @@ def draw_changes(axis: Axes, changes: pd.DataFrame, title: str) -> None:
 
 def class_bars(changes: pd.Series, title: str) -> Figure:
     """One bar a class, in the order given; `changes` maps class names to points."""
-    figure, axis = _subplots(figsize=(9, 2.8), layout="constrained")
+    figure, axis = subplots(figsize=(9, 2.8), layout="constrained")
     colours = [OURS if value >= 0 else ORIGINAL for value in changes]
     axis.bar(changes.index, changes.to_numpy(), color=colours)
     axis.axhline(0, color="black", linewidth=0.8)
@@ -215,7 +215,7 @@ def flow_chart(edges: list[tuple[str, str]], title: str) -> Figure:
         for name in names:
             graph.nodes[name]["column"] = column
     places = nx.multipartite_layout(graph, subset_key="column")
-    figure, axis = _subplots(figsize=(9, 2.2), layout="constrained")
+    figure, axis = subplots(figsize=(9, 2.2), layout="constrained")
     box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef1f5", "edgecolor": ORIGINAL}
     nx.draw_networkx_edges(graph, places, ax=axis, edge_color=ORIGINAL, node_size=3200)
     nx.draw_networkx_labels(graph, places, ax=axis, font_size=9, bbox=box)
@@ -225,7 +225,7 @@ def flow_chart(edges: list[tuple[str, str]], title: str) -> Figure:
     return figure
 
 
-def _subplots(*shape: int, **options):
+def subplots(*shape: int, **options):
     """As `plt.subplots`, but known to the caller alone: a notebook shows it once, as a result."""
     figure, axes = plt.subplots(*shape, **options)
     plt.close(figure)
@@ -233,7 +233,7 @@ def _subplots(*shape: int, **options):
 
 
 def _bare_axes(rows: int, columns: int, side: float, height: float):
-    figure, axes = _subplots(
+    figure, axes = subplots(
         rows, columns, figsize=(0.75 + columns * side, rows * height), squeeze=False,
         gridspec_kw={"wspace": 0.04, "hspace": 0.08 + height / side - 1},
     )  # fmt: skip

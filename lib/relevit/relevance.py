@@ -5,7 +5,9 @@ attention map of a block and grad A the gradient of one class's logit,
 
     R <- I,   A_bar = mean over heads of (grad A * A)^+,   R <- R + A_bar R,
 
-block by block, and the class token's row of R over the patches is the relevance map.
+block by block, and the class token's row of R over the patches is the relevance map. A model
+whose head averages the patches has no such row: there it is the mean of the patches' rows
+(Beyond Intuition, differences D1).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from relevit.attention import frozen_weights, record_attention
+from relevit.rows import carry_rows, head_pooling, pool_rows, prefix_tokens
 
 Protocol = Literal["published", "described"]
 
@@ -70,36 +73,18 @@ def relevance_and_logits(
 
     `exact=False` takes grad A as a constant, as the published code does (differences A2).
     `exact=True` keeps its graph too: the gradient that the text's formulas have.
-    The class token's row is carried through the recursion instead of the whole R: a vector
-    times each A_bar from the last block to the first gives the same row.
+    Only the rows that the head reads are carried through the recursion, see `relevit.rows`.
     """
-    prefix = _prefix_tokens(model)
+    pooling, prefix = head_pooling(model), prefix_tokens(model)
     with record_attention(model, class_row=True) as tape:
         logits = model(images)
-    score = logits.gather(1, _checked_target(logits, target)[:, None]).sum()
+    score = logits.gather(1, checked_target(logits, target)[:, None]).sum()
     gradients = torch.autograd.grad(
         score, tape.maps, retain_graph=keep_graph or exact, create_graph=exact
     )
-    return class_row(tape.maps, gradients, prefix), logits
-
-
-def class_row(
-    maps: list[Float[Tensor, "batch heads query tokens"]],
-    gradients: tuple[Float[Tensor, "batch heads query tokens"], ...],
-    prefix: int,
-) -> Float[Tensor, "batch patches"]:
-    """Row 0 of (I + A_bar_L) ... (I + A_bar_1), without the first `prefix` columns.
-
-    The last map may hold the class token's query row only: R's row starts as that token's
-    unit vector, so no other row of the last A_bar is read.
-    """
-    batch, _, _, tokens = maps[0].shape
-    row = maps[0].new_zeros(batch, 1, tokens)
-    row[:, :, 0] = 1
-    for attention, gradient in zip(reversed(maps), reversed(gradients), strict=True):
-        a_bar = (gradient * attention).clamp(min=0).mean(dim=1)
-        row = row + (a_bar if a_bar.shape[1] == 1 else row @ a_bar)
-    return row[:, 0, prefix:]
+    pairs = zip(gradients, tape.maps, strict=True)
+    matrices = [(slope * attention).clamp(min=0).mean(dim=1) for slope, attention in pairs]
+    return pool_rows(carry_rows(matrices, pooling, prefix), pooling, prefix), logits
 
 
 def to_pixels(
@@ -145,9 +130,10 @@ def foreground_iou_pct(
     return 100 * both / either.clamp(min=1)
 
 
-def _checked_target(
+def checked_target(
     logits: Float[Tensor, "batch classes"], target: Int[Tensor, " batch"] | None
 ) -> Int[Tensor, " batch"]:
+    """The classes to explain: the predicted ones for None. Raises: ValueError out of range."""
     if target is None:
         return logits.argmax(dim=1)
     batch, classes = logits.shape
@@ -157,12 +143,3 @@ def _checked_target(
             f"give one class in 0..{classes - 1} for each image, or None for the predicted one"
         )
     return target.to(logits.device)
-
-
-def _prefix_tokens(model: nn.Module) -> int:
-    if not getattr(model, "has_class_token", True):
-        raise ValueError(
-            f"gae: this {type(model).__name__} has no class token, whose row is the map; "
-            "use a model with class_token=True"
-        )
-    return int(getattr(model, "num_prefix_tokens", 1))

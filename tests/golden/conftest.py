@@ -34,14 +34,39 @@ def golden(golden_folder):
     return read
 
 
+SIZES = {"img_size": 32, "patch_size": 8, "num_heads": 3, "num_classes": 7}
+SMALL = {"embed_dim": 24, "mlp_ratio": 2}
+# Name of the values -> file of the weights, architecture.
+MODELS = {
+    "tiny": ("weights", {"embed_dim": 48, "depth": 4}),
+    "deep": ("weights_deep", SMALL | {"depth": 8}),
+    "avg": ("weights_avg", SMALL | {"depth": 4, "global_pool": "avg"}),
+    # Weights of `avg` in the class that was public before: its norm comes before the mean (D4).
+    "norm_before_pool": (
+        "weights_avg", SMALL | {"depth": 4, "global_pool": "avg", "fc_norm": False}
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def golden_models(golden_folder):
+    """Make one of the ViTs that the golden values were made with, in float64, fresh each time."""
+
+    def make(name: str, **options):
+        file, architecture = MODELS[name]
+        model = timm.models.vision_transformer.VisionTransformer(**(SIZES | architecture | options))
+        weights = load_file(golden_folder / f"{file}.safetensors")
+        if name == "norm_before_pool":
+            weights = {key.replace("fc_norm", "norm"): value for key, value in weights.items()}
+        model.load_state_dict(weights)
+        return model.double().eval()
+
+    return make
+
+
 @pytest.fixture
-def golden_model(golden_folder):
-    """The four-block ViT that the golden values were made with, in float64, fresh each time."""
-    model = timm.models.vision_transformer.VisionTransformer(
-        img_size=32, patch_size=8, embed_dim=48, depth=4, num_heads=3, num_classes=7
-    )
-    model.load_state_dict(load_file(golden_folder / "weights.safetensors"))
-    return model.double().eval()
+def golden_model(golden_models):
+    return golden_models("tiny")
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,10 @@ SMALLEST = {
     "02_finetune": {"images_per_class": 1, "epochs": 3, "validation_images": 40,
                     "validation_maps": 8, "shown": 2},
     "03_robustness": {"seeds": [0], "images_per_set": 40},
+    "04_segmentation": {"seeds": [0], "finetuned_images": 10, "images": 10, "other_images": 10,
+                        "method_models": ["tiny"]},
+    "05_attribution": {"images": 10, "pairs": 10, "approximated": 10, "shown": 2},
+    "06_faithfulness": {"seeds": [0], "images": 10},
     "99_report": {"seeds": [0]},
     "pipeline": {"seeds": [0]},
 }  # fmt: skip

@@ -10,7 +10,10 @@ from relevit import pipeline
 
 from .projects import PRESET, ROOT, RUN_S, edit
 
-RULES = {"original", "start", "learning_rate", "finetune", "robustness", "report", "page"}
+RULES = {
+    "original", "start", "learning_rate", "finetune", "robustness", "segmentation", "attribution",
+    "faithfulness", "report", "page",
+}  # fmt: skip
 
 
 def waiting(project: Path, monkeypatch) -> list[str]:
@@ -29,11 +32,13 @@ def waiting(project: Path, monkeypatch) -> list[str]:
     [
         ("99_report", {"device": "cpu"}, "99_report report.html"),
         ("03_robustness", {"images_per_set": 80}, "03_robustness 99_report report.html"),
+        ("05_attribution", {"pairs": 20}, "05_attribution 99_report report.html"),
         ("00_start", {"shown": 3}, "00_start 99_report report.html"),
         (
             "02_finetune",
             {"epochs": 4},
-            "02_finetune 02_learning_rate 03_robustness 99_report report.html",
+            "02_finetune 02_learning_rate 03_robustness 04_segmentation 06_faithfulness "
+            "99_report report.html",
         ),
     ],
 )
@@ -45,9 +50,10 @@ def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, na
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
 def test_one_more_seed_runs_that_seed_alone(changeable, monkeypatch):
-    for name in ("pipeline", "03_robustness", "99_report"):
+    compared = ["03_robustness", "04_segmentation", "06_faithfulness", "99_report"]
+    for name in ("pipeline", *compared):
         edit(changeable, name, seeds=[0, 1])
-    stages = ["02_finetune", "03_robustness", "99_report", "report.html"]
+    stages = ["02_finetune", *compared, "report.html"]
     assert waiting(changeable, monkeypatch) == stages
 
 

@@ -34,6 +34,11 @@ RESULTS = (
     "02_learning_rate/rates.parquet",
     "03_robustness/predictions.parquet",
     "03_robustness/changes.parquet",
+    "04_segmentation/finetuned_segmentation.parquet",
+    "04_segmentation/methods_segmentation.parquet",
+    "05_attribution/ablation.parquet",
+    "05_attribution/two_objects.parquet",
+    "06_faithfulness/methods_perturbation.parquet",
     "99_report/claims.parquet",
 )
 

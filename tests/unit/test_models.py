@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 import timm
 import torch
+from torch import nn
 
 from relevit import models
+from relevit.attribution.path import path_baseline
 from relevit.checkpoints import save_weights
+from relevit.config import ModelName
 from relevit.data.foregrounds import CLASSES
 from relevit.models import (
     MODELS,
@@ -28,8 +32,8 @@ SMALL = {"embed_dim": 16, "depth": 2, "num_heads": 2}
 
 @pytest.fixture
 def small(monkeypatch):
-    """Small versions of both models under their own names; 56 px, so 4 x 4 patches."""
-    for name in ("dinov2-s", "tiny"):
+    """Small versions of the models under their own names; 56 px, so 4 x 4 patches."""
+    for name in tuple(MODELS):
         spec = MODELS[name]
         options = spec.options | SMALL
         monkeypatch.setitem(
@@ -58,9 +62,13 @@ def equal(model, tensors):
 
 @pytest.mark.parametrize("use", [model_spec, build_model, load_pretrained, load_model])
 def test_unknown_name_lists_the_names(use):
-    text = r"models: 'vit-b' is unknown; use one of \['dinov2-s', 'tiny'\]"
+    text = r"models: 'vit-b' is unknown; use one of \['dinov2-s', 'tiny', 'tiny-mae'\]"
     with pytest.raises(ValueError, match=text):
         use("vit-b")
+
+
+def test_the_parameters_know_the_same_names():
+    assert get_args(ModelName) == tuple(MODELS)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -79,13 +87,43 @@ def test_model_has_the_classes_and_the_image_size(small, name):
     assert model.num_prefix_tokens == 1
 
 
-def test_tiny_is_what_its_spec_says():
-    model = build_model("tiny")
-    side = model_spec("tiny").image_size
+@pytest.mark.parametrize("name", ["tiny", "tiny-mae"])
+def test_tiny_is_what_its_spec_says(name):
+    model = build_model(name)
+    side = model_spec(name).image_size
     assert tuple(model.patch_embed.img_size) == (side, side)
-    assert len(model.blocks) == model_spec("tiny").options["depth"]
+    assert len(model.blocks) == model_spec(name).options["depth"]
     with torch.no_grad():
         assert tuple(model(torch.zeros(2, 3, side, side)).shape) == (2, len(CLASSES))
+
+
+def test_only_the_self_supervised_model_pools_the_average():
+    """As MAE's finetuning does: the mean over the patches, then the norm."""
+    tiny, averaged = build_model("tiny"), build_model("tiny-mae")
+    assert (tiny.global_pool, averaged.global_pool) == ("token", "avg")
+    assert isinstance(averaged.norm, nn.Identity) and isinstance(averaged.fc_norm, nn.LayerNorm)
+    tokens = torch.randn(2, 65, 128, generator=torch.Generator().manual_seed(0))
+    other_class_token = tokens.clone()
+    other_class_token[:, 0] += 1
+    head = averaged.forward_head
+    torch.testing.assert_close(head(tokens), averaged.head(averaged.fc_norm(tokens[:, 1:].mean(1))))
+    assert torch.equal(head(tokens), head(other_class_token))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_black_follows_from_the_models_own_statistics(small, name):
+    """The attribution paths start there and see the model alone, not its spec."""
+    model, spec = build_model(name), model_spec(name)
+    black = spec.normalise(torch.zeros(1, 3, 1, 1, dtype=torch.uint8))
+    start = path_baseline(model, black, "described")
+    torch.testing.assert_close(start.expand_as(black), black)
+
+
+def test_statistics_of_other_models_stay(small):
+    before = timm.create_model(MODELS["tiny"].timm_name).pretrained_cfg
+    build_model("tiny").pretrained_cfg["mean"] = None
+    assert timm.create_model(MODELS["tiny"].timm_name).pretrained_cfg == before
+    assert build_model("tiny").pretrained_cfg["mean"] == MODELS["tiny"].mean
 
 
 @pytest.mark.parametrize("build", [build_model, load_pretrained])
@@ -123,6 +161,12 @@ def test_position_embedding_is_resampled(backbone):
 def test_tiny_has_no_pretraining(small, monkeypatch):
     monkeypatch.setattr(models, "load_dinov2", lambda: pytest.fail("tiny needs no download"))
     assert equal(load_pretrained("tiny", 4), build_model("tiny", 4).state_dict())
+
+
+def test_the_pretraining_of_tiny_mae_is_not_shipped(small):
+    text = r"models: only the trained 'tiny-mae' comes .*tools/train_shipped\.py tiny-mae"
+    with pytest.raises(ValueError, match=text):
+        load_pretrained("tiny-mae")
 
 
 @pytest.mark.parametrize("change", ["one less", "one more"])

@@ -67,7 +67,9 @@ def test_hyperparameters_and_claims_are_complete():
     rates = paper.hyperparameters()
     assert rates["method"].value_counts().to_dict() == {"ours": 7, "rrr": 5, "gradmask": 5}
     claims = paper.claims()
-    assert claims["id"].tolist() == [f"RV-{i:02}" for i in range(1, 44)]
+    numbers = {"RV": range(1, 44), "BI": range(1, 23)}
+    assert claims["id"].tolist() == [f"{p}-{i:02}" for p, those in numbers.items() for i in those]
+    assert claims["paper"].tolist() == ["robustvit"] * 43 + ["beyond_intuition"] * 22
     assert (claims[["paper", "where", "claim"]] != "").all(axis=None)
     assert not claims.isna().any(axis=None)
 
@@ -87,4 +89,4 @@ def test_unknown_masks():
 
 def test_missing_file():
     with pytest.raises(FileNotFoundError, match=r"paper: nothing.csv is missing.*install"):
-        paper._read("nothing")
+        paper.read_table("nothing")

@@ -29,7 +29,12 @@ def score_and_maps(model, image, label):
 
 
 def gae_by_the_book(model, images, target, *, exact=False):
-    """One image after the other: R <- R + A_bar R as full matrices, one gradient a block."""
+    """One image after the other: R <- R + A_bar R as full matrices, one gradient a block.
+
+    The class token's row, or for a model that averages its patches the mean of their rows.
+    """
+    prefix = model.num_prefix_tokens
+    read = slice(prefix, None) if model.global_pool == "avg" else slice(0, 1)
     rows = []
     for image, label in zip(images, target, strict=True):
         score, maps = score_and_maps(model, image, label)
@@ -40,7 +45,7 @@ def gae_by_the_book(model, images, target, *, exact=False):
             )
             positive = torch.relu(gradient * attention)[0]
             relevance = relevance + (positive.sum(0) / len(positive)) @ relevance
-        rows.append(relevance[0, model.num_prefix_tokens :])
+        rows.append(relevance[read, prefix:].mean(dim=0))
     return torch.stack(rows)
 
 
@@ -64,6 +69,14 @@ def test_gae_of_a_deeper_model(build_vit, images):
     target = torch.tensor([1, 1, 3])
     expected = gae_by_the_book(build_vit(depth=5), images, target).detach()
     close(gae(build_vit(depth=5), images, target), expected)
+
+
+@pytest.mark.parametrize("registers", [0, 2])
+def test_average_pooling_needs_no_class_token(build_vit, images, registers):
+    options = {"class_token": False, "reg_tokens": registers, "depth": 3}
+    target = torch.tensor([1, 1, 3])
+    expected = gae_by_the_book(build_vit("average", **options), images, target).detach()
+    close(gae(build_vit("average", **options), images, target), expected)
 
 
 @pytest.mark.parametrize("kind", ["plain", "average"])
@@ -231,7 +244,9 @@ def test_model_without_attention_is_an_error(images):
         gae(torch.nn.Linear(3, 2), images)
 
 
-def test_model_without_class_token_is_an_error(build_vit, images):
+def test_class_token_that_is_missing_is_an_error(build_vit, images):
     model = build_vit("average", class_token=False)
-    with pytest.raises(ValueError, match=r"gae: .* has no class token.*class_token=True"):
+    model.global_pool = "token"
+    text = r"pooling: this VisionTransformer has no class token.*'patches' or .* class_token=True"
+    with pytest.raises(ValueError, match=text):
         gae(model, images)

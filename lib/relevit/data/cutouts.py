@@ -83,6 +83,11 @@ class Batch:
         keep = torch.as_tensor(keep)
         return Batch(self.images[keep], self.masks[keep], self.labels[keep], self.families[keep])
 
+    def split(self, size: int) -> Iterator[Batch]:
+        """Parts of at most `size` images, in order."""
+        for start in range(0, len(self), size):
+            yield self.select(range(start, min(start + size, len(self))))
+
 
 @dataclass(frozen=True)
 class _Placement:

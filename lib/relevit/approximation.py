@@ -1,0 +1,83 @@
+"""How well each recurrence foretells the tokens after a block (Beyond Intuition Fig. 3).
+
+The published code has no such test (differences D13); this is the text's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from relevit.attribution.lrp_model import replay, scale_branch
+from relevit.attribution.observe import observe
+from relevit.attribution.perception import PERCEPTIONS
+from relevit.relevance import Protocol
+
+RECURRENCES = {
+    "rollout": "avg_attention",
+    "head_wise": "head_wise",
+    "token_wise": "token_wise",
+}
+
+
+def approximation_errors(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    protocol: Protocol = "described",
+) -> pd.DataFrame:
+    """Squared error of each recurrence, block by block, for the predicted class.
+
+    Source: Beyond Intuition Sec. 3.2, |Z_l - (A~ + I) Z_(l-1) W_MLP|^2 with the true tokens
+    before each block and W_MLP = W1 W2 + I, norms, activation and biases left out (BI-05).
+    A~ is the attention averaged over heads for rollout, and weighed by heads or by tokens as in
+    `perception`. Columns: method, block (from 1), index (image), squared_error (summed over
+    tokens and channels).
+    """
+    seen = observe(model, images, gradients="all", whole=True)
+    tables = []
+    with torch.no_grad():
+        truth = [*seen.inputs[1:], _output(model, seen)]
+        for method, name in RECURRENCES.items():
+            matrices = PERCEPTIONS[name].matrices(model, seen, protocol)
+            for block, error in enumerate(_errors(model, seen.inputs, truth, matrices), start=1):
+                tables.append(
+                    pd.DataFrame(
+                        {
+                            "method": method,
+                            "block": block,
+                            "index": range(len(images)),
+                            "squared_error": error.cpu().double().numpy(),
+                        }
+                    )
+                )
+    return pd.concat(tables, ignore_index=True)
+
+
+def error_table(errors: pd.DataFrame) -> pd.DataFrame:
+    """Over images: method, block, mean_squared_error, std_squared_error, images."""
+    groups = errors.groupby(["method", "block"], sort=False)["squared_error"]
+    return pd.DataFrame(
+        {
+            "mean_squared_error": groups.mean(),
+            "std_squared_error": groups.std(),
+            "images": groups.size(),
+        }
+    ).reset_index()
+
+
+def _output(model: nn.Module, seen) -> Float[Tensor, "batch tokens width"]:
+    return replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
+
+
+def _errors(
+    model: nn.Module, inputs: list[Tensor], truth: list[Tensor], matrices: list[Tensor]
+) -> Iterator[Float[Tensor, " batch"]]:
+    for block, before, after, matrix in zip(model.blocks, inputs, truth, matrices, strict=True):
+        mixed = before + matrix @ before
+        inner = mixed @ block.mlp.fc1.weight.T @ block.mlp.fc2.weight.T
+        guess = mixed + scale_branch(block, 2, inner)
+        yield (after - guess).square().sum(dim=(1, 2))

@@ -1,0 +1,41 @@
+"""Generic attribution (GA): GAE with the mean over heads taken before the clamp."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from relevit.attribution.observe import first_block, observe
+from relevit.relevance import Protocol
+from relevit.rows import Pooling, carry_rows, pool_rows
+
+
+def ga(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    *,
+    protocol: Protocol = "published",
+    start_block: int | None = None,
+    pooling: Pooling | None = None,
+    create_graph: bool = False,
+) -> Float[Tensor, "batch patches"]:
+    """R <- R + A_bar R over the blocks, A_bar the attention weighted by its gradient.
+
+    Source: Beyond Intuition's baseline GA. `published` takes the mean over heads of
+    grad A * A and then clamps; `described` clamps first, as GAE does (differences C1). The
+    published perturbation test starts at block 2, the segmentation test at 1 (C2); None is 2.
+    Raises: as `observe` and `first_block`.
+    """
+    start = first_block(model, start_block, protocol, published=2)
+    seen = observe(
+        model, images, target, gradients="all", pooling=pooling, create_graph=create_graph
+    )
+    matrices = []
+    for attention, gradient in zip(seen.maps, seen.gradients, strict=True):
+        product = attention * gradient
+        clamp_first = protocol == "described"
+        product = product.clamp(min=0).mean(dim=1) if clamp_first else product.mean(dim=1)
+        matrices.append(product.clamp(min=0))
+    rows = carry_rows(matrices, seen.pooling, seen.prefix, start)
+    return pool_rows(rows, seen.pooling, seen.prefix)

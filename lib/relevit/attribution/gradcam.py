@@ -1,0 +1,51 @@
+"""GradCAM on attention: the last block's heads, weighted by their gradient."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from relevit.attribution.observe import Observation, observe, scaled_to_one
+from relevit.relevance import Protocol, check_protocol
+from relevit.rows import Pooling, pool_rows, read_rows
+
+
+def gradcam(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    *,
+    protocol: Protocol = "published",
+    pooling: Pooling | None = None,
+    create_graph: bool = False,
+) -> Float[Tensor, "batch patches"]:
+    """Sum over heads of attention times the head's mean gradient, negative values set to 0.
+
+    Source: Selvaraju et al. 2017 as in Chefer et al. 2021; Beyond Intuition App. B. `published`
+    scales each map to [0, 1], so that one whose values are all clamped is NaN (differences
+    C19), and for average pooling weights each query instead of each head (D3) and averages
+    over keys (D2). As `described` the clamped map is zero.
+    Raises: as `observe`.
+    """
+    check_protocol(protocol)
+    seen = observe(
+        model, images, target, gradients="last", pooling=pooling, create_graph=create_graph
+    )
+    if protocol == "published" and seen.pooling == "patches":
+        return scaled_to_one(_by_query(seen))
+    rows, slopes = (
+        read_rows(matrix, seen.pooling, seen.prefix)[..., seen.prefix :]
+        for matrix in (seen.maps[-1], seen.gradients[-1])
+    )
+    cam = (rows * slopes.mean(dim=(2, 3), keepdim=True)).mean(dim=1).clamp(min=0)
+    pooled = pool_rows(cam, seen.pooling, 0)
+    return scaled_to_one(pooled) if protocol == "published" else pooled
+
+
+def _by_query(seen: Observation) -> Tensor:
+    attention, slope = (
+        matrix[:, :, seen.prefix :, seen.prefix :] for matrix in (seen.maps[-1], seen.gradients[-1])
+    )
+    weight = slope.mean(dim=(1, 3), keepdim=True)
+    return torch.mean(weight * attention, dim=(1, 3)).clamp(min=0)

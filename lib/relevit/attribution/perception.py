@@ -1,0 +1,134 @@
+"""Perception: how the tokens that the head reads are made of the patches (Beyond Intuition 3.2).
+
+Each perception makes one matrix a block, [batch, query, key], for the recurrence
+R <- R + A R. Rollout's has the plain mean over heads; ours differ in how they weigh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from relevit.attention import FAMILIES
+from relevit.attribution.observe import Observation
+from relevit.relevance import Protocol
+from relevit.rows import carry_rows, read_rows
+
+Matrices = list[Float[Tensor, "batch query tokens"]]
+
+
+class Perception(NamedTuple):
+    """Rule for the matrices, whether it needs all gradients, and the published first block."""
+
+    matrices: Callable[[nn.Module, Observation, Protocol], Matrices]
+    needs_gradients: bool = False
+    start_block: int = 1
+
+
+def perceive(
+    model: nn.Module, seen: Observation, name: str, protocol: Protocol, start_block: int
+) -> Float[Tensor, "batch rows tokens"]:
+    """The rows of P that the head reads (Eq. 16), for one of PERCEPTIONS.
+
+    `last_attention` is the last block's attention alone; `none` is 1 everywhere. Blocks before
+    `start_block` are left out.
+    """
+    matrices = PERCEPTIONS[name].matrices(model, seen, protocol)
+    if name == "last_attention":
+        return read_rows(matrices[-1], seen.pooling, seen.prefix)
+    if name == "none":
+        return torch.ones_like(read_rows(matrices[-1], seen.pooling, seen.prefix))
+    return carry_rows(matrices, seen.pooling, seen.prefix, start_block)
+
+
+def average_matrices(model: nn.Module, seen: Observation, protocol: Protocol) -> Matrices:
+    """Attention averaged over heads."""
+    return [attention.mean(dim=1) for attention in seen.maps]
+
+
+def head_wise_matrices(model: nn.Module, seen: Observation, protocol: Protocol) -> Matrices:
+    """Heads weighed by what the class score owes to each (Eq. 15).
+
+    `published`: the mean absolute entry of A^T grad A, divided by its sum over the heads of one
+    image (differences C5, where the published code also sums over the batch). `described`: the
+    inner product of A and grad A, without its sign as in Michel et al. 2019: weights of both
+    signs could cancel in the sum they are divided by.
+    """
+    pairs = zip(seen.maps, seen.gradients, strict=True)
+    return [_weigh_heads(attention, slope, protocol) for attention, slope in pairs]
+
+
+def _weigh_heads(attention: Tensor, slope: Tensor, protocol: Protocol) -> Tensor:
+    if protocol == "published":
+        importance = (attention.transpose(-1, -2) @ slope).abs().mean(dim=(2, 3))
+    else:
+        importance = (attention * slope).sum(dim=(2, 3)).abs()
+    total = importance.sum(dim=1, keepdim=True)
+    # No gradient at all: no head is better than another.
+    some = total > 0
+    share = torch.where(some, importance / torch.where(some, total, 1.0), 1 / importance.shape[1])
+    return torch.einsum("bh,bhqk->bqk", share, attention)
+
+
+def token_wise_matrices(model: nn.Module, seen: Observation, protocol: Protocol) -> Matrices:
+    """Attention averaged over heads, each key weighed by how long its value is (Eq. 14).
+
+    alpha_i = |(Z W)_i| / |Z_i| with W = W_value W_proj, times LayerScale where the block has
+    one. `described` takes Z, the tokens before the block, and no biases; `published` takes
+    LayerNorm(Z) and the value's bias in the numerator alone (differences C7).
+    """
+    averages = average_matrices(model, seen, protocol)
+    return [
+        matrix * value_gain(block, tokens, protocol)[:, None, :]
+        for block, tokens, matrix in zip(model.blocks, seen.inputs, averages, strict=True)
+    ]
+
+
+def value_gain(
+    block: nn.Module, tokens: Float[Tensor, "batch tokens width"], protocol: Protocol
+) -> Float[Tensor, "batch tokens"]:
+    """alpha of every token for one block."""
+    source, bias = tokens, None
+    weight, value_bias = value_projection(block.attn)
+    if protocol == "published":
+        source, bias = block.norm1(tokens), value_bias
+    moved = nn.functional.linear(source, weight, bias) @ block.attn.proj.weight.T
+    moved = moved * layer_scale(block)
+    return moved.norm(dim=-1) / tokens.norm(dim=-1)
+
+
+def value_projection(attention: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer.
+
+    Raises: ValueError where queries, keys and values have separate layers.
+    """
+    if not hasattr(attention.qkv, "weight"):
+        raise ValueError(
+            f"token_wise: {type(attention).__name__} has no joint qkv layer to take the values' "
+            f"weights from; use a plain timm Vision Transformer ({FAMILIES})"
+        )
+    weight, bias = attention.qkv.weight, attention.qkv.bias
+    width = weight.shape[0] // 3
+    if bias is None:  # BEiT keeps the biases beside the layer, none for the keys
+        return weight[2 * width :], getattr(attention, "v_bias", None)
+    return weight[2 * width :], bias[2 * width :]
+
+
+def layer_scale(block: nn.Module) -> Tensor | float:
+    """What the block multiplies its attention's output by, channel by channel."""
+    scale = getattr(getattr(block, "ls1", None), "gamma", None)
+    scale = getattr(block, "gamma_1", None) if scale is None else scale  # BEiT
+    return 1.0 if scale is None else scale
+
+
+PERCEPTIONS: dict[str, Perception] = {
+    "none": Perception(average_matrices),
+    "last_attention": Perception(average_matrices),
+    "avg_attention": Perception(average_matrices),
+    "head_wise": Perception(head_wise_matrices, needs_gradients=True, start_block=4),
+    "token_wise": Perception(token_wise_matrices, start_block=7),
+}

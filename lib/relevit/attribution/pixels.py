@@ -1,0 +1,77 @@
+"""Gradients on the input's pixels, for long batches in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
+
+from relevit.attention import frozen_weights, record_attention
+from relevit.attribution.path import check_chunk
+from relevit.relevance import checked_target
+
+Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]
+
+
+def logits_in_chunks(
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], chunk: int
+) -> Float[Tensor, "batch classes"]:
+    """Logits without a graph, `chunk` images at a time.
+
+    The first image's attention is recorded, so that models without global self-attention are
+    refused here as by every other method. Raises: ValueError for these and for a bad chunk.
+    """
+    check_chunk(chunk)
+    with torch.no_grad():
+        with record_attention(model):
+            logits = [model(images[:1])]
+        logits += [model(part) for part in images[1:].split(chunk) if len(part)]
+    return torch.cat(logits)
+
+
+def classes_to_explain(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None,
+    chunk: int,
+) -> Int[Tensor, " batch"]:
+    """`target`, or the predicted classes. Raises: ValueError as `logits_in_chunks`, bad target."""
+    return checked_target(logits_in_chunks(model, images, chunk), target)
+
+
+def sum_of_gradients(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"],
+    stop: Stop,
+    weights: Sequence[float],
+    chunk: int,
+) -> Float[Tensor, "batch 3 height width"]:
+    """Weighted sum of the gradients of each image's logit of its class at several stops.
+
+    `stop(rows, points)` makes the inputs: one for each pair of an image's row and a point's
+    index; there are as many points as `weights`. All pairs form one long batch, run `chunk` at
+    a time with the weights frozen. Only first derivatives are taken: fused attention stays on.
+    """
+    total = torch.zeros_like(images)
+    shares = images.new_tensor(weights)
+    pairs = torch.cartesian_prod(torch.arange(len(images)), torch.arange(len(weights)))
+    for part in pairs.to(images.device).split(chunk):
+        rows, points = part.unbind(1)
+        with frozen_weights(model), torch.enable_grad():
+            inputs = stop(rows, points).detach().requires_grad_()
+            score = model(inputs).gather(1, target[rows, None]).sum()
+            (slopes,) = torch.autograd.grad(score, inputs)
+        total.index_add_(0, rows, slopes * shares[points].view(-1, 1, 1, 1))
+    return total
+
+
+def sum_over_patches(
+    model: nn.Module, pixels: Float[Tensor, "batch height width"]
+) -> Float[Tensor, "batch patches"]:
+    """Sum of every patch's pixels, patches row by row."""
+    side = model.patch_embed.proj.stride
+    return avg_pool2d(pixels[:, None], side, divisor_override=1).flatten(1)

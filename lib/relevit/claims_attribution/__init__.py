@@ -1,0 +1,101 @@
+"""Verdicts on the papers' claims about attribution methods, by CRITERIA fixed before the runs.
+
+Numbers shown are gains unless they say otherwise: above 0 means better, so for the positive
+AUC a fall. They are in percentage points, ± the combined standard error over images (RV-08:
+± the standard deviation over seeds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from relevit.claims import Verdict
+from relevit.claims_attribution import measured, methods
+from relevit.claims_attribution.criteria import CRITERIA, NOT_TESTABLE, SCHEMAS
+from relevit.claims_attribution.scores import NOT_HERE, Lacking
+
+__all__ = ["CRITERIA", "NOT_TESTABLE", "SCHEMAS", "SOURCES", "attribution_verdicts"]
+
+# Notebook -> the tables it writes as NAME.parquet.
+SOURCES = {
+    "04_segmentation": ("finetuned_segmentation", "methods_segmentation"),
+    "05_attribution": ("ablation", "approximation", "two_objects"),
+    "06_faithfulness": ("finetuned_perturbation", "methods_perturbation"),
+}
+
+_BOTH = ("methods_segmentation", "methods_perturbation")
+_RULES: dict[str, tuple[Callable[..., Verdict], tuple[str, ...]]] = {
+    "BI-01": (measured.factors, ("approximation",)),
+    "BI-02": (measured.factors, ("approximation",)),
+    "BI-03": (measured.steadier, ("approximation",)),
+    "BI-04": (measured.below_rollout, ("approximation",)),
+    "BI-07": (methods.outperform, _BOTH),
+    "BI-15": (methods.larger_lead, ("methods_perturbation",)),
+    "BI-16": (measured.parts_help, ("ablation",)),
+    "BI-17": (methods.variants_similar, _BOTH),
+    "BI-18": (methods.dino_similar, ("methods_segmentation",)),
+    "BI-19": (methods.dino_promising, ("methods_segmentation",)),
+    "BI-20": (measured.point_apart, ("two_objects",)),
+    "BI-22": (methods.same_for_every_class, ("methods_perturbation",)),
+    "RV-08": (measured.maps_improve, ("finetuned_segmentation",)),
+    "RV-39": (measured.stays_faithful, ("finetuned_perturbation",)),
+    "RV-40": (methods.gae_most_faithful, ("methods_perturbation",)),
+}
+
+
+def attribution_verdicts(tables: Mapping[str, pd.DataFrame]) -> list[Verdict]:
+    """Judge BI-01 to BI-22, RV-08, RV-39 and RV-40 by CRITERIA, in that order.
+
+    `tables` has any of the names in SCHEMAS, each with the columns given there (others are
+    ignored). What needs a table or rows that are not there is 'not testable here', and the
+    reason says what is missing.
+    Raises: ValueError for an unknown name, a missing column, a repeated row or a number that
+    is not finite.
+    """
+    _check(tables)
+    return [_verdict(claim, tables) for claim in CRITERIA]
+
+
+def _verdict(claim: str, tables: Mapping[str, pd.DataFrame]) -> Verdict:
+    if claim in NOT_TESTABLE:
+        return Verdict(claim, NOT_HERE, "", NOT_TESTABLE[claim])
+    if claim == "BI-06":
+        reason = "an identity, tested to rounding in tests/unit/test_claims_attribution.py"
+        return Verdict(claim, "holds", "", reason)
+    rule, needed = _RULES[claim]
+    absent = [name for name in needed if name not in tables]
+    if absent:
+        reason = f"no table {' and no '.join(absent)}: run the notebook that writes it"
+        return Verdict(claim, NOT_HERE, "", reason)
+    try:
+        return rule(claim, *(tables[name] for name in needed))
+    except Lacking as lacking:
+        return Verdict(claim, NOT_HERE, "", str(lacking))
+
+
+def _check(tables: Mapping[str, pd.DataFrame]) -> None:
+    where = "attribution_verdicts"
+    unknown = sorted(set(tables) - set(SCHEMAS))
+    if unknown:
+        raise ValueError(f"{where}: tables {unknown} are unknown; use some of {list(SCHEMAS)}")
+    for name, table in tables.items():
+        keys, numbers = (list(columns) for columns in SCHEMAS[name])
+        absent = [column for column in (*keys, *numbers) if column not in table.columns]
+        if absent:
+            raise ValueError(f"{where}: {name} lacks {absent}; it needs {[*keys, *numbers]}")
+        repeated = table.duplicated(keys)
+        if repeated.any():
+            row = table.loc[repeated, keys].iloc[0].to_dict()
+            raise ValueError(
+                f"{where}: {name} has {row} twice; one row is needed: drop or average the others"
+            )
+        finite = np.isfinite(table[numbers].to_numpy(dtype=float))
+        if not finite.all():
+            row = table.loc[~finite.all(axis=1), keys].iloc[0].to_dict()
+            raise ValueError(
+                f"{where}: {name} has a number that is not finite at {row}; standard errors "
+                "need at least 2 images: run more of them"
+            )

@@ -1,0 +1,138 @@
+"""Claims on how good the methods are, on the images of both tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from relevit.claims import EPS, Verdict, judge
+from relevit.claims_attribution import criteria as fixed
+from relevit.claims_attribution.criteria import VARIANTS
+from relevit.claims_attribution.scores import (
+    LABEL,
+    PREDICTED,
+    SEGMENTATION,
+    THREE,
+    Gain,
+    Lacking,
+    areas,
+    both_scores,
+    gain_over,
+    lead_over_best,
+    listed,
+    perturbation_scores,
+    segmentation_scores,
+    supervised_model,
+    unless_noisy,
+)
+
+
+def outperform(claim: str, segmentation: pd.DataFrame, perturbation: pd.DataFrame) -> Verdict:
+    """BI-07."""
+    model = supervised_model(segmentation, perturbation)
+    scores = both_scores(segmentation, perturbation)
+    parts, texts = {}, []
+    for variant in VARIANTS:
+        names = (*SEGMENTATION.values(), *areas(scores, model))
+        leads = {score: lead_over_best(scores, model, variant, score) for score in names}
+        for score, (_, unbeaten) in leads.items():
+            parts[f"{variant} {score} against {', '.join(unbeaten)}"] = not unbeaten
+        texts.append(f"{variant} {listed({score: gain for score, (gain, _) in leads.items()})}")
+    for score in SEGMENTATION.values():
+        great = leads[score][0].pts >= fixed.GREAT_MARGIN_PTS - EPS  # of token_wise, the last
+        parts[f"token_wise {score} leads by {fixed.GREAT_MARGIN_PTS:g} points"] = great
+    return judge(claim, parts, f"{model}, lead over the best baseline: {'; '.join(texts)}")
+
+
+def larger_lead(claim: str, perturbation: pd.DataFrame) -> Verdict:
+    """BI-15."""
+    scores = perturbation_scores(perturbation, ["model", "method"])
+    models = (fixed.MAE, fixed.MAE_AGAINST)
+    parts, texts = {}, []
+    for variant in VARIANTS:
+        for score in areas(scores, *models):
+            mae, other = (lead_over_best(scores, model, variant, score)[0] for model in models)
+            larger = Gain(mae.pts - other.pts, math.hypot(mae.error, other.error))
+            parts[f"{variant} {score} leads on {models[0]}"] = mae.clear
+            parts[f"{variant} {score} lead larger than on {models[1]}"] = larger.clear
+            texts.append(f"{variant} {score} {mae} against {other}")
+    return judge(claim, parts, f"lead on {models[0]} against {models[1]}: {', '.join(texts)}")
+
+
+def _similar(claim: str, gains: Mapping[str, Gain], number: str) -> Verdict:
+    """Neither clearly better: BI-17 and BI-18."""
+    close = {
+        f"{name} similar": abs(gain.pts) <= max(fixed.SIMILAR_PTS, gain.error) + EPS
+        for name, gain in gains.items()
+    }
+    return unless_noisy(claim, close, gains.values(), number)
+
+
+def variants_similar(claim: str, segmentation: pd.DataFrame, perturbation: pd.DataFrame) -> Verdict:
+    """BI-17."""
+    model = supervised_model(segmentation, perturbation)
+    scores = both_scores(segmentation, perturbation)
+    names = (*SEGMENTATION.values(), *areas(scores, model))
+    token, head = VARIANTS[::-1]
+    gains = {s: gain_over(scores, (model, token, s), (model, head, s)) for s in names}
+    return _similar(claim, gains, f"{model}, token_wise minus head_wise: {listed(gains)}")
+
+
+def _dino_gains(segmentation: pd.DataFrame, methods: Iterable[str]) -> dict[str, Gain]:
+    scores, (dino, other) = segmentation_scores(segmentation), (fixed.DINO, fixed.DINO_AGAINST)
+    return {
+        f"{method} {score}": gain_over(scores, (dino, method, score), (other, method, score))
+        for method in methods for score in THREE
+    }  # fmt: skip
+
+
+_DINO_MINUS = f"{fixed.DINO} minus {fixed.DINO_AGAINST}, which differ in size too"
+
+
+def dino_similar(claim: str, segmentation: pd.DataFrame) -> Verdict:
+    """BI-18."""
+    gains = _dino_gains(segmentation, VARIANTS)
+    return _similar(claim, gains, f"{_DINO_MINUS}: {listed(gains)}")
+
+
+def dino_promising(claim: str, segmentation: pd.DataFrame) -> Verdict:
+    """BI-19."""
+    gains = _dino_gains(segmentation, ["raw_attention"])
+    parts = {f"{name} better": gain.clear for name, gain in gains.items()}
+    return judge(claim, parts, f"{_DINO_MINUS}: {listed(gains)}")
+
+
+def same_for_every_class(claim: str, perturbation: pd.DataFrame) -> Verdict:
+    """BI-22."""
+    model = supervised_model(perturbation)
+    scores = perturbation_scores(perturbation, ["model", "method"])
+    apart = {}
+    for method in fixed.CLASS_AGNOSTIC:
+        for own, other in zip(LABEL, PREDICTED, strict=True):
+            if (model, method, own) in scores:
+                gain = gain_over(scores, (model, method, own), (model, method, other))
+                apart[f"{method} {own.split()[0]}"] = gain.pts
+    if not apart:
+        raise Lacking(f"none of {', '.join(fixed.CLASS_AGNOSTIC)} was run for the label: run one")
+    parts = {f"{name} the same": abs(pts) <= fixed.SAME_AUC_PTS for name, pts in apart.items()}
+    text = ", ".join(f"{name} {round(pts, 2) + 0.0:+.2f}" for name, pts in apart.items())
+    return judge(claim, parts, f"{model}, AUC for the label against the predicted class: {text}")
+
+
+def gae_most_faithful(claim: str, perturbation: pd.DataFrame) -> Verdict:
+    """RV-40."""
+    model = supervised_model(perturbation)
+    scores = perturbation_scores(perturbation, ["model", "method"])
+    parts, gains = {}, {}
+    pairs = [("gae", name) for name in (*fixed.UNFAITHFUL, *fixed.OTHERS_RV40)]
+    pairs += [(better, worse) for worse in fixed.UNFAITHFUL for better in fixed.OTHERS_RV40]
+    for score in PREDICTED:
+        direction = score.split()[0]
+        for better, worse in pairs:
+            gain = gain_over(scores, (model, better, score), (model, worse, score))
+            parts[f"{better} above {worse}, {direction}"] = gain.clear
+            if better == "gae":
+                gains[f"{worse} {direction}"] = gain
+    return judge(claim, parts, f"{model}, AUC gain of gae over: {listed(gains)}")

@@ -1,0 +1,158 @@
+"""Many attribution methods on the same images: their maps, and both tests of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from relevit.attribution import METHODS
+from relevit.attribution.beyond_intuition import express
+from relevit.data import cutouts
+from relevit.models import ModelSpec
+from relevit.perturbation import auc_table, perturbation_rows
+from relevit.relevance import Protocol, to_pixels
+from relevit.segmentation import METRICS, segmentation_intervals, segmentation_rows
+
+BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
+Maps = dict[str, Float[Tensor, "images patches"]]
+
+# The rows of Beyond Intuition Table 4: perception, feedback.
+ABLATION = (
+    ("none", "integrated_gradient"),
+    ("head_wise", "none"),
+    ("head_wise", "gradient"),
+    ("head_wise", "integrated_gradient"),
+    ("last_attention", "integrated_gradient"),
+    ("avg_attention", "integrated_gradient"),
+    ("token_wise", "integrated_gradient"),
+)
+
+
+def method_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    methods: Iterable[str] = tuple(METHODS),
+    *,
+    target: Int[Tensor, " images"] | None = None,
+    protocol: Protocol = "published",
+    on_method: Callable[[], object] = lambda: None,
+) -> tuple[Maps, dict[str, float]]:
+    """The maps of each method for each image, on the CPU, and the seconds an image took.
+
+    `target` has one class an image; None explains the predicted one. Raises: ValueError for an
+    unknown method, before any work, and as the methods do.
+    """
+    methods = tuple(methods)
+    unknown = [name for name in methods if name not in METHODS]
+    if unknown:
+        raise ValueError(f"method_maps: {unknown} are unknown; use some of {list(METHODS)}")
+    rules = {name: partial(METHODS[name], protocol=protocol) for name in methods}
+    return _maps(model, spec, batch, rules, target, on_method)
+
+
+def ablation_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    *,
+    protocol: Protocol = "published",
+    on_method: Callable[[], object] = lambda: None,
+) -> Maps:
+    """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`."""
+    rules = {
+        f"{perception}|{feedback}": partial(
+            express, perception=perception, feedback=feedback, protocol=protocol
+        )
+        for perception, feedback in ABLATION
+    }
+    return _maps(model, spec, batch, rules, None, on_method)[0]
+
+
+def segmentation_table(
+    maps: Mapping[str, Tensor],
+    masks: Bool[Tensor, "images 1 height width"],
+    protocol: Protocol = "published",
+) -> pd.DataFrame:
+    """Segmentation test of each method: method, metric, value_pct, low_pct, high_pct.
+
+    The interval holds 95 % of the bootstrap over images.
+    """
+    parts = []
+    for name, values in maps.items():
+        heat = to_pixels(values.float(), masks.shape[-2:])
+        rows = segmentation_rows(heat, masks, protocol=protocol)
+        parts.append(segmentation_intervals(rows).assign(method=name))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["method", "metric", "value_pct", "low_pct", "high_pct"]]
+
+
+def perturbation_table(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    maps: Mapping[str, Tensor],
+    on_method: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Perturbation test of each method on the same images; `options` as `perturbation_rows`.
+
+    Returns the areas (method, direction, images, auc_pct, standard_error_pts; ends of the curve
+    as published, differences E6) and all rows with the method.
+    """
+    areas, curves = [], []
+    for name, values in maps.items():
+        rows = perturbation_rows(
+            model, spec.normalise, batch.images, values, batch.labels, **options
+        )
+        areas.append(auc_table(rows).assign(method=name))
+        curves.append(rows.assign(method=name))
+        on_method()
+    table = pd.concat(areas, ignore_index=True)
+    columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
+    return table[columns], pd.concat(curves, ignore_index=True)
+
+
+def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:
+    """Both tests of `ablation_maps` in the form of Beyond Intuition Table 4, one row each.
+
+    Columns: perception, feedback, the four METRICS, and for each direction `*_auc_pct` and
+    `*_standard_error_pts`.
+    """
+    scores = segmentation.pivot(index="method", columns="metric", values="value_pct")
+    wide = areas.pivot(index="method", columns="direction")[["auc_pct", "standard_error_pts"]]
+    wide.columns = [f"{direction}_{name}" for name, direction in wide.columns]
+    table = scores[list(METRICS)].join(wide)
+    table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
+    names = pd.DataFrame(ABLATION, columns=["perception", "feedback"], index=table.index)
+    return names.join(table).reset_index(drop=True)
+
+
+def _maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    rules: Mapping[str, Callable[..., Tensor]],
+    target: Tensor | None,
+    on_method: Callable[[], object],
+) -> tuple[Maps, dict[str, float]]:
+    device = next(model.parameters()).device
+    maps, seconds = {}, {}
+    for name, rule in rules.items():
+        start = time.perf_counter()
+        parts = []
+        for i, part in enumerate(batch.split(BATCH)):
+            classes = None if target is None else target[i * BATCH : i * BATCH + len(part)]
+            pixels = spec.normalise(part.images.to(device))
+            parts.append(rule(model, pixels, classes).detach().cpu())
+        maps[name] = torch.cat(parts)
+        seconds[name] = (time.perf_counter() - start) / len(batch)
+        on_method()
+    return maps, seconds

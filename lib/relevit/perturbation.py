@@ -1,0 +1,280 @@
+"""The perturbation test: erase what a map calls relevant, see accuracy fall.
+
+Source: RobustViT supplement N, Beyond Intuition Sec. 4, after Chefer, Gur, Wolf 2021 (CVPR).
+*Positive* erases the most relevant parts first, so a faithful map has a low area under the
+curve (AUC); *negative* erases the least relevant first, and a high AUC is good (differences
+E8). Accuracy is always against the label, whichever class the map explains (E9).
+
+What is left open or differs, and its name here: parts are pixels in RobustViT's text and in
+the code of both, tokens in Beyond Intuition's text (E5: `unit`); erased parts become black in
+the code for ViTs, mean colour in that for CLIP, and the texts do not say (E7: `fill`); the
+ends of the curve (E6: `rule` of the AUC).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from relevit.erasing import DIRECTIONS, Direction, check_name, erase, erased_parts, erasing_ranks
+from relevit.precision import Precision
+from relevit.relevance import to_pixels
+
+Unit = Literal["pixel", "token"]
+Fill = Literal["black", "mean"]
+Rule = Literal["published", "described", "trapezoid"]
+
+SHARES_PCT = tuple(range(10, 100, 10))
+CHUNK = 50  # inputs in one forward pass; the answers do not depend on it beyond rounding
+COLUMNS = ("index", "direction", "share_pct", "hit")
+
+
+@torch.inference_mode()
+def perturbation_rows(
+    model: nn.Module,
+    normalise: Callable[[Tensor], Tensor],
+    images: Tensor,
+    maps: Tensor,
+    labels: Int[Tensor, " batch"],
+    explained: Int[Tensor, " batch"] | None = None,
+    *,
+    unit: Unit = "pixel",
+    fill: Fill = "black",
+    directions: Sequence[Direction] = DIRECTIONS,
+    shares_pct: Sequence[float] = SHARES_PCT,
+    precision: Precision | None = None,
+    chunk: int = CHUNK,
+    first_index: int = 0,
+    tie_seed: int = 0,
+) -> pd.DataFrame:
+    """What a classifier answers while more and more of its images is erased.
+
+    `images` are [batch, 3, height, width] in any format that `normalise` takes, 0 being
+    black: bytes for `ModelSpec.normalise`. It must treat each pixel alone. `maps` are
+    [batch, patches] or, for pixels, heatmaps [batch, 1, height, width]; patch maps become
+    pixels by bilinear interpolation (`to_pixels`). `explained` is the class whose logit is
+    kept, by default the one predicted for the whole image. `shares_pct` are the shares of
+    the parts to erase, rounded down to whole parts; 0 is always added.
+    `precision` runs a converted copy of the weights; None keeps the model's own format.
+
+    One row a direction, image and share, in this order. Columns: `index` (from `first_index`
+    on), `direction`, `share_pct`, `hit` (highest logit at the label), `logit` and
+    `probability_pct` of the explained class, `top_logit` and `top_probability_pct` of the
+    class that is highest at that share. The published logit and probability differences
+    (at a share minus at 0 %) compare the latter, so possibly two classes (f8).
+    Raises: ValueError for shapes, shares, labels or names that do not fit.
+    """
+    check_name("unit", unit, get_args(Unit))
+    check_name("fill", fill, get_args(Fill))
+    _check(images, maps, labels, unit)
+    _check_shares(shares_pct, chunk)
+    runner = copy.deepcopy(model).eval()
+    like = next(runner.parameters())
+    if precision is not None:
+        runner, like = runner.to(getattr(torch, precision)), like.to(getattr(torch, precision))
+    pixels = normalise(images).to(like)
+    # Normalising first and erasing with a normalised black saves doing it at each share.
+    blank = torch.zeros_like(pixels[:1])
+    colour = normalise(torch.zeros_like(images[:1])).to(like) if fill == "black" else blank
+    parts = _parts(maps.detach().to(like.device), images.shape[-2:], unit)
+    shares = [0.0, *(float(share) for share in shares_pct)]
+    counts = [erased_parts(parts.shape[1], share) for share in shares]
+    tables = []
+    for direction in directions:
+        ranks = erasing_ranks(parts, direction, tie_seed)
+        logits = _logits(runner, pixels, ranks, counts, colour, chunk)
+        tables.append(_table(logits, labels.cpu(), explained, shares, direction, first_index))
+    return pd.concat(tables, ignore_index=True)
+
+
+def accuracy_curves(rows: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy against the erased share: direction, share_pct, images, accuracy_pct."""
+    _check_rows(rows, "accuracy_curves")
+    hits = rows.groupby(["direction", "share_pct"], sort=False, observed=True)["hit"]
+    table = pd.DataFrame({"images": hits.size(), "accuracy_pct": 100 * hits.mean()})
+    return table.reset_index()
+
+
+def auc_weights(shares_pct: Sequence[float], rule: Rule = "published") -> np.ndarray:
+    """What each share's accuracy counts for in the area under the curve (differences E6).
+
+    `shares_pct` begins with 0, the whole image. `published`: trapezoids over 0 to 100 %, the
+    point at 100 % being set to 0, measured or not. `described`: the mean over the shares that
+    are not 0 ("averaged over the masked inputs"; RobustViT supplement N: 10 % to 90 %).
+    `trapezoid`: trapezoids between the first and the last of these, so at most 80 for 10 % to
+    90 %. Accuracies in percent give an AUC in percent.
+    Raises: ValueError for an unknown rule or shares that do not rise from 0.
+    """
+    check_name("rule", rule, get_args(Rule))
+    shares = np.asarray(shares_pct, dtype=float) / 100
+    if len(shares) < 2 or shares[0] != 0 or (np.diff(shares) <= 0).any() or shares[-1] > 1:
+        raise ValueError(
+            f"auc_weights: shares are {list(shares_pct)}; needed are 0 and then at least one "
+            "rising share up to 100: keep all rows of perturbation_rows"
+        )
+    if rule == "described":
+        return np.r_[0.0, np.full(len(shares) - 1, 1 / (len(shares) - 1))]
+    if rule == "trapezoid":
+        if len(shares) < 3:
+            raise ValueError(
+                f"auc_weights: shares are {list(shares_pct)}; rule 'trapezoid' needs 0 and at "
+                "least two more: measure more shares, or use rule='described'"
+            )
+        return np.r_[0.0, _trapezoid_weights(shares[1:])]
+    inner = shares[shares < 1]
+    weights = _trapezoid_weights(np.r_[inner, 1.0])[:-1]
+    return np.r_[weights, np.zeros(len(shares) - len(inner))]
+
+
+def image_auc_pct(rows: pd.DataFrame, rule: Rule = "published") -> pd.DataFrame:
+    """The area under each image's own curve of hits: index, direction, auc_pct.
+
+    The AUC of a data set is the mean of these, as areas are linear in the accuracies; so
+    methods can be compared image by image.
+    Raises: ValueError as `auc_weights`, for missing columns, and for repeated images or
+    images that lack a share.
+    """
+    _check_rows(rows, "image_auc_pct")
+    shares = sorted(rows["share_pct"].unique().tolist())
+    weights = auc_weights(shares, rule)
+    keys = ["index", "direction"]
+    if rows.duplicated([*keys, "share_pct"]).any():
+        raise ValueError(
+            "image_auc_pct: an image occurs twice for one direction and share; number the "
+            "images of later batches with first_index"
+        )
+    hits = rows.pivot(index=keys, columns="share_pct", values="hit")[shares]
+    if hits.isna().any(axis=None):
+        raise ValueError(
+            f"image_auc_pct: some images lack some of the shares {shares}; all need the same: "
+            "run them with the same shares_pct"
+        )
+    area = 100 * hits.to_numpy(dtype=float) @ weights
+    return pd.DataFrame({"auc_pct": area}, index=hits.index).reset_index()
+
+
+def auc_table(rows: pd.DataFrame, rule: Rule = "published") -> pd.DataFrame:
+    """AUC of a data set, with its standard error over images.
+
+    Columns: direction, images, auc_pct, standard_error_pts (sample standard deviation of the
+    images' areas over the square root of their number; NaN for one image).
+    Raises: ValueError as `image_auc_pct`.
+    """
+    areas = image_auc_pct(rows, rule).groupby("direction", sort=False, observed=True)["auc_pct"]
+    columns = {"images": areas.size(), "auc_pct": areas.mean(), "standard_error_pts": areas.sem()}
+    order = [name for name in DIRECTIONS if name in columns["images"].index]
+    return pd.DataFrame(columns).loc[order].reset_index()
+
+
+def _trapezoid_weights(places: np.ndarray) -> np.ndarray:
+    """Weights that give the integral of a function known at `places`."""
+    steps = np.diff(places)
+    return (np.r_[0.0, steps] + np.r_[steps, 0.0]) / 2
+
+
+def _parts(maps: Tensor, size: torch.Size, unit: Unit) -> Float[Tensor, "batch parts"]:
+    """Relevance of each part that can be erased."""
+    if unit == "token" or maps.ndim == 4:
+        return maps.flatten(1)
+    # float64, so that interpolation ties no patches that differ; empty maps stay NaN.
+    return to_pixels(maps.double() if maps.device.type != "mps" else maps, tuple(size)).flatten(1)
+
+
+def _logits(
+    model: nn.Module,
+    pixels: Float[Tensor, "batch 3 height width"],
+    ranks: Int[Tensor, "batch parts"],
+    counts: list[int],
+    colour: Float[Tensor, "1 3 height width"],
+    chunk: int,
+) -> Float[Tensor, "batch shares classes"]:
+    """Answers for each image and number of erased parts, `chunk` inputs at a time, on the CPU."""
+    number = torch.tensor(counts, device=ranks.device)
+    answers = []
+    for inputs in torch.arange(len(pixels) * len(counts), device=ranks.device).split(chunk):
+        image, share = inputs // len(counts), inputs % len(counts)
+        hidden = ranks[image] < number[share, None]
+        logits = model(erase(pixels[image], hidden, colour)).cpu()
+        answers.append(logits if logits.dtype == torch.float64 else logits.float())
+    return torch.cat(answers).reshape(len(pixels), len(counts), -1)
+
+
+def _table(
+    logits: Float[Tensor, "batch shares classes"],
+    labels: Int[Tensor, " batch"],
+    explained: Int[Tensor, " batch"] | None,
+    shares: list[float],
+    direction: Direction,
+    first_index: int,
+) -> pd.DataFrame:
+    classes = logits.shape[2]
+    explained = logits[:, 0].argmax(dim=1) if explained is None else explained.cpu()
+    for name, given in (("labels", labels), ("explained classes", explained)):
+        if given.shape != labels.shape or bool(((given < 0) | (given >= classes)).any()):
+            raise ValueError(
+                f"perturbation: {name} {given.tolist()} for {len(labels)} images and {classes} "
+                f"classes; give one class in 0..{classes - 1} for each image"
+            )
+    chosen = explained[:, None, None].expand(-1, len(shares), 1)
+    probability = 100 * logits.softmax(dim=2)
+    # The highest of numbers among which one is NaN is that one, which is no right answer.
+    hit = (logits.argmax(dim=2) == labels[:, None]) & logits.isfinite().all(dim=2)
+    columns = {
+        "hit": hit,
+        "logit": logits.gather(2, chosen),
+        "probability_pct": probability.gather(2, chosen),
+        "top_logit": logits.amax(dim=2),
+        "top_probability_pct": probability.amax(dim=2),
+    }
+    index = np.arange(first_index, first_index + len(labels))
+    rows = pd.DataFrame({"index": index.repeat(len(shares)), "direction": direction})
+    rows["share_pct"] = np.tile(shares, len(labels))
+    return rows.assign(**{name: values.flatten().numpy() for name, values in columns.items()})
+
+
+def _check(images: Tensor, maps: Tensor, labels: Tensor, unit: Unit) -> None:
+    shapes = tuple(images.shape), tuple(maps.shape), tuple(labels.shape)
+    batch = shapes[0][:1]
+    if len(shapes[0]) != 4 or shapes[1][:1] != batch or shapes[2] != batch or 0 in shapes[0]:
+        raise ValueError(
+            f"perturbation: images {shapes[0]}, maps {shapes[1]}, labels {shapes[2]}; needed "
+            "are images [batch, 3, height, width] and one map and one label for each"
+        )
+    size = shapes[0][2:]
+    if maps.ndim == 4 and (shapes[1][1:] != (1, *size) or unit == "token"):
+        raise ValueError(
+            f"perturbation: maps {shapes[1]} with unit={unit!r} and images of {size} pixels; "
+            "give maps [batch, patches], or for unit='pixel' [batch, 1, height, width] of the "
+            "images' size"
+        )
+    side = round(shapes[1][1] ** 0.5)
+    if maps.ndim == 2 and (side * side != shapes[1][1] or size[0] % side or size[1] % side):
+        raise ValueError(
+            f"perturbation: {shapes[1][1]} patches for images of {size} pixels; needed is a "
+            "square grid that divides the images: give one value a patch"
+        )
+
+
+def _check_shares(shares_pct: Sequence[float], chunk: int) -> None:
+    steps = np.diff([0.0, *shares_pct])
+    if not len(steps) or (steps <= 0).any() or shares_pct[-1] > 100 or chunk < 1:
+        raise ValueError(
+            f"perturbation: shares_pct {list(shares_pct)}, chunk {chunk}; needed are shares that "
+            "rise, above 0 and up to 100, and chunks of at least one input"
+        )
+
+
+def _check_rows(rows: pd.DataFrame, where: str) -> None:
+    absent = [name for name in COLUMNS if name not in rows.columns]
+    if absent or rows.empty:
+        raise ValueError(
+            f"{where}: {len(rows)} rows, columns missing: {absent}; needed are those of "
+            "perturbation_rows"
+        )

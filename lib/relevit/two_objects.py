@@ -1,0 +1,103 @@
+"""Two objects in one image: does a map for one class point at that class's object?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Int, UInt8
+from torch import Tensor
+
+from relevit.data import cutouts
+from relevit.data.foregrounds import CLASSES
+from relevit.relevance import to_pixels
+
+APART = 4  # pixels that must lie between the two objects' boxes
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Images with two objects; masks and labels of the first and of the second."""
+
+    images: UInt8[Tensor, "pairs 3 size size"]
+    masks: Bool[Tensor, "pairs 2 size size"]
+    labels: Int[Tensor, "pairs 2"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def draw_pairs(count: int, *, seed: int = 0, size: int = 112) -> Pairs:
+    """Images of the kind `si_location` with a second object of another class pasted in.
+
+    The second comes from another image of that kind, where it does not overlap the first.
+    Look-alikes (classes 2k and 2k + 1) are not paired. Same arguments, same bytes.
+    Raises: ValueError for a count below 1.
+    """
+    if count < 1:
+        raise ValueError(f"draw_pairs: {count} pairs asked for; give at least 1")
+    random = np.random.default_rng([seed, 2])
+    images, masks, labels = [], [], []
+    drawn = 0
+    while len(images) < count:
+        wanted = [int(x) for x in random.integers(len(CLASSES), size=2 * count)]
+        indices = range(drawn, drawn + len(wanted))
+        pool = cutouts.draw("si_location", indices, labels=wanted, seed=seed + 1, size=size)
+        drawn += len(wanted)
+        for first in range(0, len(pool) - 1, 2):
+            second = first + 1
+            alike = pool.labels[first] // 2 == pool.labels[second] // 2
+            if alike or not _apart(pool.masks[first, 0], pool.masks[second, 0]):
+                continue
+            mask = pool.masks[second]
+            images.append(torch.where(mask, pool.images[second], pool.images[first]))
+            masks.append(torch.cat([pool.masks[first], mask]))
+            labels.append(pool.labels[[first, second]])
+    return Pairs(*(torch.stack(values[:count]) for values in (images, masks, labels)))
+
+
+def pointing_table(
+    pairs: Pairs, explain: dict[str, Callable[[Int[Tensor, " pairs"]], Tensor]]
+) -> pd.DataFrame:
+    """The pointing game between the two objects, for each method.
+
+    `explain[method](target)` gives patch maps [pairs, patches] for one class an image. Each map
+    points where it is highest; what counts is whether that is nearer to its own class's object
+    than to the other's. Chance is 50 %. Columns: method, images (explanations, two a pair),
+    own_object_pct, standard_error_pts.
+    """
+    rows = []
+    for name, method in explain.items():
+        own = torch.cat([_points_at_own(pairs, method(pairs.labels[:, i]), i) for i in (0, 1)])
+        share = own.double().mean().item()
+        error = (share * (1 - share) / len(own)) ** 0.5
+        rows.append([name, len(own), 100 * share, 100 * error])
+    return pd.DataFrame(rows, columns=["method", "images", "own_object_pct", "standard_error_pts"])
+
+
+def _points_at_own(pairs: Pairs, maps: Tensor, which: int) -> Bool[Tensor, " pairs"]:
+    size = pairs.images.shape[-2:]
+    peaks = to_pixels(maps.float(), tuple(size), normalise=False).flatten(1).argmax(dim=1)
+    places = torch.stack([peaks // size[1], peaks % size[1]], dim=1)
+    own = _distance(pairs.masks[:, which], places)
+    return own < _distance(pairs.masks[:, 1 - which], places)
+
+
+def _distance(masks: Bool[Tensor, "pairs size size"], places: Int[Tensor, "pairs 2"]) -> Tensor:
+    """Pixels from each place to the nearest pixel of the mask."""
+    y, x = torch.meshgrid(*(torch.arange(n) for n in masks.shape[-2:]), indexing="ij")
+    grid = torch.stack([y, x]).float()
+    far = (grid - places[:, :, None, None]).square().sum(dim=1).sqrt()
+    return torch.where(masks, far, torch.inf).amin(dim=(1, 2))
+
+
+def _apart(a: Bool[Tensor, "size size"], b: Bool[Tensor, "size size"]) -> bool:
+    boxes = [(m.any(1).nonzero(), m.any(0).nonzero()) for m in (a, b)]
+    gaps = [
+        max(int(boxes[i][axis].min()) - int(boxes[1 - i][axis].max()) for i in (0, 1))
+        for axis in (0, 1)
+    ]
+    return max(gaps) > APART

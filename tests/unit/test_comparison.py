@@ -1,0 +1,98 @@
+"""Methods side by side: the maps, the tables, and what one map is worth in both tests."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import torch
+
+from relevit import comparison
+from relevit.attribution import METHODS
+from relevit.comparison import (
+    ABLATION,
+    ablation_maps,
+    ablation_table,
+    method_maps,
+    perturbation_table,
+    segmentation_table,
+)
+from relevit.data import cutouts
+from relevit.models import ModelSpec, load_model, model_spec
+
+SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return cutouts.draw("val", range(5), labels=range(5), size=28)
+
+
+@pytest.fixture
+def micro(build_vit):
+    return build_vit().float()
+
+
+def test_maps_are_those_of_the_methods(micro, pictures, monkeypatch):
+    monkeypatch.setattr(comparison, "BATCH", 2)
+    names = ("gae", "rollout", "token_wise")
+    done = []
+    maps, seconds = method_maps(
+        micro, SPEC, pictures, names, target=pictures.labels, on_method=lambda: done.append(1)
+    )
+    assert list(maps) == list(seconds) == list(names) and len(done) == 3
+    for name in names:
+        expected = METHODS[name](micro, SPEC.normalise(pictures.images), pictures.labels)
+        torch.testing.assert_close(maps[name], expected, rtol=1e-4, atol=1e-7)
+        assert seconds[name] > 0
+
+
+def test_protocol_reaches_the_methods(micro, pictures):
+    found = [
+        method_maps(micro, SPEC, pictures, ["rollout"], protocol=protocol)[0]["rollout"]
+        for protocol in ("published", "described")
+    ]
+    assert not torch.allclose(*found)
+
+
+def test_unknown_method_is_an_error_before_any_work(pictures):
+    with pytest.raises(ValueError, match=r"method_maps: \['shap'\] are unknown; .*'gae'"):
+        method_maps(None, SPEC, pictures, ["gae", "shap"])
+
+
+def test_the_mask_itself_is_the_best_map_and_its_opposite_the_worst(pictures):
+    inner = torch.nn.functional.avg_pool2d(pictures.masks.float(), 7).flatten(1)
+    table = segmentation_table({"mask": inner, "opposite": 1 - inner}, pictures.masks)
+    wide = table.pivot(index="method", columns="metric", values="value_pct")
+    assert (wide.loc["mask"] > wide.loc["opposite"]).all()
+    assert (table["low_pct"] <= table["value_pct"]).all()
+    assert (table["value_pct"] <= table["high_pct"]).all()
+
+
+def test_erasing_the_object_hurts_more_than_erasing_the_rest():
+    spec, model = model_spec("tiny"), load_model("tiny")
+    batch = cutouts.draw("val", range(20), size=spec.image_size)
+    inner = torch.nn.functional.avg_pool2d(batch.masks.float(), 14).flatten(1)
+    areas, rows = perturbation_table(
+        model, spec, batch, {"mask": inner, "opposite": -inner}, shares_pct=(20, 40)
+    )
+    wide = areas.pivot(index="method", columns="direction", values="auc_pct")
+    assert wide.loc["mask", "positive"] < wide.loc["mask", "negative"]
+    # The opposite map erases from the other end, but for parts that tie.
+    assert wide.loc["opposite", "positive"] == pytest.approx(wide.loc["mask", "negative"], abs=5)
+    assert set(rows["method"]) == {"mask", "opposite"} and len(rows) == 2 * 2 * 20 * 3
+
+
+def test_ablation_has_the_rows_of_the_paper(micro, pictures):
+    maps = ablation_maps(micro, SPEC, pictures)
+    whole, _ = method_maps(micro, SPEC, pictures, ["head_wise", "token_wise"])
+    torch.testing.assert_close(maps["head_wise|integrated_gradient"], whole["head_wise"])
+    torch.testing.assert_close(maps["token_wise|integrated_gradient"], whole["token_wise"])
+    areas, _ = perturbation_table(micro, SPEC, pictures, maps, shares_pct=(50,))
+    table = ablation_table(segmentation_table(maps, pictures.masks), areas)
+    assert list(zip(table["perception"], table["feedback"], strict=True)) == list(ABLATION)
+    row = table.iloc[3]
+    expected = areas[areas["method"] == "head_wise|integrated_gradient"].set_index("direction")
+    assert row["positive_auc_pct"] == expected.loc["positive", "auc_pct"]
+    assert row["negative_standard_error_pts"] == expected.loc["negative", "standard_error_pts"]
+    assert not table.drop(columns=["perception", "feedback"]).isna().any(axis=None)
+    assert isinstance(table, pd.DataFrame)

@@ -1,0 +1,73 @@
+"""Train a model that comes with the suite, and write it where the suite looks for it.
+
+    python tools/train_shipped.py tiny        15 min on 2 cores
+    python tools/train_shipped.py tiny-mae    35 min on 1 core
+
+Both see freshly drawn Cutouts images only. `tiny` starts at random weights; `tiny-mae` first
+learns without labels to fill in hidden patches, then is finetuned with labels like `tiny`.
+A run that was stopped goes on from its last epoch in outputs/shipped/; a finished one leaves
+nothing there. The number of threads is fixed, because the sums' order, and so the bytes, depend
+on it: the same machine and the same versions give the same bytes. Others give another model
+that is just as good, so run `make notebooks` afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+import torch
+
+from relevit.masked_autoencoder import PretrainSettings, pretrain
+from relevit.models import build_model, model_spec
+from relevit.original import TrainSettings, train_original
+from relevit.training import LOG, WEIGHTS
+
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "lib" / "relevit" / "assets" / "weights"
+THREADS = {"tiny": 2, "tiny-mae": 1}
+PRETRAINING = {"tiny-mae": PretrainSettings(lr=1.5e-3, images=12_800, epochs=12)}
+TRAINING = {
+    name: TrainSettings(
+        lr=1.0e-3, head_lr=1.0e-3, images=12_800, epochs=epochs, batch_size=64, fresh=True
+    )
+    for name, epochs in (("tiny", 12), ("tiny-mae", 8))
+}
+
+
+def show(row: dict) -> None:
+    print({key: value for key, value in row.items() if key != "curve"}, flush=True)
+
+
+def train(name: str, folder: Path) -> None:
+    """Pretrain where the model has a pretraining, then train; logs and weights go to `folder`."""
+    spec, settings = model_spec(name), TRAINING[name]
+    model = build_model(name, settings.seed)
+    if name in PRETRAINING:
+        pretrain(model, spec, PRETRAINING[name], folder / "pretraining", on_epoch=show)
+    train_original(model, spec, settings, folder / "training", on_epoch=show)
+
+
+def ship(folder: Path, name: str) -> None:
+    """Copy what `train` made to the package's assets."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / "training" / WEIGHTS, TARGET / f"{name}.safetensors")
+    shutil.copyfile(folder / "training" / LOG, TARGET / f"{name}.jsonl")
+    if name in PRETRAINING:
+        shutil.copyfile(folder / "pretraining" / LOG, TARGET / f"{name}-pretraining.jsonl")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=TRAINING)
+    name = parser.parse_args().model
+    torch.set_num_threads(THREADS[name])
+    folder = ROOT / "outputs" / "shipped" / name
+    train(name, folder)
+    ship(folder, name)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
