@@ -1,7 +1,7 @@
 """Train a model that comes with the suite, and write it where the suite looks for it.
 
     python tools/train_shipped.py tiny        15 min on 2 cores
-    python tools/train_shipped.py tiny-mae    35 min on 1 core
+    python tools/train_shipped.py tiny-mae    30 min on 1 core
 
 Both see freshly drawn Cutouts images only. `tiny` starts at random weights; `tiny-mae` first
 learns without labels to fill in hidden patches, then is finetuned with labels like `tiny`.

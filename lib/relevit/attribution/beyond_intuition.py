@@ -5,7 +5,7 @@ Source: Chen et al., Rethinking Token Attributions inside Transformers (TMLR 202
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -67,7 +67,27 @@ def express(
     return pooled if create_graph else pooled.detach()
 
 
-token_wise = partial(express, perception="token_wise")
-token_wise.__doc__ = "Attention whose keys are weighed by the length of their value (Eq. 14)."
-head_wise = partial(express, perception="head_wise")
-head_wise.__doc__ = "Attention whose heads are weighed by their share in the class score (Eq. 15)."
+def token_wise(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    **options: Any,
+) -> Float[Tensor, "batch patches"]:
+    """Attention whose keys are weighed by the length of their value (Eq. 14), times feedback.
+
+    `options` and errors: as `express`.
+    """
+    return express(model, images, target, perception="token_wise", **options)
+
+
+def head_wise(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    **options: Any,
+) -> Float[Tensor, "batch patches"]:
+    """Attention whose heads are weighed by their share in the class score (Eq. 15), times feedback.
+
+    `options` and errors: as `express`.
+    """
+    return express(model, images, target, perception="head_wise", **options)
