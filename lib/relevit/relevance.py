@@ -139,7 +139,7 @@ def checked_target(
     batch, classes = logits.shape
     if target.shape != (batch,) or bool(((target < 0) | (target >= classes)).any()):
         raise ValueError(
-            f"gae: target {target.tolist()} for {batch} images and {classes} classes; "
+            f"target {target.tolist()} for {batch} images and {classes} classes; "
             f"give one class in 0..{classes - 1} for each image, or None for the predicted one"
         )
     return target.to(logits.device)
