@@ -68,7 +68,7 @@ def perturbation_rows(
     on), `direction`, `share_pct`, `hit` (highest logit at the label), `logit` and
     `probability_pct` of the explained class, `top_logit` and `top_probability_pct` of the
     class that is highest at that share. The published logit and probability differences
-    (at a share minus at 0 %) compare the latter, so possibly two classes (f8).
+    (at a share minus at 0 %) compare the latter, so possibly two classes (differences F2).
     Raises: ValueError for shapes, shares, labels or names that do not fit.
     """
     check_name("unit", unit, get_args(Unit))
