@@ -48,7 +48,8 @@ def from_head(
     """Relevance of the last block's output: 1 at the logit of the class, 0 at the others.
 
     A head that averages the patches hands each its share in the mean. As published each gets
-    the whole instead, so that relevance is not conserved there (differences F1). `made` as `record_layers` gives it.
+    the whole instead, so that relevance is not conserved there (differences F1). `made` as
+    `record_layers` gives it.
     Raises: ValueError for a model that computes something the rules do not know.
     """
     check_parts(model)
