@@ -25,7 +25,7 @@ from bench_core import Numbers, Table, Variant
 from relevit.attention import Tape, record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.observe import first_block
-from relevit.attribution.path import RIEMANN_STEPS
+from relevit.attribution.path import PUBLISHED_STEPS
 
 Kept = dict[nn.Module, Tensor]
 # LRP amplifies rounding: with random weights a float32 map of ViT-B/16 is 0.2 to 6 % off the
@@ -75,7 +75,7 @@ MATRICES = {"token_wise": token_wise_matrix, "head_wise": head_wise_matrix}
 def published_map(model: nn.Module, image: Tensor, label: Tensor, name: str) -> Tensor:
     """Perception times feedback of one image, [1, patches]."""
     total = 0.0
-    for share in torch.linspace(0, 1, RIEMANN_STEPS, dtype=torch.float64).tolist():
+    for share in torch.linspace(0, 1, PUBLISHED_STEPS, dtype=torch.float64).tolist():
         tape = backward_to_all_weights(model, image * share, label)
         total = total + tape.maps[-1].grad
     joint = torch.eye(total.shape[-1]).to(image)
@@ -85,14 +85,14 @@ def published_map(model: nn.Module, image: Tensor, label: Tensor, name: str) -> 
         matrix = MATRICES[name](model.blocks[i], tape.inputs[i][0], attention[0], attention.grad[0])
         joint = joint + matrix @ joint
     model.zero_grad()
-    feedback = (total / RIEMANN_STEPS).clamp(min=0).mean(dim=1)
+    feedback = (total / PUBLISHED_STEPS).clamp(min=0).mean(dim=1)
     return (feedback * joint)[:, 0, 1:]
 
 
 def forwards(model: nn.Module, images: Tensor, *_: Tensor) -> Numbers:
     """Forward passes alone, as many as the path has points."""
     with torch.inference_mode():
-        return {"logits": [model(images.repeat_interleave(RIEMANN_STEPS, dim=0))]}
+        return {"logits": [model(images.repeat_interleave(PUBLISHED_STEPS, dim=0))]}
 
 
 def one_by_one(model: nn.Module, images: Tensor, _: Tensor, labels: Tensor, rule) -> Numbers:

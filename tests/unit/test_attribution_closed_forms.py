@@ -132,7 +132,7 @@ def test_described_method_is_the_papers_formula(build_vit, images, name, kind):
         product = perception_by_the_book(name, model, image, label)
         rows.append(product * feedback.clamp(min=0).mean(dim=0))
     expected = read(torch.stack(rows), model)
-    ours = METHODS[name](model, images, target, protocol="described", steps=4)
+    ours = METHODS[name](model, images, target, protocol="described", steps=4, rule="gauss")
     assert expected.std() > 1e-6
     close(ours, expected.detach(), 1e-9)
 
@@ -219,7 +219,7 @@ def test_published_average_pooling_hands_on_too_much(build_vit, images):
 
 @pytest.mark.parametrize("points", [1, 2, 6, 20])
 def test_gauss_integrates_polynomials_exactly(points):
-    path = integration_path("described", points)
+    path = integration_path("described", points, "gauss")
     assert len(path.points) == points and sum(path.weights) == pytest.approx(1, abs=1e-14)
     for degree in range(2 * points):
         found = np.dot(np.power(path.points, degree), path.weights)
@@ -232,7 +232,22 @@ def test_gauss_integrates_polynomials_exactly(points):
 def test_published_path_has_both_ends():
     path = integration_path("published")
     assert path.points == np.linspace(0, 1, 20).tolist() and path.weights == [1 / 20] * 20
-    assert len(integration_path("described").points) == 6
+
+
+def test_described_path_is_the_trapezoid_with_the_image_at_its_end():
+    path = integration_path("described")
+    assert path.points == np.linspace(0, 1, 7).tolist()
+    assert path.weights == pytest.approx([1 / 12, *[1 / 6] * 5, 1 / 12])
+    cubes = [0.0, 1.0, 8.0, 27.0, 64.0, 125.0, 216.0]  # of (6 x): the integral of x^3 is 1/4
+    found = np.dot(cubes, path.weights) / 216
+    assert found == pytest.approx(np.trapezoid(np.array(cubes) / 216, dx=1 / 6))
+
+
+def test_unknown_rule_is_an_error():
+    with pytest.raises(ValueError, match=r"rule 'simpson' is unknown; use one of .*'trapezoid'"):
+        integration_path("described", rule="simpson")
+    with pytest.raises(ValueError, match="steps 1: the path integral needs at least 2"):
+        integration_path("described", 1)
 
 
 def test_baseline(build_vit, images):

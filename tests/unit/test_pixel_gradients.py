@@ -119,10 +119,14 @@ def test_integrated_gradients_agree_with_captum(build_vit, images, kind):
     theirs = IntegratedGradients(model).attribute(
         images, black, target=TARGET, n_steps=7, method="gausslegendre"
     )
-    ours = integrated_gradients_pixels(model, images, TARGET, protocol="described", steps=7)
+    ours = integrated_gradients_pixels(
+        model, images, TARGET, protocol="described", steps=7, rule="gauss"
+    )
     assert ours.abs().max() > 1e-3
     close(ours, theirs, SINGLE)
-    maps = METHODS["integrated_gradients"](model, images, TARGET, protocol="described", steps=7)
+    maps = METHODS["integrated_gradients"](
+        model, images, TARGET, protocol="described", steps=7, rule="gauss"
+    )
     close(maps, patch_sums(theirs.sum(dim=1)), SINGLE)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from relevit.attribution.feedback import FEEDBACKS, feed_back
 from relevit.attribution.observe import first_block, observe
-from relevit.attribution.path import check_chunk, integration_path, path_baseline
+from relevit.attribution.path import Rule, check_chunk, integration_path, path_baseline
 from relevit.attribution.perception import PERCEPTIONS, perceive
 from relevit.relevance import Protocol
 from relevit.rows import Pooling, pool_rows
@@ -31,6 +31,7 @@ def express(
     start_block: int | None = None,
     pooling: Pooling | None = None,
     steps: int | None = None,
+    rule: Rule | None = None,
     baseline: Float[Tensor, "3 1 1"] | None = None,
     chunk: int = CHUNK,
     create_graph: bool = False,
@@ -39,8 +40,8 @@ def express(
 
     `perception` is one of PERCEPTIONS, `feedback` one of FEEDBACKS: together the rows and
     columns of the paper's Table 4. `start_block` as in `first_block` (differences C3, C4:
-    later blocks stand on the left, in text and code). `steps`, `baseline`: the path, see
-    `integration_path` and `path_baseline`. `chunk` images are run at once along it.
+    later blocks stand on the left, in text and code). `steps`, `rule`, `baseline`: the path,
+    see `integration_path` and `path_baseline`. `chunk` images are run at once along it.
     Raises: ValueError for an unknown part, and as `observe`, `first_block`, `integration_path`.
     """
     for kind, name, known in (
@@ -49,15 +50,15 @@ def express(
     ):
         if name not in known:
             raise ValueError(f"{kind} {name!r} is unknown; use one of {known}")
-    rule = PERCEPTIONS[perception]
-    start = first_block(model, start_block, protocol, published=rule.start_block)
-    path = integration_path(protocol, steps)
+    parts = PERCEPTIONS[perception]
+    start = first_block(model, start_block, protocol, published=parts.start_block)
+    path = integration_path(protocol, steps, rule)
     check_chunk(chunk)
     # Asked for only where there is a path: not every model knows what black is.
     black = None
     if feedback == "integrated_gradient":
         black = path_baseline(model, images, protocol, baseline)
-    gradients = "all" if rule.needs_gradients else "none" if feedback == "none" else "last"
+    gradients = "all" if parts.needs_gradients else "none" if feedback == "none" else "last"
     seen = observe(
         model, images, target, gradients=gradients, pooling=pooling, create_graph=create_graph
     )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution.path import integration_path, path_baseline
+from relevit.attribution.path import Rule, integration_path, path_baseline
 from relevit.attribution.pixels import (
     classes_to_explain,
     logits_in_chunks,
@@ -26,6 +26,7 @@ def integrated_gradients(
     *,
     protocol: Protocol = "published",
     steps: int = STEPS,
+    rule: Rule | None = None,
     baseline: Float[Tensor, "3 1 1"] | None = None,
     chunk: int = CHUNK,
 ) -> Float[Tensor, "batch patches"]:
@@ -37,8 +38,9 @@ def integrated_gradients(
     Raises: as `integrated_gradients_pixels`.
     """
     pixels = integrated_gradients_pixels(
-        model, images, target, protocol=protocol, steps=steps, baseline=baseline, chunk=chunk
-    )
+        model, images, target,
+        protocol=protocol, steps=steps, rule=rule, baseline=baseline, chunk=chunk,
+    )  # fmt: skip
     return sum_over_patches(model, pixels.sum(dim=1))
 
 
@@ -49,6 +51,7 @@ def integrated_gradients_pixels(
     *,
     protocol: Protocol = "published",
     steps: int = STEPS,
+    rule: Rule | None = None,
     baseline: Float[Tensor, "3 1 1"] | None = None,
     chunk: int = CHUNK,
 ) -> Float[Tensor, "batch 3 height width"]:
@@ -61,7 +64,7 @@ def integrated_gradients_pixels(
     Raises: ValueError as `integration_path` and `path_baseline`, for a chunk below 1, a bad
     target, or a model without global self-attention, which no method here takes.
     """
-    path, images = integration_path(protocol, steps), images.detach()
+    path, images = integration_path(protocol, steps, rule), images.detach()
     target = classes_to_explain(model, images, target, chunk)
     start = path_baseline(model, images, protocol, baseline)
     shares = images.new_tensor(path.points)
@@ -82,6 +85,7 @@ def completeness_gap(
     *,
     protocol: Protocol = "published",
     steps: int = STEPS,
+    rule: Rule | None = None,
     baseline: Float[Tensor, "3 1 1"] | None = None,
     chunk: int = CHUNK,
 ) -> Float[Tensor, " batch"]:
@@ -90,7 +94,7 @@ def completeness_gap(
     In units of the logit. It shrinks with `steps`. Raises: as `integrated_gradients_pixels`.
     """
     target = classes_to_explain(model, images, target, chunk)
-    options = dict(protocol=protocol, steps=steps, baseline=baseline, chunk=chunk)
+    options = dict(protocol=protocol, steps=steps, rule=rule, baseline=baseline, chunk=chunk)
     found = integrated_gradients_pixels(model, images, target, **options).sum(dim=(1, 2, 3))
     start = path_baseline(model, images, protocol, baseline).expand_as(images[:1])
     logits = logits_in_chunks(model, torch.cat([images, start]), chunk)
