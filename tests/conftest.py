@@ -1,6 +1,8 @@
-"""Leave out, with a reason, what this machine cannot run."""
+"""Leave out, with a reason, what this machine cannot run; draw the same weights in any order."""
 
 from __future__ import annotations
+
+import sys
 
 import pytest
 
@@ -15,3 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="torch.cuda.is_available() is False"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_weights_in_any_order() -> None:
+    """Seed torch for each file, so that random weights do not depend on the tests run before."""
+    if "torch" in sys.modules:  # slow to load; a file that uses it has loaded it by now
+        sys.modules["torch"].manual_seed(0)

@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attribution.lrp_model import replay, scale_branch
+from relevit.attribution.blocks import scale_branch
+from relevit.attribution.lrp_replay import replay
 from relevit.attribution.observe import observe
 from relevit.attribution.perception import PERCEPTIONS
 from relevit.relevance import Protocol

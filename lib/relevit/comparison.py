@@ -94,30 +94,63 @@ def segmentation_table(
     return table[["method", "metric", "value_pct", "low_pct", "high_pct"]]
 
 
-def perturbation_table(
+def perturb(
     model: nn.Module,
     spec: ModelSpec,
     batch: cutouts.Batch,
     maps: Mapping[str, Tensor],
     on_method: Callable[[], object] = lambda: None,
     **options: Any,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Perturbation test of each method on the same images; `options` as `perturbation_rows`.
+) -> pd.DataFrame:
+    """The rows of `perturbation_rows` for each method on the same images, with its name.
 
-    Returns the areas (method, direction, images, auc_pct, standard_error_pts; ends of the curve
-    as published, differences E6) and all rows with the method.
+    `options` as `perturbation_rows`.
     """
-    areas, curves = [], []
+    parts = []
     for name, values in maps.items():
         rows = perturbation_rows(
             model, spec.normalise, batch.images, values, batch.labels, **options
         )
-        areas.append(auc_table(rows).assign(method=name))
-        curves.append(rows.assign(method=name))
+        parts.append(rows.assign(method=name))
         on_method()
-    table = pd.concat(areas, ignore_index=True)
+    return pd.concat(parts, ignore_index=True)
+
+
+def perturb_by_label(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    rows: pd.DataFrame,
+    *,
+    protocol: Protocol = "published",
+    **options: Any,
+) -> pd.DataFrame:
+    """The rows of `perturb` had every map been for the label instead of the predicted class.
+
+    Where the answer on the whole image is right these are the same maps, so only the images
+    answered wrongly are explained and erased anew. Arguments as for `rows` themselves.
+    """
+    whole = rows[(rows["share_pct"] == 0) & ~rows["hit"]]
+    wrong = sorted(whole["index"].unique().tolist())
+    if not wrong:
+        return rows
+    part = batch.select(wrong)
+    methods = rows["method"].unique()
+    maps, _ = method_maps(model, spec, part, methods, target=part.labels, protocol=protocol)
+    anew = perturb(model, spec, part, maps, explained=part.labels, **options)
+    anew["index"] = anew["index"].map(dict(enumerate(wrong)))
+    return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
+
+
+def area_table(rows: pd.DataFrame, methods: Iterable[str] | None = None) -> pd.DataFrame:
+    """Areas under the curves of `perturb`, ends of the curve as published (differences E6).
+
+    Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
+    """
+    methods = rows["method"].unique() if methods is None else methods
+    parts = [auc_table(rows[rows["method"] == name]).assign(method=name) for name in methods]
     columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
-    return table[columns], pd.concat(curves, ignore_index=True)
+    return pd.concat(parts, ignore_index=True)[columns]
 
 
 def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:

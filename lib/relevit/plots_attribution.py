@@ -44,7 +44,7 @@ def perturbation_curves(curves: pd.DataFrame, title: str) -> Figure:
 
 
 def area_bars(areas: pd.DataFrame, title: str) -> Figure:
-    """Area under both curves with its standard error; needs `perturbation_table`."""
+    """Area under both curves with its standard error; needs `area_table`."""
     figure, axes = subplots(1, 2, figsize=(8, 3.4), sharey=True, layout="constrained")
     better = {"positive": "lower is better", "negative": "higher is better"}
     for axis, (direction, note) in zip(axes, better.items(), strict=True):

@@ -12,8 +12,10 @@ from relevit.comparison import (
     ABLATION,
     ablation_maps,
     ablation_table,
+    area_table,
     method_maps,
-    perturbation_table,
+    perturb,
+    perturb_by_label,
     segmentation_table,
 )
 from relevit.data import cutouts
@@ -72,9 +74,8 @@ def test_erasing_the_object_hurts_more_than_erasing_the_rest():
     spec, model = model_spec("tiny"), load_model("tiny")
     batch = cutouts.draw("val", range(20), size=spec.image_size)
     inner = torch.nn.functional.avg_pool2d(batch.masks.float(), 14).flatten(1)
-    areas, rows = perturbation_table(
-        model, spec, batch, {"mask": inner, "opposite": -inner}, shares_pct=(20, 40)
-    )
+    rows = perturb(model, spec, batch, {"mask": inner, "opposite": -inner}, shares_pct=(20, 40))
+    areas = area_table(rows)
     wide = areas.pivot(index="method", columns="direction", values="auc_pct")
     assert wide.loc["mask", "positive"] < wide.loc["mask", "negative"]
     # The opposite map erases from the other end, but for parts that tie.
@@ -87,7 +88,7 @@ def test_ablation_has_the_rows_of_the_paper(micro, pictures):
     whole, _ = method_maps(micro, SPEC, pictures, ["head_wise", "token_wise"])
     torch.testing.assert_close(maps["head_wise|integrated_gradient"], whole["head_wise"])
     torch.testing.assert_close(maps["token_wise|integrated_gradient"], whole["token_wise"])
-    areas, _ = perturbation_table(micro, SPEC, pictures, maps, shares_pct=(50,))
+    areas = area_table(perturb(micro, SPEC, pictures, maps, shares_pct=(50,)))
     table = ablation_table(segmentation_table(maps, pictures.masks), areas)
     assert list(zip(table["perception"], table["feedback"], strict=True)) == list(ABLATION)
     row = table.iloc[3]
@@ -96,3 +97,29 @@ def test_ablation_has_the_rows_of_the_paper(micro, pictures):
     assert row["negative_standard_error_pts"] == expected.loc["negative", "standard_error_pts"]
     assert not table.drop(columns=["perception", "feedback"]).isna().any(axis=None)
     assert isinstance(table, pd.DataFrame)
+
+
+def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictures):
+    """Against the long way: explain the label of every image, erase every image."""
+    names, options = ["gae", "rollout"], {"shares_pct": (30, 60), "unit": "token"}
+    answers = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
+    labels = torch.where(torch.arange(5) % 2 == 0, answers, (answers + 1) % 5)
+    batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
+    own, _ = method_maps(micro, SPEC, batch, names)
+    rows = perturb(micro, SPEC, batch, own, **options)
+    found = perturb_by_label(micro, SPEC, batch, rows, **options)
+    maps, _ = method_maps(micro, SPEC, batch, names, target=labels)
+    long_way = perturb(micro, SPEC, batch, maps, explained=labels, **options)
+    keys = ["method", "direction", "index", "share_pct"]
+    found, long_way = (t.sort_values(keys).reset_index(drop=True) for t in (found, long_way))
+    pd.testing.assert_frame_equal(found, long_way, rtol=1e-4)
+    assert not found["logit"].equals(rows.sort_values(keys)["logit"].reset_index(drop=True))
+    assert area_table(found, names[::-1])["method"].unique().tolist() == names[::-1]
+
+
+def test_all_answers_right_is_the_same_table(micro, pictures):
+    labels = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
+    batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
+    maps, _ = method_maps(micro, SPEC, batch, ["gae"])
+    rows = perturb(micro, SPEC, batch, maps, shares_pct=(50,))
+    assert perturb_by_label(micro, SPEC, batch, rows, shares_pct=(50,)) is rows

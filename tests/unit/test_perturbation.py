@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch import nn
 
 from relevit.models import ModelSpec
 from relevit.perturbation import (
@@ -18,59 +17,9 @@ from relevit.perturbation import (
     perturbation_rows,
 )
 
+from .left_half import GRID, SIDE, Seen, drawn, left_first, plain, run, white
+
 SPEC = ModelSpec("stub", "none", 8, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
-GRID, SIDE = 4, 8
-
-
-class Seen(nn.Module):
-    """Class 0 while the mean of the left half is above a half, else class 1; keeps its inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([1.0]))
-        self.inputs = []
-
-    def __deepcopy__(self, memo):
-        copied = Seen()
-        copied.inputs = self.inputs
-        return copied.train(self.training)
-
-    def forward(self, images):
-        self.inputs.append((images, self.training))
-        left = images[..., : SIDE // 2].mean(dim=(1, 2, 3)) * self.weight
-        return torch.stack([left, torch.full_like(left, 0.5), left - 7], dim=1)
-
-    def seen(self):
-        return torch.cat([images for images, _ in self.inputs])
-
-
-def plain(images):
-    return images
-
-
-def white(batch=1):
-    return torch.ones(batch, 3, SIDE, SIDE)
-
-
-def left_first(batch=1):
-    """Patch maps whose relevance falls from column to column."""
-    columns = torch.arange(GRID, 0, -1).float()
-    ramp = columns.expand(GRID, GRID) + torch.arange(GRID)[:, None] / 100
-    return ramp.reshape(1, -1).repeat(batch, 1)
-
-
-def drawn(batch=5, seed=0):
-    random = torch.Generator().manual_seed(seed)
-    return (
-        torch.rand(batch, 3, SIDE, SIDE, generator=random) + 0.3,
-        torch.rand(batch, GRID * GRID, generator=random),
-        torch.randint(0, 3, (batch,), generator=random),
-    )
-
-
-def run(model, images, maps, labels=None, **options):
-    labels = torch.zeros(len(images), dtype=torch.long) if labels is None else labels
-    return perturbation_rows(model, plain, images, maps, labels, **options)
 
 
 # What is erased
@@ -152,7 +101,7 @@ def test_map_that_says_nothing_has_equal_curves(unit, value):
     images, _, labels = drawn()
     maps = torch.full((5, 49 if unit == "pixel" else 16), value)
     if unit == "pixel":
-        images = nn.functional.interpolate(images, size=(7, 7))
+        images = torch.nn.functional.interpolate(images, size=(7, 7))
     rows = run(Seen(), images, maps, labels, unit=unit)
     halves = [
         rows[rows["direction"] == d].drop(columns="direction") for d in rows["direction"].unique()
@@ -281,31 +230,3 @@ def test_one_image_has_no_standard_error():
 
 
 # Errors
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"unit": "patch"}, r"unit 'patch' is unknown; use one of \['pixel', 'token'\]"),
-        ({"fill": "grey"}, r"fill 'grey' is unknown"),
-        ({"directions": ["both"]}, r"direction 'both' is unknown"),
-        ({"shares_pct": []}, r"shares_pct \[\], chunk 50; needed are shares that rise"),
-        ({"shares_pct": [0, 10]}, r"above 0 and up to 100"),
-        ({"shares_pct": [20, 10]}, r"shares_pct \[20, 10\]"),
-        ({"shares_pct": [50, 101]}, r"up to 100"),
-        ({"chunk": 0}, r"chunk 0; .* at least one input"),
-        ({"labels": torch.tensor([3])}, r"labels \[3\] for 1 images and 3 classes; .* in 0..2"),
-        ({"explained": torch.tensor([-1])}, r"explained classes \[-1\] for 1 images"),
-        ({"explained": torch.tensor([0, 1])}, r"explained classes \[0, 1\] for 1 images"),
-        ({"labels": torch.tensor([0, 1])}, r"images \(1, 3, 8, 8\), maps \(1, 16\), labels \(2,\)"),
-        ({"maps": torch.zeros(2, 16)}, r"maps \(2, 16\).* one map and one label for each"),
-        ({"maps": torch.zeros(1, 15)}, r"15 patches for images of \(8, 8\) pixels; .* square grid"),
-        ({"maps": torch.zeros(1, 9)}, r"9 patches .* divides the images"),
-        ({"maps": torch.zeros(1, 1, 4, 4)}, r"maps \(1, 1, 4, 4\) with unit='pixel'.*images' size"),
-        ({"maps": torch.zeros(1, 1, 8, 8), "unit": "token"}, r"unit='token'.*\[batch, patches\]"),
-    ],
-)
-def test_errors_of_the_run(options, text):
-    arguments = {"maps": left_first(), "labels": torch.tensor([0])} | options
-    with pytest.raises(ValueError, match=text):
-        run(Seen(), white(), **arguments)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from relevit.attention import frozen_weights, record_attention
 from relevit.attribution.observe import Observation
-from relevit.attribution.path import Path
+from relevit.attribution.path import Quadrature
 from relevit.rows import read_rows
 
 FEEDBACKS = ("none", "gradient", "integrated_gradient")
@@ -22,7 +22,7 @@ def feed_back(
     images: Float[Tensor, "batch 3 height width"],
     seen: Observation,
     name: str,
-    path: Path,
+    path: Quadrature,
     baseline: Tensor | None,
     chunk: int,
     create_graph: bool = False,
@@ -38,10 +38,11 @@ def feed_back(
         return torch.ones_like(read_rows(seen.maps[-1][:, 0], seen.pooling, seen.prefix))
     gradient = seen.gradients[-1]
     if name == "integrated_gradient":
-        ends = [w for point, w in zip(*path, strict=True) if point == 1]
-        rest = Path(*zip(*[(p, w) for p, w in zip(*path, strict=True) if p != 1], strict=True))
-        gradient = gradient * sum(ends) + path_gradients(
-            model, images, seen, rest, baseline, chunk, create_graph
+        pairs = list(zip(*path, strict=True))
+        share = sum(weight for point, weight in pairs if point == 1)
+        before = Quadrature(*zip(*(pair for pair in pairs if pair[0] != 1), strict=True))
+        gradient = gradient * share + path_gradients(
+            model, images, seen, before, baseline, chunk, create_graph
         )
     return read_rows(gradient.clamp(min=0).mean(dim=1), seen.pooling, seen.prefix)
 
@@ -50,7 +51,7 @@ def path_gradients(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     seen: Observation,
-    path: Path,
+    path: Quadrature,
     baseline: Tensor,
     chunk: int,
     create_graph: bool = False,

@@ -15,16 +15,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution import lrp_rules as rules
+from relevit.attribution.blocks import qkv_bias
 from relevit.attribution.lrp_replay import (
     Made,
     Replay,
     check_made,
     check_parts,
     check_replay,
-    qkv_bias,
     replay,
 )
-from relevit.attribution.lrp_replay import scale_branch as scale_branch
 from relevit.attribution.observe import Observation
 from relevit.relevance import Protocol
 from relevit.rows import head_pooling

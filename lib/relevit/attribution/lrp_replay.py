@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention import FAMILIES
+from relevit.attribution.blocks import qkv_bias, scale_branch
 
 LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
 Made = dict[str, Tensor]  # outputs of one block's LAYERS, as far as they were recorded
@@ -141,22 +142,6 @@ def _unknown(model: nn.Module, what: str) -> str:
         "residuals, and has no propagation rule (gates, SwiGLU, rotary positions, dropout in "
         f"training mode); use a plain timm Vision Transformer in eval mode ({FAMILIES})"
     )
-
-
-def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
-    """LayerScale of the block's attention (1) or MLP (2), where it has one."""
-    layer = getattr(block, f"ls{branch}", None)
-    if layer is not None:
-        return layer(values)
-    gamma = getattr(block, f"gamma_{branch}", None)  # BEiT
-    return values if gamma is None else gamma * values
-
-
-def qkv_bias(layer: nn.Module) -> Tensor | None:
-    """Bias of the joint layer of queries, keys and values."""
-    if layer.qkv.bias is None and getattr(layer, "q_bias", None) is not None:  # BEiT
-        return torch.cat([layer.q_bias, torch.zeros_like(layer.v_bias), layer.v_bias])
-    return layer.qkv.bias
 
 
 def _query_key_value(layer: nn.Module, joint: Tensor) -> list[Tensor]:

@@ -17,7 +17,7 @@ PUBLISHED_STEPS = 20
 DESCRIBED_STEPS = 7  # as exact as the published 20, see tools/bench_path.py
 
 
-class Path(NamedTuple):
+class Quadrature(NamedTuple):
     """Shares of the way from the baseline to the image, and what each gradient counts."""
 
     points: list[float]
@@ -26,7 +26,7 @@ class Path(NamedTuple):
 
 def integration_path(
     protocol: Protocol, steps: int | None = None, rule: Rule | None = None
-) -> Path:
+) -> Quadrature:
     """The points at which gradients are taken, `steps` of them.
 
     `published` (`riemann`): 20 equally spaced points from 0 to 1, both included, each with
@@ -52,7 +52,7 @@ def integration_path(
     elif rule == "gauss":
         nodes, weights = np.polynomial.legendre.leggauss(steps)
         points, weights = (nodes + 1) / 2, weights / 2
-    return Path(points.tolist(), weights.tolist())
+    return Quadrature(points.tolist(), weights.tolist())
 
 
 def check_chunk(chunk: int) -> None:

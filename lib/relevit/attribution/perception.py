@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention import FAMILIES
+from relevit.attribution.blocks import scale_branch, value_projection
 from relevit.attribution.observe import Observation
 from relevit.relevance import Protocol
 from relevit.rows import carry_rows, read_rows
@@ -97,32 +97,8 @@ def value_gain(
     if protocol == "published":
         source, bias = block.norm1(tokens), value_bias
     moved = nn.functional.linear(source, weight, bias) @ block.attn.proj.weight.T
-    moved = moved * layer_scale(block)
+    moved = scale_branch(block, 1, moved)
     return moved.norm(dim=-1) / tokens.norm(dim=-1)
-
-
-def value_projection(attention: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer.
-
-    Raises: ValueError where queries, keys and values have separate layers.
-    """
-    if not hasattr(attention.qkv, "weight"):
-        raise ValueError(
-            f"token_wise: {type(attention).__name__} has no joint qkv layer to take the values' "
-            f"weights from; use a plain timm Vision Transformer ({FAMILIES})"
-        )
-    weight, bias = attention.qkv.weight, attention.qkv.bias
-    width = weight.shape[0] // 3
-    if bias is None:  # BEiT keeps the biases beside the layer, none for the keys
-        return weight[2 * width :], getattr(attention, "v_bias", None)
-    return weight[2 * width :], bias[2 * width :]
-
-
-def layer_scale(block: nn.Module) -> Tensor | float:
-    """What the block multiplies its attention's output by, channel by channel."""
-    scale = getattr(getattr(block, "ls1", None), "gamma", None)
-    scale = getattr(block, "gamma_1", None) if scale is None else scale  # BEiT
-    return 1.0 if scale is None else scale
 
 
 PERCEPTIONS: dict[str, Perception] = {
