@@ -13,6 +13,8 @@ QUALITY = {
 MAE = QUALITY | {"head_wise": 63.0, "token_wise": 64.0}
 DINO = QUALITY | {"raw_attention": 57.0}
 FEEDBACK = "integrated_gradient"
+CLASS_AGNOSTIC = ("raw_attention", "rollout", "partial_lrp")
+BY_LABEL = 0.5  # what the other methods gain when they explain the label
 
 
 def segmentation(half=0.98, **quality):
@@ -28,14 +30,15 @@ def segmentation(half=0.98, **quality):
                                        "high_pct"])  # fmt: skip
 
 
-def perturbation(error=0.5, **quality):
+def perturbation(error=0.5, by_label=BY_LABEL, **quality):
     models = {"tiny": QUALITY, "tiny-mae": MAE} | quality
     rows = [
         [model, method, direction, target, 400, auc, error]
         for model, values in models.items()
         for method, value in values.items()
-        for direction, auc in (("positive", 100 - value), ("negative", value))
-        for target in ("predicted", "label")
+        for target, gain in (("predicted", 0.0), ("label", by_label))
+        for good in [value if method in CLASS_AGNOSTIC else value + gain]
+        for direction, auc in (("positive", 100 - good), ("negative", good))
     ]
     return pd.DataFrame(rows, columns=["model", "method", "direction", "target", "images",
                                        "auc_pct", "standard_error_pts"])  # fmt: skip

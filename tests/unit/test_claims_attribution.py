@@ -177,6 +177,8 @@ LACKING = [
      "no row for raw_attention: run it too"),
     ("BI-22", {"methods_perturbation": without(perturbation(), target="label")},
      "was run for the label"),
+    ("BI-22", {"methods_perturbation": perturbation(by_label=0.0)},
+     "no method differs between the two"),
     ("RV-08", {"finetuned_segmentation": without(finetuned_segmentation(), metric="map_pct")},
      "not every run has pixel accuracy, mIoU, mAP"),
     ("RV-39", {"finetuned_perturbation": without(finetuned_perturbation(), model_run="original")},

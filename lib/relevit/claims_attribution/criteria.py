@@ -82,7 +82,8 @@ CRITERIA: dict[str, str] = {
     f"{AGNOSTIC_PCT:g} % of cases, by more than the standard error; raw attention does not.",
     "BI-21": "Needs that photo and ImageNet models.",
     "BI-22": f"{_MODEL}raw attention, rollout and partial LRP, as far as run for both, have the "
-    f"same AUCs for the predicted class and for the label, to {SAME_AUC_PTS:g} points.",
+    f"same AUCs for the predicted class and for the label, to {SAME_AUC_PTS:g} points, where some "
+    "other method has not.",
     "RV-08": "GAE maps: pixel accuracy, mIoU and mAP rise in every seed, and each mean change is "
     f"above its std over seeds. At least {MIN_SEEDS} seeds.",
     "RV-39": "GAE, predicted class: in neither direction is the AUC, averaged over seeds, worse "
