@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from relevit.answers import Answers, unsure_prediction, unsure_rank
 from relevit.checkpoints import write_atomically
 from relevit.data import cutouts
 from relevit.finetune import FinetuneSettings, step_losses
@@ -18,29 +18,33 @@ from relevit.models import ModelSpec
 from relevit.precision import Precision, PrecisionChoice, choose_precision
 
 BATCH = 50  # images; the predictions do not depend on it beyond rounding
-PROBE = 40  # images of each shifted set's kind on which bfloat16 must agree with float32
-AGREEMENT_PCT = 99.5  # least share of equal predictions; changes of half a point are measured
+PROBE = 16  # images of each shifted set's kind on which bfloat16 is compared with float32
+MOST_REPEATED = 0.5  # share of images in doubt from which bfloat16 saves no time
 
 
-@torch.inference_mode()
 def predict(
     model: nn.Module,
     spec: ModelSpec,
     batches: Iterator[cutouts.Batch],
     precision: Precision = "float32",
+    margin: float = 0.0,
 ) -> pd.DataFrame:
     """Classify images with fused attention; one row an image, in their order.
 
     Columns: `label`, `family` (background), `prediction`, `confidence_pct` (softmax of the
     predicted class) and `label_rank` (0 when the label has the highest logit), from which
-    top-1 and top-5 follow. `bfloat16` runs a converted copy of the weights.
+    top-1 and top-5 follow. `bfloat16` runs a converted copy of the weights; with a `margin`,
+    images for which rounding could change prediction, top-1 or top-5 are classified again in
+    float32 (`relevit.answers`; `evaluation_precision` measures the margin).
     """
-    device = next(model.parameters()).device
-    runner = copy.deepcopy(model).to(getattr(torch, precision)).eval()
-    like = next(runner.parameters())
+    answers = Answers(model, precision, margin)
     parts = []
     for batch in batches:
-        logits = runner(spec.normalise(batch.images.to(device), like=like)).float().cpu()
+
+        def doubt(logits: Tensor, margin: float, labels: Tensor = batch.labels) -> Tensor:
+            return unsure_prediction(logits, margin) | unsure_rank(logits, labels, margin, k=5)
+
+        logits = answers(spec.normalise(batch.images, like=answers.like), doubt)
         confidence, prediction = logits.softmax(dim=1).max(dim=1)
         parts.append(
             pd.DataFrame(
@@ -71,24 +75,22 @@ def _rank(logits: Tensor, labels: Tensor, prediction: Tensor) -> Tensor:
 def evaluation_precision(
     model: nn.Module, spec: ModelSpec, choice: PrecisionChoice, seed: int = 0
 ) -> tuple[Precision, float]:
-    """The format to evaluate in, and the agreement in percent that it was chosen on.
+    """The format to evaluate in, and the margin with which its answers are those of float32.
 
-    `auto` takes bfloat16 where the device has it in hardware and where its predictions agree
-    with float32 in at least AGREEMENT_PCT of cases, on new draws of the shifted sets' kinds:
-    a model sure of its answers, as on validation images, would agree in any format. A choice
-    by name is taken as it is. Looks at no test image and no label.
+    `auto` takes bfloat16 where the device has it in hardware, unless more than MOST_REPEATED
+    of the answers would be in doubt. The margin is twice the largest error of a logit on new
+    draws of the shifted sets' kinds: a model sure of its answers, as on validation images,
+    would agree in any format. Looks at no test image and no label. A choice by name is taken
+    as it is, with margin 0.
     """
     precision = choose_precision(choice, next(model.parameters()).device)
-    if precision == "float32":
-        return precision, 100.0
-    answers = [
-        predict(model, spec, _probe(spec, seed), kind)["prediction"]
-        for kind in ("float32", "bfloat16")
-    ]
-    agreement_pct = 100 * float((answers[0] == answers[1]).mean())
-    if choice == "auto" and agreement_pct < AGREEMENT_PCT:
-        return "float32", agreement_pct
-    return "bfloat16", agreement_pct
+    if precision == "float32" or choice != "auto":
+        return precision, 0.0
+    answers = Answers(model, precision)
+    probe = [spec.normalise(b.images, like=answers.like) for b in _probe(spec, seed)]
+    margin = 2 * answers.largest_error(probe)
+    doubts = torch.cat([unsure_prediction(answers(pixels), margin) for pixels in probe])
+    return (precision, margin) if doubts.float().mean() <= MOST_REPEATED else ("float32", 0.0)
 
 
 def _probe(spec: ModelSpec, seed: int) -> Iterator[cutouts.Batch]:
@@ -104,13 +106,15 @@ def evaluate_sets(
     images_per_set: int,
     precision: Precision,
     identity: str,
+    margin: float = 0.0,
     seed: int = 0,
     on_set: Callable[[str], None] = lambda name: None,
 ) -> pd.DataFrame:
     """Predictions on the nine test sets, one parquet file a set in `folder`.
 
-    A set whose file was written for the same `identity` (weights, precision, counts) is read
-    instead of computed, so that an interrupted evaluation goes on where it stopped.
+    `precision` and `margin` as `predict`. A set whose file was written for the same `identity`
+    (weights, precision, margin, counts) is read instead of computed, so that an interrupted
+    evaluation goes on where it stopped.
     Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
     image in its set).
     """
@@ -121,7 +125,7 @@ def evaluate_sets(
         rows = _kept(path, identity)
         if rows is None:
             images = cutouts.batches(name, images_per_set, BATCH, seed=seed, size=spec.image_size)
-            rows = predict(model, spec, images, precision)
+            rows = predict(model, spec, images, precision, margin)
             rows.insert(0, "dataset", name)
             rows.insert(1, "index", range(len(rows)))
             rows.attrs["identity"] = identity

@@ -13,7 +13,6 @@ ends of the curve (E6: `rule` of the AUC).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
@@ -23,6 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.answers import Answers, unsure_rank
 from relevit.erasing import DIRECTIONS, Direction, check_name, erase, erased_parts, erasing_ranks
 from relevit.precision import Precision
 from relevit.relevance import to_pixels
@@ -32,6 +32,7 @@ Fill = Literal["black", "mean"]
 Rule = Literal["published", "described", "trapezoid"]
 
 SHARES_PCT = tuple(range(10, 100, 10))
+PROBE = 100  # inputs on which bfloat16 is compared with float32
 CHUNK = 50  # inputs in one forward pass; the answers do not depend on it beyond rounding
 COLUMNS = ("index", "direction", "share_pct", "hit")
 
@@ -62,7 +63,9 @@ def perturbation_rows(
     pixels by bilinear interpolation (`to_pixels`). `explained` is the class whose logit is
     kept, by default the one predicted for the whole image. `shares_pct` are the shares of
     the parts to erase, rounded down to whole parts; 0 is always added.
-    `precision` runs a converted copy of the weights; None keeps the model's own format.
+    `precision` runs a converted copy of the weights; None keeps the model's own format. With
+    `bfloat16` each `hit` that rounding could change is computed again in float32, judged by
+    the errors on PROBE inputs (`relevit.answers`); the logits are bfloat16's, but for these.
 
     One row a direction, image and share, in this order. Columns: `index` (from `first_index`
     on), `direction`, `share_pct`, `hit` (highest logit at the label), `logit` and
@@ -75,21 +78,18 @@ def perturbation_rows(
     check_name("fill", fill, get_args(Fill))
     _check(images, maps, labels, unit)
     _check_shares(shares_pct, chunk)
-    runner = copy.deepcopy(model).eval()
-    like = next(runner.parameters())
-    if precision is not None:
-        runner, like = runner.to(getattr(torch, precision)), like.to(getattr(torch, precision))
-    pixels = normalise(images).to(like)
+    answers = Answers(model, precision)
+    pixels = normalise(images).to(answers.like)
     # Normalising first and erasing with a normalised black saves doing it at each share.
     blank = torch.zeros_like(pixels[:1])
-    colour = normalise(torch.zeros_like(images[:1])).to(like) if fill == "black" else blank
-    parts = _parts(maps.detach().to(like.device), images.shape[-2:], unit)
+    colour = normalise(torch.zeros_like(images[:1])).to(pixels) if fill == "black" else blank
+    parts = _parts(maps.detach().to(pixels.device), images.shape[-2:], unit)
     shares = [0.0, *(float(share) for share in shares_pct)]
     counts = [erased_parts(parts.shape[1], share) for share in shares]
     tables = []
     for direction in directions:
         ranks = erasing_ranks(parts, direction, tie_seed)
-        logits = _logits(runner, pixels, ranks, counts, colour, chunk)
+        logits = _logits(answers, pixels, ranks, counts, colour, labels.cpu(), chunk)
         tables.append(_table(logits, labels.cpu(), explained, shares, direction, first_index))
     return pd.concat(tables, ignore_index=True)
 
@@ -188,22 +188,33 @@ def _parts(maps: Tensor, size: torch.Size, unit: Unit) -> Float[Tensor, "batch p
 
 
 def _logits(
-    model: nn.Module,
+    answers: Answers,
     pixels: Float[Tensor, "batch 3 height width"],
     ranks: Int[Tensor, "batch parts"],
     counts: list[int],
     colour: Float[Tensor, "1 3 height width"],
+    labels: Int[Tensor, " batch"],
     chunk: int,
 ) -> Float[Tensor, "batch shares classes"]:
     """Answers for each image and number of erased parts, `chunk` inputs at a time, on the CPU."""
     number = torch.tensor(counts, device=ranks.device)
-    answers = []
-    for inputs in torch.arange(len(pixels) * len(counts), device=ranks.device).split(chunk):
+
+    def erased(inputs: Tensor) -> Tensor:
         image, share = inputs // len(counts), inputs % len(counts)
-        hidden = ranks[image] < number[share, None]
-        logits = model(erase(pixels[image], hidden, colour)).cpu()
-        answers.append(logits if logits.dtype == torch.float64 else logits.float())
-    return torch.cat(answers).reshape(len(pixels), len(counts), -1)
+        return erase(pixels[image], ranks[image] < number[share, None], colour)
+
+    everything = torch.arange(len(pixels) * len(counts), device=ranks.device)
+    probe = torch.linspace(0, len(everything) - 1, min(PROBE, len(everything))).long()
+    answers.margin = 2 * answers.largest_error(map(erased, everything[probe].split(chunk)))
+    found = []
+    for inputs in everything.split(chunk):
+
+        def doubt(logits: Tensor, margin: float, inputs: Tensor = inputs) -> Tensor:
+            _check_classes("labels", labels, labels, logits.shape[1])
+            return unsure_rank(logits, labels[inputs.cpu() // len(counts)], margin, k=1)
+
+        found.append(answers(erased(inputs), doubt))
+    return torch.cat(found).reshape(len(pixels), len(counts), -1)
 
 
 def _table(
@@ -216,12 +227,8 @@ def _table(
 ) -> pd.DataFrame:
     classes = logits.shape[2]
     explained = logits[:, 0].argmax(dim=1) if explained is None else explained.cpu()
-    for name, given in (("labels", labels), ("explained classes", explained)):
-        if given.shape != labels.shape or bool(((given < 0) | (given >= classes)).any()):
-            raise ValueError(
-                f"perturbation: {name} {given.tolist()} for {len(labels)} images and {classes} "
-                f"classes; give one class in 0..{classes - 1} for each image"
-            )
+    _check_classes("labels", labels, labels, classes)
+    _check_classes("explained classes", explained, labels, classes)
     chosen = explained[:, None, None].expand(-1, len(shares), 1)
     probability = 100 * logits.softmax(dim=2)
     # The highest of numbers among which one is NaN is that one, which is no right answer.
@@ -237,6 +244,14 @@ def _table(
     rows = pd.DataFrame({"index": index.repeat(len(shares)), "direction": direction})
     rows["share_pct"] = np.tile(shares, len(labels))
     return rows.assign(**{name: values.flatten().numpy() for name, values in columns.items()})
+
+
+def _check_classes(name: str, given: Tensor, labels: Tensor, classes: int) -> None:
+    if given.shape != labels.shape or bool(((given < 0) | (given >= classes)).any()):
+        raise ValueError(
+            f"perturbation: {name} {given.tolist()} for {len(labels)} images and {classes} "
+            f"classes; give one class in 0..{classes - 1} for each image"
+        )
 
 
 def _check(images: Tensor, maps: Tensor, labels: Tensor, unit: Unit) -> None:

@@ -12,7 +12,6 @@ from torch import nn
 from relevit import evaluate
 from relevit.data import cutouts
 from relevit.evaluate import (
-    AGREEMENT_PCT,
     accuracy_table,
     evaluate_sets,
     evaluation_precision,
@@ -112,35 +111,24 @@ def test_bfloat16_runs_in_bfloat16():
 # Which number format
 
 
-@pytest.mark.parametrize(
-    ("choice", "fast", "agree_pct", "expected"),
-    [
-        ("float32", True, None, "float32"),
-        ("auto", False, None, "float32"),
-        ("auto", True, 100.0, "bfloat16"),
-        ("auto", True, AGREEMENT_PCT, "bfloat16"),
-        ("auto", True, AGREEMENT_PCT - 1, "float32"),
-        ("bfloat16", True, AGREEMENT_PCT - 1, "bfloat16"),  # a choice by name is taken as it is
-        ("bfloat16", False, 50.0, "bfloat16"),
-    ],
-)
-def test_evaluation_precision(monkeypatch, choice, fast, agree_pct, expected):
-    asked = []
+class Rounded(Table):
+    """In bfloat16 the logits of row n are off by up to `errors[n]`."""
 
-    def fake(model, spec, batches, precision):
-        asked.append(precision)
-        wrong = 0 if precision == "float32" else round(10 * (100 - agree_pct))
-        return pd.DataFrame({"prediction": [1] * wrong + [0] * (1000 - wrong)})
+    def __init__(self, rows, errors):
+        super().__init__(rows)
+        self.register_buffer("errors", torch.tensor(errors))
 
-    monkeypatch.setattr(evaluate, "predict", fake)
-    monkeypatch.setattr("relevit.precision.fast_bfloat16", lambda device: fast)
-    found, agreement_pct = evaluation_precision(Table(LOGITS), PLAIN, choice)
-    assert found == expected
-    assert agreement_pct == pytest.approx(100.0 if agree_pct is None else agree_pct)
-    assert sorted(asked) == ([] if agree_pct is None else ["bfloat16", "float32"])
+    def forward(self, images):
+        numbers = images[:, 0, 0, 0].round().long()
+        logits = super().forward(images).float()
+        if images.dtype != torch.bfloat16:
+            return logits
+        return logits + self.errors[numbers, None].float() * torch.tensor([-1.0, 1.0, 0, 0])
 
 
-def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch):
+@pytest.fixture
+def probe(monkeypatch):
+    """Sets whose images are numbers 0 to 3 each; notes what was drawn."""
     drawn = []
 
     def batches(name, count, batch_size, **options):
@@ -148,9 +136,47 @@ def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch):
         return iter([batch([0, 1, 2, 3])])
 
     monkeypatch.setattr(evaluate.cutouts, "batches", batches)
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("choice", "fast", "error", "expected"),
+    [
+        ("float32", True, 0.1, ("float32", 0.0)),
+        ("auto", False, 0.1, ("float32", 0.0)),
+        ("auto", True, 0.0, ("bfloat16", 0.0)),
+        ("auto", True, 0.25, ("bfloat16", 0.5)),  # one answer of four is in doubt
+        ("auto", True, 2.0, ("float32", 0.0)),  # three are
+        ("auto", True, math.nan, ("float32", 0.0)),
+        ("bfloat16", True, 2.0, ("bfloat16", 0.0)),  # a choice by name is taken as it is
+        ("bfloat16", False, 2.0, ("bfloat16", 0.0)),
+    ],
+)
+def test_evaluation_precision(monkeypatch, probe, choice, fast, error, expected):
+    monkeypatch.setattr("relevit.precision.fast_bfloat16", lambda device: fast)
+    model = Rounded(LOGITS, [error, 0.0, 0.0, 0.0])
+    assert evaluation_precision(model, PLAIN, choice) == expected
+
+
+def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch, probe):
     monkeypatch.setattr("relevit.precision.fast_bfloat16", lambda device: True)
-    assert evaluation_precision(Table(LOGITS), PLAIN, "auto", seed=3) == ("bfloat16", 100.0)
-    assert drawn == 2 * [(name, evaluate.PROBE, 4) for name in cutouts.SHIFTED_SETS]
+    assert evaluation_precision(Table(LOGITS), PLAIN, "auto", seed=3)[0] == "bfloat16"
+    assert probe == [(name, evaluate.PROBE, 4) for name in cutouts.SHIFTED_SETS]
+
+
+CLOSE = [[3.0, 2.9, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [2.9, 3.0, 0.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
+
+
+def test_margin_makes_the_answers_those_of_float32():
+    model, labels = Rounded(CLOSE, [0.2, 0.2, -0.2, 0.2]), [0, 0, 1, 2]
+    exact = predict(model, PLAIN, iter([batch(labels)]))
+    rough = predict(model, PLAIN, iter([batch(labels)]), "bfloat16")
+    careful = predict(model, PLAIN, iter([batch(labels)]), "bfloat16", 0.4)
+    answers = ["prediction", "label_rank"]
+    assert rough["prediction"].tolist() == [1, 0, 0, 2] != exact["prediction"].tolist()
+    pd.testing.assert_frame_equal(careful[answers], exact[answers])
+    # What is beyond doubt keeps its bfloat16 confidence.
+    assert careful["confidence_pct"][1] == rough["confidence_pct"][1] < exact["confidence_pct"][1]
 
 
 # The nine sets
@@ -161,7 +187,7 @@ def calls(monkeypatch):
     """Predictions that are counted, and that say which call made them."""
     made = []
 
-    def counted(model, spec, batches, precision):
+    def counted(model, spec, batches, precision, margin):
         made.append(precision)
         number = len(made)
         return pd.DataFrame({"label": [0, 1], "label_rank": [0, number], "prediction": [0, 5]})

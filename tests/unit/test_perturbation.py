@@ -193,13 +193,23 @@ def test_precision_and_a_model_left_as_it_was(build_vit, state_of, images, preci
     assert whole.dtype == (np.float64 if precision is None else np.float32)
 
 
-def test_model_runs_in_eval_mode_and_in_its_format():
+@pytest.mark.parametrize(
+    ("precision", "formats"),
+    [("float32", {torch.float32}), ("bfloat16", {torch.bfloat16, torch.float32})],
+)
+def test_model_runs_in_eval_mode_and_in_its_format(precision, formats):
     model = Seen().train()
-    run(model, white(), left_first(), precision="bfloat16")
-    assert {(images.dtype, training) for images, training in model.inputs} == {
-        (torch.bfloat16, False)
-    }
-    assert model.training
+    run(model, white(), left_first(), precision=precision)
+    assert {images.dtype for images, _ in model.inputs} == formats
+    assert model.training and not any(training for _, training in model.inputs)
+
+
+def test_hits_in_bfloat16_are_those_of_float32():
+    """A class that gains by an eighth what bfloat16 rounds away."""
+    model, (images, maps, labels) = Seen(), drawn(20)
+    exact, rough = (run(model, images, maps, labels, precision=p) for p in ("float32", "bfloat16"))
+    assert not exact["logit"].equals(rough["logit"])
+    pd.testing.assert_series_equal(rough["hit"], exact["hit"])
 
 
 # Areas

@@ -1,0 +1,80 @@
+"""Answers in bfloat16 that are those of float32."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from relevit.answers import Answers, unsure_prediction, unsure_rank
+from relevit.data import cutouts
+from relevit.models import load_model, model_spec
+
+LOGITS = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("margin", [0.5, 0.99, 1.0, 1.01, 3.0, math.nan])
+def test_prediction_is_unsure_within_the_margin(margin):
+    assert unsure_prediction(LOGITS, margin).tolist() == [not margin <= 1.0]
+
+
+@pytest.mark.parametrize(
+    ("label", "k", "gap"),
+    [(0, 1, 1.0), (1, 1, 1.0), (2, 1, 2.0), (5, 1, 5.0), (0, 2, 2.0), (2, 2, 1.0), (0, 5, 5.0),
+     (4, 5, 1.0), (5, 5, 1.0)],
+)  # fmt: skip
+def test_rank_is_unsure_where_the_label_could_cross_the_border(label, k, gap):
+    labels = torch.tensor([label])
+    assert not unsure_rank(LOGITS, labels, gap - 0.01, k)
+    assert unsure_rank(LOGITS, labels, gap + 0.01, k)
+
+
+def test_every_label_is_among_as_many_places_as_there_are_classes():
+    assert not unsure_rank(LOGITS, torch.tensor([3]), 100.0, k=6)
+
+
+def test_logits_that_are_no_numbers_are_unsure():
+    logits = LOGITS * math.nan
+    assert unsure_prediction(logits, 0.1) and unsure_rank(logits, torch.tensor([0]), 0.1, k=1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("tiny")
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    spec = model_spec("tiny")
+    return torch.cat([
+        spec.normalise(cutouts.draw(name, range(60), size=112).images)
+        for name in ("sketch", "objectnet")
+    ])  # fmt: skip
+
+
+def test_doubtful_answers_are_repeated_and_others_are_not(model, pixels):
+    plain, exact = Answers(model, "bfloat16"), Answers(model, "float32")
+    careful = Answers(model, "bfloat16", 2 * plain.largest_error([pixels]))
+    found = careful(pixels, unsure_prediction)
+    rough, expected = plain(pixels, unsure_prediction), exact(pixels)
+    again = unsure_prediction(rough, careful.margin)
+    assert 0 < careful.repeated == int(again.sum()) < len(pixels)
+    assert plain.repeated == 0
+    torch.testing.assert_close(found[again], expected[again], rtol=1e-4, atol=1e-4)
+    assert torch.equal(found[~again], rough[~again])
+    assert torch.equal(found.argmax(dim=1), expected.argmax(dim=1))
+
+
+def test_error_is_the_largest_of_all_batches(model, pixels):
+    answers = Answers(model, "bfloat16")
+    errors = [answers.largest_error([part]) for part in pixels.split(30)]
+    assert answers.largest_error(pixels.split(30)) == max(errors) > 0
+    assert Answers(model, "float32").largest_error([pixels]) == 0.0
+    assert math.isnan(answers.largest_error([pixels, pixels * math.nan]))
+
+
+def test_a_margin_that_is_no_number_repeats_everything(model, pixels):
+    answers = Answers(model, "bfloat16", math.nan)
+    answers(pixels, unsure_prediction)
+    assert answers.repeated == len(pixels)
