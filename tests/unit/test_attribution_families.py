@@ -77,6 +77,7 @@ def random_weights(model):
 
 @pytest.fixture(scope="module")
 def families():
+    torch.manual_seed(1)  # with some weights a map is clamped altogether
     return {name: random_weights(cls(**(SIZES | o))) for name, (cls, o) in FAMILIES.items()}
 
 
@@ -94,13 +95,15 @@ def others():
 def test_every_method_runs_on_every_family(families, images, name, family, protocol):
     found = explain(name, families[family], images, torch.tensor([4, 0, 2]), protocol=protocol)
     assert found.shape == (3, 16)
+    if (name, protocol) == ("gradcam", "described"):  # a map may be clamped altogether
+        assert found.isfinite().all()
+        return
     if (name, family, protocol) == ("raw_attention", "no class token", "published"):
         assert found.isnan().all()
         return
     alive = ~found.isnan().any(dim=1)
     assert alive.all() or (name, protocol) == ("gradcam", "published")
-    # With random weights a single image's gradient may be clamped altogether.
-    assert name == "gradcam" or (found[alive].std(dim=1) > 0).any(), "a flat map tells nothing"
+    assert (found[alive].std(dim=1) > 0).all(), "a flat map tells nothing"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -205,7 +205,7 @@ def test_model_runs_in_eval_mode_and_in_its_format(precision, formats):
 
 
 def test_hits_in_bfloat16_are_those_of_float32():
-    """A class that gains by an eighth what bfloat16 rounds away."""
+    """Rounding alone would turn some of them."""
     model, (images, maps, labels) = Seen(), drawn(20)
     exact, rough = (run(model, images, maps, labels, precision=p) for p in ("float32", "bfloat16"))
     assert not exact["logit"].equals(rough["logit"])
