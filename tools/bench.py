@@ -3,9 +3,9 @@
     python tools/bench.py [--device cuda] [--tasks token_wise ...] [--json bench.json]
 
 What is compared, and with which floor, is told by `bench_relevance` (relevance maps,
-finetuning steps), `bench_attribution` (attribution methods) and `bench_path` (points of a path
-integral). Times are of random weights and images. Exit code 1: numbers differ; a missed target
-is only printed.
+finetuning steps), `bench_attribution` (attribution methods), `bench_path` (points of a path
+integral) and `bench_tokencut` (automatic masks). Times are of random weights and images but in
+the last two. Exit code 1: numbers differ; a missed target is only printed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ from bench_core import (
     peak_mib,
 )
 from bench_path import describe_path, measure_path
+from bench_tokencut import measure_tokencut
 from relevit.precision import choose_device, fast_bfloat16
 
 __all__ = ["TABLES", "TASKS", "agree", "build", "differences", "main", "parse"]
 
 TABLES = bench_relevance.TABLES + bench_attribution.TABLES
 TASKS = bench_relevance.TASKS | bench_attribution.TASKS
+OTHERS = ("path", "tokencut")  # on the CPU, whatever the device
 
 
 def own_growth_mib(table: Table, variant: str, args: argparse.Namespace) -> int:
@@ -74,7 +76,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    add("--tasks", nargs="+", choices=(*TASKS, "path"), default=[*TASKS, "path"])
+    add("--tasks", nargs="+", choices=(*TASKS, *OTHERS), default=[*TASKS, *OTHERS])
     add("--repeats", type=int, default=3, help="rounds after the warm-up")
     add("--batch", type=int, help="images of a step (CPU 4, CUDA 8); most maps take fewer")
     add("--clock", choices=CLOCKS, default="wall", help="cpu: seconds of all threads together")
@@ -116,6 +118,10 @@ def main(argv: list[str] | None = None) -> int:
     if "path" in args.tasks:
         rows.append(measure_path())
         print(describe_path(rows[-1]))
+    if "tokencut" in args.tasks:
+        for row in measure_tokencut(args):
+            rows.append(row)
+            print(describe(row), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     compared = [row for row in rows if "differences" in row]

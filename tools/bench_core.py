@@ -33,7 +33,7 @@ class Table(NamedTuple):
     limit: float = LIMIT
 
 
-Batch = tuple[Tensor, Tensor, Tensor]  # images, masks, labels
+Batch = tuple[Tensor, ...]  # images, masks, labels; or what else a comparison is about
 Numbers = dict[str, list[Tensor]]
 Variant = Callable[[nn.Module, Tensor, Tensor, Tensor], Numbers]
 
@@ -69,7 +69,7 @@ def agree(found: dict[str, float], limit: float = LIMIT) -> bool:
 
 def time_rounds(
     variants: dict[str, Variant],
-    model: nn.Module,
+    model: nn.Module | None,
     batch: Batch,
     repeats: int,
     clock: Callable[[], float] = time.perf_counter,
@@ -101,8 +101,18 @@ def peak_mib(device: str) -> float:
 
 
 def measure(table: Table, variants: dict[str, Variant], args: argparse.Namespace) -> dict[str, Any]:
+    """`compare` with random weights and images."""
+    return compare(table, variants, *build(table, args), args)
+
+
+def compare(
+    table: Table,
+    variants: dict[str, Variant],
+    model: nn.Module | None,
+    batch: Batch,
+    args: argparse.Namespace,
+) -> dict[str, Any]:
     """Seconds, ratios (median over rounds) and differences of one table, as plain data."""
-    model, batch = build(table, args)
     seconds, results = time_rounds(variants, model, batch, args.repeats, CLOCKS[args.clock])
     ratios = []
     for a, b, sign, target in table.targets:

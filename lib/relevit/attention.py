@@ -120,6 +120,23 @@ def frozen_weights(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_(value)
 
 
+@contextmanager
+def unfused_attention(model: nn.Module) -> Iterator[None]:
+    """Compute attention step by step inside the context, and as before after it, block by block.
+
+    Fused attention cannot be differentiated twice. timm's global switch is not touched.
+    Raises: ValueError for a model without global self-attention blocks.
+    """
+    before = [(attention, attention.fused_attn) for attention in attention_layers(model)]
+    try:
+        for attention, _ in before:
+            attention.fused_attn = False
+        yield
+    finally:
+        for attention, value in before:
+            attention.fused_attn = value
+
+
 def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The attention layer of every block. Raises: ValueError where there is none."""
     attentions = [getattr(block, "attn", None) for block in getattr(model, "blocks", ())]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,11 @@ from torch import Tensor, nn
 from relevit.answers import Answers, unsure_prediction, unsure_rank
 from relevit.checkpoints import write_atomically
 from relevit.data import cutouts
-from relevit.finetune import FinetuneSettings, step_losses
+from relevit.masks import AutomaticMasks
 from relevit.models import ModelSpec
 from relevit.precision import Precision, PrecisionChoice, choose_precision
+from relevit.settings import FinetuneSettings
+from relevit.steps import step_losses
 
 BATCH = 50  # images; the predictions do not depend on it beyond rounding
 PROBE = 16  # images of each shifted set's kind on which bfloat16 is compared with float32
@@ -108,11 +112,13 @@ def evaluate_sets(
     identity: str,
     margin: float = 0.0,
     seed: int = 0,
+    draw: Callable[..., Iterable[cutouts.Batch]] = cutouts.batches,
     on_set: Callable[[str], None] = lambda name: None,
 ) -> pd.DataFrame:
     """Predictions on the nine test sets, one parquet file a set in `folder`.
 
-    `precision` and `margin` as `predict`. A set whose file was written for the same `identity`
+    `precision` and `margin` as `predict`; `draw` gives the images (`sets_in_memory` where many
+    models see the same). A set whose file was written for the same `identity`
     (weights, precision, margin, counts) is read instead of computed, so that an interrupted
     evaluation goes on where it stopped.
     Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
@@ -124,7 +130,7 @@ def evaluate_sets(
         path = folder / f"{name}.parquet"
         rows = _kept(path, identity)
         if rows is None:
-            images = cutouts.batches(name, images_per_set, BATCH, seed=seed, size=spec.image_size)
+            images = draw(name, images_per_set, BATCH, seed=seed, size=spec.image_size)
             rows = predict(model, spec, images, precision, margin)
             rows.insert(0, "dataset", name)
             rows.insert(1, "index", range(len(rows)))
@@ -133,6 +139,14 @@ def evaluate_sets(
         on_set(name)
         parts.append(rows)
     return pd.concat(parts, ignore_index=True)
+
+
+@lru_cache(maxsize=len(cutouts.TEST_SETS))
+def sets_in_memory(
+    set_name: str, count: int, batch_size: int, *, seed: int, size: int
+) -> tuple[cutouts.Batch, ...]:
+    """As `cutouts.batches`, but the nine sets stay in memory once they are drawn."""
+    return tuple(cutouts.batches(set_name, count, batch_size, seed=seed, size=size))
 
 
 def _kept(path: Path, identity: str) -> pd.DataFrame | None:
@@ -161,29 +175,35 @@ def validation_figures(
     images: int,
     maps: int,
     precision: Precision,
+    masks: AutomaticMasks | None = None,
     seed: int = 0,
 ) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
     """What finetuning looks at after each epoch, on the validation images alone.
 
     `images` of them give `top1_pct` and `confidence_loss` (Eq. 4 without temperature, in
     nats); the losses of the maps are means over the first `maps`, computed as in training but
-    without augmentation.
+    without augmentation. With automatic `masks` of these first images, those count that are
+    fit for training.
     """
     shown = cutouts.draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
+    mapped = shown.select(range(maps))
+    if masks is not None:
+        mapped = replace(mapped, masks=masks.refined).select(masks.kept.nonzero()[:, 0])
 
     def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, float]:
         device = next(model.parameters()).device
         rows = []
-        for part in shown.select(range(maps)).split(settings.batch_size):
+        for part in mapped.split(settings.batch_size):
             losses = step_losses(
                 model,
                 spec.normalise(part.images.to(device)),
                 part.masks.to(device).float(),
                 part.labels.to(device),
                 settings,
+                train=False,
             )
             rows.append(pd.Series(losses.numbers()) * len(part))
-        means = (sum(rows) / maps).to_dict()
+        means = (sum(rows) / len(mapped)).to_dict()
         answers = predict(model, spec, shown.select(range(images)).split(BATCH), precision)
         return {
             "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),

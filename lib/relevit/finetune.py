@@ -1,130 +1,29 @@
 """RobustViT: finetune a ViT so that its relevance map lies on the object.
 
 Source: RobustViT Sec. 3-4 and, where text and published code differ, the choices A1-A16 of
-the list of differences, each a named setting here.
+the list of differences, each a named setting (`relevit.settings`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from relevit.config import FinetuneParams
 from relevit.data import cutouts
-from relevit.losses import background_loss, confidence_loss, foreground_loss
 from relevit.models import ModelSpec
-from relevit.precision import Precision, autocast
-from relevit.relevance import Protocol, check_protocol, relevance_and_logits, to_pixels
+from relevit.settings import FinetuneSettings, check_settings
+from relevit.steps import step_losses
 from relevit.training import History, run_epochs
 
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
-
-
-@dataclass(frozen=True)
-class LossWeights:
-    """RobustViT Table 5, the same for all its models."""
-
-    relevance: float = 0.8
-    classification: float = 0.2
-    background: float = 2.0
-    foreground: float = 0.3
-
-
-@dataclass(frozen=True)
-class FinetuneSettings:
-    """What defines a run, beside the model and the images.
-
-    `protocol="published"`: heatmap scaled to [0, 1] (A1), grad A constant (A2), foreground
-    target the mask (A6), fractional mask pixels in both terms (A7), learning rate times 0.85
-    every two epochs (A11). `"described"`: R itself, exact gradient, target 1, 1 - S, constant
-    rate. Both: AdamW on all parameters (A10), class to explain from the label (A5), arg-max of
-    the current model (A9). `keep` is the epoch whose weights are used (A13).
-    """
-
-    lr: float
-    epochs: int = 50
-    batch_size: int = 8  # images
-    protocol: Protocol = "published"
-    target: Literal["label", "predicted"] = "label"
-    temperature: float = 1.0
-    weight_decay: float = 1.0e-4
-    keep: Literal["last", "lowest_validation_loss"] = "lowest_validation_loss"
-    precision: Precision = "float32"
-    seed: int = 0
-    weights: LossWeights = field(default_factory=LossWeights)
-
-    @classmethod
-    def from_params(cls, cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSettings:
-        """The settings that a notebook's parameters ask for, at the given rate and precision."""
-        shared = {f.name for f in fields(cls)} & set(type(cfg).model_fields) - {"lr", "precision"}
-        terms = [f.name for f in fields(LossWeights)]
-        return cls(
-            **{name: getattr(cfg, name) for name in shared},
-            lr=lr,
-            precision=precision,
-            weights=LossWeights(**{name: getattr(cfg, f"weight_{name}") for name in terms}),
-        )
-
-    def lr_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 1."""
-        decay = 0.85 ** ((epoch - 1) // 2) if self.protocol == "published" else 1.0
-        return self.lr * decay
-
-
-@dataclass(frozen=True)
-class StepLosses:
-    """The terms of one batch, unweighted but for `relevance` and `total`; all in the graph."""
-
-    background: Float[Tensor, ""]
-    foreground: Float[Tensor, ""]
-    relevance: Float[Tensor, ""]
-    classification: Float[Tensor, ""]
-    total: Float[Tensor, ""]
-    heatmaps: Float[Tensor, "batch 1 height width"]
-    logits: Float[Tensor, "batch classes"]
-
-    def numbers(self) -> dict[str, float]:
-        """The five terms as plain numbers, for the log."""
-        names = ("background", "foreground", "relevance", "classification", "total")
-        return {f"loss_{name}": float(getattr(self, name).detach()) for name in names}
-
-
-def step_losses(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    masks: Float[Tensor, "batch 1 height width"],
-    labels: Int[Tensor, " batch"],
-    settings: FinetuneSettings,
-    *,
-    exact_gradient: bool | None = None,
-) -> StepLosses:
-    """All losses of a batch from one forward pass, shared by the map and the class term.
-
-    Source: RobustViT Sec. 3. `images` are normalised, `masks` are in [0, 1].
-    `exact_gradient` parts choice A2 from the rest of the protocol; None leaves it there.
-    """
-    published = settings.protocol == "published"
-    exact = not published if exact_gradient is None else exact_gradient
-    target = labels if settings.target == "label" else None
-    with autocast(images.device, settings.precision):
-        relevance, logits = relevance_and_logits(model, images, target, exact=exact)
-    relevance, logits = _at_least_float32(relevance), _at_least_float32(logits)
-    heatmaps = to_pixels(relevance, masks.shape[-2:], normalise=published)
-    background = background_loss(heatmaps, masks, protocol=settings.protocol)
-    foreground = foreground_loss(heatmaps, masks, protocol=settings.protocol)
-    classification = confidence_loss(logits, settings.temperature)
-    weights = settings.weights
-    combined = weights.background * background + weights.foreground * foreground
-    total = weights.relevance * combined + weights.classification * classification
-    return StepLosses(background, foreground, combined, classification, total, heatmaps, logits)
 
 
 def finetune(
@@ -244,20 +143,6 @@ def augment(batch: cutouts.Batch, rng: np.random.Generator) -> tuple[Tensor, Ten
     return cropped[:, :3], cropped[:, 3:].bool()
 
 
-def check_settings(settings: FinetuneSettings) -> None:
-    """Raise ValueError, naming the setting, when one is out of range."""
-    check_protocol(settings.protocol)
-    for name in ("lr", "epochs", "batch_size", "temperature"):
-        if not getattr(settings, name) > 0:
-            raise ValueError(f"finetune: {name} is {getattr(settings, name)}; it must be above 0")
-    for name in ("target", "keep", "precision"):
-        allowed = get_args(get_type_hints(FinetuneSettings)[name])
-        if getattr(settings, name) not in allowed:
-            raise ValueError(
-                f"finetune: {name} is {getattr(settings, name)!r}; use one of {allowed}"
-            )
-
-
 def check_masks(masks: Bool[Tensor, "batch 1 height width"]) -> None:
     """Raise ValueError when a mask is empty or full: its loss would teach nothing or harm."""
     share = masks.float().mean(dim=(1, 2, 3))
@@ -267,7 +152,3 @@ def check_masks(masks: Bool[Tensor, "batch 1 height width"]) -> None:
                 f"finetune: mask {int(wrong.nonzero()[0])} has {kind} "
                 f"({int(wrong.sum())} such masks); leave these images out or mend the masks"
             )
-
-
-def _at_least_float32(values: Tensor) -> Tensor:
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values

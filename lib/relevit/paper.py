@@ -112,6 +112,39 @@ def published_seed_spread() -> pd.DataFrame:
     )
 
 
+# Our name of a variant (08_ablations) -> its method in the stored tables. The paper prints the
+# last two for top-5 alone.
+VARIANT_METHODS = {
+    "full": "ours", "no_background": "ours_wo_bg", "no_foreground": "ours_wo_fg",
+    "no_classification": "ours_wo_classification", "ground_truth": "ours_ground_truth",
+    "attention": "attention_instead_of_gae", "rollout": "rollout_instead_of_gae",
+    "only_background": "only_bg", "only_foreground": "only_fg",
+}  # fmt: skip
+ABLATION_TABLES = ("main_T4", "supp_T8", "arxiv_T12", "supp_T9")
+
+
+def published_ablations(metric: str = "top1") -> pd.DataFrame:
+    """Change of accuracy by each variant of the method, mean over ViT-B and DeiT-B.
+
+    Source: RobustViT T4 and supplement T8 (top-1); T12 and supplement T9 (top-5); minus the
+    original, in percentage points. Index: variant (our names); only_background and
+    only_foreground are printed for top-5 alone. Columns: the nine sets, then shifted_average.
+    Raises: ValueError for an unknown metric.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"published_ablations: metric {metric!r} is unknown; use one of {METRICS}")
+    table = _named(read_table("robustness"))
+    table = table[table["table"].isin(ABLATION_TABLES) & (table["metric"] == metric)]
+    keys = ["method", "model", "dataset"]
+    values = table.drop_duplicates(keys).set_index(keys)["value"].unstack("dataset")
+    change = values.drop(index="original").sub(values.loc["original"], level="model")
+    mean = change.groupby("method").mean()[list(TEST_SETS)]
+    mean[SHIFTED_AVERAGE] = mean[list(SHIFTED_SETS)].mean(axis=1)
+    names = {theirs: ours for ours, theirs in VARIANT_METHODS.items()}
+    mean = mean.rename(index=names).rename_axis(index="variant", columns=None)
+    return mean.loc[[name for name in VARIANT_METHODS if name in mean.index]]
+
+
 @cache
 def read_table(name: str) -> pd.DataFrame:
     """A stored table as it is in the package; shared, so copy it before a change.

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from relevit.attention import frozen_weights, record_attention
-from relevit.rows import carry_rows, head_pooling, pool_rows, prefix_tokens
+from relevit.rows import carry_rows, head_pooling, pool_rows, prefix_tokens, read_rows
 
 Protocol = Literal["published", "described"]
+Explanation = Literal["gae", "attention", "rollout"]
 
 
 def check_protocol(protocol: str) -> None:
@@ -68,23 +69,34 @@ def relevance_and_logits(
     *,
     exact: bool = False,
     keep_graph: bool = True,
+    explanation: Explanation = "gae",
 ) -> tuple[Float[Tensor, "batch patches"], Float[Tensor, "batch classes"]]:
     """One forward pass, one gradient call: the relevance map in the graph, and the logits.
 
     `exact=False` takes grad A as a constant, as the published code does (differences A2).
     `exact=True` keeps its graph too: the gradient that the text's formulas have.
     Only the rows that the head reads are carried through the recursion, see `relevit.rows`.
+    `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
+    `attention` is the last block's, averaged over heads, `rollout` the rows of
+    (A_L + I) ... (A_1 + I). Neither depends on the class, so `target` is only checked.
     """
     pooling, prefix = head_pooling(model), prefix_tokens(model)
-    with record_attention(model, class_row=True) as tape:
+    with record_attention(model, class_row=True, last_only=explanation == "attention") as tape:
         logits = model(images)
-    score = logits.gather(1, checked_target(logits, target)[:, None]).sum()
-    gradients = torch.autograd.grad(
-        score, tape.maps, retain_graph=keep_graph or exact, create_graph=exact
-    )
-    pairs = zip(gradients, tape.maps, strict=True)
-    matrices = [(slope * attention).clamp(min=0).mean(dim=1) for slope, attention in pairs]
-    return pool_rows(carry_rows(matrices, pooling, prefix), pooling, prefix), logits
+    classes = checked_target(logits, target)
+    if explanation == "attention":
+        rows = read_rows(tape.maps[0].mean(dim=1), pooling, prefix)
+    elif explanation == "rollout":
+        rows = carry_rows([a.mean(dim=1) for a in tape.maps], pooling, prefix)
+    else:
+        score = logits.gather(1, classes[:, None]).sum()
+        gradients = torch.autograd.grad(
+            score, tape.maps, retain_graph=keep_graph or exact, create_graph=exact
+        )
+        pairs = zip(gradients, tape.maps, strict=True)
+        matrices = [(slope * attention).clamp(min=0).mean(dim=1) for slope, attention in pairs]
+        rows = carry_rows(matrices, pooling, prefix)
+    return pool_rows(rows, pooling, prefix), logits
 
 
 def to_pixels(

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.finetune import FinetuneSettings, LossWeights, make_optimizer, step_losses
+from relevit.finetune import make_optimizer
 from relevit.relevance import gae, relevance_and_logits, to_pixels
+from relevit.settings import FinetuneSettings, LossWeights
+from relevit.steps import step_losses
 
 SETTINGS = FinetuneSettings(lr=3.0e-6)
 CASES = [
@@ -25,11 +27,10 @@ def close(ours, golden) -> None:
 
 
 def losses_of(model, inputs, mask: str, temperature: float, settings=SETTINGS, exact=False):
-    settings = replace(settings, temperature=temperature)
+    gradient = "exact" if exact else "constant"
+    settings = replace(settings, temperature=temperature, gradient=gradient)
     masks = inputs["masks" if mask == "bin" else "masks_soft"]
-    losses = step_losses(
-        model, inputs["images"], masks, inputs["labels"], settings, exact_gradient=exact
-    )
+    losses = step_losses(model, inputs["images"], masks, inputs["labels"], settings)
     losses.total.backward()
     return losses
 

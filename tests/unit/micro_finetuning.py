@@ -17,8 +17,9 @@ import torch
 
 from relevit import finetune
 from relevit.data import cutouts
-from relevit.finetune import FinetuneSettings, step_losses
 from relevit.models import ModelSpec
+from relevit.settings import FinetuneSettings
+from relevit.steps import step_losses
 
 SIZE = 28
 SPEC = ModelSpec(

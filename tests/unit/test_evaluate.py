@@ -18,8 +18,8 @@ from relevit.evaluate import (
     predict,
     validation_figures,
 )
-from relevit.finetune import FinetuneSettings, LossWeights
 from relevit.models import ModelSpec
+from relevit.settings import FinetuneSettings, LossWeights
 
 # Leaves pixels as they are, so that a model can read a number off them.
 PLAIN = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))

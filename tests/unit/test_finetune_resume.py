@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from relevit import checkpoints, finetune
-from relevit.finetune import LossWeights
+from relevit.settings import LossWeights
 
 from . import micro_finetuning
 from .micro_finetuning import (

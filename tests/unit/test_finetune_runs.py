@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from relevit import checkpoints, finetune
-from relevit.finetune import FinetuneSettings, check_masks, check_settings, make_optimizer
-from relevit.learning_rate import kept_epoch
+from relevit.finetune import check_masks, make_optimizer
+from relevit.runs import kept_epoch
+from relevit.settings import FinetuneSettings, check_settings
 
 from .micro_finetuning import (
     RESULT,

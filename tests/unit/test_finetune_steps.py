@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from relevit.attribution import METHODS
+from relevit.baselines import baseline_losses
+from relevit.config import FinetuneParams
 from relevit.data import cutouts
-from relevit.finetune import CROP_MARGIN, LossWeights, augment, epoch_plan, step_losses
+from relevit.finetune import CROP_MARGIN, augment, epoch_plan
 from relevit.relevance import gae, to_pixels
+from relevit.settings import FinetuneSettings, LossWeights, paper_weights
+from relevit.steps import step_losses
 
 from .micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
 
@@ -62,15 +67,13 @@ def test_heatmaps_are_gae_of_the_target(target, protocol):
 @pytest.mark.parametrize(("protocol", "exact"), [("published", False), ("described", True)])
 def test_protocol_chooses_the_gradient_unless_told(protocol, exact):
     model = micro_model()
-    settings = replace(SETTINGS, protocol=protocol)
-    found = {
-        told: gradients(
-            model, step_losses(model, *step_inputs(), settings, exact_gradient=told).total
-        )
-        for told in (None, True, False)
-    }
-    assert same_gradients(found[None], found[exact])
-    assert not same_gradients(found[None], found[not exact])
+    found = {}
+    for told in ("protocol", "exact", "constant"):
+        settings = replace(SETTINGS, protocol=protocol, gradient=told)
+        found[told] = gradients(model, step_losses(model, *step_inputs(), settings).total)
+    same, other = ("exact", "constant") if exact else ("constant", "exact")
+    assert same_gradients(found["protocol"], found[same])
+    assert not same_gradients(found["protocol"], found[other])
 
 
 def test_temperature_reaches_the_class_term_alone():
@@ -79,6 +82,83 @@ def test_temperature_reaches_the_class_term_alone():
     half = step_losses(model, *inputs, replace(SETTINGS, temperature=0.5))
     assert half.classification < one.classification
     assert half.relevance == one.relevance
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("attention", "raw_attention"), ("rollout", "rollout")]
+)
+def test_another_explanation_takes_the_place_of_gae(name, method):
+    model = micro_model()
+    images, masks, labels = step_inputs()
+    losses = step_losses(model, images, masks, labels, replace(SETTINGS, explanation=name))
+    expected = to_pixels(METHODS[method](model, images, protocol="described"), (SIZE, SIZE))
+    # Scaling nearly even attention to [0, 1] magnifies its rounding.
+    torch.testing.assert_close(losses.heatmaps.detach(), expected, atol=1e-3, rtol=0)
+    assert any(g is not None and g.abs().max() > 0 for g in gradients(model, losses.relevance))
+
+
+def test_ground_truth_takes_the_place_of_the_own_answer():
+    model = micro_model()
+    images, masks, _ = step_inputs()
+    wrong = (model(images).argmax(1) + 1) % 40
+    settings = replace(SETTINGS, class_term="label", temperature=0.5, target="predicted")
+    losses = step_losses(model, images, masks, wrong, settings)
+    expected = torch.nn.functional.cross_entropy(model(images) / 0.5, wrong)
+    torch.testing.assert_close(losses.classification, expected)
+    own = step_losses(model, images, masks, wrong, replace(settings, class_term="confidence"))
+    torch.testing.assert_close(own.relevance, losses.relevance)
+    assert own.classification < losses.classification
+
+
+@pytest.mark.parametrize("protocol", ["published", "described"])
+@pytest.mark.parametrize("method", ["gradmask", "rrr"])
+def test_baseline_has_its_own_two_terms(method, protocol):
+    model = micro_model()
+    images, masks, labels = step_inputs()
+    factors = LossWeights(relevance=1.0, classification=3.0, background=7.0, foreground=9.0)
+    settings = replace(SETTINGS, method=method, protocol=protocol, weights=factors)
+    losses = step_losses(model, images, masks, labels, settings)
+    background, classification, _ = baseline_losses(
+        model, images, masks, labels, method=method, protocol=protocol
+    )
+    torch.testing.assert_close(losses.total, 7 * background + 3 * classification)
+    assert losses.heatmaps is None and losses.foreground == 0
+    assert losses.background.requires_grad == (protocol == "described")
+
+
+@pytest.mark.parametrize("method", ["relevance", "gradmask", "rrr"])
+def test_numbers_alone_are_the_same_without_second_derivatives(method):
+    settings = replace(SETTINGS, method=method, protocol="described")
+    whole, plain = (
+        step_losses(micro_model(), *step_inputs(), settings, train=train) for train in (True, False)
+    )
+    assert plain.numbers() == pytest.approx(whole.numbers(), rel=1e-4)
+
+
+# The settings
+
+
+def test_schedule_and_gradient_follow_the_protocol_unless_told():
+    published = replace(SETTINGS, lr=1.0, protocol="published")
+    described = replace(published, protocol="described")
+    assert [published.lr_at(e) for e in (1, 2, 3, 5)] == [1, 1, 0.85, 0.85**2]
+    assert described.lr_at(9) == replace(published, schedule="constant").lr_at(9) == 1
+    assert replace(described, schedule="decaying").lr_at(3) == 0.85
+    assert described.exact_gradient and not published.exact_gradient
+    assert replace(published, gradient="exact").exact_gradient
+    assert not replace(described, gradient="constant").exact_gradient
+
+
+def test_weights_are_the_papers_unless_given():
+    assert paper_weights("relevance") == LossWeights()
+    gradmask = FinetuneSettings.from_params(FinetuneParams(method="gradmask"), 1.0, "float32")
+    assert gradmask.weights == LossWeights(
+        relevance=1.0, classification=3.0e-9, background=50.0, foreground=0.0
+    )
+    given = FinetuneParams(method="rrr", weight_classification=0.5)
+    assert FinetuneSettings.from_params(given, 1.0, "float32").weights == LossWeights(
+        relevance=1.0, classification=0.5, background=1.0e-10, foreground=0.0
+    )
 
 
 # The order and the augmentation

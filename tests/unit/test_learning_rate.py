@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relevit.learning_rate import RISE_PCT, choose_learning_rate, judge, kept_epoch
+from relevit.learning_rate import RISE_PCT, choose_learning_rate, judge
+from relevit.runs import kept_epoch
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""Parameters of the notebooks: one frozen model each, checked before any work starts.
+
+This package imports nothing heavy, so that a wrong parameter is reported within seconds.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
+from relevit.config.base import Checked, ModelName, Name, Params, Seed, Seeds
+from relevit.config.pipeline import PipelineParams, SweepGrid
+from relevit.config.robustvit import (
+    AblationsParams,
+    BaselinesParams,
+    ComparisonParams,
+    FinetuneParams,
+    KnnParams,
+    LearningRateParams,
+    MasksParams,
+    OriginalParams,
+    RobustnessParams,
+    SisParams,
+    StartParams,
+)
+
+__all__ = [
+    "NOTEBOOKS", "AblationsParams", "AttributionParams", "BaselinesParams", "Checked",
+    "ComparisonParams", "FaithfulnessParams", "FinetuneParams", "KnnParams", "LearningRateParams",
+    "MasksParams", "ModelName", "Name", "OriginalParams", "Params", "PipelineParams",
+    "ReportParams", "RobustnessParams", "Seed", "Seeds", "SegmentationParams", "SisParams",
+    "StartParams", "SweepGrid",
+]  # fmt: skip
+
+
+class ReportParams(Params):
+    """99_report: everything on one page."""
+
+    notebook: ClassVar[str] = "99_report"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to report")
+
+
+# In the order of the pipeline.
+NOTEBOOKS: dict[str, type[Params]] = {
+    cls.notebook: cls
+    for cls in (
+        OriginalParams,
+        StartParams,
+        MasksParams,
+        LearningRateParams,
+        FinetuneParams,
+        BaselinesParams,
+        RobustnessParams,
+        ComparisonParams,
+        SegmentationParams,
+        AttributionParams,
+        FaithfulnessParams,
+        AblationsParams,
+        SisParams,
+        KnnParams,
+        ReportParams,
+    )
+}

@@ -1,0 +1,51 @@
+"""Parameters of the notebooks that test relevance maps."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from relevit.config.base import ModelName, Params, Seed, Seeds
+
+
+class SegmentationParams(Params):
+    """04_segmentation: how well relevance maps outline the object."""
+
+    notebook: ClassVar[str] = "04_segmentation"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
+    finetuned_images: int = Field(40, ge=10, description="val images, before and after finetuning")
+    method_models: list[ModelName] = Field(
+        ["tiny", "tiny-mae"], min_length=1, description="shipped models that compare all methods"
+    )
+    images: int = Field(12, ge=10, description="val images of the first method model")
+    other_images: int = Field(12, ge=10, description="of the other models, the original included")
+    protocol: Literal["published", "described"] = "published"
+
+
+class AttributionParams(Params):
+    """05_attribution: the methods side by side, and what they are made of."""
+
+    notebook: ClassVar[str] = "05_attribution"
+
+    method_model: ModelName = Field("tiny", description="shipped model of the tables")
+    images: int = Field(12, ge=10, description="val images of the ablation")
+    pairs: int = Field(10, ge=10, description="images with two objects")
+    approximated: int = Field(12, ge=10, description="images of the approximation test")
+    protocol: Literal["published", "described"] = "published"
+    shown: int = Field(6, ge=2, le=10, description="images in a gallery row")
+    seed: Seed = 0
+
+
+class FaithfulnessParams(Params):
+    """06_faithfulness: the perturbation test."""
+
+    notebook: ClassVar[str] = "06_faithfulness"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
+    images: int = Field(12, ge=10, description="val images for all methods")
+    finetuned_images: int = Field(40, ge=10, description="val images, before and after finetuning")
+    unit: Literal["pixel", "token"] = Field("pixel", description="what is erased (E5)")
+    fill: Literal["black", "mean"] = Field("black", description="colour of what is erased (E7)")
+    protocol: Literal["published", "described"] = "published"

@@ -1,0 +1,218 @@
+"""Parameters of the notebooks on RobustViT."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from relevit.config.base import ModelName, Params, Seed, Seeds
+
+Method = Literal["relevance", "gradmask", "rrr"]
+MaskSource = Literal["annotated", "tokencut"]
+
+
+class OriginalParams(Params):
+    """00_original: the model before relevance finetuning."""
+
+    notebook: ClassVar[str] = "00_original"
+
+    source: Literal["shipped", "train"] = Field("shipped", description="where weights come from")
+    images: int = Field(3200, ge=40, multiple_of=40, description="training images")
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(32, ge=1, description="images")
+    lr: float = Field(5.0e-5, gt=0, le=1, description="peak learning rate of the backbone")
+    head_lr: float = Field(1.0e-3, gt=0, le=1, description="peak learning rate of the head")
+    weight_decay: float = Field(0.05, ge=0, le=1)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    seed: Seed = 0
+
+
+class StartParams(Params):
+    """00_start: the data, the model, where it looks and where it errs."""
+
+    notebook: ClassVar[str] = "00_start"
+
+    images_per_set: int = Field(80, ge=40, description="images looked at in each set")
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    seed: Seed = 0
+
+
+class LearningRateParams(Params):
+    """02_learning_rate: the paper's rule for the learning rate, on validation images alone."""
+
+    notebook: ClassVar[str] = "02_learning_rate"
+
+    rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        [5.0e-6, 2.0e-5, 5.0e-5], min_length=1, description="learning rates to try"
+    )
+    limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
+    seed: Seed = 0
+
+
+class FinetuneParams(Params):
+    """02_finetune: relevance finetuning, one run."""
+
+    notebook: ClassVar[str] = "02_finetune"
+
+    run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
+    method: Method = Field("relevance", description="what is trained; the others are baselines")
+    masks: MaskSource = Field("annotated", description="where the object's masks come from")
+    seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
+    images_per_class: int = Field(4, ge=1, description="of each class that is finetuned")
+    classes: int = Field(20, ge=2, le=20, multiple_of=2, description="classes finetuned, out of A")
+    epochs: int = Field(3, ge=1)
+    batch_size: int = Field(8, ge=1, description="images")
+    lr: float | None = Field(
+        None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
+    )
+    protocol: Literal["published", "described"] = "published"
+    target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
+    explanation: Literal["gae", "attention", "rollout"] = Field(
+        "gae", description="map that the relevance losses look at"
+    )
+    class_term: Literal["confidence", "label"] = Field(
+        "confidence", description="target of the class term: the model's own answer or the label"
+    )
+    gradient: Literal["protocol", "constant", "exact"] = Field(
+        "protocol", description="of the maps, through the gradient in them or not (A2)"
+    )
+    schedule: Literal["protocol", "constant", "decaying"] = Field(
+        "protocol", description="of the learning rate (A11)"
+    )
+    temperature: float = Field(1.0, gt=0, le=100, description="of the class term (A8)")
+    weight_decay: float = Field(1.0e-4, ge=0, le=1)
+    keep: Literal["last", "lowest_validation_loss"] = Field(
+        "lowest_validation_loss", description="epoch whose weights are used (A13)"
+    )
+    weight_relevance: float | None = Field(None, ge=0, description="None: the paper's")
+    weight_classification: float | None = Field(None, ge=0, description="None: the paper's")
+    weight_background: float | None = Field(None, ge=0, description="None: the paper's")
+    weight_foreground: float | None = Field(None, ge=0, description="None: the paper's")
+    validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
+    validation_maps: int = Field(40, ge=8, description="for the losses after each epoch")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+
+    @property
+    def run_name(self) -> str:
+        return self.run or f"seed{self.seed}"
+
+
+class RobustnessParams(Params):
+    """03_robustness: the nine columns, original against finetuned."""
+
+    notebook: ClassVar[str] = "03_robustness"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
+    images_per_set: int = Field(200, ge=40, description="test images of each set")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class MasksParams(Params):
+    """01_masks: masks without annotation, by TokenCut."""
+
+    notebook: ClassVar[str] = "01_masks"
+
+    feature_model: Literal["dinov2-s", "tiny-mae"] = Field(
+        "tiny-mae", description="self-supervised backbone whose keys are cut"
+    )
+    feature_side: int = Field(112, ge=56, multiple_of=14, description="pixels it is shown")
+    key_bias: Literal["removed", "kept"] = Field(
+        "removed", description="of the keys that are cut; the published code keeps it"
+    )
+    seeds: Seeds = Field([0, 1], description="finetuning runs whose images get masks")
+    images: int = Field(40, ge=10, description="val images on which quality is measured too")
+    tau: float = Field(0.2, gt=-1, lt=1, description="cosine from which patches are joined")
+    protocol: Literal["published", "described"] = "published"
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+
+
+class BaselinesParams(Params):
+    """02_baselines: what GradMask and RRR train on, and their learning rates."""
+
+    notebook: ClassVar[str] = "02_baselines"
+
+    compared_model: ModelName = Field("tiny", description="shipped model of the baselines")
+    rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        [2.0e-5], min_length=1, description="learning rates to try, on the scale of our method"
+    )
+    limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
+    epochs: int = Field(1, ge=1, description="of each run of the search")
+    images_per_class: int = Field(2, ge=2, description="finetuned on in each run of the search")
+    validation_maps: int = Field(8, ge=8, description="for the losses after each epoch")
+    steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
+    shown: int = Field(6, ge=2, le=20, description="images in a gallery row, of the proof's")
+    seed: Seed = 0
+
+
+class ComparisonParams(Params):
+    """03_comparison: ours, the baselines, both kinds of masks, and DINO."""
+
+    notebook: ClassVar[str] = "03_comparison"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
+    images_per_set: int = Field(100, ge=40, description="test images of each set")
+    probe_images: int = Field(400, ge=40, description="training images of the linear probe")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class AblationsParams(Params):
+    """08_ablations: what each part of the method does, and how much data it needs."""
+
+    notebook: ClassVar[str] = "08_ablations"
+
+    compared_model: ModelName = Field("tiny", description="shipped model of the runs")
+    variants: list[str] = Field(
+        ["full", "no_background", "only_background"], min_length=1, description="of runs.VARIANTS"
+    )
+    images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")
+    classes: list[Annotated[int, Field(ge=2, le=20, multiple_of=2)]] = Field(
+        [10], description="Fig. 7"
+    )
+    rate_factors: list[Annotated[float, Field(gt=0)]] = Field(
+        [10.0], description="learning rates, as multiples of the rule's"
+    )
+    variant_seeds: Seeds = Field([0], description="runs of each variant")
+    images_per_set: int = Field(100, ge=40, description="test images of each set")
+
+
+class SisParams(Params):
+    """09_sis: sufficient input subsets."""
+
+    notebook: ClassVar[str] = "09_sis"
+
+    images: int = Field(4, ge=1, le=20, description="val images, drawn by the seed")
+    labels: int = Field(2, ge=1, le=20, description="random labels looked for in each image")
+    confidence_pct: float = Field(90.0, gt=0, lt=100, description="that a subset must reach")
+    side: int = Field(1, ge=1, description="side in pixels of the squares that are removed")
+    per_step: int = Field(500, ge=1, description="squares removed at a time; fewer find more")
+    search_finetuned: bool = Field(True, description="search in the finetuned model as well")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "float32", description="of the search; confidences that decide are always float32"
+    )
+    seed: Seed = Field(0, description="draws images and labels, names the finetuned run")
+
+
+class KnnParams(Params):
+    """10_knn: nearest neighbours in the class token, on classes that finetuning never saw."""
+
+    notebook: ClassVar[str] = "10_knn"
+
+    data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = Field(
+        "cutouts", description="data set; all but cutouts need data_root"
+    )
+    data_root: str = Field("", description="folder of the real data set")
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
+    neighbours: list[Annotated[int, Field(ge=1)]] = Field([1, 10], min_length=1)
+    train_images: int = Field(
+        240, ge=24, description="images with known classes; of a real set, at most so many"
+    )
+    test_images: int = Field(
+        120, ge=24, description="images to classify in each set; of a real set, at most so many"
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "float32", description="of the features; bfloat16 changes a few answers"
+    )
+    shown: int = Field(4, ge=1, le=10, description="images whose neighbours are drawn")
+    seed: Seed = Field(0, description="draws the images")

@@ -1,0 +1,104 @@
+"""Automatic masks in a file: written by 01_masks, read by finetuning."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import UInt8
+from safetensors.torch import save_file
+from torch import Tensor
+
+from relevit.checkpoints import FACTS, read_tensors, write_atomically
+from relevit.masks.automatic import AutomaticMasks
+
+MASKS = "masks.safetensors"
+PARTS = ("coarse", "refined", "kept")
+Images = UInt8[Tensor, "images 3 height width"]
+Of = int | Literal["validation"]
+
+
+def save_masks(folder: Path, masks: Mapping[Of, tuple[AutomaticMasks, Images]]) -> None:
+    """Write the masks of each seed's training images, and of the validation images, to `folder`.
+
+    The file also tells the images apart, so that masks never meet other images.
+    Raises: ValueError when masks and images differ in number.
+    """
+    tensors, images = {}, {}
+    for of, (found, pictures) in masks.items():
+        if len(found) != len(pictures):
+            raise ValueError(
+                f"save_masks: {len(found)} masks for the {len(pictures)} images of {_named(of)}; "
+                "give one mask for each image"
+            )
+        tensors |= {f"{of}/{part}": getattr(found, part).to(torch.uint8) for part in PARTS}
+        images[str(of)] = _fingerprint(pictures)
+    # One entry, because safetensors writes several in a random order: same run, same bytes.
+    facts = {FACTS: json.dumps({"images": images}, sort_keys=True)}
+    write_atomically(folder / MASKS, lambda target: save_file(tensors, target, metadata=facts))
+
+
+def load_masks(folder: Path, of: Of, images: Images | None = None) -> AutomaticMasks:
+    """The masks of one seed's training images, or of the first validation images.
+
+    `folder` is that of 01_masks. With `images`, the masks must be of these very images.
+    Raises: FileNotFoundError without the file. ValueError when it is damaged, has no such masks,
+    has those of another number of images or of other images, or keeps a mask without object or
+    background.
+    """
+    path = folder / MASKS
+    if not path.is_file():
+        raise FileNotFoundError(f"load_masks: {path} is missing; run the notebook 01_masks")
+    again = "delete it and run the notebook 01_masks again"
+    try:
+        tensors, facts = read_tensors(path)
+        known = facts["images"]
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"load_masks: {path} is damaged ({error}); {again}") from error
+    if str(of) not in known:
+        raise ValueError(
+            f"load_masks: {path} has no masks of {_named(of)}, only of {sorted(known)}; add the "
+            "seed to the parameter seeds of 01_masks and run it again"
+        )
+    try:
+        found = AutomaticMasks(*(tensors[f"{of}/{part}"].bool() for part in PARTS))
+    except KeyError as error:
+        raise ValueError(f"load_masks: {path} is damaged (no {error}); {again}") from error
+    _check(found, of, images, known[str(of)], path)
+    return found
+
+
+def _check(found: AutomaticMasks, of: Of, images: Images | None, known: str, path: Path) -> None:
+    """Raise ValueError unless these are sound masks of these images."""
+    if images is not None and len(images) != len(found):
+        raise ValueError(
+            f"load_masks: {path} has masks of {len(found)} images of {_named(of)}, asked for are "
+            f"{len(images)}; run 01_masks again with the same parameters of 02_finetune"
+        )
+    if images is not None and _fingerprint(images) != known:
+        raise ValueError(
+            f"load_masks: {path} has masks of other images than the {len(images)} of {_named(of)} "
+            "asked for; run 01_masks again with the same parameters of 02_finetune"
+        )
+    kept = found.refined[found.kept].float().mean(dim=(1, 2, 3))
+    whole = found.coarse.shape == found.refined.shape and len(found.refined) == len(found.kept)
+    if not whole or bool(((kept == 0) | (kept == 1)).any()):
+        raise ValueError(
+            f"load_masks: {path} is damaged (a kept mask of {_named(of)} has no object or no "
+            "background, or is missing); delete it and run the notebook 01_masks again"
+        )
+
+
+def _named(of: Of) -> str:
+    return "the validation images" if of == "validation" else f"seed {of}"
+
+
+def _fingerprint(images: Images) -> str:
+    """Tells one stack of images from another, by shape and bytes."""
+    digest = hashlib.sha256(str(tuple(images.shape)).encode())
+    digest.update(images.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,178 @@
+"""Finetuning runs: what the parameters of 02_finetune ask for, from which weights and images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relevit.checkpoints import file_fingerprint
+from relevit.config import FinetuneParams, OriginalParams, Params
+from relevit.data import cutouts
+from relevit.data.foregrounds import class_split
+from relevit.evaluate import validation_figures
+from relevit.finetune import finetune
+from relevit.masks import MASKS, AutomaticMasks, load_masks
+from relevit.models import load_model, model_spec, shipped_weights
+from relevit.paths import project_root
+from relevit.precision import choose_device, choose_precision
+from relevit.settings import FinetuneSettings
+from relevit.stages import need_stage, read_summary
+from relevit.training import WEIGHTS, History
+
+# What each variant of the method changes (RobustViT Table 4, supplement Tables 8 and 9; A2, A8,
+# A11, B23). The temperature is the published one for DeiT-B.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "no_background": {"weight_background": 0.0},
+    "no_foreground": {"weight_foreground": 0.0},
+    "no_classification": {"weight_classification": 0.0},
+    "only_background": {"weight_foreground": 0.0, "weight_classification": 0.0},
+    "only_foreground": {"weight_background": 0.0, "weight_classification": 0.0},
+    "only_classification": {"weight_relevance": 0.0},
+    "ground_truth": {"class_term": "label"},
+    "attention": {"explanation": "attention"},
+    "rollout": {"explanation": "rollout"},
+    "exact_gradient": {"gradient": "exact"},
+    "temperature": {"temperature": 0.65},
+    "constant_rate": {"schedule": "constant"},
+}
+
+
+def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
+    """The parameters of a variant of `base`, with `others` changed too.
+
+    Raises: ValueError for an unknown variant or parameter.
+    """
+    if name not in VARIANTS:
+        raise ValueError(f"variant: {name!r} is unknown; use some of {list(VARIANTS)}")
+    return FinetuneParams.checked(base.model_dump() | VARIANTS[name] | others, f"variant {name}")
+
+
+def preset_params(cfg: Params, **others: Any) -> FinetuneParams:
+    """The parameters of 02_finetune in the preset of `cfg`, on its device, with `others` changed.
+
+    Raises: FileNotFoundError, ValueError.
+    """
+    file = project_root() / "params" / cfg.preset / "02_finetune.yaml"
+    same = {"device": cfg.device, "output_root": cfg.output_root}
+    values = FinetuneParams.from_file(file).model_dump()
+    return FinetuneParams.checked(values | same | others, str(file))
+
+
+def main_model(preset: str) -> str:
+    """The model that a preset trains and finetunes as its own."""
+    file = project_root() / "params" / preset / "00_original.yaml"
+    return OriginalParams.from_file(file).model
+
+
+def origin_weights(cfg: Params, model: str | None = None) -> Path:
+    """The weights that finetuning starts from: the preset's own original or shipped ones.
+
+    Raises: ValueError for a model that is neither the preset's nor shipped.
+    """
+    model = model or cfg.model
+    if model == main_model(cfg.preset):
+        return need_stage(cfg, "00_original") / WEIGHTS
+    return shipped_weights(model)
+
+
+def rate(cfg: FinetuneParams) -> float:
+    """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
+
+    The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
+    02_baselines, where a method without a rate that passes gets the lowest one tried.
+    Raises: ValueError for a method and protocol that were not searched.
+    """
+    if cfg.lr is not None:
+        return cfg.lr
+    if cfg.method == "relevance" and cfg.model == main_model(cfg.preset):
+        return read_summary(need_stage(cfg, "02_learning_rate"))["chosen_lr"]
+    found = read_summary(need_stage(cfg, "02_baselines"))
+    arm = f"{cfg.method}-{cfg.protocol}"
+    if arm not in found["lowest"]:
+        raise ValueError(
+            f"rate: 02_baselines has searched no rate for {arm}, only for "
+            f"{', '.join(found['lowest'])}; give the parameter lr"
+        )
+    chosen = found["chosen"][arm]
+    return found["lowest"][arm] if chosen is None else chosen
+
+
+def finetune_at(
+    cfg: FinetuneParams,
+    lr: float,
+    origin: Path,
+    folder: Path,
+    on_epoch: Callable[[dict], None] = lambda row: None,
+) -> tuple[torch.nn.Module, History]:
+    """One finetuning run as `cfg` describes it, at one learning rate.
+
+    `origin` are the original model's weights. Resumes and raises as `finetune`.
+    """
+    device = choose_device(cfg.device)
+    spec = model_spec(cfg.model)
+    settings = FinetuneSettings.from_params(cfg, lr, choose_precision(cfg.precision, device))
+    model = load_model(cfg.model, origin, device)
+    figures = validation_figures(
+        spec,
+        images=cfg.validation_images,
+        maps=cfg.validation_maps,
+        precision=settings.precision,
+        masks=_validation_masks(cfg),
+    )
+    inputs = {name: getattr(cfg, name) for name in _INPUTS}
+    if cfg.masks == "tokencut":
+        inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
+    history = finetune(
+        model,
+        spec,
+        training_images(cfg),
+        figures,
+        settings,
+        folder,
+        inputs=inputs | {"origin": file_fingerprint(origin)},
+        on_epoch=on_epoch,
+    )
+    return model, history
+
+
+_INPUTS = ("images_per_class", "classes", "validation_images", "validation_maps")
+
+
+def finetuned_classes(cfg: FinetuneParams) -> list[int]:
+    """Labels of the classes that a run is finetuned on: A, or the first of A (Fig. 7)."""
+    return class_split(cfg.seed)[0][: cfg.classes]
+
+
+def training_images(cfg: FinetuneParams) -> cutouts.Batch:
+    """The images that a run with these parameters is finetuned on, with its kind of masks.
+
+    With automatic masks, images that got none worth training on are left out (B15, B17).
+    """
+    labels = finetuned_classes(cfg) * cfg.images_per_class
+    size = model_spec(cfg.model).image_size
+    batch = cutouts.draw("finetune", range(len(labels)), labels=labels, seed=cfg.seed, size=size)
+    if cfg.masks == "annotated":
+        return batch
+    found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
+    return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+
+
+def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:
+    """Those of the images whose maps are looked at after each epoch; None: the annotated ones."""
+    if cfg.masks == "annotated":
+        return None
+    size = model_spec(cfg.model).image_size
+    shown = cutouts.draw("validation", range(cfg.validation_maps), size=size)
+    return load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
+
+
+def kept_epoch(history: History, keep: str) -> int:
+    """The epoch whose weights a run keeps: its last, or the lowest validation loss (A13)."""
+    if keep == "last":
+        return history[-1]["epoch"]
+    return min(history[1:], key=lambda r: (r["validation_loss_total"], -r["epoch"]))["epoch"]

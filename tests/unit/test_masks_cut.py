@@ -1,0 +1,158 @@
+"""TokenCut: graphs whose cut is known, keys that are the last block's, errors."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.linalg import eigh
+
+from relevit.masks import joined_share, key_features, tokencut
+from relevit.masks.cut import FAINT, affinity, second_eigenpairs
+
+
+def two_kinds(object_patches: torch.Tensor) -> torch.Tensor:
+    """Features [1, tokens, 2] of right angles: one direction for the object, one for the rest."""
+    flat = object_patches.flatten().double()
+    return torch.stack([flat, 1 - flat], dim=1)[None]
+
+
+@pytest.fixture
+def square() -> torch.Tensor:
+    """A 2 x 3 object on a grid of 6 x 5."""
+    where = torch.zeros(6, 5, dtype=torch.bool)
+    where[1:3, 1:4] = True
+    return where
+
+
+def test_object_of_its_own_kind_is_found(square):
+    cut = tokencut(two_kinds(square), (6, 5))
+    assert torch.equal(cut.mask[0], square) and torch.equal(cut.partition[0], square)
+    assert square.flatten()[cut.seed[0]]
+
+
+def test_eigenvalue_of_two_blocks_in_closed_form(square):
+    """Blocks of n and m tokens, faint edges c: lambda = c m / (n + c m) + c n / (m + c n)."""
+    cut, n = tokencut(two_kinds(square), (6, 5)), int(square.sum())
+    m, c = square.numel() - n, FAINT
+    d_n, d_m = n + c * m, m + c * n
+    assert float(cut.eigenvalue) == pytest.approx(c * m / d_n + c * n / d_m, rel=1e-6)
+    x = cut.vector[0].flatten()
+    inside = square.flatten().double()
+    degree = d_n * inside + d_m * (1 - inside)
+    assert float((x * x * degree).sum()) == pytest.approx(1)
+    assert float((x * degree).sum()) == pytest.approx(0, abs=1e-9)
+
+
+def test_only_the_piece_of_the_seed_is_the_mask(square):
+    square[5, 4] = True
+    cut = tokencut(two_kinds(square), (6, 5))
+    assert torch.equal(cut.partition[0], square)
+    far = bool(cut.mask[0, 5, 4])
+    assert far == (int(cut.seed) == square.numel() - 1)
+    assert int(cut.mask.sum()) == (1 if far else 6)
+
+
+def test_corners_do_not_join():
+    where = torch.zeros(4, 4, dtype=torch.bool)
+    where[0, 0] = where[1, 1] = where[1, 2] = True
+    cut = tokencut(two_kinds(where), (4, 4))
+    assert torch.equal(cut.partition[0], where) and int(cut.mask.sum()) in (1, 2)
+
+
+@pytest.mark.parametrize("tokens", [4, 30, 150])
+def test_dense_generalised_solve_agrees(tokens):
+    random = torch.Generator().manual_seed(tokens)
+    edges = affinity(torch.randn(2, tokens, 6, generator=random).double(), 0.2)
+    vectors, values = second_eigenpairs(edges)
+    for a, x, value in zip(edges.numpy(), vectors.numpy(), values.tolist(), strict=True):
+        degree = torch.diag(torch.from_numpy(a).sum(dim=1)).numpy()
+        expected, basis = eigh(degree - a, degree, subset_by_index=[1, 2])
+        assert value == pytest.approx(expected[0], abs=1e-10)
+        if expected[1] - expected[0] > 1e-6:  # equal eigenvalues leave the vector open
+            assert abs(x @ degree @ basis[:, 0]) == pytest.approx(1, abs=1e-8)
+
+
+def test_batch_is_the_same_as_one_by_one_and_scale_does_not_matter():
+    random = torch.Generator().manual_seed(0)
+    features = torch.randn(3, 20, 4, generator=random)
+    together = tokencut(features, (4, 5))
+    for i in range(3):
+        alone = tokencut(7 * features[i : i + 1], (4, 5))
+        assert torch.equal(alone.mask[0], together.mask[i])
+        torch.testing.assert_close(alone.vector[0], together.vector[i])
+
+
+@pytest.mark.parametrize("features", [torch.ones(2, 12, 3), torch.zeros(2, 12, 3)])
+def test_all_alike_leaves_nothing_to_cut(features):
+    cut = tokencut(features, (3, 4))
+    assert cut.eigenvalue.tolist() == [1, 1]
+    assert bool(cut.mask.all()) and not bool(cut.vector.any())
+
+
+def test_joined_share_counts_pairs(square):
+    n = int(square.sum()) / square.numel()
+    assert float(joined_share(two_kinds(square))) == pytest.approx(n**2 + (1 - n) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("features", "grid", "tau", "text"),
+    [
+        (
+            torch.ones(1, 12, 2),
+            (3, 5),
+            0.2,
+            r"12 tokens on a grid of 3 x 5; give \(rows, columns\)",
+        ),
+        (torch.ones(1, 1, 2), (1, 1), 0.2, "two patches or more"),
+        (torch.ones(1, 12, 2), (3, 4), 1.0, "tau is 1.0; it is a cosine, so between -1 and 1"),
+        (torch.full((1, 12, 2), math.nan), (3, 4), 0.2, "NaN or infinite numbers; check the model"),
+    ],
+)
+def test_errors_say_what_to_do(features, grid, tau, text):
+    with pytest.raises(ValueError, match=text):
+        tokencut(features, grid, tau)
+
+
+# Keys
+
+
+@pytest.mark.parametrize("kind", ["plain", "average_and_registers"])
+def test_keys_give_the_attention_of_the_last_block(build_vit, images, kind):
+    """Softmax of query times key is the map, with the bias of the keys and without it."""
+    model = build_vit(kind)
+    attention, seen = model.blocks[-1].attn, {}
+    hooks = [attention.qkv.register_forward_hook(lambda m, i, o: seen.update(qkv=o))]
+    found = {bias: key_features(model, images, bias) for bias in ("kept", "removed")}
+    hooks[0].remove()
+    query = seen["qkv"].detach().chunk(3, dim=2)[0][:, model.num_prefix_tokens :]
+    heads, width = attention.num_heads, attention.head_dim
+
+    def among_patches(keys):
+        q, k = (x.unflatten(2, (heads, width)).transpose(1, 2) for x in (query, keys))
+        return (q @ k.transpose(2, 3) * attention.scale).softmax(dim=-1)
+
+    assert (found["kept"] - found["removed"]).abs().max() > 0.1
+    torch.testing.assert_close(among_patches(found["kept"]), among_patches(found["removed"]))
+    patches = model.patch_embed.num_patches
+    assert found["kept"].shape == (3, patches, heads * width)
+    torch.testing.assert_close(
+        found["kept"], seen["qkv"].detach().chunk(3, dim=2)[1][:, model.num_prefix_tokens :]
+    )
+
+
+def test_model_is_left_as_it_was_also_after_an_error(build_vit, images, state_of):
+    model = build_vit()
+    before = state_of(model)
+    key_features(model, images)
+    with pytest.raises((AssertionError, RuntimeError)):
+        key_features(model, images[:, :, :-3])
+    assert state_of(model) == before
+
+
+def test_wrong_bias_and_wrong_model_are_refused(build_vit, images):
+    with pytest.raises(ValueError, match=r"bias is 'gone'; use one of \('removed', 'kept'\)"):
+        key_features(build_vit(), images, "gone")
+    with pytest.raises(ValueError, match=r"Linear has no linear layer blocks\[-1\].attn.qkv"):
+        key_features(torch.nn.Linear(2, 2), images)
