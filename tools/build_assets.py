@@ -5,7 +5,8 @@ Needs npm and `pip install resvg-py`; run it only when the class list changes:
     python tools/build_assets.py /tmp/emoji
 
 Both packages are unpacked below the given folder. Every picture becomes a 128 x 128 RGBA
-PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`.
+PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`; the things that no model was trained on,
+which k-NN is tested with, come in 3D alone and go to `cutouts/unseen/3d/`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,16 @@ CODE_POINTS = {
     "horse": "1f40e", "zebra": "1f993", "cow": "1f404", "ox": "1f402",
     "goat": "1f410", "ewe": "1f411", "elephant": "1f418", "mammoth": "1f9a3",
     "leopard": "1f406", "tiger": "1f405", "kangaroo": "1f998", "llama": "1f999",
+}  # fmt: skip
+# The same for `relevit.data.unseen`.
+UNSEEN_CODE_POINTS = {
+    "automobile": "1f697", "taxi": "1f695", "fire-engine": "1f692", "delivery-truck": "1f69a",
+    "sailboat": "26f5", "speedboat": "1f6a4", "bicycle": "1f6b2", "kick-scooter": "1f6f4",
+    "lemon": "1f34b", "tangerine": "1f34a", "carrot": "1f955", "hot-pepper": "1f336-fe0f",
+    "doughnut": "1f369", "bagel": "1f96f", "hamburger": "1f354", "sandwich": "1f96a",
+    "guitar": "1f3b8", "banjo": "1fa95", "hammer": "1f528", "axe": "1fa93",
+    "alarm-clock": "23f0", "stopwatch": "23f1-fe0f", "running-shoe": "1f45f",
+    "hiking-boot": "1f97e",
 }  # fmt: skip
 
 
@@ -67,6 +78,11 @@ def draw_webp(path: Path) -> Image.Image:
     return picture.resize((SIDE, SIDE), Image.Resampling.LANCZOS).convert("RGBA")
 
 
+def save(picture: Image.Image, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(target, optimize=True)
+
+
 def main(folder: Path) -> None:
     solid, vector = unpack(folder)
     for name, code in CODE_POINTS.items():
@@ -78,9 +94,10 @@ def main(folder: Path) -> None:
             ),
         }
         for style, picture in pictures.items():
-            target = ASSETS / style / f"{name}.png"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            picture.save(target, optimize=True)
+            save(picture, ASSETS / style / f"{name}.png")
+    for name, code in UNSEEN_CODE_POINTS.items():
+        picture = draw_webp(solid / "package" / "assets" / f"{code}.webp")
+        save(picture, ASSETS / "unseen" / "3d" / f"{name}.png")
 
 
 if __name__ == "__main__":

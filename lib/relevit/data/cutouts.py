@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from relevit.data import textures
-from relevit.data.foregrounds import CLASSES, load_foregrounds
+from relevit.data.foregrounds import CLASSES, Drawings, Levels, load_foregrounds
 from relevit.data.textures import FAMILIES, SEEN, UNSEEN
 
 HOME_SHARE = 0.7  # how often a class stands on its own texture family
@@ -116,13 +116,15 @@ def draw(
     families: Sequence[int] | None = None,
     seed: int = 0,
     size: int = 112,
+    drawings: Drawings | None = None,
 ) -> Batch:
     """Draw images of one set.
 
     Arguments: `indices` name the images; `labels` gives their classes, by default
     index modulo 40, so that any whole multiple of 40 images is balanced. `families` puts
     the same animals on other textures and changes nothing else. `size` is the side in
-    pixels, at most 128.
+    pixels, at most 128. `drawings` are pasted instead of the animals, with random choices of
+    their own; labels then count their classes.
     Same arguments, same bytes, in whatever order or batches they are asked for.
     Raises: ValueError for no index, an unknown set, a label out of range or a bad size.
     """
@@ -132,18 +134,19 @@ def draw(
         raise ValueError(f"cutouts: size {size} px; it must lie in 16..{textures.SIDE}")
     if len(indices) == 0:
         raise ValueError("cutouts: no images asked for; give at least one index")
-    labels = [i % len(CLASSES) for i in indices] if labels is None else list(labels)
-    wrong = [label for label in labels if not 0 <= label < len(CLASSES)]
+    classes = len(CLASSES if drawings is None else drawings.classes)
+    labels = [i % classes for i in indices] if labels is None else list(labels)
+    wrong = [label for label in labels if not 0 <= label < classes]
     if wrong or len(labels) != len(indices):
         raise ValueError(
             f"cutouts: {len(labels)} labels for {len(indices)} images, out of range: {wrong[:5]}; "
-            f"give one label in 0..{len(CLASSES) - 1} for each image"
+            f"give one label in 0..{classes - 1} for each image"
         )
     families = [None] * len(indices) if families is None else list(families)
     wanted = list(zip(indices, labels, families, strict=True))
     return join(
         [
-            _draw_chunk(set_name, wanted[i : i + CHUNK], seed, size)
+            _draw_chunk(set_name, wanted[i : i + CHUNK], seed, size, drawings)
             for i in range(0, len(wanted), CHUNK)
         ]
     )
@@ -164,11 +167,16 @@ def batches(
 
 
 def _draw_chunk(
-    set_name: str, wanted: list[tuple[int, int, int | None]], seed: int, size: int
+    set_name: str,
+    wanted: list[tuple[int, int, int | None]],
+    seed: int,
+    size: int,
+    drawings: Drawings | None,
 ) -> Batch:
     """Draw (index, label, texture family or None for a drawn one) of one set."""
     recipe = RECIPES[set_name]
-    set_key = zlib.crc32(set_name.encode())
+    key = set_name if drawings is None else f"{drawings.name}/{set_name}"
+    set_key = zlib.crc32(key.encode())
     placements = [
         _place(recipe, label, family, np.random.default_rng([seed, set_key, index]), size)
         for index, label, family in wanted
@@ -176,7 +184,8 @@ def _draw_chunk(
     labels = [label for _, label, _ in wanted]
     background = _backgrounds(placements, size)
     background = background * (1 - recipe.paper) + recipe.paper
-    colour, alpha = _foregrounds(recipe, placements, labels, size)
+    load = load_foregrounds if drawings is None else drawings.load
+    colour, alpha = _foregrounds(load(recipe.style), placements, labels, size)
     bright = torch.tensor([p.brightness for p in placements], dtype=torch.float64)
     colour = (colour * bright[:, None, None, None]).minimum(alpha)
     images = ((colour + (1 - alpha) * background) * 255).round().clamp(0, 255)
@@ -254,10 +263,9 @@ def _backgrounds(placements: list[_Placement], size: int) -> Tensor:
 
 
 def _foregrounds(
-    recipe: Recipe, placements: list[_Placement], labels: Sequence[int], size: int
+    levels: Levels, placements: list[_Placement], labels: Sequence[int], size: int
 ) -> tuple[Tensor, Tensor]:
     """Premultiplied colour [batch, 3, size, size] and alpha [batch, 1, size, size]."""
-    levels = load_foregrounds(recipe.style)
     pixel = (torch.arange(size, dtype=torch.float64) + 0.5) * (2 / size) - 1
     y, x = torch.meshgrid(pixel, pixel, indexing="ij")
     points = torch.stack([x, y, torch.ones_like(x)], dim=-1)

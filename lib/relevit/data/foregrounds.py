@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
@@ -22,6 +24,16 @@ CLASSES = (
     "goat", "ewe", "elephant", "mammoth", "leopard", "tiger", "kangaroo", "llama",
 )  # fmt: skip
 LEVELS = 3  # sides of 128, 64 and 32 pixels, so that small pastes do not alias
+Levels = tuple[Float[Tensor, "classes 4 side side"], ...]
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """Other things to paste than the forty animals; `load` gives their levels in a style."""
+
+    name: str  # goes into every random choice, so that animals never had the same background
+    classes: tuple[str, ...]
+    load: Callable[[str], Levels]
 
 
 def class_split(seed: int) -> tuple[list[int], list[int]]:
@@ -41,17 +53,21 @@ def class_split(seed: int) -> tuple[list[int], list[int]]:
 
 
 @lru_cache(maxsize=len(STYLES))
-def load_foregrounds(style: str) -> tuple[Float[Tensor, "classes 4 side side"], ...]:
+def load_foregrounds(style: str) -> Levels:
     """All animals in one style: premultiplied RGBA in [0, 1], float64, one tensor a level.
 
     Raises: ValueError for an unknown style.
     """
     if style not in STYLES:
         raise ValueError(f"load_foregrounds: style {style!r} is unknown; use one of {STYLES}")
-    folder = files("relevit") / "assets" / "cutouts" / style
+    return read_levels(style, CLASSES)
+
+
+def read_levels(folder: str, names: Sequence[str]) -> Levels:
+    """The drawings `<name>.png` of a folder below `assets/cutouts`, as `load_foregrounds`."""
     pictures = []
-    for name in CLASSES:
-        with (folder / f"{name}.png").open("rb") as file:
+    for name in names:
+        with (files("relevit") / "assets" / "cutouts" / folder / f"{name}.png").open("rb") as file:
             pictures.append(np.asarray(Image.open(file).convert("RGBA")))
     rgba = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).double() / 255
     rgba[:, :3] *= rgba[:, 3:]
