@@ -1,7 +1,7 @@
 # `make` lists the targets. Each one sets up .venv first when that is missing or out of date.
 
 PYTHON ?= python3
-JOBS ?= 1
+JOBS ?= 2
 UV_VERSION := 0.13.8
 
 BIN := .venv/bin
@@ -23,7 +23,7 @@ IN_ORDER = $(sort $(filter-out %/02_finetune.ipynb,$(wildcard notebooks/0[0-2]*.
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo 'PYTHON=python3.12 chooses the Python of .venv (3.11 to 3.13), JOBS=4 runs stages in parallel.'
+	@echo 'PYTHON=python3.12 chooses the Python of .venv (3.11 to 3.13), JOBS=4 runs four stages at once.'
 
 setup: $(READY)  ## Make .venv with the pinned packages of requirements.lock
 
@@ -56,8 +56,16 @@ notebooks: setup  ## Execute the committed notebooks again and store their outpu
 lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
 
-test: setup  ## Run all tests, then the notebooks against their stored outputs
-	$(BIN)/python -m pytest tests
+# Two streams side by side, each with half of the cores.
+test: setup  ## Run all tests, and the notebooks against their stored outputs
+	@export OMP_NUM_THREADS=$$($(BIN)/python -c 'from relevit.pipeline import cores; print(max(1, cores() // 2))'); \
+	$(MAKE) --no-print-directory --keep-going --jobs=2 test-pipeline test-notebooks
+
+.PHONY: test-pipeline test-notebooks
+test-pipeline:
+	$(BIN)/python -m pytest tests/pipeline
+test-notebooks:
+	$(BIN)/python -m pytest tests --ignore tests/pipeline
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env $(IN_ORDER)
 
 lint: setup  ## Check style, formatting and the notebooks' metadata

@@ -1,16 +1,30 @@
 # The order of the stages and nothing else. Each shell line can be typed by hand.
 # Run it through `make quick` or `make reproduce`, which check the parameters first.
 
+from pathlib import Path
+
+from relevit.sweep import sweep_runs
+
 PRESET = config["preset"]
 SEEDS = config["seeds"]
 THREADS = config.get("threads", 1)
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
+RUNS = [run.name for run in sweep_runs(PRESET)]
+
+
+wildcard_constraints:
+    seed=r"\d+",
+    model=r"[^./]+",
+    method=r"[^./]+",
+    protocol=r"[^./]+",
+    masks=r"[^./]+",
 
 
 rule all:
     input:
         f"{OUT}/report.html",
+        f"{OUT}/00_start/executed.html",
 
 
 rule original:
@@ -26,7 +40,7 @@ rule original:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule start:
@@ -42,7 +56,24 @@ rule start:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule masks:
+    message: "01_masks: masks without annotation"
+    input:
+        notebook="notebooks/01_masks.ipynb",
+        params=f"{PARAMS}/01_masks.yaml",
+        runs=f"{PARAMS}/02_finetune.yaml",
+    output:
+        executed=f"{OUT}/01_masks/executed.ipynb",
+        summary=f"{OUT}/01_masks/summary.json",
+        masks=f"{OUT}/01_masks/masks.safetensors",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule learning_rate:
@@ -60,7 +91,7 @@ rule learning_rate:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule finetune:
@@ -79,7 +110,52 @@ rule finetune:
         gpu=1,
     shell:
         "papermill {input.notebook} {output.executed} -f {input.params}"
-        " -p seed {wildcards.seed} --no-progress-bar"
+        " -p seed {wildcards.seed} --engine relevit --no-progress-bar"
+
+
+rule baselines:
+    message: "02_baselines: what GradMask and RRR train on, and their learning rates"
+    input:
+        notebook="notebooks/02_baselines.ipynb",
+        params=f"{PARAMS}/02_baselines.yaml",
+        runs=f"{PARAMS}/02_finetune.yaml",
+    output:
+        executed=f"{OUT}/02_baselines/executed.ipynb",
+        summary=f"{OUT}/02_baselines/summary.json",
+        rates=f"{OUT}/02_baselines/rates.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+# A run that fails says so in a file instead of stopping the others; the report marks the gap, and
+# the next call of the pipeline makes it again.
+rule sweep:
+    message:
+        "02_finetune: {wildcards.model}, {wildcards.method} {wildcards.protocol},"
+        " {wildcards.masks} masks, seed {wildcards.seed}"
+    input:
+        notebook="notebooks/02_finetune.ipynb",
+        params=f"{PARAMS}/02_finetune.yaml",
+        original=rules.original.output.weights,
+        masks=rules.masks.output.masks,
+        rate=rules.learning_rate.output.summary,
+        rates=rules.baselines.output.summary,
+    output:
+        outcome=f"{OUT}/02_finetune/{{model}}.{{method}}.{{protocol}}.{{masks}}.seed{{seed}}/outcome.txt",
+    params:
+        folder=lambda wildcards, output: Path(output.outcome).parent,
+        run=lambda wildcards, output: Path(output.outcome).parent.name,
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {params.folder}/executed.ipynb -f {input.params}"
+        " -p run {params.run} -p model {wildcards.model} -p method {wildcards.method}"
+        " -p protocol {wildcards.protocol} -p masks {wildcards.masks} -p seed {wildcards.seed}"
+        " --engine relevit --no-progress-bar && echo done > {output.outcome} || echo failed > {output.outcome}"
 
 
 rule robustness:
@@ -97,7 +173,25 @@ rule robustness:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule comparison:
+    message: "03_comparison: ours, the baselines, both kinds of masks, and DINO"
+    input:
+        notebook="notebooks/03_comparison.ipynb",
+        params=f"{PARAMS}/03_comparison.yaml",
+        predictions=rules.robustness.output.predictions,
+        sweep=expand(f"{OUT}/02_finetune/{{run}}/outcome.txt", run=RUNS),
+    output:
+        executed=f"{OUT}/03_comparison/executed.ipynb",
+        summary=f"{OUT}/03_comparison/summary.json",
+        accuracies=f"{OUT}/03_comparison/accuracies.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule segmentation:
@@ -115,7 +209,7 @@ rule segmentation:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule attribution:
@@ -131,7 +225,7 @@ rule attribution:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule faithfulness:
@@ -147,7 +241,58 @@ rule faithfulness:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule ablations:
+    message: "08_ablations: what each part of the method does"
+    input:
+        notebook="notebooks/08_ablations.ipynb",
+        params=f"{PARAMS}/08_ablations.yaml",
+        runs=f"{PARAMS}/02_finetune.yaml",
+        rates=rules.baselines.output.summary,
+    output:
+        executed=f"{OUT}/08_ablations/executed.ipynb",
+        summary=f"{OUT}/08_ablations/summary.json",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule sis:
+    message: "09_sis: sufficient input subsets"
+    input:
+        notebook="notebooks/09_sis.ipynb",
+        params=f"{PARAMS}/09_sis.yaml",
+        original=rules.original.output.weights,
+        finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
+    output:
+        executed=f"{OUT}/09_sis/executed.ipynb",
+        summary=f"{OUT}/09_sis/summary.json",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule knn:
+    message: "10_knn: nearest neighbours on classes never seen"
+    input:
+        notebook="notebooks/10_knn.ipynb",
+        params=f"{PARAMS}/10_knn.yaml",
+        original=rules.original.output.weights,
+        finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
+    output:
+        executed=f"{OUT}/10_knn/executed.ipynb",
+        summary=f"{OUT}/10_knn/summary.json",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule report:
@@ -160,11 +305,15 @@ rule report:
         attribution=rules.attribution.output.summary,
         faithfulness=rules.faithfulness.output.summary,
         predictions=rules.robustness.output.predictions,
+        comparison=rules.comparison.output.accuracies,
+        ablations=rules.ablations.output.summary,
+        sis=rules.sis.output.summary,
+        knn=rules.knn.output.summary,
     output:
         executed=f"{OUT}/99_report/executed.ipynb",
         summary=f"{OUT}/99_report/summary.json",
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --no-progress-bar"
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
 rule page:
@@ -175,3 +324,27 @@ rule page:
         f"{OUT}/report.html",
     shell:
         "jupyter nbconvert {input} --to html --no-input --output-dir " + OUT + " --output report.html"
+
+
+# The report links to the cells that its verdicts rest on.
+rule pages:
+    message: "the stages' notebooks as pages"
+    input:
+        rules.original.output.executed,
+        rules.start.output.executed,
+        rules.masks.output.executed,
+        rules.learning_rate.output.executed,
+        expand(rules.finetune.output.executed, seed=SEEDS[:1]),
+        rules.baselines.output.executed,
+        rules.robustness.output.executed,
+        rules.comparison.output.executed,
+        rules.segmentation.output.executed,
+        rules.attribution.output.executed,
+        rules.faithfulness.output.executed,
+        rules.ablations.output.executed,
+        rules.sis.output.executed,
+        rules.knn.output.executed,
+    output:
+        f"{OUT}/00_start/executed.html",
+    shell:
+        "jupyter nbconvert {input} --to html"

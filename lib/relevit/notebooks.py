@@ -32,7 +32,12 @@ def execute(path: Path) -> float:
     with tempfile.TemporaryDirectory() as folder:
         executed = Path(folder) / path.name
         papermill.execute_notebook(
-            path, executed, kernel_name="python3", progress_bar=False, cwd=path.parent
+            path,
+            executed,
+            engine_name="relevit",
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=path.parent,
         )
         notebook = clean(nbformat.read(executed, as_version=4))
     write_atomically(path, lambda target: target.write_text(nbformat.writes(notebook) + "\n"))

@@ -16,20 +16,12 @@ import sys
 import time
 from pathlib import Path
 
-from pydantic import Field
-
-from relevit.config import NOTEBOOKS, Checked, Name, OriginalParams, Params, Seeds
+from relevit import sweep
+from relevit.config import NOTEBOOKS, MasksParams, OriginalParams, Params, PipelineParams
+from relevit.config.base import SHIPPED
 from relevit.paths import need_disk_space, project_root
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
-
-
-class PipelineParams(Checked):
-    """`params/<preset>/pipeline.yaml`: what runs, not how."""
-
-    preset: Name
-    seeds: Seeds
-    disk_mb: int = Field(500, ge=1, description="free space that a run needs")
 
 
 def check(preset: str) -> PipelineParams:
@@ -42,6 +34,7 @@ def check(preset: str) -> PipelineParams:
     pipeline = PipelineParams.from_file(path)
     stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
     _check_agreement(folder, pipeline, stages)
+    _check_sweep(path, pipeline, stages)
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
 
@@ -65,6 +58,23 @@ def _check_agreement(folder: Path, pipeline: PipelineParams, stages: dict[str, P
                 )
 
 
+def _check_sweep(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
+    """Every run of the sweep needs an original to start from, and masks if it takes those."""
+    masked, main = stages["01_masks"].seeds, stages["00_original"].model
+    for i, grid in enumerate(pipeline.sweep):
+        unknown = sorted(set(grid.models) - {main, *SHIPPED})
+        if unknown:
+            raise ValueError(
+                f"{path}: sweep.{i}.models = {grid.models}: {unknown} has no original here; use "
+                f"the preset's own {main!r} or a shipped one, {', '.join(SHIPPED)}"
+            )
+        if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
+            raise ValueError(
+                f"{path}: sweep.{i}.seeds = {grid.seeds} with masks tokencut, but 01_masks.yaml "
+                f"makes masks for seeds {masked}: give both the same"
+            )
+
+
 def prepare_machine(preset: str) -> None:
     """Check the devices asked for and fetch the pretrained weights if they are needed."""
     from relevit.precision import choose_device  # loads torch
@@ -77,7 +87,9 @@ def prepare_machine(preset: str) -> None:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     original = OriginalParams.from_file(folder / "00_original.yaml")
-    if original.source == "train" and original.model == "dinov2-s":
+    masks = MasksParams.from_file(folder / "01_masks.yaml")
+    pretrained = original.source == "train" and original.model == "dinov2-s"
+    if pretrained or masks.feature_model == "dinov2-s":
         from relevit.dinov2 import load_dinov2
 
         load_dinov2()
@@ -115,6 +127,9 @@ def run(preset: str, jobs: int) -> int:
     check(preset)
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
+    again = sweep.forget_failures(preset)
+    if again:
+        print("Failed before, tried again now:", *again, sep="\n  ")
     waiting = todo(preset)
     if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
@@ -126,6 +141,15 @@ def run(preset: str, jobs: int) -> int:
         "--keep-going", "--keep-incomplete", *QUIET, jobs=jobs,
     ).returncode  # fmt: skip
     minutes = (time.perf_counter() - start) / 60
+    lost = sweep.failures(preset)
+    for name, reason in lost:
+        print(f"Failed: {name}: {reason}", file=sys.stderr)
+    if lost and not code:
+        print(
+            f"Done in {minutes:.1f} min but for {len(lost)} runs of the sweep, which the report "
+            f"marks as missing. Mend and run again: only what is missing is made. Open {report}"
+        )
+        return 1
     if code:
         print(f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.")
     else:

@@ -22,7 +22,7 @@ def stage_folder(cfg: Params, run: str = "") -> Path:
     return run_folder(cfg.preset, cfg.notebook, run, cfg.output_root)
 
 
-def need_stage(cfg: Params, notebook: str, run: str = "", **parameters: Any) -> Path:
+def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) -> Path:
     """Folder of an earlier stage, which is run now if it has not been yet.
 
     In the pipeline the stages come in order and this only returns the folder. A notebook
@@ -46,6 +46,7 @@ def need_stage(cfg: Params, notebook: str, run: str = "", **parameters: Any) -> 
         root / "notebooks" / f"{notebook}.ipynb",
         folder / EXECUTED,
         parameters=values,
+        engine_name="relevit",
         progress_bar=False,
         kernel_name="python3",
     )

@@ -18,18 +18,28 @@ PRESET = "smallest"
 RUN_S = 900  # limit for a whole run, also on a busy machine
 SMALLEST = {
     "00_start": {"images_per_set": 40, "shown": 2},
+    "01_masks": {"seeds": [0], "images": 10, "shown": 2},
+    "02_baselines": {"rates": [1.0e-5], "limit_pts": 100.0, "images_per_class": 1, "steps": 1,
+                     "shown": 2},
     "02_learning_rate": {"rates": [1.0e-5], "limit_pts": 100.0},
     # Three epochs, so that there is something left when the first checkpoint is there.
     "02_finetune": {"images_per_class": 1, "epochs": 3, "validation_images": 40,
                     "validation_maps": 8, "shown": 2},
     "03_robustness": {"seeds": [0], "images_per_set": 40},
+    "03_comparison": {"seeds": [0], "images_per_set": 40},
     "04_segmentation": {"seeds": [0], "finetuned_images": 10, "images": 10, "other_images": 10,
                         "method_models": ["tiny"]},
     "05_attribution": {"images": 10, "pairs": 10, "approximated": 10, "shown": 2},
     "06_faithfulness": {"seeds": [0], "images": 10},
+    "08_ablations": {"variants": ["full"], "images_per_class": [1], "classes": [2],
+                     "rate_factors": [2.0], "images_per_set": 40},
+    "09_sis": {"images": 1, "labels": 1},
+    "10_knn": {"seeds": [0], "train_images": 24, "test_images": 24, "shown": 1},
     "99_report": {"seeds": [0]},
     "pipeline": {"seeds": [0]},
 }  # fmt: skip
+# The runs of its sweep, which is that of quick.
+SWEEP = ("tiny.gradmask.described.annotated.seed0", "tiny.relevance.published.tokencut.seed0")
 
 
 class Ended(NamedTuple):
@@ -58,7 +68,8 @@ def edit(project: Path, name: str, **values) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "relevit.pipeline", *arguments]
+    """Two stages side by side, as `make` runs them."""
+    return [sys.executable, "-m", "relevit.pipeline", *arguments, "--jobs", "2"]
 
 
 def run(project: Path, *arguments: str) -> Ended:

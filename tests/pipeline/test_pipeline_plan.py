@@ -11,8 +11,9 @@ from relevit import pipeline
 from .projects import PRESET, ROOT, RUN_S, edit
 
 RULES = {
-    "original", "start", "learning_rate", "finetune", "robustness", "segmentation", "attribution",
-    "faithfulness", "report", "page",
+    "original", "start", "masks", "learning_rate", "finetune", "baselines", "sweep", "robustness",
+    "comparison", "segmentation", "attribution", "faithfulness", "ablations", "sis", "knn",
+    "report", "page", "pages",
 }  # fmt: skip
 
 

@@ -41,6 +41,13 @@ def only_plan(project, monkeypatch) -> None:
         ("pipeline", {"seed": 0}, "seed = 0"),
         ("pipeline", {"preset": "quick"}, "preset = 'quick'"),
         ("pipeline", {"disk_mb": 10**9}, "disk: "),
+        ("pipeline", {"sweep": [{"models": ["dinov2-s"], "seeds": [0]}]}, "has no orig"),
+        (
+            "pipeline",
+            {"sweep": [{"models": ["tiny"], "masks": ["tokencut"], "seeds": [5]}]},
+            "sweep.0.seeds = [5] with masks tokencut, but 01_masks.yaml makes masks for seeds [0]",
+        ),
+        ("pipeline", {"sweep": [{"models": ["tiny"], "s": 0, "seeds": [0]}]}, "sweep.0.s = 0"),
         ("99_report", {"device": "cuda:99"}, "99_report.yaml: device 'cuda:99'"),
     ],
 )

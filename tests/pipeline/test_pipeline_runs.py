@@ -26,23 +26,32 @@ from .projects import PRESET, RUN_S, Ended, command, results, run
 
 NOTHING_S = 20  # for finding out that nothing is left to do
 AFTERWARDS = (  # the stages from finetuning on
-    "02_finetune", "03_robustness", "04_segmentation", "06_faithfulness", "99_report"
+    "02_finetune", "03_comparison", "03_robustness", "04_segmentation", "06_faithfulness",
+    "09_sis", "10_knn", "99_report",
 )  # fmt: skip
 RESULTS = (
     "00_original/weights.safetensors",
     "02_finetune/seed0/weights.safetensors",
     "02_finetune/seed0/log.jsonl",
     "02_finetune/seed0/summary.json",
+    "01_masks/masks.safetensors",
+    "02_baselines/rates.parquet",
+    "02_finetune/tiny.gradmask.described.annotated.seed0/weights.safetensors",
+    "02_finetune/tiny.relevance.published.tokencut.seed0/weights.safetensors",
     "02_learning_rate/summary.json",
     "02_learning_rate/lr_1.0e-05/log.jsonl",
     "02_learning_rate/rates.parquet",
     "03_robustness/predictions.parquet",
     "03_robustness/changes.parquet",
+    "03_comparison/accuracies.parquet",
     "04_segmentation/finetuned_segmentation.parquet",
     "04_segmentation/methods_segmentation.parquet",
     "05_attribution/ablation.parquet",
     "05_attribution/two_objects.parquet",
     "06_faithfulness/methods_perturbation.parquet",
+    "08_ablations/ablations.parquet",
+    "09_sis/sis.parquet",
+    "10_knn/knn.parquet",
     "99_report/claims.parquet",
 )
 
@@ -185,7 +194,7 @@ def test_stage_typed_by_hand_gives_the_bytes_of_the_pipeline(changeable):
     """
     arguments = ["notebooks/02_finetune.ipynb", "by_hand.ipynb", "-p", "run", "by_hand"]
     arguments += ["-f", f"params/{PRESET}/02_finetune.yaml", "--no-progress-bar"]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(cores()))
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(max(1, cores() // 2)))
     subprocess.run(
         [sys.executable, "-m", "papermill", *arguments],
         cwd=changeable,

@@ -1,0 +1,132 @@
+"""Accuracies of many finetuned runs on the nine sets, one row a run and set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from relevit.checkpoints import file_fingerprint
+from relevit.config import FinetuneParams
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.evaluate import (
+    accuracy_table,
+    evaluate_sets,
+    evaluation_precision,
+    sets_in_memory,
+)
+from relevit.models import load_model, model_spec
+from relevit.precision import PrecisionChoice, choose_device
+from relevit.runs import finetune_at
+from relevit.training import WEIGHTS
+
+SCORES = ("top1_pct", "top5_pct")
+
+
+def nine_sets(
+    name: str,
+    weights: Path | None,
+    folder: Path,
+    *,
+    images_per_set: int,
+    precision: PrecisionChoice = "auto",
+    device: str = "auto",
+) -> pd.DataFrame:
+    """Predictions of one model on the nine sets, kept in `folder` as `evaluate_sets` does.
+
+    `weights` as `load_model`. The sets stay in memory, for the next model.
+    """
+    model, spec = load_model(name, weights, choose_device(device)), model_spec(name)
+    chosen, margin = evaluation_precision(model, spec, precision)
+    origin = "shipped" if weights is None else file_fingerprint(weights)
+    return evaluate_sets(
+        model,
+        spec,
+        folder,
+        images_per_set=images_per_set,
+        precision=chosen,
+        margin=margin,
+        identity=f"{name} {origin} {chosen} {margin} {images_per_set}",
+        draw=sets_in_memory,
+    )
+
+
+def beside_original(predictions: pd.DataFrame, original: pd.DataFrame) -> pd.DataFrame:
+    """Accuracies of a run and of the original on the same images, one row a set.
+
+    Columns: dataset, images, top1_pct, top5_pct, original_top1_pct, original_top5_pct.
+    Raises: ValueError when the original has not seen all of the run's images.
+    """
+    keys = ["dataset", "index", "label"]
+    same = original.merge(predictions[keys], on=keys)
+    if len(same) != len(predictions):
+        raise ValueError(
+            f"beside_original: the original has answered {len(same)} of the run's "
+            f"{len(predictions)} images; evaluate it on as many images a set"
+        )
+    ours, before = (
+        accuracy_table(rows, ["dataset"]).set_index("dataset") for rows in (predictions, same)
+    )
+    table = ours[["images", *SCORES]].join(before[list(SCORES)].add_prefix("original_"))
+    return table.reset_index()
+
+
+def score_variants(
+    variants: Mapping[tuple, FinetuneParams],
+    keys: tuple[str, ...],
+    rate: float | Callable[[FinetuneParams], float],
+    origin: Path,
+    folder: Path,
+    original: pd.DataFrame,
+    *,
+    images_per_set: int,
+    on_run: Callable[[], object] = lambda: None,
+) -> tuple[pd.DataFrame, dict[tuple, str]]:
+    """Finetune and evaluate every variant; one that diverges leaves its reason instead of rows.
+
+    `variants` maps values of `keys` (the first columns of the table) to the run's parameters.
+    `original` are the original's predictions. Runs and sets that are in `folder` are not made
+    again. Returns the rows of `beside_original`, with the keys, and the reasons.
+    """
+    parts, lost = [], {}
+    for values, params in variants.items():
+        place = folder / ".".join(str(value) for value in values)
+        lr = rate(params) if callable(rate) else rate
+        try:
+            finetune_at(params, lr, origin, place)
+        except FloatingPointError as error:
+            lost[values] = str(error)
+            on_run()
+            continue
+        answers = nine_sets(
+            params.model,
+            place / WEIGHTS,
+            place / "sets",
+            images_per_set=images_per_set,
+            device=params.device,
+        )
+        named = dict(zip(keys, values, strict=True))
+        parts.append(beside_original(answers, original).assign(**named, lr=lr))
+        on_run()
+    if not parts:
+        raise ValueError(f"score_variants: none of {list(variants)} ended: {lost}")
+    table = pd.concat(parts, ignore_index=True)
+    rest = [name for name in table if name not in keys]
+    return table[[*keys, *rest]], lost
+
+
+def changes(table: pd.DataFrame, by: list[str], metric: str = "top1") -> pd.DataFrame:
+    """Mean change against the original, over the runs of each group, in points; sets as columns.
+
+    The last column averages the seven shifted sets; `*_std` is its spread over the runs (NaN
+    for one run).
+    """
+    rows = table.assign(change=table[f"{metric}_pct"] - table[f"original_{metric}_pct"])
+    runs = rows.pivot_table(
+        index=[*by, "seed"], columns="dataset", values="change", sort=False, observed=True
+    )
+    runs["shifted_average"] = runs[list(SHIFTED_SETS)].mean(axis=1)
+    groups = runs.groupby(level=by, sort=False)
+    means = groups.mean()
+    return means.assign(shifted_average_std=groups["shifted_average"].std())

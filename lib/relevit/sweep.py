@@ -1,0 +1,121 @@
+"""The sweep: models x methods x protocols x masks x seeds, one run of 02_finetune each.
+
+Snakemake makes the runs, side by side where there is room. A run that fails leaves the word
+`failed` instead of `done`, so that the others and the report go on without it; the next call of
+the pipeline forgets failures and makes these runs alone.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+
+from relevit.config import Params, PipelineParams
+from relevit.paths import project_root
+from relevit.stages import EXECUTED, need_stage
+
+STAGE = "02_finetune"
+OUTCOME = "outcome.txt"  # done or failed
+FAILED = "failed"
+
+
+class Run(NamedTuple):
+    """What tells one run of the sweep from the others."""
+
+    model: str
+    method: str
+    protocol: str
+    masks: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its folder below the stage, as in the Snakefile."""
+        return f"{self.model}.{self.method}.{self.protocol}.{self.masks}.seed{self.seed}"
+
+
+class Missing(NamedTuple):
+    """A run without results, and the error that ended it."""
+
+    run: str
+    reason: str
+
+
+def sweep_runs(preset: str) -> list[Run]:
+    """All runs of a preset's sweep, in the order of `pipeline.yaml`, each once.
+
+    Raises: ValueError, FileNotFoundError.
+    """
+    file = project_root() / "params" / preset / "pipeline.yaml"
+    return expand(PipelineParams.from_file(file))
+
+
+def expand(pipeline: PipelineParams) -> list[Run]:
+    """The runs of `pipeline.sweep`, each once."""
+    runs = [
+        Run(*values)
+        for grid in pipeline.sweep
+        for values in product(grid.models, grid.methods, grid.protocols, grid.masks, grid.seeds)
+    ]
+    return list(dict.fromkeys(runs))
+
+
+def find_runs(cfg: Params) -> tuple[dict[Run, Path], list[Missing]]:
+    """Folders of the sweep's runs, and what is missing.
+
+    In the pipeline all runs have ended by now. In a notebook started alone, those that were
+    never made are made here; one that fails is missing, and the others are still made.
+    """
+    found, missing = {}, []
+    for run in sweep_runs(cfg.preset):
+        folder = project_root() / cfg.output_root / cfg.preset / STAGE / run.name
+        if failed(folder):
+            missing.append(Missing(run.name, why(folder)))
+            continue
+        try:
+            found[run] = need_stage(cfg, STAGE, run.name, run=run.name, **run._asdict())
+        except Exception as error:  # whatever ended the run: the others do not hang on it
+            missing.append(Missing(run.name, str(error).strip().splitlines()[-1]))
+    return found, missing
+
+
+def failed(folder: Path) -> bool:
+    """Whether the run in this folder has ended in an error."""
+    path = folder / OUTCOME
+    return path.is_file() and path.read_text().strip() == FAILED
+
+
+def why(folder: Path) -> str:
+    """The last line of the error that a run's notebook shows."""
+    try:
+        cells = nbformat.read(folder / EXECUTED, as_version=4).cells
+    except (OSError, ValueError):
+        return "it ended before its notebook was written; was it killed?"
+    errors = [
+        f"{output.ename}: {output.evalue.strip().splitlines()[-1] if output.evalue else ''}"
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "error"
+    ]
+    return errors[-1] if errors else "its notebook shows no error; was it killed?"
+
+
+def forget_failures(preset: str) -> list[str]:
+    """Remove the marks of failed runs, so that they are made again; the names of these runs."""
+    folder = project_root() / "outputs" / preset / STAGE
+    again = [
+        path.parent.name for path in sorted(folder.glob(f"*/{OUTCOME}")) if failed(path.parent)
+    ]
+    for name in again:
+        (folder / name / OUTCOME).unlink()
+    return again
+
+
+def failures(preset: str) -> list[Missing]:
+    """The runs of the sweep that have failed, with their errors."""
+    root = project_root() / "outputs" / preset / STAGE
+    folders = [root / run.name for run in sweep_runs(preset)]
+    return [Missing(folder.name, why(folder)) for folder in folders if failed(folder)]

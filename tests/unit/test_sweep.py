@@ -1,0 +1,131 @@
+"""The sweep: which runs a preset has, what came of each, and which are made again."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from relevit import sweep
+from relevit.config import ComparisonParams, PipelineParams
+from relevit.sweep import OUTCOME, Run, expand, failures, find_runs, forget_failures, sweep_runs
+
+GRIDS = [
+    {"models": ["tiny"], "methods": ["gradmask", "rrr"], "seeds": [0, 1]},
+    {"models": ["tiny"], "masks": ["annotated", "tokencut"], "seeds": [0]},
+]
+RUNS = [
+    Run("tiny", "gradmask", "published", "annotated", 0),
+    Run("tiny", "gradmask", "published", "annotated", 1),
+    Run("tiny", "rrr", "published", "annotated", 0),
+    Run("tiny", "rrr", "published", "annotated", 1),
+    Run("tiny", "relevance", "published", "annotated", 0),
+    Run("tiny", "relevance", "published", "tokencut", 0),
+]
+
+
+def pipeline(grids=GRIDS):
+    return PipelineParams.checked({"preset": "quick", "seeds": [0], "sweep": grids}, "pipeline")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with a sweep and nothing else; its runs' folders are in `outputs`."""
+    (tmp_path / "notebooks").mkdir()
+    params = tmp_path / "params" / "quick"
+    params.mkdir(parents=True)
+    values = {"preset": "quick", "seeds": [0], "sweep": GRIDS}
+    (params / "pipeline.yaml").write_text(yaml.safe_dump(values))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def end(project, run, outcome, error=None):
+    """Leave a run's folder as the pipeline does."""
+    folder = project / "outputs" / "quick" / "02_finetune" / run.name
+    folder.mkdir(parents=True)
+    (folder / OUTCOME).write_text(outcome + "\n")
+    if outcome == "done":
+        (folder / "summary.json").write_text("{}")
+    if error:
+        output = new_output("error", ename="ValueError", evalue=error, traceback=[])
+        notebook = new_notebook(cells=[new_code_cell("1 / 0", outputs=[output])])
+        nbformat.write(notebook, folder / "executed.ipynb")
+    return folder
+
+
+def test_every_combination_of_every_grid_is_a_run():
+    assert expand(pipeline()) == RUNS
+
+
+def test_run_that_two_grids_name_is_made_once():
+    assert expand(pipeline([*GRIDS, GRIDS[0]])) == RUNS
+
+
+def test_no_sweep_has_no_runs():
+    assert expand(pipeline([])) == []
+
+
+def test_names_are_those_of_the_snakefile(project):
+    assert sweep_runs("quick")[-1].name == "tiny.relevance.published.tokencut.seed0"
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ({"models": ["vit-b"], "seeds": [0]}, "sweep.0.models.0 = 'vit-b'"),
+        ({"models": ["tiny"], "seeds": []}, "sweep.0.seeds"),
+        ({"models": ["tiny"], "seeds": [0], "methods": ["grad_mask"]}, "sweep.0.methods.0"),
+        ({"models": ["tiny"], "seeds": [0], "mask": ["tokencut"]}, "sweep.0.mask"),
+    ],
+)
+def test_wrong_grid_is_refused(grid, words):
+    with pytest.raises(ValueError, match=words.replace(".", r"\.")):
+        pipeline([grid])
+
+
+def test_runs_that_ended_are_found_and_failed_ones_are_named_with_their_error(project):
+    folders = {run: end(project, run, "done") for run in RUNS[2:]}
+    end(project, RUNS[0], "failed", "first line\nmask 3 has no object")
+    end(project, RUNS[1], "failed")
+    found, missing = find_runs(ComparisonParams())
+    assert found == folders
+    assert [lost.run for lost in missing] == [RUNS[0].name, RUNS[1].name]
+    assert missing[0].reason == "ValueError: mask 3 has no object"
+    assert "killed" in missing[1].reason
+
+
+def test_run_that_was_never_made_is_made_and_may_fail(project, monkeypatch):
+    made = []
+
+    def need_stage(cfg, notebook, folder, /, **parameters):
+        made.append((notebook, folder, parameters))
+        if parameters["seed"]:
+            raise RuntimeError("Traceback ...\nno room on the disk")
+        return project / folder
+
+    monkeypatch.setattr(sweep, "need_stage", need_stage)
+    found, missing = find_runs(ComparisonParams())
+    assert [folder for _, folder, _ in made] == [run.name for run in RUNS]
+    notebook, name, parameters = made[2]
+    assert notebook == "02_finetune"
+    assert parameters == {"run": name, **RUNS[2]._asdict()}
+    assert set(found) == {run for run in RUNS if run.seed == 0}
+    assert {lost.reason for lost in missing} == {"no room on the disk"}
+
+
+def test_notebook_without_an_error_or_none_at_all_is_taken_for_killed(project):
+    folder = end(project, RUNS[0], "failed")
+    assert "before its notebook was written" in failures("quick")[0].reason
+    nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")]), folder / "executed.ipynb")
+    assert "shows no error" in failures("quick")[0].reason
+
+
+def test_failures_are_forgotten_and_what_is_done_is_kept(project):
+    end(project, RUNS[0], "failed")
+    done = end(project, RUNS[1], "done")
+    assert [lost.run for lost in failures("quick")] == [RUNS[0].name]
+    assert forget_failures("quick") == [RUNS[0].name]
+    assert failures("quick") == [] and forget_failures("quick") == []
+    assert (done / OUTCOME).read_text() == "done\n"
