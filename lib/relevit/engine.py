@@ -8,13 +8,15 @@ their own. `papermill --engine relevit` asks for this; without it, all else is t
 from __future__ import annotations
 
 import os
+import uuid
+from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import jupyter_runtime_dir
 from papermill.engines import NBClientEngine
 from traitlets.config import Config
 
-LONGEST_FOLDER = 45  # characters; a socket's path may have about 100, its name takes 55
+LONGEST_FOLDER = 75  # characters; a socket's path may have about 100, its name takes up to 25
 
 
 class LocalEngine(NBClientEngine):
@@ -23,6 +25,12 @@ class LocalEngine(NBClientEngine):
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook; arguments and errors as in papermill."""
-        if os.name == "posix" and len(jupyter_runtime_dir()) <= LONGEST_FOLDER:
-            options["config"] = Config({"KernelManager": {"transport": "ipc"}})
+        folder = Path(jupyter_runtime_dir())
+        if os.name == "posix" and len(str(folder)) <= LONGEST_FOLDER:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Without a name, all kernels of a folder would share one.
+            name = str(folder / f"{uuid.uuid4().hex[:12]}.json")
+            options["config"] = Config(
+                {"KernelManager": {"transport": "ipc", "connection_file": name}}
+            )
         return super().execute_managed_notebook(nb_man, kernel_name, **options)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from relevit.answers import Answers, unsure_prediction, unsure_rank
-from relevit.checkpoints import write_atomically
 from relevit.data import cutouts
+from relevit.files import write_atomically
 from relevit.masks import AutomaticMasks
 from relevit.models import ModelSpec
 from relevit.precision import Precision, PrecisionChoice, choose_precision

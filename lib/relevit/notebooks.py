@@ -15,8 +15,8 @@ import nbformat
 import papermill
 from nbformat import NotebookNode
 
-from relevit.checkpoints import write_atomically
 from relevit.config import NOTEBOOKS
+from relevit.files import write_atomically
 from relevit.paths import project_root
 
 # What differs between two runs with equal results, and what papermill notes for itself.

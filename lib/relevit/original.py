@@ -15,10 +15,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relevit.checkpoints import write_atomically
 from relevit.config import OriginalParams
 from relevit.data import cutouts
 from relevit.evaluate import BATCH, predict
+from relevit.files import write_atomically
 from relevit.finetune import epoch_plan
 from relevit.models import (
     ModelSpec,

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from relevit.checkpoints import write_atomically
 from relevit.config import Params
+from relevit.files import write_atomically
 from relevit.paths import project_root, run_folder
 
 EXECUTED = "executed.ipynb"

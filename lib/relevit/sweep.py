@@ -7,11 +7,10 @@ the pipeline forgets failures and makes these runs alone.
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
-
-import nbformat
 
 from relevit.config import Params, PipelineParams
 from relevit.paths import project_root
@@ -91,14 +90,14 @@ def failed(folder: Path) -> bool:
 def why(folder: Path) -> str:
     """The last line of the error that a run's notebook shows."""
     try:
-        cells = nbformat.read(folder / EXECUTED, as_version=4).cells
-    except (OSError, ValueError):
+        cells = json.loads((folder / EXECUTED).read_text())["cells"]
+    except (OSError, ValueError, KeyError):
         return "it ended before its notebook was written; was it killed?"
     errors = [
-        f"{output.ename}: {output.evalue.strip().splitlines()[-1] if output.evalue else ''}"
+        f"{output['ename']}: {(output['evalue'].strip().splitlines() or [''])[-1]}"
         for cell in cells
         for output in cell.get("outputs", [])
-        if output.output_type == "error"
+        if output["output_type"] == "error"
     ]
     return errors[-1] if errors else "its notebook shows no error; was it killed?"
 

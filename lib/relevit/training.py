@@ -18,13 +18,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from relevit.checkpoints import (
-    file_fingerprint,
-    load_weights,
-    read_tensors,
-    save_weights,
-    write_atomically,
-)
+from relevit.checkpoints import load_weights, read_tensors, save_weights
+from relevit.files import file_fingerprint, write_atomically
 from relevit.paths import need_disk_space
 
 History = list[dict[str, Any]]

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from relevit.checkpoints import load_weights, read_tensors, save_weights, write_atomically
+from relevit.checkpoints import load_weights, read_tensors, save_weights
+from relevit.files import write_atomically
 
 
 def model_of(seed=0, width=3):
@@ -205,7 +206,7 @@ def test_failed_save_of_weights_keeps_the_old_ones(path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr("relevit.checkpoints.os.replace", fail)
+    monkeypatch.setattr("relevit.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         save_weights(path, model_of(1), "tiny")
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
 import pandas as pd
 
-from relevit.claims import Verdict
+from relevit.claims import Verdict, check_tables
 from relevit.claims_attribution import measured, methods
 from relevit.claims_attribution.criteria import CRITERIA, NOT_TESTABLE, SCHEMAS
 from relevit.claims_attribution.scores import NOT_HERE, Lacking
@@ -55,7 +54,7 @@ def attribution_verdicts(tables: Mapping[str, pd.DataFrame]) -> list[Verdict]:
     Raises: ValueError for an unknown name, a missing column, a repeated row or a number that
     is not finite.
     """
-    _check(tables)
+    check_tables(tables, SCHEMAS, "attribution_verdicts")
     return [_verdict(claim, tables) for claim in CRITERIA]
 
 
@@ -74,28 +73,3 @@ def _verdict(claim: str, tables: Mapping[str, pd.DataFrame]) -> Verdict:
         return rule(claim, *(tables[name] for name in needed))
     except Lacking as lacking:
         return Verdict(claim, NOT_HERE, "", str(lacking))
-
-
-def _check(tables: Mapping[str, pd.DataFrame]) -> None:
-    where = "attribution_verdicts"
-    unknown = sorted(set(tables) - set(SCHEMAS))
-    if unknown:
-        raise ValueError(f"{where}: tables {unknown} are unknown; use some of {list(SCHEMAS)}")
-    for name, table in tables.items():
-        keys, numbers = (list(columns) for columns in SCHEMAS[name])
-        absent = [column for column in (*keys, *numbers) if column not in table.columns]
-        if absent:
-            raise ValueError(f"{where}: {name} lacks {absent}; it needs {[*keys, *numbers]}")
-        repeated = table.duplicated(keys)
-        if repeated.any():
-            row = table.loc[repeated, keys].iloc[0].to_dict()
-            raise ValueError(
-                f"{where}: {name} has {row} twice; one row is needed: drop or average the others"
-            )
-        finite = np.isfinite(table[numbers].to_numpy(dtype=float))
-        if not finite.all():
-            row = table.loc[~finite.all(axis=1), keys].iloc[0].to_dict()
-            raise ValueError(
-                f"{where}: {name} has a number that is not finite at {row}; standard errors "
-                "need at least 2 images: run more of them"
-            )

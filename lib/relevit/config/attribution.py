@@ -44,8 +44,8 @@ class FaithfulnessParams(Params):
     notebook: ClassVar[str] = "06_faithfulness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images: int = Field(12, ge=10, description="val images for all methods")
-    finetuned_images: int = Field(40, ge=10, description="val images, before and after finetuning")
+    images: int = Field(10, ge=10, description="val images for all methods")
+    finetuned_images: int = Field(20, ge=10, description="val images, before and after finetuning")
     unit: Literal["pixel", "token"] = Field("pixel", description="what is erased (E5)")
     fill: Literal["black", "mean"] = Field("black", description="colour of what is erased (E7)")
     protocol: Literal["published", "described"] = "published"

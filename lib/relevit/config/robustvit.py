@@ -105,7 +105,7 @@ class RobustnessParams(Params):
     notebook: ClassVar[str] = "03_robustness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images_per_set: int = Field(200, ge=40, description="test images of each set")
+    images_per_set: int = Field(120, ge=40, description="test images of each set")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
@@ -164,7 +164,7 @@ class AblationsParams(Params):
 
     compared_model: ModelName = Field("tiny", description="shipped model of the runs")
     variants: list[str] = Field(
-        ["full", "no_background", "only_background"], min_length=1, description="of runs.VARIANTS"
+        ["full", "no_background"], min_length=1, description="of runs.VARIANTS"
     )
     images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")
     classes: list[Annotated[int, Field(ge=2, le=20, multiple_of=2)]] = Field(
@@ -174,7 +174,7 @@ class AblationsParams(Params):
         [10.0], description="learning rates, as multiples of the rule's"
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
-    images_per_set: int = Field(100, ge=40, description="test images of each set")
+    images_per_set: int = Field(60, ge=40, description="test images of each set")
 
 
 class SisParams(Params):

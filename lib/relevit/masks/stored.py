@@ -13,7 +13,8 @@ from jaxtyping import UInt8
 from safetensors.torch import save_file
 from torch import Tensor
 
-from relevit.checkpoints import FACTS, read_tensors, write_atomically
+from relevit.checkpoints import FACTS, read_tensors
+from relevit.files import write_atomically
 from relevit.masks.automatic import AutomaticMasks
 
 MASKS = "masks.safetensors"

@@ -1,0 +1,150 @@
+"""Claims on single images: classes, object sizes, and where the model looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from relevit.claims import EPS, Verdict, judge, signed
+from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_robustvit import criteria as fixed
+from relevit.claims_robustvit.by_seed import Tables, need
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.data.foregrounds import CLASSES
+from relevit.robustness import ORIGINAL, paired_changes
+
+CAUSES = ("object size", "context")
+HARMED = 2  # classes named in RV-24
+
+
+def changed_images(
+    predictions: pd.DataFrame, finetuned_classes: Mapping[str, list[int]]
+) -> pd.DataFrame:
+    """The table `changed_images`: what each run changed, image by image.
+
+    `predictions` as in `relevit.robustness`; `finetuned_classes` gives the labels A of each run.
+    Columns: model_run, dataset, index, label, classes (A, B), change_top1_pts.
+    Raises: ValueError as `robustness.paired_changes`.
+    """
+    pairs = paired_changes(predictions)
+    in_a = np.zeros(len(pairs), dtype=bool)
+    for run, labels in finetuned_classes.items():
+        in_a |= ((pairs["model_run"] == run) & pairs["label"].isin(labels)).to_numpy()
+    pairs = pairs.assign(classes=np.where(in_a, "A", "B"))
+    return pairs[["model_run", "dataset", "index", "label", "classes", "change_top1_pts"]]
+
+
+def classes_vary(claim: str, tables: Tables) -> Verdict:
+    """RV-22."""
+    rows = need(tables, "changed_images").astype({"model_run": str, "dataset": str})
+    rows = rows[rows["dataset"].isin(SHIFTED_SETS)]
+    large, beyond_luck, texts = {}, {}, []
+    for kind in "AB":
+        groups = rows[rows["classes"] == kind].groupby(["model_run", "label"])["change_top1_pts"]
+        if not len(groups):
+            raise Lacking(f"no images of classes {kind}: evaluate them")
+        means = groups.mean().groupby("model_run").agg(["std", "mean"])
+        luck = (groups.sem() ** 2).groupby("model_run").mean() ** 0.5
+        large[f"classes {kind}: spread above the mean's size"] = bool(
+            (means["std"] > means["mean"].abs() + EPS).all()
+        )
+        beyond_luck[f"classes {kind}: beyond the luck of the images"] = bool(
+            (means["std"] ** 2 > fixed.LUCK * luck**2).all()
+        )
+        texts.append(
+            f"{kind}: std over classes {means['std'].mean():.1f}, mean "
+            f"{signed(means['mean'].mean())}, of luck alone {luck.mean():.1f}"
+        )
+    number, seeds = "; ".join(texts), rows["model_run"].nunique()
+    if all(large.values()) and not all(beyond_luck.values()):
+        reason = "so few images a class explain the spread: evaluate more of them"
+        return Verdict(claim, NOT_HERE, number, reason)
+    return judge(claim, large | beyond_luck, number, seeds)
+
+
+def small_objects_gain(claim: str, tables: Tables) -> Verdict:
+    """RV-23."""
+    table = need(tables, "object_size").astype({"cause": str, "level": str})
+    parts, texts = {}, []
+    for cause in CAUSES:
+        rows = table[(table["cause"] == cause) & (table["level"] == "class")]
+        if rows[["spearman", "low", "high"]].dropna().empty:
+            raise Lacking(f"no correlation of {cause} over classes: the changes do not differ")
+        row = rows.iloc[0]
+        below = bool(row["spearman"] < -EPS and row["high"] < -EPS)
+        parts[f"{cause}: the whole interval is below 0"] = below
+        interval = f"95 % interval {row['low']:+.2f} to {row['high']:+.2f}"
+        texts.append(f"{cause} {row['spearman']:+.2f}, {interval}")
+    return judge(claim, parts, f"rank correlation with the change: {'; '.join(texts)}")
+
+
+def most_harmed(tables: Tables) -> str:
+    """Our counterpart of RV-24: the classes hurt most on a and v2, mean over runs."""
+    if "changed_images" not in tables:
+        return ""
+    rows, texts = tables["changed_images"].astype({"dataset": str}), []
+    for name in ("a", "v2"):
+        of_set = rows[rows["dataset"] == name]
+        change = of_set.groupby("label")["change_top1_pts"].mean().nsmallest(HARMED)
+        worst = ", ".join(f"{CLASSES[i]} {signed(v)}" for i, v in change.items())
+        texts.append(f"{name}: {worst}")
+    return "; ".join(texts)
+
+
+def looks_away(claim: str, tables: Tables) -> Verdict:
+    """RV-27."""
+    rows = _training_kind(tables)
+    rows = rows[rows["confidence_pct"] > fixed.SURE_PCT]
+    _need_images(len(rows), f"answered with more than {fixed.SURE_PCT:g} % confidence")
+    shares = {name: 100 * issue.mean() for name, issue in _issues(rows).items()}
+    parts = {name: bool(share >= fixed.OCCURS_PCT) for name, share in shares.items()}
+    shown = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
+    return judge(claim, parts, f"of {len(rows)} sure answers: {shown}")
+
+
+def background_more_common(claim: str, tables: Tables) -> Verdict:
+    """RV-41."""
+    rows = _training_kind(tables)
+    _need_images(len(rows), "of val and v2")
+    off, part = (100.0 * issue for issue in _issues(rows).values())
+    difference = off - part
+    parts = {"the background is the more common issue": bool(difference.mean() > difference.sem())}
+    gap = signed(difference.mean(), difference.sem())
+    number = f"off the object {off.mean():.1f} %, part of it {part.mean():.1f} %, difference {gap}"
+    return judge(claim, parts, number)
+
+
+def maps_improve_with_answers(claim: str, tables: Tables) -> Verdict:
+    """RV-28."""
+    maps = need(tables, "finetuned_images").astype({"model_run": str})
+    answers = need(tables, "changed_images").astype({"model_run": str, "dataset": str})
+    answers = answers[(answers["dataset"] == "val") & (answers["change_top1_pts"] >= 0)]
+    before = maps[maps["model_run"] == ORIGINAL][["index", "iou_pct"]]
+    pairs = maps[maps["model_run"] != ORIGINAL].merge(before, on="index", suffixes=("", "_before"))
+    pairs = pairs.merge(answers[["model_run", "index"]], on=["model_run", "index"])
+    groups = (pairs["iou_pct"] - pairs["iou_pct_before"]).groupby(pairs["model_run"])
+    _need_images(int(groups.size().min()) if len(groups) else 0, "not turned wrong, in each run")
+    means, errors = groups.mean(), groups.sem()
+    parts = {f"{run} improves": bool(means[run] > errors[run] + EPS) for run in means.index}
+    shown = ", ".join(f"{run} {signed(means[run], errors[run])}" for run in means.index)
+    return judge(claim, parts, f"change of IoU: {shown}", len(means))
+
+
+def _training_kind(tables: Tables) -> pd.DataFrame:
+    rows = need(tables, "looks")
+    return rows[rows["dataset"].astype(str).isin(fixed.KINDS)]
+
+
+def _issues(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """The two salient issues of RobustViT Fig. 1, for each image whether it has them."""
+    return {
+        "most relevance off the object": rows["on_object_pct"] < fixed.HALF_PCT,
+        "less than half of the object relevant": rows["covered_pct"] < fixed.HALF_PCT,
+    }
+
+
+def _need_images(count: int, which: str) -> None:
+    if count < fixed.MIN_IMAGES:
+        raise Lacking(f"{count} images {which}; at least {fixed.MIN_IMAGES} are needed")
