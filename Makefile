@@ -12,13 +12,14 @@ READY := .venv/.stamp
 STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 	'metadata.papermill metadata.language_info.version metadata.vscode cell.metadata.papermill cell.metadata.vscode'
 
-# The rate before the runs that need it: a notebook whose turn comes later makes what is missing.
-IN_ORDER = $(sort $(filter-out %/02_finetune.ipynb,$(wildcard notebooks/0[0-2]*.ipynb))) \
-	notebooks/02_finetune.ipynb $(sort $(wildcard notebooks/0[3-9]*.ipynb notebooks/[1-9]*.ipynb))
+# In the order of the pipeline: a notebook whose turn comes later makes what is missing.
+IN_ORDER = $(shell $(BIN)/python -c \
+	'from relevit.config import NOTEBOOKS; print(*(f"notebooks/{name}.ipynb" for name in NOTEBOOKS))')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick notebooks lab test lint format bench lock clean
+.PHONY: help setup reproduce quick notebooks lab test test-pipeline test-notebooks lint format \
+	bench lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,11 +58,12 @@ lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.
-test: setup  ## Run all tests, and the notebooks against their stored outputs
-	@export OMP_NUM_THREADS=$$($(BIN)/python -c 'from relevit.pipeline import cores; print(max(1, cores() // 2))'); \
-	$(MAKE) --no-print-directory --keep-going --jobs=2 test-pipeline test-notebooks
+HALF = $(shell $(BIN)/python -c 'from relevit.pipeline import cores; print(max(1, cores() // 2))')
 
-.PHONY: test-pipeline test-notebooks
+test: setup  ## Run all tests, and the notebooks against their stored outputs
+	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \
+		test-pipeline test-notebooks
+
 test-pipeline:
 	$(BIN)/python -m pytest tests/pipeline
 test-notebooks:

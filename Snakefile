@@ -11,6 +11,12 @@ THREADS = config.get("threads", 1)
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
 RUNS = [run.name for run in sweep_runs(PRESET)]
+GPUS = config.get("gpus", 0)
+
+
+def device(number):
+    """Runs in turn on several GPUs; not a parameter, since where a run is made changes nothing."""
+    return f" -p device cuda:{number % GPUS}" if GPUS > 1 else " "
 
 
 wildcard_constraints:
@@ -110,8 +116,9 @@ rule finetune:
     threads: THREADS
     resources:
         gpu=1,
+        device=lambda wildcards: device(SEEDS.index(int(wildcards.seed))),
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params}"
+        "papermill {input.notebook} {output.executed} -f {input.params}{resources.device}"
         " -p seed {wildcards.seed} --engine relevit --no-progress-bar"
 
 
@@ -154,8 +161,10 @@ rule sweep:
     threads: THREADS
     resources:
         gpu=1,
+        device=lambda wildcards: device(RUNS.index("{model}.{method}.{protocol}.{masks}.seed{seed}".format(**wildcards))),
     shell:
-        "papermill {input.notebook} {params.folder}/executed.ipynb -f {input.params}"
+        "rm -f {params.folder}/summary.json; "
+        "papermill {input.notebook} {params.folder}/executed.ipynb -f {input.params}{resources.device}"
         " -p run {params.run} -p model {wildcards.model} -p method {wildcards.method}"
         " -p protocol {wildcards.protocol} -p masks {wildcards.masks} -p seed {wildcards.seed}"
         " --engine relevit --no-progress-bar && echo done > {output.outcome} || echo failed > {output.outcome}"

@@ -22,6 +22,7 @@ from relevit.runs import finetune_at
 from relevit.training import WEIGHTS
 
 SCORES = ("top1_pct", "top5_pct")
+COLUMNS = ("dataset", "images", *SCORES, *(f"original_{name}" for name in SCORES))
 
 
 def nine_sets(
@@ -87,7 +88,8 @@ def score_variants(
 
     `variants` maps values of `keys` (the first columns of the table) to the run's parameters.
     `original` are the original's predictions. Runs and sets that are in `folder` are not made
-    again. Returns the rows of `beside_original`, with the keys, and the reasons.
+    again. Returns the rows of `beside_original` with the keys and the rate, none where nothing
+    ended, and the reasons.
     """
     parts, lost = [], {}
     for values, params in variants.items():
@@ -109,11 +111,8 @@ def score_variants(
         named = dict(zip(keys, values, strict=True))
         parts.append(beside_original(answers, original).assign(**named, lr=lr))
         on_run()
-    if not parts:
-        raise ValueError(f"score_variants: none of {list(variants)} ended: {lost}")
-    table = pd.concat(parts, ignore_index=True)
-    rest = [name for name in table if name not in keys]
-    return table[[*keys, *rest]], lost
+    columns = [*keys, *COLUMNS, "lr"]
+    return pd.concat([pd.DataFrame(columns=columns), *parts])[columns].reset_index(drop=True), lost
 
 
 def changes(table: pd.DataFrame, by: list[str], metric: str = "top1") -> pd.DataFrame:
@@ -121,7 +120,13 @@ def changes(table: pd.DataFrame, by: list[str], metric: str = "top1") -> pd.Data
 
     The last column averages the seven shifted sets; `*_std` is its spread over the runs (NaN
     for one run).
+    Raises: ValueError when two runs of a group have the same seed: they differ in what `by` lacks.
     """
+    if table.duplicated([*by, "seed", "dataset"]).any():
+        raise ValueError(
+            f"changes: runs that agree in {[*by, 'seed']} occur twice; add what tells them "
+            "apart to `by`, or choose among them first"
+        )
     rows = table.assign(change=table[f"{metric}_pct"] - table[f"original_{metric}_pct"])
     runs = rows.pivot_table(
         index=[*by, "seed"], columns="dataset", values="change", sort=False, observed=True

@@ -12,8 +12,7 @@ import pandas as pd
 from relevit.baselines import BASELINES, rate_factor
 from relevit.config import BaselinesParams, FinetuneParams
 from relevit.learning_rate import choose_learning_rate, judge
-from relevit.models import shipped_weights
-from relevit.runs import finetune_at, kept_epoch, preset_params
+from relevit.runs import finetune_at, kept_epoch, origin_weights, preset_params
 
 # What is compared: method and protocol.
 ARMS: tuple[tuple[str, str], ...] = (
@@ -43,16 +42,16 @@ def arm_params(cfg: BaselinesParams, method: str, protocol: str) -> FinetunePara
 def try_rates(
     cfg: BaselinesParams, folder: Path, on_run: Callable[[dict[str, Any]], None] = lambda row: None
 ) -> pd.DataFrame:
-    """Finetune the shipped model with every method at every rate; one row a run.
+    """Finetune the compared model with every method at every rate; one row a run.
 
     Each grid is that of `cfg` times `rate_factor` (differences B12). Resumes what `folder` holds.
     Columns: `method`, `protocol`, `rate` (of the grid), `lr` (of the run), what
     `relevit.learning_rate.judge` looks at, and the background term on the validation images,
     `background_before` and `background_after`. A run whose loss became infinite has an infinite
     `drop_pts` and NaN for what was not reached.
-    Raises: ValueError for a model without shipped weights.
+    Raises: ValueError for a model that is neither the preset's own nor shipped.
     """
-    origin = shipped_weights(cfg.compared_model)
+    origin = origin_weights(cfg, cfg.compared_model)
     rows = []
     for method, protocol in ARMS:
         params = arm_params(cfg, method, protocol)

@@ -29,7 +29,6 @@ Baseline = Literal["gradmask", "rrr"]
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 WeightSource = Literal["paper", "script"]
 PAPER_MODEL = "ViT-B"  # whose weights and rate stand for the paper's: they differ by model
-SCRIPT_RATE = 3.0e-6  # learning rate of both scripts
 
 
 class BaselineWeights(NamedTuple):

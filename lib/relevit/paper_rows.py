@@ -10,7 +10,20 @@ import pandas as pd
 
 from relevit import paper
 from relevit.evaluate import accuracy_table
-from relevit.paper_tables import ALL, CELL, FINETUNED, KIND, LINEAR, ORIGINAL, OURS, with_reference
+from relevit.paper_tables import (
+    ALL,
+    CELL,
+    FINETUNED,
+    KIND,
+    LINEAR,
+    ORIGINAL,
+    OURS,
+    STANDS_FOR,
+    with_reference,
+)
+
+# Columns that tell kinds of runs apart, in 03_comparison and in 08_ablations.
+KINDS_OF_RUN = ("method", "protocol", "masks", "variant", "images_per_class", "classes")
 
 
 def map_rows(table: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -55,13 +68,19 @@ def run_rows(accuracies: pd.DataFrame, missing: Iterable[Mapping[str, str]] = ()
 
 
 def dino_rows(rows: pd.DataFrame, dino: str, supervised: str) -> pd.DataFrame:
-    """Those rows of `run_rows` that the DINO tables have, named and compared as there."""
+    """Those rows of `run_rows` that the DINO tables have, compared as there.
+
+    The models are called `ours (for theirs)`, which `side_by_side` understands.
+    """
     masks = rows["masks"].isin(["tokencut", "none"])
     chosen = rows["method"].isin([ORIGINAL, OURS, LINEAR]) & masks
     rows = rows[chosen & rows["model"].isin([dino, supervised])]
     own = (rows["model"] == dino) & (rows["method"] == ORIGINAL)
     rows = rows.assign(method=rows["method"].where(~own, FINETUNED))
-    return with_reference(rows.replace({"model": {dino: "DINO-B", supervised: "DeiT-B"}}))
+    theirs = {dino: "DINO-B", supervised: "DeiT-B"}
+    rows = with_reference(rows.replace({"model": theirs}))
+    ours = {other: STANDS_FOR.format(own, other) for own, other in theirs.items()}
+    return rows.replace({"model": ours})
 
 
 def variant_rows(ablations: pd.DataFrame) -> pd.DataFrame:
@@ -103,6 +122,26 @@ def split_rows(
             masks = "none" if method == ORIGINAL else "annotated"
             parts.append(table.assign(model=model, method=method, masks=masks, seed=seed))
     return with_reference(_over_runs(_long(pd.concat(parts, ignore_index=True))))
+
+
+def basis(table: pd.DataFrame) -> str:
+    """What a table of runs rests on, by model: `tiny, 100 images a set, 1 to 2 seeds`.
+
+    `table` is one of `claims_robustvit.SCHEMAS` with model, seed and images. Seeds are those of
+    each kind of run.
+    """
+    kinds = [name for name in KINDS_OF_RUN if name in table]
+    texts = []
+    for model, rows in table.groupby("model", sort=False, observed=True):
+        seeds = rows.groupby(kinds, observed=True)["seed"].nunique()
+        images, seeds = _range(rows["images"]), _range(seeds)
+        texts.append(f"{model}, {images} images a set, {seeds} seed{'s' * (seeds != '1')}")
+    return "; ".join(texts) or "no run ended"
+
+
+def _range(numbers: pd.Series) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 class LostRun(NamedTuple):

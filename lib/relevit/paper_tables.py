@@ -53,6 +53,7 @@ _DINO_REFERENCES = {
     OURS: ("DINO-B", "dino_finetuned"),
 }  # fmt: skip
 LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
+STANDS_FOR = "{} (for {})"  # our model that takes the place of one of the paper's
 
 
 def published_rows(*tables: str) -> pd.DataFrame:
@@ -144,12 +145,17 @@ def side_by_side(
 ) -> pd.DataFrame:
     """The effect of each kind of row in the paper and in our runs, and whether signs agree.
 
-    `by_model` compares rows of the same model's name alone, as the DINO tables need.
+    `by_model` compares each of our models with the one it stands for alone (its name is in
+    brackets, see STANDS_FOR), as the DINO tables need.
     Columns: model (ours), method, masks, classes, dataset, metric, paper_pts (mean over the
     paper's models), paper_min_pts, paper_max_pts, ours_pts, ours_std_pts, seeds, lost,
     sign_agrees (NaN where ours is missing or a change rounds to 0.0).
     """
-    keys = [*KIND[0 if by_model else 1 :], *CELL]
+    keys = [*KIND[1:], *CELL, *(["stands_for"] if by_model else [])]
+    published, ours = (
+        rows.assign(stands_for=rows["model"].str.replace(r".*\(for (.*)\)$", r"\1", regex=True))
+        for rows in (published, ours)
+    )
     theirs = published.assign(pts=published["value_pct"] - published["reference_pct"])
     theirs = theirs.dropna(subset="pts").groupby(keys)["pts"].agg(["mean", "min", "max"])
     theirs.columns = ["paper_pts", "paper_min_pts", "paper_max_pts"]
@@ -163,7 +169,10 @@ def side_by_side(
 
 
 def sign_table(side: pd.DataFrame, metric: str | None = "top1") -> pd.DataFrame:
-    """`side_by_side` for a report: `paper | ours` in each cell, then how many signs agree."""
+    """`side_by_side` for a report: `paper | ours` in each cell.
+
+    The last columns: how many signs agree, and our seeds (of the set with the fewest).
+    """
     rows = side if metric is None else side[side["metric"] == metric]
     rows = rows.assign(cell=[_pair(row) for row in rows.to_dict("records")])
     kinds = [name for name in KIND if rows[name].nunique() > 1 or name in KIND[:2]]
@@ -174,6 +183,7 @@ def sign_table(side: pd.DataFrame, metric: str | None = "top1") -> pd.DataFrame:
     counts = pd.DataFrame({"yes": known.sum(), "of": known.size()}).reindex(wide.index).fillna(0)
     wide = wide[order]
     wide["sign agrees"] = [f"{int(yes)} of {int(of)}" for yes, of in counts.itertuples(index=False)]
+    wide["seeds"] = rows.groupby(kinds)["seeds"].min()
     order = rows[kinds].drop_duplicates().itertuples(index=False, name=None)
     return wide.loc[list(order)].rename_axis(columns=None)
 

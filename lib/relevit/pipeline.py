@@ -21,6 +21,7 @@ from relevit.config import NOTEBOOKS, MasksParams, OriginalParams, Params, Pipel
 from relevit.config.base import SHIPPED
 from relevit.paths import need_disk_space, project_root
 
+LOSS_TERMS = ("relevance", "classification", "background", "foreground")
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
 
@@ -34,6 +35,7 @@ def check(preset: str) -> PipelineParams:
     pipeline = PipelineParams.from_file(path)
     stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
     _check_agreement(folder, pipeline, stages)
+    _check_own_runs(path, pipeline, stages)
     _check_sweep(path, pipeline, stages)
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
@@ -58,8 +60,30 @@ def _check_agreement(folder: Path, pipeline: PipelineParams, stages: dict[str, P
                 )
 
 
+def _check_own_runs(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
+    """The preset's own runs are the method's, and the base of its sweep; they are compared."""
+    own, folder = stages["02_finetune"], path.parent
+    fixed: dict[str, object] = {"method": "relevance", "masks": "annotated"}
+    if pipeline.sweep:  # a value given here would also be that of the baselines
+        fixed |= dict.fromkeys(("lr", *(f"weight_{term}" for term in LOSS_TERMS)))
+    for key, needed in fixed.items():
+        value = getattr(own, key)
+        if value != needed:
+            raise ValueError(
+                f"{folder}/02_finetune.yaml: {key} = {value!r}, but the preset's own runs and the "
+                f"base of its sweep need {needed!r}; other methods and masks belong under sweep in "
+                f"{path.name}, other values in a run by hand"
+            )
+    seen, compared = (stages[n].images_per_set for n in ("03_robustness", "03_comparison"))
+    if compared > seen:
+        raise ValueError(
+            f"{folder}/03_comparison.yaml: images_per_set = {compared}, but 03_robustness answers "
+            f"{seen} of each set, with which they are compared: give at most as many"
+        )
+
+
 def _check_sweep(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """Every run of the sweep needs an original to start from, and masks if it takes those."""
+    """Every run of the sweep needs an original to start from, and masks and a rate for it."""
     masked, main = stages["01_masks"].seeds, stages["00_original"].model
     for i, grid in enumerate(pipeline.sweep):
         unknown = sorted(set(grid.models) - {main, *SHIPPED})
@@ -67,6 +91,14 @@ def _check_sweep(path: Path, pipeline: PipelineParams, stages: dict[str, Params]
             raise ValueError(
                 f"{path}: sweep.{i}.models = {grid.models}: {unknown} has no original here; use "
                 f"the preset's own {main!r} or a shipped one, {', '.join(SHIPPED)}"
+            )
+        searched = {main} if set(grid.methods) == {"relevance"} else set()
+        searched.add(stages["02_baselines"].compared_model)
+        if not set(grid.models) <= searched:
+            raise ValueError(
+                f"{path}: sweep.{i}.models = {grid.models} with methods {grid.methods}, but rates "
+                f"are searched for {sorted(searched)} alone: change compared_model in "
+                "02_baselines.yaml, or leave the others out"
             )
         if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
             raise ValueError(
@@ -98,11 +130,12 @@ def prepare_machine(preset: str) -> None:
 def snakemake(preset: str, *options: str, jobs: int = 1, **kwargs) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
-    Snakemake tells every stage how many threads to use: those that run side by side share the
-    processor's cores, and one alone takes all.
+    Stages share the processor's cores: each is given as many threads as there are cores for each
+    of those that may run side by side.
     """
     count = max(cores(), jobs)
-    options = (*options, "--cores", str(count), "--config", f"threads={count // jobs}")
+    settings = [f"threads={count // min(jobs, _places(jobs))}", f"gpus={_gpus()}"]
+    options = (*options, "--cores", str(count), "--config", *settings)
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
@@ -165,9 +198,16 @@ def cores() -> int:
 
 def _places(jobs: int) -> int:
     """How many stages may compute at once: one a GPU, or without any as many as asked for."""
+    return _gpus() or jobs
+
+
+def _gpus() -> int:
+    """How many CUDA devices there are; without a driver, without loading torch."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")) and sys.platform == "linux":
+        return 0
     import torch
 
-    return torch.cuda.device_count() or jobs
+    return torch.cuda.device_count()
 
 
 def graph(preset: str) -> list[tuple[str, str]]:

@@ -86,18 +86,18 @@ def rate(cfg: FinetuneParams) -> float:
 
     The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
     02_baselines, where a method without a rate that passes gets the lowest one tried.
-    Raises: ValueError for a method and protocol that were not searched.
+    Raises: ValueError for a model, method and protocol that were not searched.
     """
     if cfg.lr is not None:
         return cfg.lr
     if cfg.method == "relevance" and cfg.model == main_model(cfg.preset):
         return read_summary(need_stage(cfg, "02_learning_rate"))["chosen_lr"]
     found = read_summary(need_stage(cfg, "02_baselines"))
-    arm = f"{cfg.method}-{cfg.protocol}"
-    if arm not in found["lowest"]:
+    arm, searched = f"{cfg.method}-{cfg.protocol}", found["parameters"]["compared_model"]
+    if arm not in found["lowest"] or cfg.model != searched:
         raise ValueError(
-            f"rate: 02_baselines has searched no rate for {arm}, only for "
-            f"{', '.join(found['lowest'])}; give the parameter lr"
+            f"rate: 02_baselines has searched no rate for {arm} on {cfg.model}, only for "
+            f"{', '.join(found['lowest'])} on {searched}; give the parameter lr, or search there"
         )
     chosen = found["chosen"][arm]
     return found["lowest"][arm] if chosen is None else chosen
@@ -160,6 +160,7 @@ def training_images(cfg: FinetuneParams) -> cutouts.Batch:
     if cfg.masks == "annotated":
         return batch
     found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
+    _need_kept(found, f"the training images of seed {cfg.seed}")
     return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
 
 
@@ -169,7 +170,17 @@ def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:
         return None
     size = model_spec(cfg.model).image_size
     shown = cutouts.draw("validation", range(cfg.validation_maps), size=size)
-    return load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
+    found = load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
+    _need_kept(found, "the validation images")
+    return found
+
+
+def _need_kept(masks: AutomaticMasks, of: str) -> None:
+    if not bool(masks.kept.any()):
+        raise ValueError(
+            f"masks: 01_masks kept 0 of {len(masks.kept)} masks of {of}, so there is nothing to "
+            "train on; give it another feature_model, key_bias or tau"
+        )
 
 
 def kept_epoch(history: History, keep: str) -> int:

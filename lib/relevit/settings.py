@@ -32,7 +32,9 @@ class FinetuneSettings:
     rate. `gradient` and `schedule` part A2 and A11 from the rest. Both: AdamW on all parameters
     (A10), class to explain from the label (A5), arg-max of the current model (A9).
     `method` other than relevance: a baseline (`relevit.baselines`), to which only the label and
-    the terms `background` and `classification` apply. `explanation` is the map that the losses
+    the terms `background` and `classification` apply; its images are shuffled every epoch, where
+    the published scripts keep one order (B13), and of epochs with equal loss the latest is kept,
+    where they keep the first (A13). `explanation` is the map that the losses
     look at, `class_term="label"` replaces the confidence term by the label's (B23). `keep` is the
     epoch whose weights are used (A13).
     """

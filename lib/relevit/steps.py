@@ -61,6 +61,7 @@ def step_losses(
             method=settings.method,
             protocol=settings.protocol,
             create_graph=None if train else False,
+            temperature=settings.temperature,
         )
         nothing = torch.zeros_like(background)
         return _weighted(settings, background, nothing, classification, None, logits)

@@ -77,7 +77,8 @@ def find_runs(cfg: Params) -> tuple[dict[Run, Path], list[Missing]]:
         try:
             found[run] = need_stage(cfg, STAGE, run.name, run=run.name, **run._asdict())
         except Exception as error:  # whatever ended the run: the others do not hang on it
-            missing.append(Missing(run.name, str(error).strip().splitlines()[-1]))
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            missing.append(Missing(run.name, lines[-1]))
     return found, missing
 
 

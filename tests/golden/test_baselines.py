@@ -12,7 +12,6 @@ from relevit.baseline_proof import first_step_size
 from relevit.baselines import (
     BASELINE_WEIGHTS,
     BASELINES,
-    SCRIPT_RATE,
     BaselineWeights,
     baseline_losses,
     paper_rate,
@@ -20,6 +19,7 @@ from relevit.baselines import (
 from relevit.finetune import make_optimizer
 from relevit.settings import FinetuneSettings
 
+SCRIPT_RATE = 3.0e-6  # learning rate of both published scripts
 CASES = [
     ("default", mask, temperature) for mask in ("bin", "soft") for temperature in (1.0, 0.65)
 ] + [("paperViTB", "bin", 1.0)]

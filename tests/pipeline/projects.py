@@ -39,6 +39,7 @@ SMALLEST = {
     "pipeline": {"seeds": [0]},
 }  # fmt: skip
 # The runs of its sweep, which is that of quick.
+SWEEP_GRIDS = yaml.safe_load((ROOT / "params" / "quick" / "pipeline.yaml").read_text())["sweep"]
 SWEEP = ("tiny.gradmask.described.annotated.seed0", "tiny.relevance.published.tokencut.seed0")
 
 

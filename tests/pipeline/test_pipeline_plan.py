@@ -8,12 +8,25 @@ import pytest
 
 from relevit import pipeline
 
-from .projects import PRESET, ROOT, RUN_S, edit
+from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
 
 RULES = {
     "original", "start", "masks", "learning_rate", "finetune", "baselines", "sweep", "robustness",
     "comparison", "segmentation", "attribution", "faithfulness", "ablations", "sis", "knn",
     "report", "page", "pages",
+}  # fmt: skip
+
+
+# Whose `seeds` must be those of the pipeline.
+SEEDED = (
+    "01_masks", "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "10_knn",
+    "99_report",
+)  # fmt: skip
+# What follows from every stage that the report reads.
+END = {"99_report", "report.html", "the stages' notebooks as pages"}
+# What follows from the preset's own runs.
+AFTER_RUNS = END | {
+    "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "09_sis", "10_knn",
 }  # fmt: skip
 
 
@@ -31,31 +44,43 @@ def waiting(project: Path, monkeypatch) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "values", "stages"),
     [
-        ("99_report", {"device": "cpu"}, "99_report report.html"),
-        ("03_robustness", {"images_per_set": 80}, "03_robustness 99_report report.html"),
-        ("05_attribution", {"pairs": 20}, "05_attribution 99_report report.html"),
-        ("00_start", {"shown": 3}, "00_start 99_report report.html"),
+        ("99_report", {"device": "cpu"}, {"99_report", "report.html"}),
+        ("03_robustness", {"images_per_set": 80}, END | {"03_robustness", "03_comparison"}),
+        ("05_attribution", {"pairs": 20}, END | {"05_attribution"}),
+        ("08_ablations", {"variant_seeds": [1]}, END | {"08_ablations"}),
+        ("00_start", {"shown": 3}, END | {"00_start"}),
+        ("01_masks", {"tau": 0.3}, END | {"01_masks", "02_finetune", "03_comparison"}),
         (
             "02_finetune",
             {"epochs": 4},
-            "02_finetune 02_learning_rate 03_robustness 04_segmentation 06_faithfulness "
-            "99_report report.html",
+            AFTER_RUNS
+            | {"01_masks", "02_learning_rate", "02_finetune", "02_baselines", "08_ablations"},
         ),
     ],
 )
 def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, name, values, stages):
     edit(changeable, name, **values)
-    assert waiting(changeable, monkeypatch) == stages.split()
+    assert set(waiting(changeable, monkeypatch)) == stages
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
 def test_one_more_seed_runs_that_seed_alone(changeable, monkeypatch):
-    compared = ["03_robustness", "04_segmentation", "06_faithfulness", "99_report"]
-    for name in ("pipeline", *compared):
+    for name in ("pipeline", *SEEDED):
         edit(changeable, name, seeds=[0, 1])
-    stages = ["02_finetune", *compared, "report.html"]
-    assert waiting(changeable, monkeypatch) == stages
+    stages = waiting(changeable, monkeypatch)
+    assert stages.count("02_finetune") == 1
+    assert set(stages) == AFTER_RUNS | {"01_masks", "02_finetune"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(RUN_S)
+def test_one_more_line_of_the_sweep_makes_its_runs_alone(changeable, monkeypatch):
+    grid = {"models": ["tiny"], "methods": ["rrr"], "seeds": [0, 1]}
+    edit(changeable, "pipeline", sweep=[*SWEEP_GRIDS, grid])
+    stages = waiting(changeable, monkeypatch)
+    assert stages.count("02_finetune") == 2
+    assert set(stages) == {"02_finetune", "03_comparison"} | END
 
 
 # The picture of the stages

@@ -132,8 +132,8 @@ def object_size(spearman=-0.3, high=-0.2, context=-0.2):
                                        "high"])  # fmt: skip
 
 
-def looks(images=40, off=15, part=5, confidence_pct=99.0):
-    """Of 40 images a set, `off` look off the object and `part` at less than half of it."""
+def looks(images=160, off=60, part=20, confidence_pct=99.0):
+    """Of so many images a set, `off` look off the object and `part` at less than half of it."""
     rows = [
         [name, i, confidence_pct, 30.0 if i < off else 80.0, 30.0 if i >= images - part else 90.0]
         for name in ("val", "v2", "a") for i in range(images)
@@ -149,9 +149,9 @@ def finetuned_images(rise=(5.0, 6.0), images=100):
     return pd.DataFrame(rows, columns=["model_run", "index", "iou_pct"])
 
 
-def methods_perturbation(integrated_gradients=40.0, gae=55.0):
+def methods_perturbation(integrated_gradients=40.0, gae=55.0, error=0.5):
     rows = [
-        ["tiny", method, direction, "predicted", 400, auc, 0.5]
+        ["tiny", method, direction, "predicted", 400, auc, error]
         for method, good in (("gae", gae), ("integrated_gradients", integrated_gradients))
         for direction, auc in (("positive", 100 - good), ("negative", good))
     ]

@@ -81,13 +81,20 @@ def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, 
     assert len(steps) == len(rates) == 3
 
 
-def test_nothing_left_is_an_error(tmp_path, monkeypatch):
+def test_where_all_diverge_the_table_is_empty_and_has_its_columns(tmp_path, monkeypatch):
     def finetune_at(*args):
         raise FloatingPointError("training: loss is nan")
 
     monkeypatch.setattr(accuracies, "finetune_at", finetune_at)
-    with pytest.raises(ValueError, match=r"none of .*full"):
-        score_variants(
-            {("full",): FinetuneParams()}, ("variant",), 1.0, tmp_path, tmp_path, answers([0]),
-            images_per_set=1,
-        )  # fmt: skip
+    table, lost = score_variants(
+        {("full",): FinetuneParams()}, ("variant",), 1.0, tmp_path, tmp_path, answers([0]),
+        images_per_set=1,
+    )  # fmt: skip
+    assert table.empty and list(lost) == [("full",)]
+    assert list(table) == ["variant", *accuracies.COLUMNS, "lr"]
+
+
+def test_runs_that_cannot_be_told_apart_are_refused():
+    table = pd.concat([run_rows(0, 1.0), run_rows(0, 3.0)])
+    with pytest.raises(ValueError, match="occur twice"):
+        changes(table, ["variant"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -35,6 +36,7 @@ def asked(monkeypatch):
         return None, history(lr)
 
     monkeypatch.setattr(baseline_rates, "finetune_at", run)
+    monkeypatch.setattr(baseline_rates, "origin_weights", lambda cfg, name: Path(f"{name}.weights"))
     return runs
 
 
@@ -46,7 +48,7 @@ def test_every_method_at_every_rate_in_a_folder_of_its_own(asked, tmp_path):
     for params, lr, origin, _ in asked:
         scale = rate_factor(params.method, params.protocol)
         assert lr / scale == pytest.approx(1e-5) or lr / scale == pytest.approx(2e-5)
-        assert origin == "tiny.safetensors"
+        assert origin == "tiny.weights"
     assert list(table["rate"]) == [1e-5, 2e-5] * len(ARMS)
     first = table.iloc[0]
     assert (first["background_before"], first["background_after"]) == (4.0, 2.0)  # kept epoch

@@ -143,6 +143,19 @@ def test_noise_does_not_show_that_nothing_differs(claim):
     assert verdict.number
 
 
+def test_noise_does_not_show_that_nothing_is_gained():
+    """RV-40: a gain of 3 with an error of 7 refutes nothing; a clear loss does."""
+    noisy = {"tiny": QUALITY | {"gae": 55.0}}
+    verdict = judged(methods_perturbation=perturbation(error=5.0, **noisy))["RV-40"]
+    assert verdict.verdict == "not testable here"
+    assert verdict.reason == (
+        "a combined standard error of 7.1 points, above 3, could hide a gain: run more images"
+    )
+    worse = {"tiny": QUALITY | {"gae": 30.0}}
+    verdict = judged(methods_perturbation=perturbation(error=5.0, **worse))["RV-40"]
+    assert verdict.verdict == "fails"
+
+
 def test_one_seed_decides_nothing():
     verdicts = judged(
         finetuned_segmentation=finetuned_segmentation((3.0,)),

@@ -17,7 +17,7 @@ from relevit.paper_tables import (
     sign_table,
 )
 
-from .robustvit_tables import ablations, accuracies, gains
+from .robustvit_tables import ablations, accuracies, gains, sensitivity
 
 TABLES = [name for name in paper_tables.CAPTIONS if name not in paper_tables.MAP_TABLES]
 
@@ -96,7 +96,20 @@ def test_signs_beside_the_papers():
     assert row["a"].endswith(" | -1.0") and row["r"].endswith(" | +0.0")
     assert row["sign agrees"] == "3 of 8"
     assert table.loc[("tiny", "ours", "annotated"), "sign agrees"] == "9 of 9"
-    assert table.columns.tolist() == [*TEST_SETS, "sign agrees"]
+    assert table.columns.tolist() == [*TEST_SETS, "sign agrees", "seeds"]
+    assert table.loc[("tiny", "ours", "annotated"), "seeds"] == 3
+
+
+def test_what_a_table_rests_on():
+    table = ablations()
+    assert paper_rows.basis(table) == "tiny, 10000 images a set, 3 seeds"
+    assert paper_rows.basis(table.query("seed == 1")) == "tiny, 10000 images a set, 1 seed"
+    lost = (table["variant"] == "rollout") & (table["seed"] > 0)
+    assert paper_rows.basis(table[~lost]) == "tiny, 10000 images a set, 1 to 3 seeds"
+    assert paper_rows.basis(table[:0]) == "no run ended"
+    assert paper_rows.basis(sensitivity()) == "tiny, 10000 images a set, 3 seeds"
+    two = "tiny, 10000 images a set, 3 seeds; dinov2-s, 10000 images a set, 1 to 3 seeds"
+    assert paper_rows.basis(accuracies()) == two
 
 
 def test_missing_runs_are_marked():
@@ -114,17 +127,25 @@ def test_missing_runs_are_marked():
     signs = sign_table(side_by_side(published_rows("main_T1", "main_T2"), rows))
     assert signs.loc[("tiny", "rrr", "annotated"), "val"].endswith(" | missing")
     assert signs.loc[("tiny", "rrr", "annotated"), "sign agrees"] == "0 of 0"
+    assert signs["seeds"].to_dict() == {
+        ("tiny", "ours", "annotated"): 3, ("tiny", "ours", "tokencut"): 3,
+        ("tiny", "gradmask", "annotated"): 2, ("tiny", "rrr", "annotated"): 0,
+        ("dinov2-s", "ours", "tokencut"): 3,
+    }  # fmt: skip
 
 
 def test_dino_tables():
     rows = paper_rows.dino_rows(paper_rows.run_rows(accuracies()), "dinov2-s", "tiny")
     signs = sign_table(side_by_side(published_rows("supp_T10", "supp_T11"), rows, by_model=True))
     assert len(signs) == 4
-    assert signs.loc[("DINO-B", "dino_linear", "none"), "val"] == "-2.8 | -10.0"
-    assert signs.loc[("DINO-B", "dino_finetuned", "none"), "val"] == "+1.8 | +5.0"
-    assert signs.loc[("DINO-B", "ours", "tokencut"), "a"] == "+2.7 | +4.0"
+    dino, supervised = "dinov2-s (for DINO-B)", "tiny (for DeiT-B)"
+    assert signs.loc[(dino, "dino_linear", "none"), "val"] == "-2.8 | -10.0"
+    assert signs.loc[(dino, "dino_finetuned", "none"), "val"] == "+1.8 | +5.0"
+    assert signs.loc[(dino, "ours", "tokencut"), "a"] == "+2.7 | +4.0"
+    assert signs.loc[(supervised, "ours", "tokencut"), "a"].endswith(" | +4.2")
+    assert sorted(signs["seeds"]) == [1, 1, 3, 3]
     quick = paper_rows.run_rows(accuracies().query("model == 'tiny'"))
-    assert set(paper_rows.dino_rows(quick, "dinov2-s", "tiny")["model"]) == {"DeiT-B"}
+    assert set(paper_rows.dino_rows(quick, "dinov2-s", "tiny")["model"]) == {supervised}
 
 
 def test_ablation_tables():

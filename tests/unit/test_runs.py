@@ -37,11 +37,15 @@ def project(tmp_path, monkeypatch):
         (params / f"{name}.yaml").write_text(yaml.safe_dump({"preset": "quick", **values}))
     chosen = {"relevance-published": 3.0e-5, "rrr-described": None}
     lowest = {"relevance-published": 1.0e-5, "rrr-described": 2.0e-5}
+    searched = {"compared_model": "tiny"}
     for stage, summary in (
         ("00_original", {}),
         ("01_masks", {}),
         ("02_learning_rate", {"chosen_lr": 2.0e-6}),
-        ("02_baselines", {"chosen": chosen, "lowest": lowest}),
+        (
+            "02_baselines",
+            {"chosen": chosen, "lowest": lowest, "parameters": searched},
+        ),
     ):
         folder = tmp_path / "outputs" / "quick" / stage
         folder.mkdir(parents=True)
@@ -88,8 +92,10 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search_for_this_model_and_meth
     assert rate(FinetuneParams(model="tiny")) == 3.0e-5
     nothing_passed = FinetuneParams(model="tiny", method="rrr", protocol="described")
     assert rate(nothing_passed) == 2.0e-5, "the lowest rate tried"
-    with pytest.raises(ValueError, match="no rate for relevance-described"):
+    with pytest.raises(ValueError, match="no rate for relevance-described on tiny"):
         rate(FinetuneParams(model="tiny", protocol="described"))
+    with pytest.raises(ValueError, match="no rate for relevance-published on tiny-mae"):
+        rate(FinetuneParams(model="tiny-mae"))
 
 
 def test_fewer_classes_are_the_first_of_those_finetuned():
@@ -121,6 +127,10 @@ def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(proj
     assert torch.equal(found.masks, masks[0][0].refined[:3])
     assert runs._validation_masks(cfg) is None
     assert len(runs._validation_masks(automatic).kept) == 8
+    none = AutomaticMasks(masks[0][0].coarse, masks[0][0].refined, torch.zeros(4).bool())
+    save_masks(folder, masks | {0: (none, batch.images)})
+    with pytest.raises(ValueError, match="kept 0 of 4 masks of the training images of seed 0"):
+        training_images(automatic)
     with pytest.raises(ValueError, match="01_masks"):
         training_images(automatic.model_copy(update={"images_per_class": 2}))
 

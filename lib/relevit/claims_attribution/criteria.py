@@ -27,7 +27,7 @@ BLOCK_FACTOR = 10.0  # BI-02: lower end of "10-100x"
 GREAT_MARGIN_PTS = 2.0  # BI-07: the paper's smallest such margin is 2.04 (mF1, Table 2)
 SIMILAR_PTS = 1.0  # BI-17, BI-18: as in RV-09; Ours-T of BI-18 differs by up to 0.94
 # Above it nothing is called similar or kept: the paper's differences that contradict BI-17 and
-# BI-18 (4.1 to 6.7 points) could hide in the noise.
+# BI-18 (4.1 to 6.7 points) could hide in the noise. RV-40, RV-43: nor is a gain called absent.
 MAX_ERROR_PTS = 3.0
 LOSS_PTS = 1.0  # RV-39: the paper calls a loss of 0.93 (DeiT-B, negative) still faithful
 AGNOSTIC_PCT = 50.0  # BI-20: of two objects a map that ignores the class can point at one
@@ -37,6 +37,10 @@ _BEATS = "by more than the combined standard error"
 _SAME = (
     f"by at most {SIMILAR_PTS:g} point or the combined standard error, whichever is larger; not "
     f"testable when that error exceeds {MAX_ERROR_PTS:g} points and nothing differs by more"
+)
+UNSURE = (
+    "not testable where each gain that is not clear has a combined standard error above "
+    f"{MAX_ERROR_PTS:g} points and none is clearly the other way"
 )
 _MODEL = f"On {SUPERVISED[0]}, or on {SUPERVISED[1]} where that was not run: "
 _TEXT = "Needs a language model and its texts."
@@ -93,7 +97,7 @@ CRITERIA: dict[str, str] = {
     f"{MAX_ERROR_PTS:g} points and nothing is worse by more.",
     "RV-40": f"{_MODEL}for the predicted class and both AUCs GAE is better than "
     "raw attention, rollout, GradCAM, partial LRP and transformer attribution; raw attention and "
-    f"rollout are each worse than the other four. Each {_BEATS}.",
+    f"rollout are each worse than the other four. Each {_BEATS}; {UNSURE}.",
 }
 
 _NO_TEXT = "the suite has no language model and no texts"

@@ -20,6 +20,7 @@ from relevit.claims_attribution.scores import (
     areas,
     both_scores,
     gain_over,
+    judge_gains,
     lead_over_best,
     listed,
     perturbation_scores,
@@ -130,14 +131,14 @@ def gae_most_faithful(claim: str, perturbation: pd.DataFrame) -> Verdict:
     """RV-40."""
     model = supervised_model(perturbation)
     scores = perturbation_scores(perturbation, ["model", "method"])
-    parts, gains = {}, {}
+    parts, gains = {}, {}  # all that are judged, those that are shown
     pairs = [("gae", name) for name in (*fixed.UNFAITHFUL, *fixed.OTHERS_RV40)]
     pairs += [(better, worse) for worse in fixed.UNFAITHFUL for better in fixed.OTHERS_RV40]
     for score in PREDICTED:
         direction = score.split()[0]
         for better, worse in pairs:
             gain = gain_over(scores, (model, better, score), (model, worse, score))
-            parts[f"{better} above {worse}, {direction}"] = gain.clear
+            parts[f"{better} above {worse}, {direction}"] = gain
             if better == "gae":
                 gains[f"{worse} {direction}"] = gain
-    return judge(claim, parts, f"{model}, AUC gain of gae over: {listed(gains)}")
+    return judge_gains(claim, parts, f"{model}, AUC gain of gae over: {listed(gains)}")

@@ -120,6 +120,23 @@ def listed(gains: Mapping[str, Gain]) -> str:
     return ", ".join(f"{name} {gain}" for name, gain in gains.items())
 
 
+def judge_gains(claim: str, gains: Mapping[str, Gain], number: str) -> Verdict:
+    """`judge` of parts that hold where their gain is clear, if the errors let one see it.
+
+    Not testable where each unclear gain has an error above MAX_ERROR_PTS and none is clearly
+    the other way.
+    """
+    unclear = [gain for gain in gains.values() if not gain.clear]
+    against = any(Gain(-gain.pts, gain.error).clear for gain in unclear)
+    if unclear and not against and min(g.error for g in unclear) > fixed.MAX_ERROR_PTS:
+        reason = (
+            f"a combined standard error of {max(g.error for g in unclear):.1f} points, above "
+            f"{fixed.MAX_ERROR_PTS:g}, could hide a gain: run more images"
+        )
+        return Verdict(claim, NOT_HERE, number, reason)
+    return judge(claim, {name: gain.clear for name, gain in gains.items()}, number)
+
+
 def unless_noisy(
     claim: str,
     same: dict[str, bool],

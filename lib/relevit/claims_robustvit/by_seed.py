@@ -22,11 +22,15 @@ def need(tables: Tables, name: str) -> pd.DataFrame:
 
 
 def select(table: pd.DataFrame, **where: object) -> pd.DataFrame:
-    """The rows with these values, compared as text. Raises: Lacking without any."""
+    """The rows with these values, compared as text. Raises: Lacking without any.
+
+    08_ablations leaves out variants that diverged, and shows which.
+    """
     for column, value in where.items():
         table = table[table[column].astype(str) == str(value)]
     if table.empty:
-        raise Lacking(f"no run with {_named(where)}: run it")
+        hint = ", or see what diverged in 08_ablations" if "variant" in where else ""
+        raise Lacking(f"no run with {_named(where)}: run it{hint}")
     return table
 
 
@@ -67,6 +71,11 @@ def paired(ours: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 def shifted(by_seed: pd.DataFrame) -> pd.Series:
     """Average over the seven shifted sets, of each seed."""
     return by_seed[list(SHIFTED_SETS)].mean(axis=1)
+
+
+def gains(by_seed: pd.DataFrame) -> bool:
+    """Whether the mean over seeds and over the shifted sets is above 0."""
+    return bool(shifted(by_seed).mean() > EPS)
 
 
 def clear(difference: pd.Series) -> bool:
