@@ -166,6 +166,7 @@ class AblationsParams(Params):
     variants: list[str] = Field(
         ["full", "no_background"], min_length=1, description="of runs.VARIANTS"
     )
+    base_images: int = Field(3, ge=1, description="images a class, but in the runs that vary it")
     images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")
     classes: list[Annotated[int, Field(ge=2, le=20, multiple_of=2)]] = Field(
         [10], description="Fig. 7"
