@@ -112,7 +112,8 @@ def score_variants(
         parts.append(beside_original(answers, original).assign(**named, lr=lr))
         on_run()
     columns = [*keys, *COLUMNS, "lr"]
-    return pd.concat([pd.DataFrame(columns=columns), *parts])[columns].reset_index(drop=True), lost
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return table[columns], lost
 
 
 def changes(table: pd.DataFrame, by: list[str], metric: str = "top1") -> pd.DataFrame:

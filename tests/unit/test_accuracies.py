@@ -77,6 +77,7 @@ def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, 
     )  # fmt: skip
     assert table[["variant", "seed"]].to_numpy().tolist() == [["full", 0], ["full", 2]]
     assert list(table["lr"]) == [1.0e-3, 3.0e-3]
+    assert table["top1_pct"].dtype == float
     assert lost == {("full", 1): "training: loss is nan"}
     assert len(steps) == len(rates) == 3
 
