@@ -150,7 +150,7 @@ rule sweep:
         notebook="notebooks/02_finetune.ipynb",
         params=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
-        masks=rules.masks.output.masks,
+        masks=lambda wildcards: rules.masks.output.masks if wildcards.masks == "tokencut" else [],
         rate=rules.learning_rate.output.summary,
         rates=rules.baselines.output.summary,
     output:

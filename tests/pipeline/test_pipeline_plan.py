@@ -65,11 +65,11 @@ def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, na
 
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
-def test_one_more_seed_runs_that_seed_alone(changeable, monkeypatch):
+def test_one_more_seed_runs_that_seed_and_what_its_masks_are_for(changeable, monkeypatch):
     for name in ("pipeline", *SEEDED):
         edit(changeable, name, seeds=[0, 1])
     stages = waiting(changeable, monkeypatch)
-    assert stages.count("02_finetune") == 1
+    assert stages.count("02_finetune") == 2, "the new seed, and the run on automatic masks"
     assert set(stages) == AFTER_RUNS | {"01_masks", "02_finetune"}
 
 

@@ -1,7 +1,8 @@
 """Runs of the sweep that end badly: the rest goes on, the report marks the gap, all can be mended.
 
 Both runs are made again in a copy of the finished project. One meets a folder where its log
-should go, the other is killed in the middle of its training.
+should go, the other is killed in the middle of its training. Then the whole pipeline is killed
+while it mends that, and started once more.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,12 @@ from .projects import PRESET, RUN_S, SWEEP, Ended, command, results, run
 
 FAILS, KILLED = SWEEP
 AFTERWARDS = ("03_comparison", "99_report")
+SAME = (  # the bytes that a sweep leaves, whatever happened on the way
+    *(f"02_finetune/{name}/weights.safetensors" for name in SWEEP),
+    *(f"02_finetune/{name}/log.jsonl" for name in SWEEP),
+    "03_comparison/accuracies.parquet",
+    "99_report/claims.parquet",
+)  # fmt: skip
 STAGES = {  # what a mended sweep has to make
     "02_finetune", "03_comparison", "99_report", "report.html", "the stages' notebooks as pages",
 }  # fmt: skip
@@ -29,18 +37,43 @@ def folder_of(project: Path, name: str) -> Path:
     return results(project) / "02_finetune" / name
 
 
-def kill_run(process: subprocess.Popen, name: str) -> None:
-    """SIGKILL for one run's papermill and its kernel, as when the system runs out of memory."""
+def kill_tree(top: psutil.Process) -> None:
+    """SIGKILL for a process and all below it, as when the power fails.
+
+    The kernels of the notebooks are in process groups of their own, hence the whole tree.
+    """
+    family = [top, *top.children(recursive=True)]
+    for member in family:
+        member.suspend()  # so that nothing is started while we go through the list
+    for member in family:
+        member.kill()
+
+
+def papermill_of(process: subprocess.Popen, name: str) -> psutil.Process:
+    """The process that makes one run of the sweep, below its shell."""
     for member in psutil.Process(process.pid).children(recursive=True):
         line = member.cmdline()
         if name in line and "papermill" in " ".join(line) and "sh" not in Path(line[0]).name:
-            family = [member, *member.children(recursive=True)]
-            for one in family:
-                one.suspend()
-            for one in family:
-                one.kill()
-            return
+            return member
     raise AssertionError(f"no process of {name} is running")
+
+
+def start_until(project: Path, run: str, kill: Callable[[subprocess.Popen], None]) -> Ended:
+    """Start the pipeline, call `kill` once `run` has its first checkpoint, and wait for the end."""
+    start = time.perf_counter()
+    with (project / "killed.log").open("w+") as log:
+        process = subprocess.Popen(
+            command(PRESET), cwd=project, stdout=log, stderr=log, start_new_session=True
+        )
+        checkpoint = folder_of(project, run) / "checkpoint" / "epoch_0001"
+        while not checkpoint.is_dir() and process.poll() is None:
+            time.sleep(0.005)
+        if process.poll() is None:
+            kill(process)
+        code = process.wait(RUN_S)
+        log.seek(0)
+        text = log.read()
+    return Ended(code, text, text, time.perf_counter() - start)
 
 
 @pytest.fixture(scope="session")
@@ -52,18 +85,8 @@ def gaps(finished, tmp_path_factory) -> tuple[Path, Ended]:
     for name in SWEEP:
         shutil.rmtree(folder_of(project, name))
     (folder_of(project, FAILS) / "log.jsonl" / "in the way").mkdir(parents=True)
-    start = time.perf_counter()
-    with (project / "gaps.log").open("w+") as log:
-        process = subprocess.Popen(command(PRESET), cwd=project, stdout=log, stderr=log)
-        checkpoint = folder_of(project, KILLED) / "checkpoint" / "epoch_0001"
-        while not checkpoint.is_dir() and process.poll() is None:
-            time.sleep(0.005)
-        if process.poll() is None:
-            kill_run(process, KILLED)
-        code = process.wait(RUN_S)
-        log.seek(0)
-        text = log.read()
-    return project, Ended(code, text, text, time.perf_counter() - start)
+    ended = start_until(project, KILLED, lambda top: kill_tree(papermill_of(top, KILLED)))
+    return project, ended
 
 
 @pytest.mark.slow
@@ -84,17 +107,24 @@ def test_the_rest_completes_and_the_report_marks_the_gaps(gaps):
 
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
-def test_next_call_makes_what_is_missing_and_nothing_else(gaps, finished):
+def test_next_calls_make_what_is_missing_and_nothing_else(gaps, finished):
     project, _ = gaps
     (folder_of(project, FAILS) / "log.jsonl" / "in the way").rmdir()
     (folder_of(project, FAILS) / "log.jsonl").rmdir()
+    killed = start_until(project, FAILS, lambda top: kill_tree(psutil.Process(top.pid)))
+    assert planned(killed.out) == STAGES
+    assert not (folder_of(project, FAILS) / "weights.safetensors").exists()
     ended = run(project, PRESET)
     assert ended.code == 0, ended.out + ended.err
-    planned = ended.out.split("stages to run:")[1].splitlines()
-    names = {line.strip().split(":")[0] for line in planned if line.startswith("  ")}
-    assert names == STAGES
-    for name in SWEEP:
-        for file in ("weights.safetensors", "log.jsonl"):
-            whole = (folder_of(finished[0], name) / file).read_bytes()
-            assert (folder_of(project, name) / file).read_bytes() == whole
+    assert planned(ended.out) <= STAGES
+    printed = (folder_of(project, FAILS) / "executed.ipynb").read_text()
+    assert "epoch 3: total" in printed and "epoch 0: total" not in printed, "it did not resume"
     assert read_summary(results(project) / "03_comparison")["missing"] == []
+    for name in SAME:
+        assert (results(project) / name).read_bytes() == (results(finished[0]) / name).read_bytes()
+
+
+def planned(printed: str) -> set[str]:
+    """The stages that a call of the pipeline names before it starts."""
+    lines = printed.split("stages to run:")[1].splitlines()
+    return {line.strip().split(":")[0] for line in lines if line.startswith("  ")}
