@@ -148,10 +148,15 @@ def snakemake(preset: str, *options: str, jobs: int = 1, **kwargs) -> subprocess
 def todo(preset: str) -> list[str]:
     """What is still to run: the message of each such job, in Snakemake's order."""
     options = ("--dry-run", "--rerun-incomplete", "--quiet", "host")
-    done = snakemake(preset, *options, capture_output=True, text=True)
+    done = snakemake(preset, *options, *_forced(preset), capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{done.stdout}{done.stderr}")
     return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
+
+
+def _forced(preset: str) -> list[str]:
+    marks = sweep.unfinished(preset)
+    return ["--forcerun", *marks] if marks else []
 
 
 def run(preset: str, jobs: int) -> int:
@@ -160,9 +165,6 @@ def run(preset: str, jobs: int) -> int:
     check(preset)
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
-    again = sweep.forget_failures(preset)
-    if again:
-        print("Failed before, tried again now:", *again, sep="\n  ")
     waiting = todo(preset)
     if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
@@ -171,7 +173,7 @@ def run(preset: str, jobs: int) -> int:
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
     code = snakemake(
         preset, "--resources", f"gpu={_places(jobs)}", "--rerun-incomplete",
-        "--keep-going", "--keep-incomplete", *QUIET, jobs=jobs,
+        "--keep-going", "--keep-incomplete", *QUIET, *_forced(preset), jobs=jobs,
     ).returncode  # fmt: skip
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(preset)

@@ -2,7 +2,7 @@
 
 Snakemake makes the runs, side by side where there is room. A run that fails leaves the word
 `failed` instead of `done`, so that the others and the report go on without it; the next call of
-the pipeline forgets failures and makes these runs alone.
+the pipeline makes those that are not done, and what follows from them.
 """
 
 from __future__ import annotations
@@ -103,15 +103,16 @@ def why(folder: Path) -> str:
     return errors[-1] if errors else "its notebook shows no error; was it killed?"
 
 
-def forget_failures(preset: str) -> list[str]:
-    """Remove the marks of failed runs, so that they are made again; the names of these runs."""
+def unfinished(preset: str) -> list[str]:
+    """The marks, below the project, that runs of the sweep have yet to leave with `done` in them.
+
+    Snakemake is told to make these: by itself it would not miss a mark that a finished report
+    stands on, nor make a run again that has failed.
+    """
     folder = project_root() / "outputs" / preset / STAGE
-    again = [
-        path.parent.name for path in sorted(folder.glob(f"*/{OUTCOME}")) if failed(path.parent)
-    ]
-    for name in again:
-        (folder / name / OUTCOME).unlink()
-    return again
+    marks = [folder / run.name / OUTCOME for run in sweep_runs(preset)]
+    lacking = [mark for mark in marks if not mark.is_file() or failed(mark.parent)]
+    return [str(mark.relative_to(project_root())) for mark in lacking]
 
 
 def failures(preset: str) -> list[Missing]:

@@ -82,6 +82,7 @@ def gaps(finished, tmp_path_factory) -> tuple[Path, Ended]:
     project = shutil.copytree(finished[0], tmp_path_factory.mktemp("gaps") / "project")
     for name in AFTERWARDS:
         shutil.rmtree(results(project) / name)
+    (results(project) / "report.html").unlink()
     for name in SWEEP:
         shutil.rmtree(folder_of(project, name))
     (folder_of(project, FAILS) / "log.jsonl" / "in the way").mkdir(parents=True)

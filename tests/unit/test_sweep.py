@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relevit import sweep
 from relevit.config import ComparisonParams, PipelineParams
-from relevit.sweep import OUTCOME, Run, expand, failures, find_runs, forget_failures, sweep_runs
+from relevit.sweep import OUTCOME, Run, expand, failures, find_runs, sweep_runs, unfinished
 
 ROOT = Path(__file__).parents[2]
 GRIDS = [
@@ -129,10 +129,13 @@ def test_notebook_without_an_error_or_none_at_all_is_taken_for_killed(project):
     assert "shows no error" in failures("quick")[0].reason
 
 
-def test_failures_are_forgotten_and_what_is_done_is_kept(project):
+def test_what_is_not_done_is_unfinished(project):
     end(project, RUNS[0], "failed")
-    done = end(project, RUNS[1], "done")
+    end(project, RUNS[1], "done")
     assert [lost.run for lost in failures("quick")] == [RUNS[0].name]
-    assert forget_failures("quick") == [RUNS[0].name]
-    assert failures("quick") == [] and forget_failures("quick") == []
-    assert (done / OUTCOME).read_text() == "done\n"
+    names = [run.name for run in RUNS if run != RUNS[1]]
+    assert unfinished("quick") == [f"outputs/quick/02_finetune/{n}/outcome.txt" for n in names]
+    for run in RUNS[2:]:
+        end(project, run, "done")
+    (project / unfinished("quick")[0]).write_text("done\n")
+    assert unfinished("quick") == [] and failures("quick") == []
