@@ -65,9 +65,9 @@ test: setup  ## Run all tests, and the notebooks against their stored outputs
 		test-pipeline test-notebooks
 
 test-pipeline:
-	$(BIN)/python -m pytest tests/pipeline
+	$(BIN)/python -m pytest tests --ignore tests/unit
 test-notebooks:
-	$(BIN)/python -m pytest tests --ignore tests/pipeline
+	$(BIN)/python -m pytest tests/unit
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env $(IN_ORDER)
 
 lint: setup  ## Check style, formatting and the notebooks' metadata
