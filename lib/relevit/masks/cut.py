@@ -8,12 +8,14 @@ strong edge, all others by a faint one; the normalised cut of that graph parts o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from scipy.ndimage import label
 from scipy.sparse.linalg import LinearOperator, eigsh
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -105,30 +107,37 @@ def second_eigenpairs(
     Where all edges are equal every other lambda is 1 and x is given as 0.
     """
     root = edges.sum(dim=2).sqrt()
-    first = normalize(root, dim=1)
-    scaled = edges / (root[:, :, None] * root[:, None, :])
     flat = edges.amax(dim=(1, 2)) == edges.amin(dim=(1, 2))
     y, values = torch.zeros_like(root), torch.ones_like(root[:, 0])
     for i in (~flat).nonzero().flatten().tolist():
-        largest, vector = _largest_but_first(scaled[i].numpy(), first[i].numpy())
+        largest, vector = _largest_but_first(edges[i].numpy(), root[i].numpy())
         y[i], values[i] = torch.from_numpy(vector), 1 - largest
     return y / root, values
 
 
-def _largest_but_first(matrix: np.ndarray, first: np.ndarray) -> tuple[float, np.ndarray]:
-    """Largest eigenvalue, and its vector, of a symmetric matrix without its eigenvector `first`.
+def _largest_but_first(edges: np.ndarray, root: np.ndarray) -> tuple[float, np.ndarray]:
+    """Largest eigenvalue, and its vector, of D^-1/2 A D^-1/2 without its eigenvector `root`.
 
     By Lanczos: tens of products of the matrix with a vector, where a dense solve has N^3 steps.
     """
 
     def without_first(v: np.ndarray) -> np.ndarray:
-        return matrix @ v - first * (first @ v)
+        return (edges @ (v / root)) / root - first * (first @ v)
 
-    operator = LinearOperator(matrix.shape, matvec=without_first, dtype=matrix.dtype)
+    first = root / np.linalg.norm(root)
+    operator = LinearOperator(edges.shape, matvec=without_first, dtype=edges.dtype)
     # A fixed start, so that the same features give the same bytes.
     start = np.random.default_rng(0).standard_normal(len(first))
-    values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=1e-12)
+    # Its products are too short to share: several threads would wait for each other.
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=1e-12)
     return float(values[0]), vectors[:, 0]
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Finding the libraries takes longer than a cut, so it is done once."""
+    return ThreadpoolController()
 
 
 def _piece(side: Bool[Tensor, "height width"], seed: int) -> Bool[Tensor, "height width"]:
