@@ -16,8 +16,6 @@ from relevit.paths import project_root
 
 CLAIM = re.compile(r"(RV|BI|IAV)-\d\d")
 PAGE = "executed.html"  # nbconvert's page of a run, beside its executed.ipynb
-# Stages with several runs: the one whose page is linked.
-RUNS = {"02_finetune": "seed0"}
 
 
 class Cell(NamedTuple):
@@ -26,13 +24,12 @@ class Cell(NamedTuple):
     notebook: str
     id: str
 
-    def link(self, runs: Mapping[str, str] = RUNS) -> str:
-        """Address of the cell's output in the run's page, relative to the preset's folder.
+    def link(self) -> str:
+        """Address of the cell's output in the stage's page, relative to the preset's folder.
 
         The anchor is the one that nbconvert's HTML templates write for a cell with an id.
         """
-        folder = "/".join(filter(None, (self.notebook, runs.get(self.notebook, ""))))
-        return f"{folder}/{PAGE}#cell-id={self.id}"
+        return f"{self.notebook}/{PAGE}#cell-id={self.id}"
 
 
 def evidence_cells(notebooks: Path | None = None) -> dict[str, list[Cell]]:

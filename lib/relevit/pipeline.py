@@ -127,15 +127,18 @@ def prepare_machine(preset: str) -> None:
         load_dinov2()
 
 
-def snakemake(preset: str, *options: str, jobs: int = 1, **kwargs) -> subprocess.CompletedProcess:
+def snakemake(
+    preset: str, *options: str, jobs: int = 1, gpus: int = 0, **kwargs
+) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
-    Stages share the processor's cores: each is given as many threads as there are cores for each
-    of those that may run side by side.
+    One stage a GPU may compute at a time, or without any as many as `jobs`. Those that do share
+    the processor's cores: each is told to use its part of them.
     """
-    count = max(cores(), jobs)
-    settings = [f"threads={count // min(jobs, _places(jobs))}", f"gpus={_gpus()}"]
-    options = (*options, "--cores", str(count), "--config", *settings)
+    count, places = max(cores(), jobs), gpus or jobs
+    settings = [f"threads={count // min(jobs, places)}", f"gpus={gpus}"]
+    options = (*options, "--cores", str(count), "--resources", f"gpu={places}")
+    options = (*options, "--config", *settings)
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
@@ -172,8 +175,8 @@ def run(preset: str, jobs: int) -> int:
     prepare_machine(preset)
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
     code = snakemake(
-        preset, "--resources", f"gpu={_places(jobs)}", "--rerun-incomplete",
-        "--keep-going", "--keep-incomplete", *QUIET, *_forced(preset), jobs=jobs,
+        preset, "--rerun-incomplete", "--keep-going", "--keep-incomplete", *QUIET,
+        *_forced(preset), jobs=jobs, gpus=_gpus(),
     ).returncode  # fmt: skip
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(preset)
@@ -198,15 +201,7 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def _places(jobs: int) -> int:
-    """How many stages may compute at once: one a GPU, or without any as many as asked for."""
-    return _gpus() or jobs
-
-
 def _gpus() -> int:
-    """How many CUDA devices there are; without a driver, without loading torch."""
-    if not any(Path("/dev").glob("nvidia[0-9]*")) and sys.platform == "linux":
-        return 0
     import torch
 
     return torch.cuda.device_count()

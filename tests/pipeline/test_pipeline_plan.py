@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,31 @@ def test_graph_names_all_stages(monkeypatch):
     assert {("original", "finetune"), ("learning_rate", "finetune"), ("report", "page")} <= set(
         edges
     )
+
+
+# How stages share the machine
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "threads", "places"),
+    [(1, 0, 8, 1), (2, 0, 4, 2), (16, 0, 1, 16), (4, 1, 8, 1), (4, 2, 4, 2), (1, 4, 8, 4)],
+)
+def test_cores_are_shared_by_the_stages_that_compute_at_once(
+    monkeypatch, jobs, gpus, threads, places
+):
+    commands = []
+    monkeypatch.setattr(pipeline, "cores", lambda: 8)
+    monkeypatch.setattr(pipeline.subprocess, "run", lambda command, **_: commands.append(command))
+    pipeline.snakemake("quick", jobs=jobs, gpus=gpus)
+    (command,) = commands
+    assert {f"threads={threads}", f"gpus={gpus}", f"gpu={places}"} <= set(command)
+
+
+@pytest.mark.parametrize(("gpus", "devices"), [(0, set()), (1, set()), (2, {"cuda:0", "cuda:1"})])
+def test_runs_take_turns_on_several_gpus(monkeypatch, gpus, devices):
+    monkeypatch.chdir(ROOT)
+    options = ("--dry-run", "--forceall", "--printshellcmds")
+    done = pipeline.snakemake("quick", *options, jobs=2, gpus=gpus, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "02_finetune.ipynb" in done.stdout + done.stderr
+    assert set(re.findall(r"-p device (\S+)", done.stdout + done.stderr)) == devices
