@@ -258,6 +258,43 @@ rule faithfulness:
         "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
+rule pretraining:
+    message: "07_pretraining: four ways to pretrain, one way to finetune"
+    input:
+        notebook="notebooks/07_pretraining.ipynb",
+        params=f"{PARAMS}/07_pretraining.yaml",
+    output:
+        executed=f"{OUT}/07_pretraining/executed.ipynb",
+        summary=f"{OUT}/07_pretraining/summary.json",
+        models=f"{OUT}/07_pretraining/models.parquet",
+        shift=f"{OUT}/07_pretraining/shift.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule iav:
+    message: "07_iav: do attention heads agree with the decision?"
+    input:
+        notebook="notebooks/07_iav.ipynb",
+        params=f"{PARAMS}/07_iav.yaml",
+        pretraining=rules.pretraining.output.summary,
+        original=rules.original.output.weights,
+        finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
+    output:
+        executed=f"{OUT}/07_iav/executed.ipynb",
+        summary=f"{OUT}/07_iav/summary.json",
+        scores=f"{OUT}/07_iav/scores.parquet",
+        slopes=f"{OUT}/07_iav/slopes.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
 rule ablations:
     message: "08_ablations: what each part of the method does"
     input:
@@ -325,6 +362,7 @@ rule report:
         segmentation=rules.segmentation.output.summary,
         attribution=rules.attribution.output.summary,
         faithfulness=rules.faithfulness.output.summary,
+        iav=rules.iav.output.summary,
         predictions=rules.robustness.output.predictions,
         comparison=rules.comparison.output.accuracies,
         ablations=rules.ablations.output.summary,
@@ -362,6 +400,8 @@ rule pages:
         rules.segmentation.output.executed,
         rules.attribution.output.executed,
         rules.faithfulness.output.executed,
+        rules.pretraining.output.executed,
+        rules.iav.output.executed,
         rules.ablations.output.executed,
         rules.sis.output.executed,
         rules.knn.output.executed,

@@ -4,8 +4,9 @@
 
 What is compared, and with which floor, is told by `bench_relevance` (relevance maps,
 finetuning steps), `bench_attribution` (attribution methods), `bench_path` (points of a path
-integral) and `bench_tokencut` (automatic masks). Times are of random weights and images but in
-the last two. Exit code 1: numbers differ; a missed target is only printed.
+integral), `bench_tokencut` (automatic masks) and `bench_smoothgrad` (many images and models).
+Times are of random weights and images but in `bench_path` and `bench_tokencut`.
+Exit code 1: numbers differ; a missed target is only printed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from bench_core import (
     peak_mib,
 )
 from bench_path import describe_path, measure_path
+from bench_smoothgrad import describe_smoothgrad, measure_smoothgrad
 from bench_tokencut import measure_tokencut
 from relevit.precision import choose_device, fast_bfloat16
 
@@ -41,7 +43,7 @@ __all__ = ["TABLES", "TASKS", "agree", "build", "differences", "main", "parse"]
 
 TABLES = bench_relevance.TABLES + bench_attribution.TABLES
 TASKS = bench_relevance.TASKS | bench_attribution.TASKS
-OTHERS = ("path", "tokencut")  # on the CPU, whatever the device
+OTHERS = ("path", "tokencut", "smoothgrad")  # the first two on the CPU, whatever the device
 
 
 def own_growth_mib(table: Table, variant: str, args: argparse.Namespace) -> int:
@@ -122,6 +124,9 @@ def main(argv: list[str] | None = None) -> int:
         for row in measure_tokencut(args):
             rows.append(row)
             print(describe(row), flush=True)
+    if "smoothgrad" in args.tasks:
+        rows.append(measure_smoothgrad(args))
+        print(describe_smoothgrad(rows[-1]))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     compared = [row for row in rows if "differences" in row]

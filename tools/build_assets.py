@@ -5,8 +5,9 @@ Needs npm and `pip install resvg-py`; run it only when the class list changes:
     python tools/build_assets.py /tmp/emoji
 
 Both packages are unpacked below the given folder. Every picture becomes a 128 x 128 RGBA
-PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`; the things that no model was trained on,
-which k-NN is tested with, come in 3D alone and go to `cutouts/unseen/3d/`.
+PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`. Two further groups come in 3D alone: the
+things that k-NN is tested with go to `cutouts/unseen/3d/`, those that the small models of the IAV
+study are pretrained on to `cutouts/things/3d/`.
 """
 
 from __future__ import annotations
@@ -46,6 +47,35 @@ UNSEEN_CODE_POINTS = {
     "guitar": "1f3b8", "banjo": "1fa95", "hammer": "1f528", "axe": "1fa93",
     "alarm-clock": "23f0", "stopwatch": "23f1-fe0f", "running-shoe": "1f45f",
     "hiking-boot": "1f97e",
+}  # fmt: skip
+
+# The same for `relevit.data.things`.
+THINGS_CODE_POINTS = {
+    "red-apple": "1f34e", "pear": "1f350", "grapes": "1f347", "watermelon": "1f349",
+    "banana": "1f34c", "pineapple": "1f34d", "mango": "1f96d", "peach": "1f351",
+    "cherries": "1f352", "strawberry": "1f353", "kiwi-fruit": "1f95d", "tomato": "1f345",
+    "coconut": "1f965", "avocado": "1f951", "eggplant": "1f346", "potato": "1f954",
+    "ear-of-corn": "1f33d", "cucumber": "1f952", "broccoli": "1f966", "garlic": "1f9c4",
+    "onion": "1f9c5", "mushroom": "1f344", "chestnut": "1f330", "bread": "1f35e",
+    "croissant": "1f950", "pretzel": "1f968", "pancakes": "1f95e", "cheese": "1f9c0",
+    "meat-on-bone": "1f356", "bacon": "1f953", "french-fries": "1f35f", "pizza": "1f355",
+    "hot-dog": "1f32d", "taco": "1f32e", "cooking": "1f373", "popcorn": "1f37f",
+    "ice-cream": "1f368", "cookie": "1f36a", "birthday-cake": "1f382", "cupcake": "1f9c1",
+    "pie": "1f967", "chocolate-bar": "1f36b", "lollipop": "1f36d", "honey-pot": "1f36f",
+    "teapot": "1fad6", "wine-glass": "1f377", "beer-mug": "1f37a", "locomotive": "1f682",
+    "bus": "1f68c", "tractor": "1f69c", "motorcycle": "1f3cd-fe0f", "airplane": "2708-fe0f",
+    "helicopter": "1f681", "rocket": "1f680", "ship": "1f6a2", "canoe": "1f6f6", "anchor": "2693",
+    "balloon": "1f388", "wrapped-gift": "1f381", "trophy": "1f3c6", "soccer-ball": "26bd",
+    "basketball": "1f3c0", "american-football": "1f3c8", "tennis": "1f3be", "bowling": "1f3b3",
+    "crown": "1f451", "top-hat": "1f3a9", "glasses": "1f453", "necktie": "1f454", "dress": "1f457",
+    "handbag": "1f45c", "backpack": "1f392", "high-heeled-shoe": "1f460", "ring": "1f48d",
+    "gem-stone": "1f48e", "drum": "1f941", "trumpet": "1f3ba", "violin": "1f3bb",
+    "saxophone": "1f3b7", "telephone": "260e-fe0f", "television": "1f4fa", "camera": "1f4f7",
+    "light-bulb": "1f4a1", "books": "1f4da", "scissors": "2702-fe0f", "key": "1f511",
+    "locked": "1f512", "wrench": "1f527", "magnet": "1f9f2", "microscope": "1f52c",
+    "telescope": "1f52d", "broom": "1f9f9", "chair": "1fa91", "umbrella": "2602-fe0f",
+    "cactus": "1f335", "palm-tree": "1f334", "evergreen-tree": "1f332", "sunflower": "1f33b",
+    "tulip": "1f337", "maple-leaf": "1f341",
 }  # fmt: skip
 
 
@@ -95,9 +125,10 @@ def main(folder: Path) -> None:
         }
         for style, picture in pictures.items():
             save(picture, ASSETS / style / f"{name}.png")
-    for name, code in UNSEEN_CODE_POINTS.items():
-        picture = draw_webp(solid / "package" / "assets" / f"{code}.webp")
-        save(picture, ASSETS / "unseen" / "3d" / f"{name}.png")
+    for group, codes in (("unseen", UNSEEN_CODE_POINTS), ("things", THINGS_CODE_POINTS)):
+        for name, code in codes.items():
+            picture = draw_webp(solid / "package" / "assets" / f"{code}.webp")
+            save(picture, ASSETS / group / "3d" / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, normalize
 
 from relevit.config import KnnParams
-from relevit.data import unseen
+from relevit.data import things
 from relevit.data.labelled import Labelled
 from relevit.data.real_knn import read_real
 from relevit.features import class_features
@@ -41,13 +41,14 @@ PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
 def open_data(cfg: KnnParams, size: int) -> tuple[Labelled, dict[str, Labelled]]:
     """Images with known classes, and by name the sets to classify, `size` pixels a side.
 
-    `cutouts` draws things (`relevit.data.unseen`); real data sets are read and sampled.
+    `cutouts` draws things (`relevit.data.things`); real data sets are read and sampled.
     Raises: as `read_real`.
     """
     if cfg.data == "cutouts":
-        known = unseen.labelled(KNOWN, cfg.train_images, seed=cfg.seed, size=size)
+        known = things.labelled(things.UNSEEN, KNOWN, cfg.train_images, seed=cfg.seed, size=size)
         return known, {
-            name: unseen.labelled(name, cfg.test_images, seed=cfg.seed, size=size) for name in ASKED
+            name: things.labelled(things.UNSEEN, name, cfg.test_images, seed=cfg.seed, size=size)
+            for name in ASKED
         }
     known, asked = read_real(cfg.data, cfg.data_root, size)
     known, asked = known.sample(cfg.train_images, cfg.seed), asked.sample(cfg.test_images, cfg.seed)

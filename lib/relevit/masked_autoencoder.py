@@ -16,18 +16,16 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from timm.layers import build_sincos2d_pos_embed
 from timm.models.vision_transformer import Block, VisionTransformer
-from timm.optim import param_groups_weight_decay
-from timm.scheduler import CosineLRScheduler
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
-from relevit.data import cutouts
+from relevit.data.labelled import Labelled
 from relevit.finetune import epoch_plan
 from relevit.models import ModelSpec
+from relevit.pretraining_steps import loss_figures, make_optimizer
 from relevit.training import History, run_epochs
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
-WARMUP = 0.1  # share of all steps with a rising learning rate
 HEAD_WIDTH = 16  # of the decoder's attention heads
 
 
@@ -179,10 +177,11 @@ def pretrain(
     settings: PretrainSettings,
     folder: Path,
     *,
-    validation_images: int = 400,
+    train: Labelled,
+    validation: Labelled,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
-    """Train `encoder` in place on Cutouts without labels; files go to `folder` (`run_epochs`).
+    """Train `encoder` in place without labels; files go to `folder` (`run_epochs`).
 
     The files hold the decoder too; take the weights from `encoder`. Its head and the norm
     after the pooling stay as they are. Each row of the log has the epoch's mean loss, the
@@ -191,8 +190,11 @@ def pretrain(
     Raises: as `draw_masks` and `run_epochs`.
     """
     model = build_autoencoder(encoder, settings)
-    optimizer, rates = _make_optimizer(model, settings)
-    shown = cutouts.draw("validation", range(validation_images), size=spec.image_size).images
+    steps = settings.epochs * math.ceil(settings.images / settings.batch_size)
+    optimizer, rates = make_optimizer(
+        model, lr=settings.lr, weight_decay=settings.weight_decay, betas=BETAS, steps=steps
+    )
+    shown = validation.read(range(len(validation)))
 
     def train_epoch(epoch: int) -> dict[str, Any]:
         model.train()
@@ -200,15 +202,13 @@ def pretrain(
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         for step, (rows, rng) in enumerate(plan):
             fresh = (rows + settings.images * (epoch - 1)).tolist()
-            images = cutouts.draw("train", fresh, seed=settings.seed, size=spec.image_size).images
             rates.step_update((epoch - 1) * len(plan) + step + 1)
-            loss = _loss(model, spec, images, rng, settings.mask_share)
+            loss = _loss(model, spec, train.read(fresh), rng, settings.mask_share)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
             losses.append(float(loss.detach()))
-        curve = [float(np.mean(part)) for part in np.array_split(losses, min(20, len(losses)))]
-        return {"train_loss": float(np.mean(losses)), "curve": curve}
+        return loss_figures(losses)
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:
@@ -228,23 +228,6 @@ def pretrain(
         validate=validate,
         on_epoch=on_epoch,
     )
-
-
-def _make_optimizer(
-    model: MaskedAutoencoder, settings: PretrainSettings
-) -> tuple[torch.optim.Optimizer, CosineLRScheduler]:
-    """AdamW, which spares biases, norms, tokens and positions the decay, and its learning rates."""
-    groups = param_groups_weight_decay(
-        model, settings.weight_decay, no_weight_decay_list=("*_token", "*.pos_embed")
-    )
-    optimizer = torch.optim.AdamW(groups, lr=settings.lr, betas=BETAS)
-    steps = settings.epochs * math.ceil(settings.images / settings.batch_size)
-    warm = max(1, round(WARMUP * steps))
-    # One more step than there are, so that the last one still learns.
-    rates = CosineLRScheduler(
-        optimizer, steps - warm + 1, warmup_t=warm, warmup_prefix=True, t_in_epochs=False
-    )
-    return optimizer, rates
 
 
 def _loss(

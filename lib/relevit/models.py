@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.checkpoints import load_weights
+from relevit.checkpoints import load_weights, read_tensors
 from relevit.data.foregrounds import CLASSES
 from relevit.dinov2 import load_dinov2
 
@@ -48,25 +48,36 @@ class ModelSpec:
         return (images.float().cpu() * std + mean).clamp(0, 1)
 
 
-_IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 _TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
+# As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
+_MINI = {"patch_size": 14, "embed_dim": 64, "depth": 12, "num_heads": 4}
+# Four pretrainings of one architecture (`relevit.pretraining`), by kind.
+MINI_KINDS = {
+    "mini-supervised": "supervised",
+    "mini-deit": "supervised",
+    "mini-mae": "self-supervised",
+    "mini-dino": "self-supervised",
+}
 
 MODELS = {
     spec.name: spec
     for spec in (
-        ModelSpec("dinov2-s", "vit_small_patch14_dinov2", 112, **_IMAGENET),
-        ModelSpec("tiny", "vit_tiny_patch16_224", 112, **_HALF, options=_TINY),
+        ModelSpec("dinov2-s", "vit_small_patch14_dinov2", 112, **IMAGENET),
+        ModelSpec("tiny", "vit_tiny_patch16_224", 112, **HALF, options=_TINY),
         # Pretrained without labels and pooled like the papers' MAE.
         ModelSpec(
             "tiny-mae",
             "vit_tiny_patch16_224",
             112,
-            **_HALF,
+            **HALF,
             options=_TINY | {"global_pool": "avg"},
         ),
+        *(ModelSpec(name, "vit_tiny_patch16_224", 112, **HALF, options=_MINI)
+          for name in MINI_KINDS),
     )
-}
+}  # fmt: skip
 
 
 def model_spec(name: str) -> ModelSpec:
@@ -76,7 +87,7 @@ def model_spec(name: str) -> ModelSpec:
     return MODELS[name]
 
 
-def build_model(name: str, seed: int = 0) -> nn.Module:
+def build_model(name: str, seed: int = 0, classes: int = len(CLASSES)) -> nn.Module:
     """The architecture with random weights drawn from `seed`; torch's own seed is left alone.
 
     Its `pretrained_cfg` gives the mean and std of the spec, from which others know black.
@@ -86,7 +97,7 @@ def build_model(name: str, seed: int = 0) -> nn.Module:
         torch.manual_seed(seed)
         model = timm.create_model(
             spec.timm_name,
-            num_classes=len(CLASSES),
+            num_classes=classes,
             img_size=spec.image_size,
             **spec.options,
         )
@@ -94,14 +105,17 @@ def build_model(name: str, seed: int = 0) -> nn.Module:
     return model
 
 
-def load_pretrained(name: str, seed: int = 0) -> nn.Module:
+def load_pretrained(
+    name: str, seed: int = 0, classes: int = len(CLASSES), backbone: Path | None = None
+) -> nn.Module:
     """The model before it has seen Cutouts: a pretrained backbone under a new head.
 
-    `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size;
-    `tiny` has no pretraining and starts at random.
+    `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size, the
+    `mini` models from the pretraining that comes with the suite; `tiny` has none and starts at
+    random. `backbone` is another pretraining of a `mini` model (`pretraining.save_backbone`).
     Raises: ValueError for an unknown name and for `tiny-mae`, whose pretraining is not shipped.
     """
-    model = build_model(name, seed)
+    model = build_model(name, seed, classes)
     if name == "tiny-mae":
         raise ValueError(
             "models: only the trained 'tiny-mae' comes with the package, not its pretraining; "
@@ -112,10 +126,18 @@ def load_pretrained(name: str, seed: int = 0) -> nn.Module:
         tensors["pos_embed"] = resample_abs_pos_embed(
             tensors["pos_embed"], list(model.patch_embed.grid_size)
         )
-        missing = model.load_state_dict(tensors, strict=False)
-        if missing.unexpected_keys or set(missing.missing_keys) != {"head.weight", "head.bias"}:
-            raise ValueError(f"models: the tensors of {name!r} do not fit timm's model: {missing}")
+        load_backbone(model, tensors, name)
+    if name in MINI_KINDS:
+        path = backbone or shipped_weights(f"{name}-pretrained")
+        load_backbone(model, read_tensors(path)[0], name)
     return model
+
+
+def load_backbone(model: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
+    """Fill all of `model` but its head. Raises: ValueError for tensors that do not fit."""
+    missing = model.load_state_dict(tensors, strict=False)
+    if missing.unexpected_keys or set(missing.missing_keys) != {"head.weight", "head.bias"}:
+        raise ValueError(f"models: the tensors of {name!r} do not fit timm's model: {missing}")
 
 
 def shipped_weights(name: str) -> Path:

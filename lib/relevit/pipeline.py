@@ -37,6 +37,7 @@ def check(preset: str) -> PipelineParams:
     _check_agreement(folder, pipeline, stages)
     _check_own_runs(path, pipeline, stages)
     _check_sweep(path, pipeline, stages)
+    _check_iav(folder, stages)
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
 
@@ -104,6 +105,24 @@ def _check_sweep(path: Path, pipeline: PipelineParams, stages: dict[str, Params]
             raise ValueError(
                 f"{path}: sweep.{i}.seeds = {grid.seeds} with masks tokencut, but 01_masks.yaml "
                 f"makes masks for seeds {masked}: give both the same"
+            )
+
+
+def _check_iav(folder: Path, stages: dict[str, Params]) -> None:
+    """07_iav reads the models that 07_pretraining makes."""
+    made, read = stages["07_pretraining"], stages["07_iav"]
+    for key in ("models", "model_seeds"):
+        lacking = [value for value in getattr(read, key) if value not in getattr(made, key)]
+        if lacking:
+            raise ValueError(
+                f"{folder}/07_iav.yaml: {key} = {getattr(read, key)!r}, but 07_pretraining.yaml "
+                f"makes {getattr(made, key)!r}: add {lacking} there, or leave them out here"
+            )
+    for key in ("data", "data_root"):
+        if getattr(made, key) != getattr(read, key):
+            raise ValueError(
+                f"{folder}/07_iav.yaml: {key} = {getattr(read, key)!r}, but 07_pretraining.yaml "
+                f"has {getattr(made, key)!r}: give both the same"
             )
 
 

@@ -23,7 +23,7 @@ from relevit.files import file_fingerprint, write_atomically
 from relevit.paths import need_disk_space
 
 History = list[dict[str, Any]]
-WEIGHTS, LOG, CHECKPOINT = "weights.safetensors", "log.jsonl", "checkpoint"
+WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint", "epochs"
 
 
 def run_epochs(
@@ -37,6 +37,7 @@ def run_epochs(
     train_epoch: Callable[[int], dict[str, float]],
     validate: Callable[[], dict[str, float]],
     criterion: str | None = None,
+    keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
     """Train for `epochs`, resuming what `folder` holds of the same `identity`.
@@ -44,7 +45,8 @@ def run_epochs(
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13); None keeps the last epoch's. The model
-    holds the kept weights afterwards. `on_epoch` sees each row as it is made.
+    holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
+    `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints.
     """
@@ -52,15 +54,19 @@ def run_epochs(
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink()  # a write that was killed
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
-    done = _finished(folder, name)
+    kept = range(epochs + 1) if keep_epochs else range(0)
+    done = _finished(folder, name, kept)
     if done is not None:
         shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # killed while it was removed
         load_weights(folder / WEIGHTS, model, architecture)
         return done
-    need_disk_space(folder, megabytes=50 + 10 * _size_mb(model))
-    history = _resume(folder / CHECKPOINT, model, optimizer, architecture, name)
+    need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
+    history = _resume(folder, model, optimizer, architecture, name, kept)
     if not history:
         history = [{"epoch": 0, **validate()}]
+        if keep_epochs:
+            (folder / EPOCHS).mkdir(exist_ok=True)
+            save_weights(epoch_file(folder, 0), model, architecture)
         on_epoch(history[0])
     for epoch in range(len(history), epochs + 1):
         row = {"epoch": epoch, **train_epoch(epoch), **validate()}
@@ -72,14 +78,22 @@ def run_epochs(
             )
         history.append(row)
         best = criterion is None or row[criterion] <= min(r[criterion] for r in history[1:])
-        _save(folder / CHECKPOINT, model, optimizer, architecture, name, history, best)
+        newest = _save(folder / CHECKPOINT, model, optimizer, architecture, name, history, best)
+        if keep_epochs:
+            _link_or_copy(newest / WEIGHTS, epoch_file(folder, epoch))
         _write_log(folder, history)
         on_epoch(row)
     return _finish(folder, model, architecture, name, history)
 
 
-def _finished(folder: Path, name: str) -> History | None:
-    if not (folder / WEIGHTS).is_file() or not (folder / LOG).is_file():
+def epoch_file(folder: Path, epoch: int) -> Path:
+    """Where `run_epochs` with `keep_epochs=True` leaves the weights of an epoch; 0 is before."""
+    return folder / EPOCHS / f"epoch_{epoch:04d}.safetensors"
+
+
+def _finished(folder: Path, name: str, kept: range) -> History | None:
+    needed = [folder / WEIGHTS, folder / LOG, *(epoch_file(folder, epoch) for epoch in kept)]
+    if not all(path.is_file() for path in needed):
         return None
     facts = read_tensors(folder / WEIGHTS)[1]
     if facts.get("identity") != name:
@@ -90,18 +104,29 @@ def _finished(folder: Path, name: str) -> History | None:
 
 
 def _resume(
-    checkpoint: Path, model: nn.Module, optimizer: Optimizer, architecture: str, name: str
+    folder: Path,
+    model: nn.Module,
+    optimizer: Optimizer,
+    architecture: str,
+    name: str,
+    kept: range,
 ) -> History:
     """Load the newest whole checkpoint of this run; an empty history when there is none."""
+    checkpoint = folder / CHECKPOINT
     for leftover in checkpoint.glob(".*"):
         shutil.rmtree(leftover)  # an interrupted write or removal
     for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
         state = json.loads((newest / "state.json").read_text())
         if state["identity"] != name:
             break
+        history = state["history"]
+        if kept:  # it may have been killed between the checkpoint and its copy
+            _link_or_copy(newest / WEIGHTS, epoch_file(folder, history[-1]["epoch"]))
+            if not all(epoch_file(folder, row["epoch"]).is_file() for row in history):
+                break
         load_weights(newest / WEIGHTS, model, architecture)
         optimizer.load_state_dict(torch.load(newest / "optimizer.pt", weights_only=True))
-        return state["history"]
+        return history
     for other in checkpoint.glob("epoch_*"):
         _remove(other)
     return []
@@ -122,7 +147,7 @@ def _save(
     name: str,
     history: History,
     best: bool,
-) -> None:
+) -> Path:
     """Write one epoch's folder under a hidden name, show it with one rename, drop older ones."""
     epoch = history[-1]["epoch"]
     older = sorted(checkpoint.glob("epoch_*"))
@@ -134,12 +159,16 @@ def _save(
     _link_or_copy(kept, hidden / "kept.safetensors")
     state = {"identity": name, "history": history}
     (hidden / "state.json").write_text(json.dumps(state))
-    os.replace(hidden, checkpoint / f"epoch_{epoch:04d}")
+    shown = checkpoint / f"epoch_{epoch:04d}"
+    os.replace(hidden, shown)
     for folder in older:
         _remove(folder)
+    return shown
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    target.unlink(missing_ok=True)
     try:
         os.link(source, target)
     except OSError:  # a disk without hard links

@@ -13,21 +13,22 @@ from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
 
 RULES = {
     "original", "start", "masks", "learning_rate", "finetune", "baselines", "sweep", "robustness",
-    "comparison", "segmentation", "attribution", "faithfulness", "ablations", "sis", "knn",
-    "report", "page", "pages",
+    "comparison", "segmentation", "attribution", "faithfulness", "pretraining", "iav", "ablations",
+    "sis", "knn", "report", "page", "pages",
 }  # fmt: skip
 
 
 # Whose `seeds` must be those of the pipeline.
 SEEDED = (
-    "01_masks", "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "10_knn",
-    "99_report",
+    "01_masks", "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "07_iav",
+    "10_knn", "99_report",
 )  # fmt: skip
 # What follows from every stage that the report reads.
 END = {"99_report", "report.html", "the stages' notebooks as pages"}
 # What follows from the preset's own runs.
 AFTER_RUNS = END | {
-    "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "09_sis", "10_knn",
+    "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "07_iav", "09_sis",
+    "10_knn",
 }  # fmt: skip
 
 

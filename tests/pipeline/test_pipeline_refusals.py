@@ -58,6 +58,10 @@ def only_plan(project, monkeypatch) -> None:
             "rates are searched for ['tiny'] alone",
         ),
         ("pipeline", {"sweep": [{"models": ["tiny"], "s": 0, "seeds": [0]}]}, "sweep.0.s = 0"),
+        ("07_iav", {"model_seeds": [0, 4]}, "makes [0]: add [4] there, or leave them out here"),
+        ("07_iav", {"models": ["mini-mae", "mini-dino"]}, "add ['mini-mae'] there"),
+        ("07_iav", {"data": "cifar10"}, "07_pretraining.yaml has 'cutouts': give both the same"),
+        ("07_iav", {"reference": "mini-mae"}, "it is not among models; name one of them"),
         ("99_report", {"device": "cuda:99"}, "99_report.yaml: device 'cuda:99'"),
     ],
 )

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from relevit import knn
 from relevit.config import KnnParams
-from relevit.data import unseen
+from relevit.data import things
 from relevit.data.labelled import Labelled
 from relevit.features import class_features
 from relevit.knn import knn_answers, knn_changes, knn_table, nearest, vote
@@ -149,13 +149,13 @@ def test_no_images_and_diverged_models_are_errors(build_vit):
 def test_same_answers_in_the_same_format(build_vit):
     model = build_vit().float()
     spec = ModelSpec("small", "none", 28, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    known, asked = (unseen.labelled(name, 24, size=28) for name in ("train", "val"))
+    known, asked = (things.labelled(things.UNSEEN, name, 24, size=28) for name in ("train", "val"))
     assert knn.same_answers_pct(model, spec, known, asked, "float32") == 100.0
     assert 0.0 <= knn.same_answers_pct(model, spec, known, asked, "bfloat16", k=5) <= 100.0
 
 
 def test_pixel_features_are_colours_without_brightness():
-    dark = unseen.labelled("val", 24, size=28)
+    dark = things.labelled(things.UNSEEN, "val", 24, size=28)
     bright = Labelled("bright", dark.classes, dark.labels, lambda i: dark.read(i) // 2 + 100)
     one, other = knn.pixel_features(dark), knn.pixel_features(bright)
     assert tuple(one.shape) == (24, 3 * (28 // knn.CELL) ** 2)
@@ -237,7 +237,7 @@ def test_open_data_draws_things_in_both_kinds():
     known, asked = knn.open_data(KnnParams(train_images=24, test_images=30), 32)
     assert len(known) == 24 and list(asked) == ["val", "objectnet"]
     assert {len(images) for images in asked.values()} == {30}
-    assert known.classes == unseen.CLASSES
+    assert known.classes == things.UNSEEN.classes
 
 
 def test_open_data_wants_a_folder_for_real_data():

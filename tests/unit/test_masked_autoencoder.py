@@ -13,6 +13,7 @@ import timm
 import torch
 
 from relevit.data import cutouts
+from relevit.data.drawn import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.evaluate import predict
 from relevit.masked_autoencoder import (
@@ -52,7 +53,12 @@ def micro_model(seed=0):
 
 def run(folder, settings=SETTINGS, model=None, **callbacks):
     model = micro_model() if model is None else model
-    return pretrain(model, MICRO, settings, folder, validation_images=24, **callbacks)
+    count = settings.images * settings.epochs
+    images = {
+        "train": drawn("train", count, seed=settings.seed, size=28),
+        "validation": drawn("validation", 24, size=28),
+    }
+    return pretrain(model, MICRO, settings, folder, **images, **callbacks)
 
 
 def result(folder):
@@ -229,12 +235,12 @@ def test_stopped_and_resumed_same_bytes(tmp_path):
 def test_needs_no_labels_and_shows_each_image_once(tmp_path, monkeypatch):
     asked = []
 
-    def draw(name, indices, *, seed=0, size):
+    def draw(name, indices, **named):
         if name == "train":
             asked.extend(indices)
-        return SimpleNamespace(images=drawn(name, indices, seed=seed, size=size).images)
+        return SimpleNamespace(images=real(name, indices, **named).images)
 
-    drawn = cutouts.draw
+    real = cutouts.draw
     run(tmp_path / "one")
     monkeypatch.setattr(cutouts, "draw", draw)
     run(tmp_path / "two")

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
 from relevit.config.base import Checked, ModelName, Name, Params, Seed, Seeds
+from relevit.config.iav import HubName, IavData, IavParams, PretrainingParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
     AblationsParams,
@@ -28,10 +29,11 @@ from relevit.config.robustvit import (
 
 __all__ = [
     "NOTEBOOKS", "AblationsParams", "AttributionParams", "BaselinesParams", "Checked",
-    "ComparisonParams", "FaithfulnessParams", "FinetuneParams", "KnnParams", "LearningRateParams",
-    "MasksParams", "ModelName", "Name", "OriginalParams", "Params", "PipelineParams",
-    "ReportParams", "RobustnessParams", "Seed", "Seeds", "SegmentationParams", "SisParams",
-    "StartParams", "SweepGrid",
+    "ComparisonParams", "FaithfulnessParams", "FinetuneParams", "HubName", "IavData",
+    "IavParams", "KnnParams", "LearningRateParams", "MasksParams", "ModelName", "Name",
+    "OriginalParams", "Params", "PipelineParams", "PretrainingParams", "ReportParams",
+    "RobustnessParams", "Seed", "Seeds", "SegmentationParams", "SisParams", "StartParams",
+    "SweepGrid",
 ]  # fmt: skip
 
 
@@ -58,6 +60,8 @@ NOTEBOOKS: dict[str, type[Params]] = {
         SegmentationParams,
         AttributionParams,
         FaithfulnessParams,
+        PretrainingParams,
+        IavParams,
         AblationsParams,
         SisParams,
         KnnParams,

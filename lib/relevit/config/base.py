@@ -18,9 +18,11 @@ def _all_different(seeds: list[int]) -> list[int]:
 
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_all_different)]
+AnySeeds = Annotated[list[Seed], AfterValidator(_all_different)]
+Seeds = Annotated[AnySeeds, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-ModelName = Literal["dinov2-s", "tiny", "tiny-mae"]
+MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
+ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]
 SHIPPED = ("tiny", "tiny-mae")  # models whose weights come with the package
 INJECTED = "# Parameters"  # how papermill's injected cell begins
 

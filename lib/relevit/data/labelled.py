@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -29,6 +29,11 @@ class Labelled:
         """All pictures in order, at most `size` at a time."""
         for start in range(0, len(self), size):
             yield self.read(range(start, min(start + size, len(self))))
+
+    def kept(self) -> Labelled:
+        """The same pictures, read now and kept in memory."""
+        images = self.read(range(len(self)))
+        return replace(self, read=lambda wanted: images[list(wanted)])
 
     def sample(self, count: int, seed: int) -> Labelled:
         """`count` pictures in a random order, each once; all of them when there are fewer.

@@ -23,12 +23,12 @@ from torch import Tensor
 from torchvision.datasets import ImageFolder, INaturalist, VisionDataset
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
+from relevit.data.cifar import need_files, read_records
 from relevit.data.labelled import Labelled
 
 CifarLabels = Literal["fine", "coarse"]
 RESIZED = 256 / 224  # of the side that is kept
 XRAY_CLASSES = ["NORMAL", "PNEUMONIA"]
-CIFAR_RECORD = 2 + 3 * 32 * 32  # bytes: superclass, class, red, green and blue planes
 # MD5 of the files in cifar-100-python.tar.gz, as torchvision publishes them.
 CIFAR_MD5 = {
     "train": "16019d7e3df5f24257cddd939b257f8d",
@@ -137,7 +137,7 @@ def read_cifar100(
 
 def _unpickle(path: Path, published: str) -> dict[str, Any]:
     """Open a pickled file, if its MD5 is the published one."""
-    _need_files("cifar100", [path])
+    need_files("cifar100", [path])
     content = path.read_bytes()
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != published:
@@ -151,23 +151,18 @@ def _unpickle(path: Path, published: str) -> dict[str, Any]:
 
 def _cifar_binary(folder: Path, size: int, labels: CifarLabels) -> tuple[Labelled, Labelled]:
     names, *files = (folder / n for n in (f"{labels}_label_names.txt", "train.bin", "test.bin"))
-    _need_files("cifar100", [names, *files])
-    classes = names.read_text().split()
-    column = ("coarse", "fine").index(labels)
+    need_files("cifar100", [names, *files])
     sets = []
     for path in files:
-        numbers = np.fromfile(path, dtype=np.uint8)
-        whole = len(numbers) > 0 and len(numbers) % CIFAR_RECORD == 0
-        records = numbers.reshape(-1, CIFAR_RECORD) if whole else numbers
-        if not whole or records[:, column].max() >= len(classes):
-            raise ValueError(
-                f"cifar100: {path} has {len(numbers)} bytes and {names.name} {len(classes)} "
-                f"names; it needs records of {CIFAR_RECORD} bytes and a name for each label: "
-                "unpack cifar-100-binary.tar.gz again"
-            )
-        sets.append(
-            _from_arrays(classes, records[:, column].tolist(), _upright(records[:, 2:]), size)
+        classes, found, planes = read_records(
+            "cifar100",
+            path,
+            names,
+            label_bytes=2,  # superclass, class
+            column=("coarse", "fine").index(labels),
+            archive="cifar-100-binary.tar.gz",
         )
+        sets.append(_from_arrays(classes, found, _upright(planes), size))
     return sets[0], sets[1]
 
 
@@ -242,9 +237,3 @@ def _need_folders(name: str, folders: Sequence[Path], what_to_do: str) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise FileNotFoundError(f"{name}: folder {folder} is missing; {what_to_do}")
-
-
-def _need_files(name: str, paths: Sequence[Path]) -> None:
-    for path in paths:
-        if not path.is_file():
-            raise FileNotFoundError(f"{name}: file {path} is missing; unpack the archive again")

@@ -9,9 +9,10 @@ from importlib.resources import files
 import pytest
 import torch
 
-from relevit.data import cutouts, foregrounds, unseen
+from relevit.data import cutouts, foregrounds, things
 from relevit.data.labelled import Labelled
 from relevit.data.textures import SEEN, SIDE
+from relevit.data.things import PRETRAINING, UNSEEN
 
 FIELDS = ("images", "masks", "labels", "families")
 
@@ -20,27 +21,30 @@ def same(one: cutouts.Batch, other: cutouts.Batch) -> bool:
     return all(torch.equal(getattr(one, f), getattr(other, f)) for f in FIELDS)
 
 
-def test_classes_are_things_that_the_animals_are_not():
-    assert len(set(unseen.CLASSES)) == len(unseen.CLASSES) == 24
-    assert not set(unseen.CLASSES) & set(foregrounds.CLASSES)
+def test_no_class_is_in_two_groups():
+    names = [*UNSEEN.classes, *PRETRAINING.classes, *foregrounds.CLASSES]
+    assert (len(UNSEEN.classes), len(PRETRAINING.classes)) == (24, 100)
+    assert len(set(names)) == len(names)
 
 
 def test_every_class_has_a_drawing_of_its_own_and_no_file_is_left_over():
     folder = files("relevit") / "assets" / "cutouts"
-    things = folder / "unseen" / "3d"
-    assert sorted(f.name for f in things.iterdir()) == sorted(f"{n}.png" for n in unseen.CLASSES)
-    digests = [
-        hashlib.sha256(file.read_bytes()).hexdigest()
-        for place in (things, folder / "3d")
-        for file in place.iterdir()
-    ]
-    assert len(set(digests)) == len(digests) == 24 + 40
+    digests = []
+    for place, names in (
+        (folder / "unseen" / "3d", UNSEEN.classes),
+        (folder / "things" / "3d", PRETRAINING.classes),
+        (folder / "3d", foregrounds.CLASSES),
+    ):
+        assert sorted(file.name for file in place.iterdir()) == sorted(f"{n}.png" for n in names)
+        digests += [hashlib.sha256(file.read_bytes()).hexdigest() for file in place.iterdir()]
+    assert len(set(digests)) == len(digests) == 24 + 100 + 40
 
 
-def test_drawings_are_premultiplied_and_halved():
-    levels = unseen.DRAWINGS.load("3d")
+@pytest.mark.parametrize("group", [UNSEEN, PRETRAINING], ids=lambda group: group.name)
+def test_drawings_are_premultiplied_and_halved(group):
+    levels = group.load("3d")
     assert [tuple(level.shape) for level in levels] == [
-        (24, 4, SIDE >> i, SIDE >> i) for i in range(foregrounds.LEVELS)
+        (len(group.classes), 4, SIDE >> i, SIDE >> i) for i in range(foregrounds.LEVELS)
     ]
     for level in levels:
         assert (level[:, :3] <= level[:, 3:] + 1e-12).all() and level.min() >= 0
@@ -49,22 +53,22 @@ def test_drawings_are_premultiplied_and_halved():
 
 @pytest.mark.parametrize("name", ["train", "val", "objectnet", "si_size"])
 def test_same_arguments_same_bytes_in_any_order(name):
-    whole = unseen.draw(name, range(8), seed=3, size=32)
-    assert same(whole, unseen.draw(name, range(8), seed=3, size=32))
-    backwards = unseen.draw(name, range(7, -1, -1), seed=3, size=32)
+    whole = things.draw(UNSEEN, name, range(8), seed=3, size=32)
+    assert same(whole, things.draw(UNSEEN, name, range(8), seed=3, size=32))
+    backwards = things.draw(UNSEEN, name, range(7, -1, -1), seed=3, size=32)
     assert same(backwards.select(range(7, -1, -1)), whole)
-    assert not same(whole, unseen.draw(name, range(8), seed=4, size=32))
+    assert not same(whole, things.draw(UNSEEN, name, range(8), seed=4, size=32))
     assert whole.masks.any() and not whole.masks.all()
 
 
 def test_whole_multiples_of_the_classes_are_balanced():
-    assert Counter(unseen.draw("val", range(48), size=16).labels.tolist()) == dict.fromkeys(
+    assert Counter(things.draw(UNSEEN, "val", range(48), size=16).labels.tolist()) == dict.fromkeys(
         range(24), 2
     )
 
 
 def test_each_image_of_a_class_is_another_one():
-    batch = unseen.draw("train", [0, 24, 48], size=32)
+    batch = things.draw(UNSEEN, "train", [0, 24, 48], size=32)
     assert batch.labels.tolist() == [0, 0, 0]
     for one, other in ((0, 1), (0, 2), (1, 2)):
         assert (batch.images[one] != batch.images[other]).float().mean() > 0.5
@@ -72,8 +76,8 @@ def test_each_image_of_a_class_is_another_one():
 
 def test_backgrounds_are_not_those_of_the_animals(monkeypatch):
     """A model has seen the animals' backgrounds in training; none may come back with a thing."""
-    blank = tuple(torch.zeros_like(level) for level in unseen.DRAWINGS.load("3d"))
-    nothing = foregrounds.Drawings("unseen", unseen.CLASSES, lambda style: blank)
+    blank = tuple(torch.zeros_like(level) for level in UNSEEN.load("3d"))
+    nothing = foregrounds.Drawings("unseen", UNSEEN.classes, lambda style: blank)
     with_none = tuple(torch.zeros_like(level) for level in foregrounds.load_foregrounds("3d"))
     monkeypatch.setattr(cutouts, "load_foregrounds", lambda style: with_none)
     grounds = [
@@ -84,33 +88,35 @@ def test_backgrounds_are_not_those_of_the_animals(monkeypatch):
 
 
 def test_objectnet_is_on_backgrounds_that_no_known_image_has():
-    known, asked = (unseen.draw(name, range(96), size=16) for name in ("train", "objectnet"))
+    known, asked = (
+        things.draw(UNSEEN, name, range(96), size=16) for name in ("train", "objectnet")
+    )
     assert (known.families < len(SEEN)).all() and (asked.families >= len(SEEN)).all()
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("sketch", r"unseen: set 'sketch' is in style 'high_contrast', .*'3d' alone; use one of"),
+        ("sketch", r"things: set 'sketch' is in style 'high_contrast', .*'3d' alone; use one of"),
         ("imagenet", r"cutouts: set 'imagenet' is unknown; use one of"),
     ],
 )
 def test_sets_that_cannot_be_drawn_are_errors(name, text):
     with pytest.raises(ValueError, match=text):
-        unseen.draw(name, [0])
+        things.draw(UNSEEN, name, [0])
 
 
 def test_labels_beyond_the_drawings_are_errors():
     with pytest.raises(ValueError, match=r"out of range: \[24\]; give one label in 0\.\.23"):
-        cutouts.draw("val", [0], labels=[24], drawings=unseen.DRAWINGS)
+        cutouts.draw("val", [0], labels=[24], drawings=UNSEEN)
 
 
 # Labelled pictures
 
 
 def test_labelled_holds_what_was_drawn():
-    images = unseen.labelled("val", 30, seed=1, size=32)
-    batch = unseen.draw("val", range(30), seed=1, size=32)
+    images = things.labelled(UNSEEN, "val", 30, seed=1, size=32)
+    batch = things.draw(UNSEEN, "val", range(30), seed=1, size=32)
     assert isinstance(images, Labelled) and images.name == "val" and len(images) == 30
     assert torch.equal(images.labels, batch.labels)
     assert [len(part) for part in images.batches(13)] == [13, 13, 4]
@@ -119,7 +125,7 @@ def test_labelled_holds_what_was_drawn():
 
 
 def test_samples_keep_pictures_and_labels_together():
-    images = unseen.labelled("val", 30, size=16)
+    images = things.labelled(UNSEEN, "val", 30, size=16)
     some = images.sample(7, seed=5)
     places = [int((images.read(range(30)) == p).all(dim=(1, 2, 3)).nonzero()[0, 0])
               for p in some.read(range(7))]  # fmt: skip
@@ -133,4 +139,4 @@ def test_samples_keep_pictures_and_labels_together():
 
 def test_an_empty_sample_is_an_error():
     with pytest.raises(ValueError, match="val: a sample of 0 images; ask for at least 1"):
-        unseen.labelled("val", 24, size=16).sample(0, seed=0)
+        things.labelled(UNSEEN, "val", 24, size=16).sample(0, seed=0)

@@ -1,0 +1,84 @@
+"""Parameters of the notebooks on IAV."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from relevit.config.base import AnySeeds, MiniName, Params, Seed, Seeds
+
+HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
+Names = Annotated[list[MiniName | HubName], Field(min_length=1)]
+MINIS: list[str] = ["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
+
+
+class IavData(Params):
+    """What both notebooks need to know of the finetuned models."""
+
+    models: Names = Field(MINIS, description="finetuned models that are compared")
+    data: Literal["cutouts", "cifar10"] = Field(
+        "cutouts", description="what they are finetuned on; cifar10 needs data_root"
+    )
+    data_root: str = Field("", description="folder that holds cifar-10-batches-bin")
+    model_seeds: Seeds = Field([0], description="finetuning runs of each model")
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class PretrainingParams(IavData):
+    """07_pretraining: models pretrained in other ways, finetuned alike, every epoch kept."""
+
+    notebook: ClassVar[str] = "07_pretraining"
+
+    weights_root: str = Field("", description="folder with the ViT-B weights; empty: timm's hub")
+    source: Literal["shipped", "train"] = Field(
+        "shipped", description="where the pretrained mini models come from"
+    )
+    pretraining_images: int = Field(12_800, ge=100, description="an epoch, with source train")
+    pretraining_epochs: int = Field(10, ge=1, description="with source train")
+    images: int = Field(160, ge=40, description="finetuned on in each epoch")
+    epochs: int = Field(2, ge=2, description="of finetuning")
+    batch_size: int = Field(32, ge=1, description="images")
+    lr: float = Field(5.0e-4, gt=0, le=1, description="peak learning rate of the backbone")
+    head_lr: float = Field(5.0e-3, gt=0, le=1, description="peak learning rate of the head")
+    weight_decay: float = Field(0.05, ge=0, le=1)
+    warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps with a rising rate")
+    validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
+    test_images: int = Field(40, ge=20, description="images under each corruption")
+    blurs: list[Annotated[float, Field(gt=0)]] = Field([2.0], description="sigma in pixels")
+    swaps: list[Annotated[int, Field(ge=1)]] = Field([1], description="tiles exchanged, 2 x 2")
+    patch_swaps: list[Annotated[int, Field(ge=1)]] = Field(
+        [16], description="patches exchanged, patch grid"
+    )
+
+
+class IavParams(IavData):
+    """07_iav: do attention heads agree with the decision?"""
+
+    notebook: ClassVar[str] = "07_iav"
+
+    images: int = Field(20, ge=10, description="test images that are explained")
+    epoch_images: int = Field(10, ge=5, description="of them, explained after every epoch")
+    reference: MiniName | HubName = Field(
+        "mini-dino", description="one of models, whose SmoothGrad all heads are compared with (AAV)"
+    )
+    draws: int = Field(5, ge=1, description="noisy copies of an image, SmoothGrad")
+    noise: float = Field(0.15, ge=0, le=1, description="their noise, share of the image's range")
+    chunk: int = Field(50, ge=1, description="noisy copies in memory at once")
+    label: Literal["true", "predicted"] = Field("true", description="class that is explained")
+    ratios_pct: list[Annotated[float, Field(gt=0, lt=100)]] = Field(
+        [10.0, 30.0, 50.0, 70.0, 90.0], description="shares of the patches that are masked"
+    )
+    seeds: AnySeeds = Field(
+        [0, 1], description="finetuning runs of 02_finetune; empty: leave before and after out"
+    )
+    robustvit_images: int = Field(10, ge=5, description="test images explained there")
+    shown: int = Field(6, ge=2, le=20, description="images in the explorer")
+    seed: Seed = Field(0, description="draws the noise and the resamples")
+
+    @field_validator("reference")
+    @classmethod
+    def _is_compared(cls, reference: str, info: ValidationInfo) -> str:
+        if reference not in info.data.get("models", [reference]):
+            raise ValueError("it is not among models; name one of them")
+        return reference

@@ -1,0 +1,204 @@
+"""What 07_iav measures in every finetuned model, as the rows of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from relevit.attribution import METHODS
+from relevit.iav.attention import class_attention
+from relevit.iav.drift import map_drift
+from relevit.iav.runs import FinetunedRun, Pictures
+from relevit.iav.scores import attention_entropy, global_iav, ia_scores
+from relevit.iav.space import NEIGHBOURS, class_structure
+from relevit.iav.trend import score_rows
+from relevit.models import ModelSpec
+from relevit.plots_heads import HeadView
+from relevit.precision import Precision, autocast
+
+PART = 25  # images explained between two calls of on_part
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Attention of every head and attributions of the class, for the same images."""
+
+    attention: Float[Tensor, "images layers heads patches"]
+    maps: Mapping[str, Float[Tensor, "images patches"]]  # not negative
+    explained: Int[Tensor, " images"]
+    right: Bool[Tensor, " images"]
+
+    def scores(self, name: str) -> Float[Tensor, "images layers heads"]:
+        """IA-scores with one of the maps (IAV Eq. 1)."""
+        return ia_scores(self.attention, self.maps[name])
+
+    def first(self, count: int) -> Explanation:
+        """The same for the first images alone."""
+        maps = {name: values[:count] for name, values in self.maps.items()}
+        return Explanation(self.attention[:count], maps, self.explained[:count], self.right[:count])
+
+    def held_against(self, name: str, other: Float[Tensor, "images patches"]) -> Explanation:
+        """With one more map, of whatever origin (Any-AV)."""
+        return replace(self, maps={**self.maps, name: other})
+
+    def view(self, names: Mapping[str, str]) -> HeadView:
+        """For the explorer: `names` gives the maps to show and what to call them."""
+        return HeadView(
+            self.attention,
+            {title: self.maps[name] for name, title in names.items()},
+            {title: self.scores(name) for name, title in names.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """How inputs are attributed, and for which class.
+
+    SmoothGrad runs `chunk` noisy copies at once, which bounds its memory, in `precision`.
+    GradCAM is that of the last block, whose negative values are cut off.
+    """
+
+    methods: Sequence[str] = ("smoothgrad",)
+    draws: int = 20
+    noise: float = 0.15
+    chunk: int = 50
+    precision: Precision = "float32"
+    seed: int = 0
+    label: Literal["true", "predicted"] = "true"
+
+    def __call__(
+        self,
+        model: nn.Module,
+        spec: ModelSpec,
+        pictures: Pictures,
+        on_part: Callable[[int], None] = lambda count: None,
+    ) -> Explanation:
+        """Explain the true or the predicted class of each picture; `on_part` hears of progress."""
+        device = next(model.parameters()).device
+        parts = []
+        pairs = zip(pictures.images.split(PART), pictures.labels.split(PART), strict=True)
+        for picture, truth in pairs:
+            pixels = spec.normalise(picture.to(device))
+            with torch.inference_mode():
+                predicted = model(pixels).argmax(dim=1).cpu()
+            target = truth if self.label == "true" else predicted
+            maps = {m: self._map(m, model, pixels, target.to(device)) for m in self.methods}
+            attention = class_attention(model, pixels, chunk=self.chunk).float().cpu()
+            parts.append((attention, maps, target, predicted == truth))
+            on_part(len(picture))
+        attention, maps, target, right = zip(*parts, strict=True)
+        joined = {name: torch.cat([part[name] for part in maps]) for name in self.methods}
+        return Explanation(torch.cat(attention), joined, torch.cat(target), torch.cat(right))
+
+    def _map(
+        self, name: str, model: nn.Module, pixels: Tensor, target: Tensor
+    ) -> Float[Tensor, "images patches"]:
+        options = {}
+        if name == "smoothgrad":
+            options = {"draws": self.draws, "noise": self.noise, "chunk": self.chunk,
+                       "seed": self.seed}  # fmt: skip
+        with autocast(pixels.device, self.precision if name == "smoothgrad" else "float32"):
+            values = METHODS[name](model, pixels, target, protocol="described", **options)
+        return values.detach().float().cpu().clamp_min(0)
+
+
+def follow_epochs(
+    run: FinetunedRun,
+    explainer: Explainer,
+    pictures: Pictures,
+    last: Explanation,
+    epochs: int,
+    device: str = "auto",
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What happens on the way: the tables `epochs` and `drift` of one run.
+
+    `last` is what was found after the last of the `epochs`, on at least these pictures.
+    """
+    last = last.first(len(pictures.labels))
+    tables, drifts = [], []
+    for epoch in range(1, epochs + 1):
+        found = last
+        if epoch < epochs:
+            found = explainer(run.load(epoch, device), run.spec, pictures)
+        tables.append(_epoch_table(run, epoch, found))
+        drifts += _drift_rows(run, epoch, found, last)
+    return pd.concat(tables, ignore_index=True), pd.DataFrame(drifts)
+
+
+def space_table(
+    run: FinetunedRun, scores: Float[Tensor, "images layers heads"], labels: Tensor
+) -> pd.DataFrame:
+    """How each layer's scores group the classes: model, kind, seed, layer and `ClassStructure`."""
+    neighbours = min(NEIGHBOURS, len(labels) - 1)
+    rows = [
+        {**run.columns, "layer": layer + 1,
+         **class_structure(scores[:, layer], labels, neighbours)._asdict()}
+        for layer in range(scores.shape[1])
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def object_share_pct(pictures: Pictures) -> Float[Tensor, " images"]:
+    """Share of each image that its object covers, in percent; NaN where there are no masks."""
+    if pictures.masks is None:
+        return torch.full((len(pictures.labels),), torch.nan)
+    return 100 * pictures.masks.float().mean(dim=(1, 2, 3))
+
+
+def score_table(
+    run: FinetunedRun, scores: Mapping[str, Float[Tensor, "images layers heads"]], labels: Tensor
+) -> pd.DataFrame:
+    """One run's rows: model, kind, seed, map, image, label, layer, head, score."""
+    parts = [
+        score_rows(values, labels).assign(**run.columns, map=name)
+        for name, values in scores.items()
+    ]
+    return _first(pd.concat(parts, ignore_index=True), [*run.columns, "map"])
+
+
+def entropy_table(
+    run: FinetunedRun,
+    attention: Float[Tensor, "images layers heads patches"],
+    object_share_pct: Float[Tensor, " images"],
+) -> pd.DataFrame:
+    """Entropy in nats of every row: model, kind, seed, image, layer, head, entropy, and the share
+    of the image that its object covers."""
+    entropy = attention_entropy(attention)
+    rows = score_rows(entropy, torch.arange(len(entropy))).rename(columns={"score": "entropy"})
+    rows["object_share_pct"] = object_share_pct.numpy()[rows["image"]]
+    return _first(rows.drop(columns="label").assign(**run.columns), list(run.columns))
+
+
+def _epoch_table(run: FinetunedRun, epoch: int, found: Explanation) -> pd.DataFrame:
+    """Means over images: model, kind, seed, epoch, layer, head, global_iav, entropy."""
+    means = global_iav(found.scores("smoothgrad"))
+    entropy = attention_entropy(found.attention, reduce="mean")
+    rows = score_rows(means[None], torch.zeros(1, dtype=torch.long))
+    rows = rows.rename(columns={"score": "global_iav"}).drop(columns=["image", "label"])
+    rows["entropy"] = entropy.flatten().numpy()
+    return _first(rows.assign(**run.columns, epoch=epoch), [*run.columns, "epoch"])
+
+
+def _drift_rows(
+    run: FinetunedRun, epoch: int, found: Explanation, last: Explanation
+) -> list[dict[str, object]]:
+    """How far the maps are from the last epoch's (IAV Fig. 4), one row a quantity."""
+    pairs = {
+        "smoothgrad": (found.maps["smoothgrad"], last.maps["smoothgrad"]),
+        "attention": (found.attention, last.attention),
+    }
+    about = {**run.columns, "epoch": epoch}
+    return [
+        {**about, "quantity": name, "difference": float(map_drift(*pair).mean())}
+        for name, pair in pairs.items()
+    ]
+
+
+def _first(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    return table[[*columns, *(name for name in table.columns if name not in columns)]]

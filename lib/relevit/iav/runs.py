@@ -1,0 +1,188 @@
+"""The finetuned models that IAV compares: how they are made, and how they are found again.
+
+A run is one finetuning of one pretrained model, with the weights of every epoch. Notebook
+07_pretraining makes them, 07_iav reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Bool, Int, UInt8
+from torch import Tensor, nn
+
+from relevit.checkpoints import load_weights
+from relevit.classifier import TrainSettings, train_classifier
+from relevit.config import IavData, IavParams, PretrainingParams
+from relevit.data import cutouts
+from relevit.data.cifar10 import read_cifar10
+from relevit.data.drawn import drawn
+from relevit.data.foregrounds import CLASSES
+from relevit.data.labelled import Labelled
+from relevit.files import file_fingerprint
+from relevit.hub_models import HUB_KINDS, HUB_MODELS, build_hub_model, load_hub_model
+from relevit.models import MINI_KINDS, ModelSpec, build_model, load_pretrained, model_spec
+from relevit.paths import run_folder
+from relevit.precision import choose_device, choose_precision
+from relevit.training import History, epoch_file
+
+STAGE = "07_pretraining"
+EXPLAINED_CLASSES = 10
+PRETRAINED = "pretrained"  # its folder for backbones that it pretrains itself
+
+
+@dataclass(frozen=True)
+class FinetunedRun:
+    """One finetuning of one model; `folder` holds its log and the weights of every epoch."""
+
+    model: str
+    seed: int
+    folder: Path
+    classes: tuple[str, ...]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What tables name the run by; the kind says whether the pretraining had labels."""
+        kind = (MINI_KINDS | HUB_KINDS)[self.model]
+        return {"model": self.model, "kind": kind, "seed": self.seed}
+
+    @property
+    def spec(self) -> ModelSpec:
+        return HUB_MODELS[self.model] if self.model in HUB_MODELS else model_spec(self.model)
+
+    def load(self, epoch: int, device: str = "auto") -> nn.Module:
+        """The model after an epoch, in eval mode; 0 is before finetuning, with an untrained head.
+
+        Raises: FileNotFoundError for an epoch that the run does not have.
+        """
+        path = epoch_file(self.folder, epoch)
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"iav: {path} is missing; ask for an epoch that the run has, or run the notebook "
+                f"{STAGE} again"
+            )
+        build = build_hub_model if self.model in HUB_MODELS else build_model
+        model = build(self.model, classes=len(self.classes))
+        load_weights(path, model, self.spec.name)
+        return model.eval().to(choose_device(device))
+
+
+def compared_runs(cfg: IavData) -> list[FinetunedRun]:
+    """Every model of the parameters with every seed, models first."""
+    classes = test_pictures(cfg, 1, model_spec("tiny").image_size).classes
+    runs = []
+    for name, seed in product(cfg.models, cfg.model_seeds):
+        folder = run_folder(cfg.preset, STAGE, f"{name}.seed{seed}", cfg.output_root)
+        runs.append(FinetunedRun(name, seed, folder, classes))
+    return runs
+
+
+def test_pictures(cfg: IavData, count: int, size: int) -> Labelled:
+    """The first pictures that no finetuning has seen, `size` pixels a side: `val` of Cutouts, or
+    so many of CIFAR-10's test set, drawn once from seed 0 as its file has no useful order."""
+    if cfg.data == "cutouts":
+        return drawn("val", count, size=size)
+    return read_cifar10(Path(cfg.data_root).expanduser(), size)[1].sample(count, seed=0)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Test pictures to explain; masks, where the data has them, are True on the object."""
+
+    images: UInt8[Tensor, "images 3 size size"]
+    labels: Int[Tensor, " images"]
+    masks: Bool[Tensor, "images 1 size size"] | None
+
+    def first(self, count: int) -> Pictures:
+        masks = None if self.masks is None else self.masks[:count]
+        return Pictures(self.images[:count], self.labels[:count], masks)
+
+
+def pictures_to_explain(cfg: IavParams, size: int) -> Pictures:
+    """The test pictures of 07_iav, `size` pixels a side.
+
+    Of Cutouts ten classes, as many as CIFAR-10 has, so that a class has enough pictures for its
+    structure in IAV space to be seen.
+    """
+    if cfg.data == "cifar10":
+        test = test_pictures(cfg, cfg.images, size)
+        return Pictures(test.read(range(len(test))), test.labels, None)
+    return cutouts_to_explain(cfg.images, size)
+
+
+def cutouts_to_explain(count: int, size: int) -> Pictures:
+    """Images of `val`: every fourth class, as many of each."""
+    step = len(CLASSES) // EXPLAINED_CLASSES
+    batch = cutouts.draw("val", range(0, step * count, step), size=size)
+    return Pictures(batch.images, batch.labels, batch.masks)
+
+
+def finetune_run(
+    cfg: PretrainingParams,
+    run: FinetunedRun,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> History:
+    """Finetune one model and keep every epoch's weights; a finished run is only read.
+
+    Source: IAV Sec. V, all weights and a new head, on a cosine schedule, 30 epochs of CIFAR-10 in
+    batches of 768 at 1e-5 (the optimiser is not given: AdamW here). Cutouts are drawn anew in
+    each epoch. The seed draws the head and the order, and of Cutouts the images.
+    Raises: as `train_classifier`, `load_hub_model` and `read_cifar10`.
+    """
+    model, origin = _pretrained(cfg, run)
+    device = choose_device(cfg.device)
+    settings = TrainSettings(
+        lr=cfg.lr,
+        head_lr=cfg.head_lr,
+        images=cfg.images,
+        epochs=cfg.epochs,
+        batch_size=cfg.batch_size,
+        weight_decay=cfg.weight_decay,
+        precision=choose_precision(cfg.precision, device),
+        fresh=cfg.data == "cutouts",
+        seed=run.seed,
+        warmup=cfg.warmup,
+    )
+    train, validation = _training_pictures(cfg, run)
+    return train_classifier(
+        model.to(device),
+        run.spec,
+        settings,
+        run.folder,
+        train=train,
+        validation=validation,
+        identity={"kind": "iav", "data": cfg.data, "origin": origin, "validation": len(validation)},
+        keep_epochs=True,
+        on_epoch=on_epoch,
+    )
+
+
+def backbone_file(cfg: PretrainingParams, name: str) -> Path:
+    """Where the notebook keeps a backbone that it pretrained itself (source 'train')."""
+    folder = run_folder(cfg.preset, STAGE, PRETRAINED, cfg.output_root)
+    return folder / f"{name}.safetensors"
+
+
+def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, str]:
+    """The model under a new head, and a word for the weights it starts from."""
+    classes = len(run.classes)
+    if run.model in HUB_MODELS:
+        folder = Path(cfg.weights_root) if cfg.weights_root else None
+        return load_hub_model(run.model, classes, run.seed, folder), cfg.weights_root or "hub"
+    path = backbone_file(cfg, run.model) if cfg.source == "train" else None
+    origin = "shipped" if path is None else file_fingerprint(path)
+    return load_pretrained(run.model, run.seed, classes, path), origin
+
+
+def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[Labelled, Labelled]:
+    """Pictures to learn from, and those for top-1 after each epoch."""
+    size = run.spec.image_size
+    if cfg.data == "cutouts":
+        train = drawn("train", cfg.images * cfg.epochs, seed=run.seed, size=size)
+        return train, drawn("validation", cfg.validation_images, size=size).kept()
+    train, test = read_cifar10(Path(cfg.data_root).expanduser(), size)
+    return train, test.sample(cfg.validation_images, seed=0)

@@ -1,0 +1,26 @@
+"""The benchmark of SmoothGrad: both orders of work agree, and a wrong one is found."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+from .test_bench import TINY, bench  # noqa: F401
+
+OPTIONS = (*TINY, "--device=cpu", "--clock=cpu", "--tasks", "smoothgrad")
+
+
+def test_times_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
+    path = tmp_path / "bench.json"
+    assert bench.main([*OPTIONS, f"--json={path}"]) == 0
+    text, (row,) = capsys.readouterr().out, json.loads(path.read_text())
+    assert "smoothgrad, 4 images, 20 draws" in text and "target <= 360: met" in text
+    assert row["total_s"] == 4 * row["seconds"]["mini-dino"] > 0
+    assert row["differences"]["map"] < row["limit"]
+
+
+def test_wrong_numbers_make_the_exit_code_1(bench, monkeypatch):  # noqa: F811
+    module = importlib.import_module("bench_smoothgrad")
+    right = module.smoothgrad
+    monkeypatch.setattr(module, "smoothgrad", lambda *args, **named: 1.1 * right(*args, **named))
+    assert bench.main([*OPTIONS]) == 1

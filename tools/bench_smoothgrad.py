@@ -1,0 +1,86 @@
+"""SmoothGrad as 07_iav runs it: many images, five models, twenty noisy copies of each image.
+
+The models are the embedded ones at their own size, with random weights: the four mini models, which
+are one architecture, and DINOv2 ViT-S/14. Reference is the plain order of work, a backward pass a
+noisy copy; its numbers must be ours. One run, since it is long; the reference on fewer images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from bench_core import LIMIT, differences
+from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
+from relevit.data import cutouts
+from relevit.iav.measure import Explainer
+from relevit.iav.runs import Pictures
+from relevit.models import MINI_KINDS, build_model, model_spec
+from relevit.precision import choose_device, choose_precision
+
+DRAWS, TARGET_S = 20, 360
+# Images, chunk, models.
+SIZES = {
+    "full": (500, 50, {"dinov2-s": 1, "mini-dino": len(MINI_KINDS)}),
+    "tiny": (4, 4, {"mini-dino": len(MINI_KINDS)}),
+}
+COMPARED = 2  # images of the reference
+
+
+def one_by_one(model: nn.Module, images: Tensor, target: Tensor) -> Tensor:
+    """Mean gradients, copy by copy; [images, patches] as `smoothgrad`."""
+    maps = []
+    for image, label in zip(images.split(1), target, strict=True):
+        scale, total = NOISE * (image.max() - image.min()), 0
+        for pattern in noise_patterns(image, DRAWS, 0):
+            noisy = (image + scale * pattern).requires_grad_()
+            total = total + torch.autograd.grad(model(noisy)[0, label], noisy)[0] / DRAWS
+        side = model.patch_embed.patch_size[0]
+        pixels = total.abs().sum(dim=1)
+        maps.append(nn.functional.avg_pool2d(pixels, side).flatten(1))
+    return torch.cat(maps)
+
+
+def measure_smoothgrad(args: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of each model, and of five models together."""
+    count, chunk, models = SIZES[args.model_scale]
+    device = choose_device(args.device)
+    precision = choose_precision("auto", device)
+    explainer = Explainer(draws=DRAWS, chunk=chunk, precision=precision)
+    batch = cutouts.draw("val", range(count))
+    seconds, plain, worst = {}, {}, 0.0
+    for name in models:
+        model, spec = build_model(name).eval().to(device), model_spec(name)
+        with tqdm(total=count, desc=name) as bar:
+            start = time.perf_counter()
+            explainer(model, spec, Pictures(batch.images, batch.labels, None), bar.update)
+            seconds[name] = time.perf_counter() - start
+        some = spec.normalise(batch.images[:COMPARED].to(device))
+        labels = batch.labels[:COMPARED].to(device)
+        start = time.perf_counter()
+        reference = one_by_one(model, some, labels)
+        plain[name] = (time.perf_counter() - start) * count / COMPARED
+        ours = smoothgrad(model, some, labels, draws=DRAWS)
+        worst = max(worst, differences({"m": [reference]}, {"m": [ours]})["m"])
+    total = sum(seconds[name] * times for name, times in models.items())
+    return {"task": "smoothgrad", "images": count, "draws": DRAWS, "precision": precision,
+            "chunk": chunk, "seconds": seconds, "one_by_one_s": plain, "models": dict(models),
+            "total_s": total, "target_s": TARGET_S, "differences": {"map": worst},
+            "limit": LIMIT}  # fmt: skip
+
+
+def describe_smoothgrad(row: dict[str, Any]) -> str:
+    """The row as text."""
+    lines = [f"\nsmoothgrad, {row['images']} images, {row['draws']} draws, {row['precision']}, "
+             f"{row['chunk']} copies at once"]  # fmt: skip
+    for name, value in row["seconds"].items():
+        lines.append(f"  {name:11} {value:8.1f} s, one by one {row['one_by_one_s'][name]:8.1f} s "
+                     f"(x {row['models'][name]})")  # fmt: skip
+    met = "met" if row["total_s"] <= row["target_s"] else "MISSED"
+    lines.append(f"  all models: {row['total_s']:.0f} s, target <= {row['target_s']}: {met}")
+    return "\n".join(lines)
