@@ -135,7 +135,13 @@ def load_pretrained(
 
 def load_backbone(model: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
     """Fill all of `model` but its head. Raises: ValueError for tensors that do not fit."""
-    missing = model.load_state_dict(tensors, strict=False)
+    try:
+        missing = model.load_state_dict(tensors, strict=False)
+    except RuntimeError as error:  # another size
+        size = str(error).splitlines()[-1].strip()
+        raise ValueError(
+            f"models: the tensors of {name!r} do not fit timm's model: {size}"
+        ) from error
     if missing.unexpected_keys or set(missing.missing_keys) != {"head.weight", "head.bias"}:
         raise ValueError(f"models: the tensors of {name!r} do not fit timm's model: {missing}")
 

@@ -20,7 +20,8 @@ from relevit.files import write_atomically
 from relevit.paths import project_root
 
 # What differs between two runs with equal results, and what papermill notes for itself.
-NOISE = ("papermill", "execution", "ExecuteTime")
+NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def execute(path: Path) -> float:
@@ -45,7 +46,7 @@ def execute(path: Path) -> float:
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
-    """Drop timings, progress bars and papermill's notes; number the code cells from 1."""
+    """Drop timings, progress bars, widgets and papermill's notes; number the code cells from 1."""
     for name in NOISE:
         notebook.metadata.pop(name, None)
     notebook.metadata.get("language_info", {}).pop("version", None)
@@ -59,11 +60,16 @@ def clean(notebook: NotebookNode) -> NotebookNode:
             continue
         number += 1
         cell.execution_count = number
-        cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+        cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = number
     return notebook
+
+
+def _is_noise(output: NotebookNode) -> bool:
+    """Progress bars, and widgets, which need a kernel: their ids differ from run to run."""
+    return output.get("name") == "stderr" or WIDGET in output.get("data", {})
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -28,10 +28,15 @@ QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 def check(preset: str) -> PipelineParams:
     """Check the preset's files and the machine. Raises: ValueError, FileNotFoundError, OSError."""
     folder = project_root() / "params" / preset
-    if not folder.is_dir():
-        known = sorted(p.name for p in folder.parent.iterdir() if p.is_dir())
-        raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
     path = folder / "pipeline.yaml"
+    known = sorted(file.parent.name for file in folder.parent.glob(f"*/{path.name}"))
+    if not folder.is_dir():
+        raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"pipeline: {path} is missing, so preset {preset!r} is for single notebooks alone; "
+            f"use one of {known}, or copy what is missing from params/quick"
+        )
     pipeline = PipelineParams.from_file(path)
     stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
     _check_agreement(folder, pipeline, stages)

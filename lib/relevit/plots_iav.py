@@ -163,7 +163,7 @@ def slope_intervals(slopes: pd.DataFrame, maps: Sequence[str] | None = None) -> 
     runs = slopes[["model", "seed"]].drop_duplicates().sort_values("seed")
     order = [(name, seed) for name in styles for seed in runs[runs["model"] == name]["seed"]]
     figure, axes = subplots(
-        1, len(maps), figsize=(1.7 + 2.8 * len(maps), 1 + 0.22 * len(order)), sharex=True,
+        1, len(maps), figsize=(1.7 + 2.8 * len(maps), 2 + 0.2 * len(order)), sharex=True,
         sharey=True, squeeze=False, layout="constrained",
     )  # fmt: skip
     for axis, name in zip(axes[0], maps, strict=True):
@@ -258,7 +258,7 @@ def space_curves(space: pd.DataFrame) -> Figure:
 def _head_boxes(axis: Axes, rows: pd.DataFrame, column: str, colour: str | None = None) -> None:
     """A box a head, the largest median first; without a colour, by the head's type."""
     medians = rows.groupby("head")[column].median().sort_values(ascending=False)
-    values = [rows.loc[rows["head"] == head, column] for head in medians.index]
+    values = [rows.loc[rows["head"] == head, column].dropna() for head in medians.index]
     drawn = axis.boxplot(values, patch_artist=True, showfliers=False, widths=0.7,
                          medianprops={"color": "black"})  # fmt: skip
     for box, median in zip(drawn["boxes"], medians, strict=True):

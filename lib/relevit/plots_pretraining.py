@@ -60,7 +60,7 @@ def finetuning_curves(models: pd.DataFrame) -> Figure:
     trained = models[models["train_loss"].notna()]  # there is none before the first epoch
     model_bands(left, trained, "epoch", "train_loss")
     model_bands(right, models, "epoch", "validation_top1_pct")
-    left.set(title="Training loss", xlabel="epoch", ylabel="nats", yscale="log")
+    left.set(title="Training loss", xlabel="epoch", ylabel="nats", ylim=(0, None))
     right.set(title="Validation images", xlabel="epoch", ylabel="top-1 (%)", ylim=(0, 102))
     for axis in (left, right):
         count_whole(axis)
@@ -79,7 +79,7 @@ def pretraining_curves(
         1, len(logs), figsize=(2.9 * len(logs), 2.5), squeeze=False, layout="constrained"
     )
     for axis, (name, log) in zip(axes[0], logs.items(), strict=True):
-        axis.plot(log["epoch"], log[column], color=COLOURS.get(name, ORIGINAL), linewidth=1.8)
+        axis.plot(log["epoch"], log[column], color=COLOURS.get(name, ORIGINAL), marker=".")
         axis.set(title=name, xlabel="epoch")
         count_whole(axis)
     axes[0, 0].set_ylabel(label)

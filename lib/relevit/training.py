@@ -63,6 +63,7 @@ def run_epochs(
     need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
     history = _resume(folder, model, optimizer, architecture, name, kept)
     if not history:
+        shutil.rmtree(folder / EPOCHS, ignore_errors=True)  # of another run, or not all there
         history = [{"epoch": 0, **validate()}]
         if keep_epochs:
             (folder / EPOCHS).mkdir(exist_ok=True)

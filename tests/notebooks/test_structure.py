@@ -16,7 +16,9 @@ from relevit.config import NOTEBOOKS
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PRESETS = sorted(path for path in (ROOT / "params").iterdir() if path.is_dir())
+FOLDERS = sorted(path for path in (ROOT / "params").iterdir() if path.is_dir())
+PRESETS = [folder for folder in FOLDERS if (folder / "pipeline.yaml").is_file()]
+PARTS = [folder for folder in FOLDERS if folder not in PRESETS]  # for single notebooks alone
 
 CELLS = range(20, 61)
 LONGEST_CELL = 25  # lines
@@ -91,6 +93,27 @@ def test_preset_has_a_valid_file_for_every_notebook(preset, name):
 def test_preset_has_no_other_file(preset):
     files = {path.name for path in preset.iterdir()}
     assert files == {f"{name}.yaml" for name in NOTEBOOKS} | {"pipeline.yaml"}
+
+
+@pytest.mark.parametrize("folder", PARTS, ids=lambda folder: folder.name)
+def test_part_of_a_preset_holds_valid_files_for_notebooks_and_nothing_else(folder):
+    """Without pipeline.yaml, which makes a preset complete, its notebooks are run by hand."""
+    found = list(folder.iterdir())
+    assert found
+    for path in found:
+        assert path.suffix == ".yaml" and path.stem in NOTEBOOKS, path.name
+        assert NOTEBOOKS[path.stem].from_file(path).preset == folder.name
+
+
+@pytest.mark.parametrize(
+    "folder", [f for f in FOLDERS if (f / "07_iav.yaml").is_file()], ids=lambda folder: folder.name
+)
+def test_iav_reads_what_the_same_folders_pretraining_makes(folder):
+    """The pipeline checks it too, but of complete presets alone."""
+    made, read = (NOTEBOOKS[name].from_file(folder / f"{name}.yaml")
+                  for name in ("07_pretraining", "07_iav"))  # fmt: skip
+    assert set(read.models) <= set(made.models) and set(read.model_seeds) <= set(made.model_seeds)
+    assert (read.data, read.data_root) == (made.data, made.data_root)
 
 
 # Text

@@ -113,7 +113,23 @@ def test_number_that_yaml_reads_as_text_is_refused(project):
 def test_unknown_preset_is_refused(project):
     line = refused(run(project, "smalest"), project)
     assert "preset 'smalest' is unknown; use one of" in line
-    assert "quick" in line and PRESET in line
+    assert line.endswith(str(complete_presets(project)))
+    assert {"quick", PRESET} <= set(complete_presets(project))
+
+
+def complete_presets(project: Path) -> list[str]:
+    return sorted(path.parent.name for path in (project / "params").glob("*/pipeline.yaml"))
+
+
+def test_part_of_a_preset_is_refused(project):
+    """Its files are for single notebooks alone; it is not offered in place of another either."""
+    part = project / "params" / "part"
+    part.mkdir()
+    (part / "10_knn.yaml").write_text("preset: part\n")
+    line = refused(run(project, "part"), project)
+    assert "part/pipeline.yaml is missing, so preset 'part' is for single notebooks alone" in line
+    assert f"use one of {complete_presets(project)}, or copy what is missing" in line
+    assert "part" not in complete_presets(project)
 
 
 @pytest.mark.parametrize("name", ["03_robustness", "pipeline"])

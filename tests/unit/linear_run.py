@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
-from relevit.training import LOG, WEIGHTS, run_epochs
+from relevit import checkpoints
+from relevit.training import EPOCHS as FOLDER
+from relevit.training import LOG, WEIGHTS, epoch_file, run_epochs
 
 EPOCHS = 4
 IDENTITY = {"kind": "linear", "lr": 0.1}
@@ -61,15 +68,86 @@ class Run:
         return torch.cat([p.detach().flatten() for p in self.model.parameters()])
 
 
-def result(folder):
+def result(folder, kept=False):
     """The bytes that a finished run leaves, and nothing else may lie beside them."""
-    found = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert set(found) == {WEIGHTS, LOG}
-    return found
+    assert {path.name for path in folder.iterdir()} == {WEIGHTS, LOG, *([FOLDER] if kept else ())}
+    paths = [folder / WEIGHTS, folder / LOG]
+    if kept:
+        paths += [epoch_file(folder, epoch) for epoch in range(EPOCHS + 1)]
+        assert sorted((folder / FOLDER).iterdir()) == paths[2:]
+    return {path.name: path.read_bytes() for path in paths}
 
 
-def undisturbed_run(folder):
+def undisturbed_run(folder, kept=False):
     """A run that nothing disturbed: itself, its history and its files."""
-    run = Run(folder)
+    run = Run(folder, keep_epochs=kept)
     history = run.run()
-    return run, history, result(folder)
+    return run, history, result(folder, kept)
+
+
+# Stopped anywhere
+
+
+def stop_at(monkeypatch, number, when):
+    """Let the `number`th call that touches the disk end the run; return the list of calls.
+
+    `when`: before the call, after it, or halfway (a file cut in two, a folder half deleted).
+    """
+    calls = []
+
+    def watch(owner, name, halfway):
+        original = getattr(owner, name)
+
+        def watched(*args, **kwargs):
+            calls.append(name)
+            if len(calls) != number:
+                return original(*args, **kwargs)
+            if when == "halfway":
+                halfway(original, *args, **kwargs)
+            if when == "after":
+                original(*args, **kwargs)
+            raise Stop
+
+        monkeypatch.setattr(owner, name, watched)
+
+    def cut_file(original, state, path, *args, **kwargs):
+        original(state, path, *args, **kwargs)
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) // 2)
+
+    def cut_text(original, path, text):
+        original(path, text[: len(text) // 2])
+
+    def delete_half(original, folder, *args, **kwargs):
+        for path in sorted(folder.rglob("*.json")):
+            path.unlink()
+
+    def cut_copy(original, source, target):
+        original(source, target)
+        os.truncate(target, os.path.getsize(target) // 2)
+
+    def nothing(original, *args, **kwargs):
+        return None
+
+    watch(os, "replace", nothing)
+    watch(os, "link", nothing)
+    watch(shutil, "rmtree", delete_half)
+    watch(shutil, "copyfile", cut_copy)
+    watch(torch, "save", cut_file)
+    watch(checkpoints, "save_file", cut_file)
+    watch(Path, "write_text", cut_text)
+    return calls
+
+
+def count_disk_calls(folder, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        calls = stop_at(patch, 0, "never")
+        Run(folder, **options).run()
+    return len(calls)
+
+
+def refuse_links(monkeypatch):
+    def refuse(source, target):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(os, "link", refuse)

@@ -81,7 +81,7 @@ WRONG = [
     (FinetuneParams, {"epochs": True}, r"epochs = True \(bool\): .*valid integer"),
     (FinetuneParams, {"epochs": None}, r"epochs = None \(NoneType\): .*valid integer"),
     (FinetuneParams, {"lr": [1.0e-5]}, r"lr = \[1e-05\] \(list\): .*valid number \[learning"),
-    (FinetuneParams, {"model": 5}, r"model = 5 \(int\): .*'dinov2-s', 'tiny' or 'tiny-mae'"),
+    (FinetuneParams, {"model": 5}, r"model = 5 \(int\): .*'tiny', 'tiny-mae', .* or 'mini-dino'"),
     (RobustnessParams, {"seeds": 3}, r"seeds = 3 \(int\): .*valid list"),
     (RobustnessParams, {"seeds": [0, "1"]}, r"seeds\.1 = '1' \(str\): .*valid integer"),
     # out of range
@@ -102,7 +102,7 @@ WRONG = [
     (LearningRateParams, {"rates": [0.0]}, r"rates\.0 = 0\.0 \(float\): .*greater than 0"),
     (OriginalParams, {"images": 41}, r"images = 41.*multiple of 40"),
     # none of the allowed
-    (FinetuneParams, {"model": "vit-b"}, r"model = 'vit-b' .*'tiny' or 'tiny-mae' \[model of the"),
+    (FinetuneParams, {"model": "vit-b"}, r"model = 'vit-b' .* or 'mini-dino' \[model of the"),
     (FinetuneParams, {"protocol": "code"}, r"protocol = 'code' .*'published' or 'described'"),
     (FinetuneParams, {"target": "labels"}, r"target = 'labels' .*'label' or 'predicted' \[class"),
     (FinetuneParams, {"keep": "best"}, r"keep = 'best' .*'last' or 'lowest_validation_loss'"),

@@ -108,6 +108,14 @@ def test_boxes_of_another_seed(scores):
     assert to_hex(low.patches[0].get_facecolor()) == plots_iav.LOW
 
 
+def test_a_score_that_is_no_number_leaves_the_others_of_its_box(scores):
+    """GradCAM's map can be zero everywhere (differences C19)."""
+    holed = scores.assign(score=scores["score"].where(scores["image"] != 2))
+    axis = plots_iav.score_boxes(holed, (1,)).axes[0]
+    assert len(axis.patches) == HEADS
+    assert np.isfinite([patch.get_path().vertices for patch in axis.patches]).all()
+
+
 @pytest.mark.parametrize(
     ("draw", "text"),
     [

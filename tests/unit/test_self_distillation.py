@@ -178,7 +178,6 @@ def test_steps_on_the_same_images_reduce_the_loss(drawn):
         train_step(model, optimizer, views_of(drawn["train"][:32], seed=i), SETTINGS, 0.5)
         for i in range(40)
     ]
-    print(losses)
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.3
 
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
 
-from relevit import checkpoints, training
+from relevit import training
 from relevit.training import CHECKPOINT, LOG, WEIGHTS
 
-from .linear_run import EPOCHS, Run, Stop, result, stop_if, undisturbed_run
+from .linear_run import (
+    EPOCHS,
+    Run,
+    Stop,
+    count_disk_calls,
+    refuse_links,
+    result,
+    stop_at,
+    stop_if,
+    undisturbed_run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,59 +30,6 @@ def undisturbed(tmp_path_factory):
 
 
 # Stopped and started again
-
-
-def stop_at(monkeypatch, number, when):
-    """Let the `number`th call that touches the disk end the run; return the list of calls.
-
-    `when`: before the call, after it, or halfway (a file cut in two, a folder half deleted).
-    """
-    calls = []
-
-    def watch(owner, name, halfway):
-        original = getattr(owner, name)
-
-        def watched(*args, **kwargs):
-            calls.append(name)
-            if len(calls) != number:
-                return original(*args, **kwargs)
-            if when == "halfway":
-                halfway(original, *args, **kwargs)
-            if when == "after":
-                original(*args, **kwargs)
-            raise Stop
-
-        monkeypatch.setattr(owner, name, watched)
-
-    def cut_file(original, state, path, *args, **kwargs):
-        original(state, path, *args, **kwargs)
-        with open(path, "r+b") as file:
-            file.truncate(os.path.getsize(path) // 2)
-
-    def cut_text(original, path, text):
-        original(path, text[: len(text) // 2])
-
-    def delete_half(original, folder, *args, **kwargs):
-        for path in sorted(folder.rglob("*.json")):
-            path.unlink()
-
-    def nothing(original, *args, **kwargs):
-        return None
-
-    watch(os, "replace", nothing)
-    watch(os, "link", nothing)
-    watch(shutil, "rmtree", delete_half)
-    watch(torch, "save", cut_file)
-    watch(checkpoints, "save_file", cut_file)
-    watch(Path, "write_text", cut_text)
-    return calls
-
-
-def count_disk_calls(folder):
-    with pytest.MonkeyPatch.context() as patch:
-        calls = stop_at(patch, 0, "never")
-        Run(folder).run()
-    return len(calls)
 
 
 @pytest.mark.parametrize("when", ["before", "halfway", "after"])
@@ -224,10 +180,7 @@ def test_rest_of_a_checkpoint_beside_a_finished_run_is_removed(tmp_path, undistu
 
 
 def test_disk_without_hard_links(tmp_path, undisturbed, monkeypatch):
-    def refuse(source, target):
-        raise OSError("not supported")
-
-    monkeypatch.setattr(os, "link", refuse)
+    refuse_links(monkeypatch)
     Run(tmp_path).run()
     assert result(tmp_path) == undisturbed[2]
 

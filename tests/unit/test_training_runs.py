@@ -9,8 +9,8 @@ import shutil
 import pytest
 import torch
 
-from relevit import checkpoints, paths
-from relevit.training import CHECKPOINT, LOG, WEIGHTS
+from relevit import checkpoints, paths, training
+from relevit.training import CHECKPOINT, LOG, WEIGHTS, epoch_file
 
 from .linear_run import Run, Stop, result, undisturbed_run
 
@@ -53,6 +53,46 @@ def test_checkpoint_of_each_epoch_replaces_the_one_before(tmp_path):
 
     Run(tmp_path).run(on_epoch=look)
     assert not (tmp_path / CHECKPOINT).exists()
+
+
+# Every epoch kept
+
+
+def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
+    run, states = Run(tmp_path, keep_epochs=True), []
+    start = run.weights().clone()
+
+    def train_epoch(epoch):
+        row = run.train_epoch(epoch)
+        states.append(run.weights().clone())
+        return row
+
+    history = run.run(train_epoch=train_epoch)
+    assert history == undisturbed[1]
+    files = result(tmp_path, kept=True)
+    assert {name: files[name] for name in undisturbed[2]} == undisturbed[2], "only more is written"
+    for epoch, state in enumerate([start, *states]):
+        load = Run(tmp_path, seed=5)
+        checkpoints.load_weights(epoch_file(tmp_path, epoch), load.model, "linear")
+        assert torch.equal(load.weights(), state), epoch
+
+
+def test_an_epochs_weights_are_there_when_its_row_is_shown(tmp_path):
+    def look(row):
+        assert epoch_file(tmp_path, row["epoch"]).is_file()
+        assert not epoch_file(tmp_path, row["epoch"] + 1).exists()
+
+    Run(tmp_path, keep_epochs=True).run(on_epoch=look)
+
+
+def test_every_epoch_is_kept_beside_the_best(tmp_path):
+    figures = iter([9.0, 5.0, 3.0, 4.0, 6.0])
+    run = Run(tmp_path, keep_epochs=True, criterion="loss")
+    run.run(validate=lambda: {"loss": next(figures)})
+    kept = Run(tmp_path, seed=5)
+    checkpoints.load_weights(epoch_file(tmp_path, 2), kept.model, "linear")
+    assert torch.equal(kept.weights(), run.weights())
+    assert (tmp_path / WEIGHTS).is_file() and epoch_file(tmp_path, 4).is_file()
 
 
 # Which epoch is kept
@@ -151,3 +191,14 @@ def test_full_disk_is_an_error_before_any_work(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"disk: 3 MB are free at .*; this step writes up to \d+ MB"):
         run.run()
     assert run.trained == [] and run.seen == []
+
+
+def test_room_for_every_epoch_is_asked_for(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        training, "need_disk_space", lambda folder, megabytes: asked.append(megabytes)
+    )
+    monkeypatch.setattr(training, "_size_mb", lambda model: 7)
+    Run(tmp_path / "one").run()
+    Run(tmp_path / "two", keep_epochs=True).run()
+    assert asked[1] - asked[0] == 5 * 7

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from relevit.config.base import AnySeeds, MiniName, Params, Seed, Seeds
 
+
+def _once_each(models: list[str]) -> list[str]:
+    if len(set(models)) < len(models):
+        raise ValueError("a model occurs twice; name each once")
+    return models
+
+
 HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
-Names = Annotated[list[MiniName | HubName], Field(min_length=1)]
+Names = Annotated[list[MiniName | HubName], Field(min_length=1), AfterValidator(_once_each)]
 MINIS: list[str] = ["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 
 
@@ -39,16 +46,16 @@ class PretrainingParams(IavData):
     images: int = Field(160, ge=40, description="finetuned on in each epoch")
     epochs: int = Field(2, ge=2, description="of finetuning")
     batch_size: int = Field(32, ge=1, description="images")
-    lr: float = Field(5.0e-4, gt=0, le=1, description="peak learning rate of the backbone")
-    head_lr: float = Field(5.0e-3, gt=0, le=1, description="peak learning rate of the head")
+    lr: float = Field(2.0e-3, gt=0, le=1, description="peak learning rate of the backbone")
+    head_lr: float = Field(2.0e-2, gt=0, le=1, description="peak learning rate of the head")
     weight_decay: float = Field(0.05, ge=0, le=1)
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps with a rising rate")
-    validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
-    test_images: int = Field(40, ge=20, description="images under each corruption")
-    blurs: list[Annotated[float, Field(gt=0)]] = Field([2.0], description="sigma in pixels")
-    swaps: list[Annotated[int, Field(ge=1)]] = Field([1], description="tiles exchanged, 2 x 2")
+    validation_images: int = Field(40, ge=40, description="for top-1 after each epoch")
+    test_images: int = Field(20, ge=20, description="images under each corruption")
+    blurs: list[Annotated[float, Field(gt=0)]] = Field([4.0], description="sigma in pixels")
+    swaps: list[Annotated[int, Field(ge=1)]] = Field([2], description="pairs of quarters exchanged")
     patch_swaps: list[Annotated[int, Field(ge=1)]] = Field(
-        [16], description="patches exchanged, patch grid"
+        [64], description="pairs of patches exchanged, patch grid"
     )
 
 
@@ -57,23 +64,25 @@ class IavParams(IavData):
 
     notebook: ClassVar[str] = "07_iav"
 
-    images: int = Field(20, ge=10, description="test images that are explained")
-    epoch_images: int = Field(10, ge=5, description="of them, explained after every epoch")
+    images: int = Field(10, ge=10, description="test images that are explained")
+    epoch_images: int = Field(5, ge=5, description="of them, explained after every epoch")
     reference: MiniName | HubName = Field(
-        "mini-dino", description="one of models, whose SmoothGrad all heads are compared with (AAV)"
+        "mini-dino",
+        validate_default=True,  # it may be missing among models
+        description="one of models, whose SmoothGrad all heads are compared with (AAV)",
     )
-    draws: int = Field(5, ge=1, description="noisy copies of an image, SmoothGrad")
+    draws: int = Field(4, ge=1, description="noisy copies of an image, SmoothGrad")
     noise: float = Field(0.15, ge=0, le=1, description="their noise, share of the image's range")
     chunk: int = Field(50, ge=1, description="noisy copies in memory at once")
     label: Literal["true", "predicted"] = Field("true", description="class that is explained")
     ratios_pct: list[Annotated[float, Field(gt=0, lt=100)]] = Field(
-        [10.0, 30.0, 50.0, 70.0, 90.0], description="shares of the patches that are masked"
+        [30.0, 60.0], description="shares of the patches that are masked"
     )
     seeds: AnySeeds = Field(
         [0, 1], description="finetuning runs of 02_finetune; empty: leave before and after out"
     )
-    robustvit_images: int = Field(10, ge=5, description="test images explained there")
-    shown: int = Field(6, ge=2, le=20, description="images in the explorer")
+    robustvit_images: int = Field(5, ge=5, description="test images explained there")
+    shown: int = Field(4, ge=2, le=20, description="images in the explorer")
     seed: Seed = Field(0, description="draws the noise and the resamples")
 
     @field_validator("reference")

@@ -85,7 +85,7 @@ class Explainer:
         pairs = zip(pictures.images.split(PART), pictures.labels.split(PART), strict=True)
         for picture, truth in pairs:
             pixels = spec.normalise(picture.to(device))
-            with torch.inference_mode():
+            with torch.no_grad():  # inference mode makes classes that autograd cannot be asked for
                 predicted = model(pixels).argmax(dim=1).cpu()
             target = truth if self.label == "true" else predicted
             maps = {m: self._map(m, model, pixels, target.to(device)) for m in self.methods}

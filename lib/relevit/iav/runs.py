@@ -24,8 +24,21 @@ from relevit.data.drawn import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.data.labelled import Labelled
 from relevit.files import file_fingerprint
-from relevit.hub_models import HUB_KINDS, HUB_MODELS, build_hub_model, load_hub_model
-from relevit.models import MINI_KINDS, ModelSpec, build_model, load_pretrained, model_spec
+from relevit.hub_models import (
+    HUB_KINDS,
+    HUB_MODELS,
+    build_hub_model,
+    load_hub_model,
+    weights_file,
+)
+from relevit.models import (
+    MINI_KINDS,
+    ModelSpec,
+    build_model,
+    load_pretrained,
+    model_spec,
+    shipped_weights,
+)
 from relevit.paths import run_folder
 from relevit.precision import choose_device, choose_precision
 from relevit.training import History, epoch_file
@@ -106,18 +119,19 @@ def pictures_to_explain(cfg: IavParams, size: int) -> Pictures:
     """The test pictures of 07_iav, `size` pixels a side.
 
     Of Cutouts ten classes, as many as CIFAR-10 has, so that a class has enough pictures for its
-    structure in IAV space to be seen.
+    structure in IAV space to be seen; fewer where a class would have less than two.
     """
     if cfg.data == "cifar10":
         test = test_pictures(cfg, cfg.images, size)
         return Pictures(test.read(range(len(test))), test.labels, None)
-    return cutouts_to_explain(cfg.images, size)
+    return cutouts_to_explain(cfg.images, size, min(EXPLAINED_CLASSES, cfg.images // 2))
 
 
-def cutouts_to_explain(count: int, size: int) -> Pictures:
-    """Images of `val`: every fourth class, as many of each."""
+def cutouts_to_explain(count: int, size: int, classes: int = EXPLAINED_CLASSES) -> Pictures:
+    """Images of `val`: every fourth class in turn, as many of each."""
     step = len(CLASSES) // EXPLAINED_CLASSES
-    batch = cutouts.draw("val", range(0, step * count, step), size=size)
+    places = [i // classes * len(CLASSES) + i % classes * step for i in range(count)]
+    batch = cutouts.draw("val", places, size=size)
     return Pictures(batch.images, batch.labels, batch.masks)
 
 
@@ -172,10 +186,12 @@ def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, s
     classes = len(run.classes)
     if run.model in HUB_MODELS:
         folder = Path(cfg.weights_root) if cfg.weights_root else None
-        return load_hub_model(run.model, classes, run.seed, folder), cfg.weights_root or "hub"
-    path = backbone_file(cfg, run.model) if cfg.source == "train" else None
-    origin = "shipped" if path is None else file_fingerprint(path)
-    return load_pretrained(run.model, run.seed, classes, path), origin
+        origin = "hub" if folder is None else file_fingerprint(weights_file(run.model, folder))
+        return load_hub_model(run.model, classes, run.seed, folder), origin
+    trained = cfg.source == "train"
+    path = backbone_file(cfg, run.model) if trained else shipped_weights(f"{run.model}-pretrained")
+    model = load_pretrained(run.model, run.seed, classes, path)
+    return model, file_fingerprint(path)
 
 
 def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[Labelled, Labelled]:

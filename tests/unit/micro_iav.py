@@ -1,0 +1,60 @@
+"""Finetunings for the IAV study that take a moment: two-block models on small pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from relevit.config import PretrainingParams
+from relevit.data.cifar10 import CLASSES
+from relevit.iav import runs
+from relevit.models import MINI_KINDS, MODELS, build_model
+from relevit.pretraining import save_backbone
+
+OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
+SIZE, PATCHES = 56, 16
+PAIR = ["mini-deit", "mini-dino"]
+IN_A_FILE = 12  # pictures of the replica of CIFAR-10
+
+
+@contextmanager
+def micro_models() -> Iterator[None]:
+    """Two-block models under the names of the four mini models."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in MINI_KINDS:
+            small = replace(MODELS[name], image_size=SIZE, options=OPTIONS)
+            patch.setitem(MODELS, name, small)
+        yield
+
+
+def params(folder, **values):
+    """Parameters of 07_pretraining whose results go below `folder`, from backbones of our own."""
+    quick = {
+        "models": PAIR, "source": "train", "device": "cpu", "precision": "float32", "images": 40,
+        "batch_size": 20, "validation_images": 40, "lr": 1.0e-3, "head_lr": 1.0e-2,
+    }  # fmt: skip
+    return PretrainingParams(output_root=str(folder), **(quick | values))
+
+
+def write_backbones(cfg, seed=7):
+    """Untrained backbones where the pretraining would leave them."""
+    for name in set(cfg.models) & set(MINI_KINDS):
+        save_backbone(build_model(name, seed), runs.backbone_file(cfg, name))
+
+
+def write_cifar10(root):
+    """A replica of what cifar-10-binary.tar.gz unpacks to, with twelve pictures a file."""
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    (folder / "batches.meta.txt").write_text("\n".join(CLASSES))
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    for seed, name in enumerate(names):
+        random = np.random.default_rng(seed)
+        labels = random.permutation(np.arange(IN_A_FILE) % 10).astype(np.uint8)
+        planes = random.integers(256, size=(IN_A_FILE, 3 * 32 * 32), dtype=np.uint8)
+        (folder / name).write_bytes(np.column_stack([labels, planes]).tobytes())
+    return root
