@@ -21,12 +21,13 @@ from pathlib import Path
 
 import torch
 
-from relevit import masked_autoencoder, pretraining
+from relevit import pretraining
 from relevit.classifier import TrainSettings
 from relevit.data.drawn import drawn
-from relevit.masked_autoencoder import PretrainSettings
 from relevit.models import build_model, model_spec
 from relevit.original import train_original
+from relevit.pretraining import masked_autoencoder
+from relevit.pretraining.masked_autoencoder import PretrainSettings
 from relevit.training import LOG, WEIGHTS
 
 ROOT = Path(__file__).parents[1]

@@ -19,8 +19,7 @@ from relevit.evaluate import BATCH
 from relevit.finetune import epoch_plan
 from relevit.models import ModelSpec
 from relevit.precision import Precision, autocast
-from relevit.pretraining_steps import loss_figures
-from relevit.training import History, run_epochs
+from relevit.training import History, loss_figures, run_epochs
 
 SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
 
@@ -164,10 +163,11 @@ def _step(
 def mix(
     images: Tensor, labels: Tensor, classes: int, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Normalised images and soft labels [batch, classes] as DeiT shows them.
+    """Normalised images and soft labels [batch, classes], mixed about as DeiT mixes them.
 
-    Source: Touvron et al. 2021, Tab. 9, without RandAugment. torchvision draws from torch's own
-    generator, which is left as it was.
+    Source: Touvron et al. 2021, Tab. 9, without RandAugment, stochastic depth and repeated
+    augmentation; erased are the mixed images, with zeros, where the published code erases before,
+    with noise. torchvision draws from torch's own generator, which is left as it was.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**31)))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -90,6 +91,12 @@ def run_epochs(
 def epoch_file(folder: Path, epoch: int) -> Path:
     """Where `run_epochs` with `keep_epochs=True` leaves the weights of an epoch; 0 is before."""
     return folder / EPOCHS / f"epoch_{epoch:04d}.safetensors"
+
+
+def loss_figures(losses: list[float]) -> dict[str, Any]:
+    """The mean of an epoch's losses, and the means of at most twenty parts of it (`curve`)."""
+    curve = [float(np.mean(part)) for part in np.array_split(losses, min(20, len(losses)))]
+    return {"train_loss": float(np.mean(losses)), "curve": curve}
 
 
 def _finished(folder: Path, name: str, kept: range) -> History | None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as colour
 
-from relevit.crops import cut_out, draw_boxes, draw_colours, draw_views, recolour
+from relevit.pretraining.crops import cut_out, draw_boxes, draw_colours, draw_views, recolour
 
 LARGE, SMALL = (0.4, 1.0), (0.05, 0.4)
 

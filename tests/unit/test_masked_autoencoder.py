@@ -16,7 +16,8 @@ from relevit.data import cutouts
 from relevit.data.drawn import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.evaluate import predict
-from relevit.masked_autoencoder import (
+from relevit.models import ModelSpec, load_model, model_spec, shipped_weights
+from relevit.pretraining.masked_autoencoder import (
     Decoder,
     PretrainSettings,
     build_autoencoder,
@@ -26,7 +27,6 @@ from relevit.masked_autoencoder import (
     patch_targets,
     pretrain,
 )
-from relevit.models import ModelSpec, load_model, model_spec, shipped_weights
 
 pytestmark = pytest.mark.usefixtures("no_network")
 

@@ -10,14 +10,14 @@ import pytest
 import timm
 import torch
 
-from relevit import self_distillation
 from relevit.checkpoints import read_tensors
 from relevit.data import cutouts
 from relevit.data.foregrounds import CLASSES
 from relevit.data.labelled import Labelled
 from relevit.models import ModelSpec
-from relevit.pretraining_steps import make_optimizer
-from relevit.self_distillation import (
+from relevit.pretraining import self_distillation
+from relevit.pretraining.optimizer import make_optimizer
+from relevit.pretraining.self_distillation import (
     DistillationSettings,
     build_distillation,
     make_views,

@@ -9,7 +9,7 @@ import torch
 from timm.layers import resample_abs_pos_embed
 from torch.nn.functional import normalize
 
-from relevit.teacher import (
+from relevit.pretraining.teacher import (
     Network,
     Projection,
     SelfDistillation,

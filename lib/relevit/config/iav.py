@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from relevit.config.base import AnySeeds, MiniName, Params, Seed, Seeds
 
+HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
+HUB = get_args(HubName)
+LABELS = ("mini-supervised", "mini-deit", "deit-b", "vit-b-in21k")  # pretrained with labels
 
-def _once_each(models: list[str]) -> list[str]:
+
+def _comparable(models: list[str]) -> list[str]:
     if len(set(models)) < len(models):
         raise ValueError("a model occurs twice; name each once")
+    if 0 < len(set(models) & set(HUB)) < len(models):
+        raise ValueError("mini models and ViT-B have other sizes; name models of one size")
+    if len({name in LABELS for name in models}) < 2:
+        raise ValueError(f"both kinds of pretraining are needed; name one of {LABELS} and another")
     return models
 
 
-HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
-Names = Annotated[list[MiniName | HubName], Field(min_length=1), AfterValidator(_once_each)]
+Names = Annotated[list[MiniName | HubName], AfterValidator(_comparable)]
 MINIS: list[str] = ["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 
 
@@ -25,11 +32,27 @@ class IavData(Params):
 
     models: Names = Field(MINIS, description="finetuned models that are compared")
     data: Literal["cutouts", "cifar10"] = Field(
-        "cutouts", description="what they are finetuned on; cifar10 needs data_root"
+        "cutouts", validate_default=True, description="what they are finetuned on"
     )
-    data_root: str = Field("", description="folder that holds cifar-10-batches-bin")
+    data_root: str = Field(
+        "", validate_default=True, description="folder that holds cifar-10-batches-bin"
+    )
     model_seeds: Seeds = Field([0], description="finetuning runs of each model")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    @field_validator("data")
+    @classmethod
+    def _is_large_enough(cls, data: str, info: ValidationInfo) -> str:
+        if data == "cutouts" and set(info.data.get("models", [])) & set(HUB):
+            raise ValueError(f"Cutouts has at most 128 pixels, {HUB} need 224; use cifar10")
+        return data
+
+    @field_validator("data_root")
+    @classmethod
+    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
+        if info.data.get("data") == "cifar10" and not data_root:
+            raise ValueError("data cifar10 has no folder; give the one it was unpacked to")
+        return data_root
 
 
 class PretrainingParams(IavData):
@@ -42,7 +65,7 @@ class PretrainingParams(IavData):
         "shipped", description="where the pretrained mini models come from"
     )
     pretraining_images: int = Field(12_800, ge=100, description="an epoch, with source train")
-    pretraining_epochs: int = Field(10, ge=1, description="with source train")
+    pretraining_epochs: int = Field(8, ge=1, description="with source train")
     images: int = Field(160, ge=40, description="finetuned on in each epoch")
     epochs: int = Field(2, ge=2, description="of finetuning")
     batch_size: int = Field(32, ge=1, description="images")

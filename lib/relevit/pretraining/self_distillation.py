@@ -1,8 +1,8 @@
 """Pretrain a Vision Transformer without labels: it learns to say what its own average says.
 
 Source: Caron et al. 2021, Emerging Properties in Self-Supervised Vision Transformers (DINO).
-Left out of the published code: some of the changes of colour (`relevit.crops`), stochastic depth,
-the rise of the weight decay, and the scaling of the learning rate with the batch.
+Left out of the published code: some of the changes of colour (`relevit.pretraining.crops`),
+stochastic depth, the rise of the weight decay, and the scaling of the rate with the batch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import clip_grad_norm_
 
-from relevit.crops import draw_views
 from relevit.data.labelled import Labelled
 from relevit.finetune import epoch_plan
 from relevit.models import ModelSpec
-from relevit.pretraining_steps import loss_figures, make_optimizer
-from relevit.teacher import (
+from relevit.pretraining.crops import draw_views
+from relevit.pretraining.optimizer import make_optimizer
+from relevit.pretraining.teacher import (
     GLOBAL,
     SelfDistillation,
     distillation_loss,
@@ -34,7 +34,7 @@ from relevit.teacher import (
     entropy,
     teacher_targets,
 )
-from relevit.training import History, run_epochs
+from relevit.training import History, loss_figures, run_epochs
 
 BETAS = (0.9, 0.999)  # the published code's, which are AdamW's own
 LARGEST_GRADIENT = 3.0  # norm of each parameter's gradient, as in the published code

@@ -19,7 +19,6 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from relevit import masked_autoencoder, self_distillation
 from relevit.classifier import TrainSettings, train_classifier
 from relevit.config import PretrainingParams
 from relevit.data.drawn import drawn
@@ -27,6 +26,7 @@ from relevit.data.things import PRETRAINING
 from relevit.files import write_atomically
 from relevit.iav.runs import backbone_file
 from relevit.models import build_model, model_spec, shipped_weights
+from relevit.pretraining import masked_autoencoder, self_distillation
 from relevit.training import History
 
 Settings = (

@@ -22,8 +22,8 @@ from torch.nn.functional import unfold
 from relevit.data.labelled import Labelled
 from relevit.finetune import epoch_plan
 from relevit.models import ModelSpec
-from relevit.pretraining_steps import loss_figures, make_optimizer
-from relevit.training import History, run_epochs
+from relevit.pretraining.optimizer import make_optimizer
+from relevit.training import History, loss_figures, run_epochs
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
 HEAD_WIDTH = 16  # of the decoder's attention heads

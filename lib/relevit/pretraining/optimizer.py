@@ -1,10 +1,7 @@
-"""What the pretrainings without labels share: the optimiser, its rates, an epoch's line of log."""
+"""The optimiser of the pretrainings without labels, and its learning rates."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from timm.optim import param_groups_weight_decay
 from timm.scheduler import CosineLRScheduler
@@ -35,9 +32,3 @@ def make_optimizer(
         optimizer, steps - warm + 1, warmup_t=warm, warmup_prefix=True, t_in_epochs=False
     )
     return optimizer, rates
-
-
-def loss_figures(losses: list[float]) -> dict[str, Any]:
-    """The mean of an epoch's losses, and the means of at most twenty parts of it (`curve`)."""
-    curve = [float(np.mean(part)) for part in np.array_split(losses, min(20, len(losses)))]
-    return {"train_loss": float(np.mean(losses)), "curve": curve}
