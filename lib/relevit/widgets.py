@@ -98,7 +98,6 @@ class HeadExplorer(ipywidgets.VBox):
         self.picture.value = self._painter.png()
         text = _in_words(view, choice, title)
         self.state.value = f'<span role="status">{escape(text)}</span>'
-        self.picture.tooltip = text  # what a screen reader says for the picture
 
 
 def _in_words(view: HeadView, choice: Choice, title: str) -> str:

@@ -8,6 +8,7 @@ from relevit.config import NOTEBOOKS, IavData, IavParams, PretrainingParams
 
 BOTH = (PretrainingParams, IavParams)
 HUB = ["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
+PAPER = {"models": HUB, "data": "cifar10", "data_root": "data"}
 
 
 def refused(cls, text, **values):
@@ -21,9 +22,24 @@ def refused(cls, text, **values):
 
 
 @pytest.mark.parametrize("cls", BOTH)
-@pytest.mark.parametrize("models", [["mini-mae", "mini-dino"], ["dino-b", "mini-dino"]])
-def test_models_may_be_small_ones_or_the_papers(cls, models):
-    assert cls.checked({"models": models}, "here").models == models
+def test_models_may_be_small_ones_or_the_papers(cls):
+    small = ["mini-deit", "mini-dino"]
+    assert cls.checked({"models": small}, "here").models == small
+    paper = {"models": ["deit-b", "dino-b"], "data": "cifar10", "data_root": "data"}
+    reference = {"reference": "dino-b"} if cls is IavParams else {}
+    assert cls.checked(paper | reference, "here").models == paper["models"]
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_data_must_suit_the_models_and_lie_somewhere(cls):
+    values = {"reference": "dino-b"} if cls is IavParams else {}
+    refused(cls, "128 pixels, .* need 224; use cifar10", models=["deit-b", "dino-b"], **values)
+    refused(cls, r"data_root = '' .*data cifar10 has no folder", data="cifar10")
+
+
+def test_the_comparison_needs_both_kinds():
+    refused(IavParams, "both kinds are compared; name one of", models=["mini-mae", "mini-dino"])
+    assert PretrainingParams(models=["mini-mae"]).models == ["mini-mae"]
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -31,7 +47,8 @@ def test_models_may_be_small_ones_or_the_papers(cls, models):
     ("models", "text"),
     [
         ([], r"here: models = \[\] \(list\): .*at least 1 item"),
-        (["mini-dino", "mini-mae", "mini-dino"], "a model occurs twice; name each once"),
+        (["mini-dino", "mini-deit", "mini-dino"], "a model occurs twice; name each once"),
+        (["deit-b", "mini-dino"], "mini models and vit-b have other sizes"),
         ("mini-dino", r"here: models = 'mini-dino' \(str\): .*valid list"),
     ],
 )
@@ -62,7 +79,7 @@ def test_the_two_notebooks_agree_on_their_defaults():
 
 
 def test_reference_is_one_of_the_models():
-    found = IavParams.checked({"models": HUB, "reference": "beit-b"}, "here")
+    found = IavParams.checked({**PAPER, "reference": "beit-b"}, "here")
     assert found.reference == "beit-b"
 
 
@@ -70,9 +87,9 @@ def test_reference_is_one_of_the_models():
     "values",
     [
         {"reference": "dino-b"},
-        {"models": HUB, "reference": "mini-dino"},
+        {**PAPER, "reference": "mini-dino"},
         {"models": ["mini-deit", "mini-mae"]},  # the default is not among them
-        {"models": HUB},
+        PAPER,
     ],
 )
 def test_a_reference_that_is_not_compared_is_named(values):

@@ -10,7 +10,7 @@ import pytest
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook
 
-from relevit import claims, claims_attribution
+from relevit import claims, claims_attribution, claims_iav
 from relevit.claims_robustvit import CRITERIA, OUTSIDE
 from relevit.config import NOTEBOOKS
 from relevit.evidence import Cell, evidence_cells, folded, linked_table
@@ -73,8 +73,8 @@ def test_folded():
 
 
 def can_be_tested():
-    criteria = claims.CRITERIA | CRITERIA | claims_attribution.CRITERIA
-    outside = {**OUTSIDE, **claims_attribution.NOT_TESTABLE}
+    criteria = claims.CRITERIA | CRITERIA | claims_attribution.CRITERIA | claims_iav.CRITERIA
+    outside = {**OUTSIDE, **claims_attribution.NOT_TESTABLE, **claims_iav.NOT_TESTABLE}
     return sorted(claim for claim in criteria if claim not in outside)
 
 
@@ -86,7 +86,7 @@ def test_every_testable_claim_has_evidence(claim):
 
 
 def test_no_tag_without_a_criterion():
-    known = {**claims.CRITERIA, **CRITERIA, **claims_attribution.CRITERIA}
+    known = {**claims.CRITERIA, **CRITERIA, **claims_attribution.CRITERIA, **claims_iav.CRITERIA}
     assert set(cells_of_the_suite()) <= set(known)
 
 

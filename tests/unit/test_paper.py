@@ -67,9 +67,9 @@ def test_hyperparameters_and_claims_are_complete():
     rates = paper.hyperparameters()
     assert rates["method"].value_counts().to_dict() == {"ours": 7, "rrr": 5, "gradmask": 5}
     claims = paper.claims()
-    numbers = {"RV": range(1, 44), "BI": range(1, 23)}
+    numbers = {"RV": range(1, 44), "BI": range(1, 23), "IAV": range(1, 23)}
     assert claims["id"].tolist() == [f"{p}-{i:02}" for p, those in numbers.items() for i in those]
-    assert claims["paper"].tolist() == ["robustvit"] * 43 + ["beyond_intuition"] * 22
+    assert claims["paper"].tolist() == ["robustvit"] * 43 + ["beyond_intuition"] * 22 + ["iav"] * 22
     assert (claims[["paper", "where", "claim"]] != "").all(axis=None)
     assert not claims.isna().any(axis=None)
 

@@ -131,7 +131,7 @@ def test_the_state_is_text_for_everybody(explorer):
     explorer.image.value = 2
     assert "dog &amp; &lt;ox&gt;" in explorer.state.value
     assert 'role="status"' in explorer.state.value
-    assert explorer.picture.tooltip.startswith("deep, image 2: dog & <ox>, SmoothGrad: layer 4")
+    assert explorer.picture.tooltip is None, "ipywidgets shows an error for a picture that has one"
 
 
 def test_nothing_is_left_with_pyplot(images, views):

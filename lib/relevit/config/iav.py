@@ -18,12 +18,10 @@ def _comparable(models: list[str]) -> list[str]:
         raise ValueError("a model occurs twice; name each once")
     if 0 < len(set(models) & set(HUB)) < len(models):
         raise ValueError("mini models and ViT-B have other sizes; name models of one size")
-    if len({name in LABELS for name in models}) < 2:
-        raise ValueError(f"both kinds of pretraining are needed; name one of {LABELS} and another")
     return models
 
 
-Names = Annotated[list[MiniName | HubName], AfterValidator(_comparable)]
+Names = Annotated[list[MiniName | HubName], Field(min_length=1), AfterValidator(_comparable)]
 MINIS: list[str] = ["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 
 
@@ -107,6 +105,13 @@ class IavParams(IavData):
     robustvit_images: int = Field(5, ge=5, description="test images explained there")
     shown: int = Field(4, ge=2, le=20, description="images in the explorer")
     seed: Seed = Field(0, description="draws the noise and the resamples")
+
+    @field_validator("models")
+    @classmethod
+    def _are_of_both_kinds(cls, models: list[str]) -> list[str]:
+        if len({name in LABELS for name in models}) < 2:
+            raise ValueError(f"both kinds are compared; name one of {LABELS} and one that is not")
+        return models
 
     @field_validator("reference")
     @classmethod
