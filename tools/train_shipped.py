@@ -2,7 +2,7 @@
 
     python tools/train_shipped.py tiny        15 min on 2 cores
     python tools/train_shipped.py tiny-mae    30 min on 1 core
-    python tools/train_shipped.py mini-dino   15 min on 1 core, as the other mini models
+    python tools/train_shipped.py mini-dino   15 to 30 min on 1 core, as the other mini models
 
 Both tinies see freshly drawn Cutouts images only. `tiny` starts at random weights; `tiny-mae`
 first learns without labels to fill in hidden patches, then is finetuned with labels like `tiny`.

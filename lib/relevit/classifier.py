@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from torch.nn.functional import cross_entropy
 from torchvision.transforms import v2
 
 from relevit.answers import Answers
+from relevit.config import Params
 from relevit.data.labelled import Labelled
 from relevit.evaluate import BATCH
 from relevit.finetune import epoch_plan
 from relevit.models import ModelSpec
-from relevit.precision import Precision, autocast
+from relevit.precision import Precision, autocast, choose_precision
 from relevit.training import History, loss_figures, run_epochs
 
 SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
@@ -44,6 +45,14 @@ class TrainSettings:
     seed: int = 0
     warmup: float = 0.1  # share of all steps with a rising learning rate
     mixing: bool = False
+
+    @classmethod
+    def from_params(cls, cfg: Params, device: torch.device, **others: Any) -> TrainSettings:
+        """The settings that a notebook's parameters name alike; `others` go before them."""
+        shared = {f.name for f in fields(cls)} & set(type(cfg).model_fields) - {"precision"}
+        given = {name: getattr(cfg, name) for name in shared}
+        given["precision"] = choose_precision(cfg.precision, device)
+        return cls(**given | others)
 
     def rate_share(self, step: int, steps: int) -> float:
         """Share of the peak learning rate at one step, counted from 0."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from relevit.checkpoints import read_tensors
+from relevit.config.iav import KINDS
 from relevit.models import HALF, IMAGENET, ModelSpec
 
 HUB_MODELS = {
@@ -29,12 +30,7 @@ HUB_MODELS = {
         ModelSpec("vit-b-in21k", "vit_base_patch16_224.orig_in21k", 224, **HALF),
     )
 }
-HUB_KINDS = {
-    "beit-b": "self-supervised",
-    "dino-b": "self-supervised",
-    "deit-b": "supervised",
-    "vit-b-in21k": "supervised",
-}
+HUB_KINDS = {name: KINDS[name] for name in HUB_MODELS}
 FILE_ENDINGS = ("safetensors", "pth", "bin")
 NEW = {"head.weight", "head.bias", "fc_norm.weight", "fc_norm.bias"}  # may start untrained
 SHARED_TABLE = "rel_pos_bias.relative_position_bias_table"

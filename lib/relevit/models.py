@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import timm
 import torch
@@ -14,6 +14,8 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from relevit.checkpoints import load_weights, read_tensors
+from relevit.config.base import MiniName
+from relevit.config.iav import KINDS
 from relevit.data.foregrounds import CLASSES
 from relevit.dinov2 import load_dinov2
 
@@ -54,12 +56,7 @@ _TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
 # As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
 _MINI = {"patch_size": 14, "embed_dim": 64, "depth": 12, "num_heads": 4}
 # Four pretrainings of one architecture (`relevit.pretraining`), by kind.
-MINI_KINDS = {
-    "mini-supervised": "supervised",
-    "mini-deit": "supervised",
-    "mini-mae": "self-supervised",
-    "mini-dino": "self-supervised",
-}
+MINI_KINDS = {name: KINDS[name] for name in get_args(MiniName)}
 
 MODELS = {
     spec.name: spec

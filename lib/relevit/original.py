@@ -23,7 +23,6 @@ from relevit.models import (
     model_spec,
     shipped_weights,
 )
-from relevit.precision import choose_precision
 from relevit.training import LOG, WEIGHTS, History
 
 
@@ -49,16 +48,7 @@ def make_original(
             on_epoch(row)
         return model, history
     model = load_pretrained(cfg.model, cfg.seed).to(device)
-    settings = TrainSettings(
-        lr=cfg.lr,
-        head_lr=cfg.head_lr,
-        images=cfg.images,
-        epochs=cfg.epochs,
-        batch_size=cfg.batch_size,
-        weight_decay=cfg.weight_decay,
-        precision=choose_precision(cfg.precision, device),
-        seed=cfg.seed,
-    )
+    settings = TrainSettings.from_params(cfg, device)
     return model, train_original(model, spec, settings, folder, on_epoch=on_epoch)
 
 
@@ -69,7 +59,6 @@ def train_original(
     folder: Path,
     *,
     validation_images: int = 400,
-    keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
     """Train `model` in place on the animals of Cutouts; files and log as `train_classifier`."""
@@ -82,6 +71,5 @@ def train_original(
         train=drawn("train", count, seed=settings.seed, size=spec.image_size),
         validation=drawn("validation", validation_images, size=spec.image_size).kept(),
         identity={"kind": "original"},
-        keep_epochs=keep_epochs,
         on_epoch=on_epoch,
     )

@@ -176,7 +176,8 @@ def slope_intervals(slopes: pd.DataFrame, maps: Sequence[str] | None = None) -> 
                           markersize=5)  # fmt: skip
         _mark_kinds(axis, rows.assign(place=pd.Series(places)))
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set(title=MAPS.get(name, name), xlabel="change of the score,\nfirst to last layer")
+        axis.set(title=MAPS.get(name, name),
+                 xlabel="change of the score, first\nto last layer (dotted: mean)")  # fmt: skip
     _name_kinds(axes[0, -1], [run for run, _ in order], slopes)
     axes[0, 0].set_yticks(*_model_ticks(order))
     axes[0, 0].set_ylim(len(order) - 0.4, -0.6)
@@ -281,7 +282,7 @@ def _name_kinds(axis: Axes, names: Sequence[str], table: pd.DataFrame) -> None:
     kinds = dict(zip(table["model"], table["kind"], strict=True))
     places = pd.Series(range(len(names))).groupby([kinds[name] for name in names]).mean()
     for kind, place in places.items():
-        axis.text(1.02, place, f"{kind}\n(dotted: mean)", transform=axis.get_yaxis_transform(),
+        axis.text(1.02, place, kind.replace("-", "-\n"), transform=axis.get_yaxis_transform(),
                   fontsize=8, rotation=270, ha="left", va="center")  # fmt: skip
 
 

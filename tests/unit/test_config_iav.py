@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from relevit.config import NOTEBOOKS, IavData, IavParams, PretrainingParams
+from relevit.classifier import TrainSettings
+from relevit.config import NOTEBOOKS, IavData, IavParams, OriginalParams, PretrainingParams
 
 BOTH = (PretrainingParams, IavParams)
 HUB = ["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
@@ -122,6 +124,21 @@ def test_no_run_at_all_is_allowed_in_the_iav_notebook_alone(name):
 def test_iav_seeds_are_seeds_all_the_same():
     refused(IavParams, r"seeds = \[2, 2\].*seed occurs twice", seeds=[2, 2])
     refused(IavParams, r"seeds\.0 = -1 \(int\): .*equal to 0", seeds=[-1])
+
+
+# Settings made from them
+
+
+@pytest.mark.parametrize("cfg", [PretrainingParams(epochs=3), OriginalParams(epochs=3, seed=4)])
+def test_training_settings_take_what_the_parameters_name_alike(cfg):
+    cpu = torch.device("cpu")
+    found = TrainSettings.from_params(cfg.model_copy(update={"precision": "bfloat16"}), cpu)
+    shared = ("lr", "head_lr", "images", "epochs", "batch_size", "weight_decay")
+    assert [getattr(found, n) for n in shared] == [getattr(cfg, n) for n in shared]
+    assert (found.precision, found.warmup) == ("bfloat16", getattr(cfg, "warmup", 0.1))
+    assert found.seed == getattr(cfg, "seed", 0) and not found.fresh
+    others = TrainSettings.from_params(cfg, cpu, seed=9, fresh=True)
+    assert (others.seed, others.fresh) == (9, True)
 
 
 # Values

@@ -230,11 +230,17 @@ def test_space_table(run, found, pictures):
     assert list(table.columns) == [*RUN, "layer", "silhouette", "knn_pct", "chance_pct"]
     check_contract(table, "space")
     assert table["layer"].tolist() == [1, 2]
-    second = class_structure(scores[:, 1], pictures.labels)
+    second = class_structure(scores[:, 1], pictures.labels, 2)
     assert table.iloc[1, 4:].tolist() == list(second)
     assert table["chance_pct"].tolist() == pytest.approx([100 * 2 / 11] * 2)
     few = space_table(run, scores[:8], pictures.labels[:8])
-    assert few["chance_pct"].tolist() == pytest.approx([100 / 7] * 2), "fewer neighbours then"
+    assert few["chance_pct"].tolist() == pytest.approx([100 / 7] * 2)
+
+
+def test_other_classes_do_not_outvote_a_small_one(run):
+    labels = torch.arange(4).repeat(2)
+    scores = labels[:, None, None].float().expand(8, 2, 3) + 0.01 * torch.arange(8)[:, None, None]
+    assert space_table(run, scores, labels)["knn_pct"].tolist() == [100.0, 100.0]
 
 
 # Epochs

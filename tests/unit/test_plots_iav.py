@@ -142,7 +142,7 @@ def test_slopes_stand_with_their_intervals_by_kind(slopes):
     assert [text.get_text() for text in left.get_yticklabels()] == ["mini-deit", "mini-dino"]
     assert left.get_yticks() == pytest.approx([0.5, 2.5])
     assert len(right.containers) == 4
-    names = [text.get_text().split("\n")[0] for text in right.texts]
+    names = [text.get_text().replace("\n", "") for text in right.texts]
     places = [text.get_position()[1] for text in right.texts]
     assert dict(zip(names, places, strict=True)) == {"supervised": 0.5, "self-supervised": 2.5}
 

@@ -11,6 +11,10 @@ from relevit.config.base import AnySeeds, MiniName, Params, Seed, Seeds
 HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
 HUB = get_args(HubName)
 LABELS = ("mini-supervised", "mini-deit", "deit-b", "vit-b-in21k")  # pretrained with labels
+KINDS = {
+    name: "supervised" if name in LABELS else "self-supervised"
+    for name in (*get_args(MiniName), *HUB)
+}
 
 
 def _comparable(models: list[str]) -> list[str]:

@@ -134,8 +134,11 @@ def follow_epochs(
 def space_table(
     run: FinetunedRun, scores: Float[Tensor, "images layers heads"], labels: Tensor
 ) -> pd.DataFrame:
-    """How each layer's scores group the classes: model, kind, seed, layer and `ClassStructure`."""
-    neighbours = min(NEIGHBOURS, len(labels) - 1)
+    """How each layer's scores group the classes: model, kind, seed, layer and `ClassStructure`.
+
+    No more neighbours vote than a class has images: the others would outvote it.
+    """
+    neighbours = max(1, min(NEIGHBOURS, len(labels) // len(labels.unique())))
     rows = [
         {**run.columns, "layer": layer + 1,
          **class_structure(scores[:, layer], labels, neighbours)._asdict()}

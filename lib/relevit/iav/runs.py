@@ -40,7 +40,7 @@ from relevit.models import (
     shipped_weights,
 )
 from relevit.paths import run_folder
-from relevit.precision import choose_device, choose_precision
+from relevit.precision import choose_device
 from relevit.training import History, epoch_file
 
 STAGE = "07_pretraining"
@@ -149,18 +149,8 @@ def finetune_run(
     """
     model, origin = _pretrained(cfg, run)
     device = choose_device(cfg.device)
-    settings = TrainSettings(
-        lr=cfg.lr,
-        head_lr=cfg.head_lr,
-        images=cfg.images,
-        epochs=cfg.epochs,
-        batch_size=cfg.batch_size,
-        weight_decay=cfg.weight_decay,
-        precision=choose_precision(cfg.precision, device),
-        fresh=cfg.data == "cutouts",
-        seed=run.seed,
-        warmup=cfg.warmup,
-    )
+    fresh = cfg.data == "cutouts"
+    settings = TrainSettings.from_params(cfg, device, seed=run.seed, fresh=fresh)
     train, validation = _training_pictures(cfg, run)
     return train_classifier(
         model.to(device),
