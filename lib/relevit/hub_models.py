@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from relevit.checkpoints import read_tensors
 from relevit.config.iav import KINDS
+from relevit.errors import one_line
 from relevit.models import HALF, IMAGENET, ModelSpec
 
 HUB_MODELS = {
@@ -60,7 +61,7 @@ def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None =
             return timm.create_model(timm_name, pretrained=True, num_classes=classes)
         except (OSError, RuntimeError) as error:
             raise ConnectionError(
-                f"hub_models: the weights of {timm_name} cannot be had ({_on_one_line(error)}); "
+                f"hub_models: the weights of {timm_name} cannot be had ({one_line(error)}); "
                 f"give weights_root, a folder with {name}.safetensors"
             ) from error
 
@@ -101,7 +102,7 @@ def _filled(model: nn.Module, path: Path, name: str) -> nn.Module:
         model.load_state_dict(own | {key: renamed[key] for key in both})
     except (ValueError, RuntimeError, AttributeError, KeyError) as error:  # timm's, on odd names
         raise ValueError(
-            f"hub_models: {path} does not fit {name!r} ({_on_one_line(error)}); use the "
+            f"hub_models: {path} does not fit {name!r} ({one_line(error)}); use the "
             f"checkpoint of {HUB_MODELS[name].timm_name}"
         ) from error
     return model
@@ -130,7 +131,3 @@ def _each_block_a_table(found: dict[str, Any], blocks: int) -> dict[str, Tensor]
         return tensors
     name = SHARED_TABLE.rpartition(".")[2]
     return tensors | {f"blocks.{i}.attn.{name}": table.clone() for i in range(blocks)}
-
-
-def _on_one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

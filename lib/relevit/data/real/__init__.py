@@ -1,0 +1,1 @@
+"""The papers' data sets as they come, one reader each; nothing is downloaded."""
