@@ -18,7 +18,7 @@ IN_ORDER = $(shell $(BIN)/python -c \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick notebooks lab test test-pipeline test-notebooks lint format \
+.PHONY: help setup reproduce quick rehearse notebooks lab test test-pipeline test-notebooks lint format \
 	bench lock clean
 
 help:  ## List the targets
@@ -53,6 +53,9 @@ quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)
 notebooks: setup  ## Execute the committed notebooks again and store their outputs
 	$(BIN)/python -m relevit.notebooks
 	$(STRIP) notebooks/*.ipynb
+
+rehearse: setup  ## Rehearse the paper preset on replicas of its data (10 min on 2 cores)
+	$(BIN)/python -m relevit.rehearsal -j $(JOBS)
 
 lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab

@@ -42,7 +42,8 @@ rule original:
         executed=f"{OUT}/00_original/executed.ipynb",
         summary=f"{OUT}/00_original/summary.json",
         weights=f"{OUT}/00_original/weights.safetensors",
-    threads: workflow.cores  # nearly all others wait for it
+    threads: workflow.cores
+    priority: 1  # before the few that do not wait for it, which would keep a core from it
     resources:
         gpu=1,
     shell:

@@ -4,7 +4,8 @@
 
 What is compared, and with which floor, is told by `bench_relevance` (relevance maps,
 finetuning steps), `bench_attribution` (attribution methods), `bench_path` (points of a path
-integral), `bench_tokencut` (automatic masks) and `bench_smoothgrad` (many images and models).
+integral), `bench_tokencut` (automatic masks), `bench_smoothgrad` (many images and models) and
+`bench_evaluation` (pictures on disk, against timm's validation).
 Times are of random weights and images but in `bench_path` and `bench_tokencut`.
 Exit code 1: numbers differ; a missed target is only printed.
 """
@@ -34,6 +35,7 @@ from bench_core import (
     measure,
     peak_mib,
 )
+from bench_evaluation import describe_evaluation, measure_evaluation
 from bench_path import describe_path, measure_path
 from bench_smoothgrad import describe_smoothgrad, measure_smoothgrad
 from bench_tokencut import measure_tokencut
@@ -84,6 +86,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--clock", choices=CLOCKS, default="wall", help="cpu: seconds of all threads together")
     add("--threads", type=int, default=torch.get_num_threads())
     add("--model-scale", choices=("full", "tiny"), default="full")
+    add("--evaluation-model", default="vit_base_patch16_224", help="timm's name, for evaluation")
+    add("--evaluation-images", type=int, help="pictures to evaluate (CPU 64, CUDA 2048)")
     add("--memory", action=argparse.BooleanOptionalAction, default=True)
     add("--json", type=Path, help="also write the results to this file")
     add("--only", help="TASK:VARIANT; print the memory it takes in MiB and stop")
@@ -117,6 +121,9 @@ def main(argv: list[str] | None = None) -> int:
         row = measure(table, TASKS[table.task], args) | {"memory_mib": memory.get(table, {})}
         rows.append(row)
         print(describe(row), flush=True)
+    if wanted:
+        rows.append(measure_evaluation(args))
+        print(describe_evaluation(rows[-1]), flush=True)
     if "path" in args.tasks:
         rows.append(measure_path())
         print(describe_path(rows[-1]))

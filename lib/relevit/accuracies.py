@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from relevit.benchmark import CUTOUTS, Benchmark, benchmark
 from relevit.config import FinetuneParams
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.evaluate import (
@@ -16,7 +17,7 @@ from relevit.evaluate import (
     sets_in_memory,
 )
 from relevit.files import file_fingerprint
-from relevit.models import load_model, model_spec
+from relevit.models import load_model
 from relevit.precision import PrecisionChoice, choose_device
 from relevit.runs import finetune_at
 from relevit.training import WEIGHTS
@@ -33,13 +34,15 @@ def nine_sets(
     images_per_set: int,
     precision: PrecisionChoice = "auto",
     device: str = "auto",
+    images: Benchmark = CUTOUTS,
 ) -> pd.DataFrame:
     """Predictions of one model on the nine sets, kept in `folder` as `evaluate_sets` does.
 
-    `weights` as `load_model`. The sets stay in memory, for the next model.
+    `weights` as `load_model`; `images` are the preset's. Those of Cutouts stay in memory, for the
+    next model.
     """
-    model, spec = load_model(name, weights, choose_device(device)), model_spec(name)
-    chosen, margin = evaluation_precision(model, spec, precision)
+    model, spec = load_model(name, weights, choose_device(device)), images.spec(name)
+    chosen, margin = evaluation_precision(model, spec, precision, probe=images.probe(spec))
     origin = "shipped" if weights is None else file_fingerprint(weights)
     return evaluate_sets(
         model,
@@ -49,7 +52,7 @@ def nine_sets(
         precision=chosen,
         margin=margin,
         identity=f"{name} {origin} {chosen} {margin} {images_per_set}",
-        draw=sets_in_memory,
+        draw=sets_in_memory if images.generated else images.batches,
     )
 
 
@@ -107,6 +110,7 @@ def score_variants(
             place / "sets",
             images_per_set=images_per_set,
             device=params.device,
+            images=benchmark(params.preset),
         )
         named = dict(zip(keys, values, strict=True))
         parts.append(beside_original(answers, original).assign(**named, lr=lr))

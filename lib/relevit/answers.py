@@ -9,7 +9,8 @@ the largest error of a logit seen on a sample, the answers are those of float32.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,22 +19,30 @@ from torch import Tensor, nn
 from relevit.precision import Precision
 
 Doubt = Callable[[Float[Tensor, "batch classes"], float], Bool[Tensor, " batch"]]
+Logits = Callable[[], Float[Tensor, "batch classes"]]
 
 
 class Answers:
     """Logits of a copy of `model` in evaluation mode, on the CPU; the model itself stays as it is.
 
-    `precision` None keeps the model's own format. With `bfloat16` and a `margin` above 0,
-    inputs whose logits leave doubt are answered again in float32; `repeated` counts them.
+    The copy shares the weights that keep their format. `precision` None keeps the model's own.
+    With `bfloat16` and a `margin` above 0, inputs whose logits leave doubt are answered again in
+    float32; `repeated` counts them. `compile` runs `torch.compile` on the copy, which takes
+    minutes once and needs a C++ compiler; answers in float32 for those in doubt go without.
     """
 
     def __init__(
-        self, model: nn.Module, precision: Precision | None = None, margin: float = 0.0
+        self,
+        model: nn.Module,
+        precision: Precision | None = None,
+        margin: float = 0.0,
+        *,
+        compile: bool = False,
     ) -> None:
-        self._fast = copy.deepcopy(model).eval()
-        self._exact = copy.deepcopy(model).float().eval() if precision == "bfloat16" else None
-        if precision is not None:
-            self._fast = self._fast.to(getattr(torch, precision))
+        self._fast = _copy(model, None if precision is None else getattr(torch, precision))
+        self._exact = _copy(model, torch.float32) if precision == "bfloat16" else None
+        if compile:
+            self._fast = torch.compile(self._fast)
         self.margin = margin
         self.repeated = 0
 
@@ -43,13 +52,33 @@ class Answers:
         model = self._fast if self._exact is None else self._exact
         return next(model.parameters())
 
-    @torch.inference_mode()
     def __call__(
         self, pixels: Float[Tensor, "batch 3 height width"], doubt: Doubt | None = None
     ) -> Float[Tensor, "batch classes"]:
         """Logits, in float32 or better; `doubt` says which could mislead, as by `unsure_*`."""
-        logits = _logits(self._fast, pixels)
+        return self.later(pixels, doubt)()
+
+    @torch.inference_mode()
+    def later(
+        self, pixels: Float[Tensor, "batch 3 height width"], doubt: Doubt | None = None
+    ) -> Logits:
+        """As a call, but a GPU is not waited for until the logits are, by calling the result."""
+        logits, arrived = _begin(self._fast, pixels)
         if self._exact is None or doubt is None or self.margin == 0:
+            return partial(self._end, logits, arrived)
+        return partial(self._end, logits, arrived, pixels, doubt)
+
+    @torch.inference_mode()
+    def _end(
+        self,
+        logits: Tensor,
+        arrived: torch.cuda.Event | None,
+        pixels: Tensor | None = None,
+        doubt: Doubt | None = None,
+    ) -> Tensor:
+        if arrived is not None:
+            arrived.synchronize()
+        if pixels is None or doubt is None:
             return logits
         again = doubt(logits, self.margin)
         if again.any():
@@ -73,6 +102,26 @@ class Answers:
         return float(torch.stack(errors).max())
 
 
+def right_classes(
+    labels: Int[Tensor, " batch"], classes: int, accepted: Mapping[int, Sequence[int]]
+) -> Bool[Tensor, "batch classes"]:
+    """Which classes are right: those that `accepted` gives for the label, else the label itself.
+
+    Raises: ValueError for a class that the model has no output for.
+    """
+    several = [accepted.get(label, (label,)) for label in labels.tolist()]
+    places = [(row, column) for row, columns in enumerate(several) for column in columns]
+    wrong = sorted({column for _, column in places if not 0 <= column < classes})
+    if wrong:
+        raise ValueError(
+            f"answers: the classes {wrong[:5]} are right, and the model has {classes} outputs; "
+            "give a model with an output for each class, as of ImageNet-1k for its sets"
+        )
+    right = torch.zeros(len(labels), classes, dtype=torch.bool)
+    right[tuple(torch.tensor(places).unbind(dim=1))] = True
+    return right
+
+
 def unsure_prediction(
     logits: Float[Tensor, "batch classes"], margin: float
 ) -> Bool[Tensor, " batch"]:
@@ -85,16 +134,48 @@ def unsure_rank(
     logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], margin: float, k: int
 ) -> Bool[Tensor, " batch"]:
     """Where such a change could bring the label into the first `k` classes, or out of them."""
+    right = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, labels[:, None], True)
+    return unsure_best_rank(logits, right, margin, k)
+
+
+def unsure_best_rank(
+    logits: Float[Tensor, "batch classes"],
+    right: Bool[Tensor, "batch classes"],
+    margin: float,
+    k: int,
+) -> Bool[Tensor, " batch"]:
+    """Where such a change could bring the first right class into the first `k`, or out of them.
+
+    It is among them when it comes before the k-th of the wrong classes.
+    """
     if k >= logits.shape[1]:
         return torch.zeros(len(logits), dtype=torch.bool)
-    borders = logits.topk(k + 1, dim=1).values[:, k - 1 :]
-    own = logits.gather(1, labels[:, None])
-    inside = own >= borders[:, :1]
-    rival = torch.where(inside, borders[:, 1:], borders[:, :1])
-    return ~((own - rival).abs() >= margin)[:, 0]
+    own = logits.masked_fill(~right, -torch.inf).amax(dim=1)
+    rival = logits.masked_fill(right, -torch.inf).topk(k, dim=1).values[:, -1]
+    return ~((own - rival).abs() >= margin)
+
+
+def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """A copy in evaluation mode. Tensors are copied when the format of any of them changes."""
+    tensors = [*model.parameters(), *model.buffers()]
+    changed = dtype is not None and any(t.is_floating_point() and t.dtype != dtype for t in tensors)
+    if changed:
+        return copy.deepcopy(model).to(dtype).eval()
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
+
+
+def _begin(model: nn.Module, pixels: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """Logits on the CPU, and when they have arrived there; None: they have."""
+    logits = model(pixels.to(next(model.parameters())))
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if not logits.is_cuda:
+        return logits.cpu(), None
+    copied = logits.to("cpu", non_blocking=True)
+    return copied, torch.cuda.current_stream(logits.device).record_event()
 
 
 def _logits(model: nn.Module, pixels: Tensor) -> Tensor:
-    like = next(model.parameters())
-    logits = model(pixels.to(like)).cpu()
-    return logits if logits.dtype == torch.float64 else logits.float()
+    logits, arrived = _begin(model, pixels)
+    if arrived is not None:
+        arrived.synchronize()
+    return logits

@@ -57,6 +57,16 @@ def baseline_weights(
     return BaselineWeights(row["lambda_bg"], row["lambda_classification"])
 
 
+def table_model(method: Literal["ours", "gradmask", "rrr"], name: str) -> str:
+    """The model in the tables of a method (T5-T7) whose settings the model `name` takes.
+
+    Its own, or ViT-B's: the baselines were not run on ViT-L and AR-L, nor on other papers' models.
+    """
+    table = hyperparameters().query("method == @method")["model"].tolist()
+    own = name.removesuffix("-cut")
+    return next((model for model in table if model.lower() == own), PAPER_MODEL)
+
+
 def paper_rate(method: Literal["ours", "gradmask", "rrr"], model: str = PAPER_MODEL) -> float:
     """The paper's learning rate (Tables 5-7). Raises: ValueError as `baseline_weights`."""
     return _published(method, model)["lr"]

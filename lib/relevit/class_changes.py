@@ -8,6 +8,8 @@ Changes are in percentage points (`_pts`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
@@ -21,17 +23,22 @@ HARMED = ["dataset", "label", "name", "images", "change_top1_pts", "change_top1_
           "newly_wrong", "taken_for"]  # fmt: skip
 
 
-def class_table(predictions: pd.DataFrame, finetuned_classes: dict[str, list[int]]) -> pd.DataFrame:
+def class_table(
+    predictions: pd.DataFrame,
+    finetuned_classes: dict[str, list[int]],
+    names: Sequence[str] = CLASSES,
+) -> pd.DataFrame:
     """`per_class_changes` with names, and how often each class was finetuned.
 
-    `finetuned_classes` gives the labels A of each finetuned run. Columns: dataset, label, name,
-    finetuned_runs (in how many of the runs the class was in A), images, then as there.
+    `finetuned_classes` gives the labels A of each finetuned run, `names` that of each label.
+    Columns: dataset, label, name, finetuned_runs (in how many of the runs the class was in A),
+    images, then as there.
     Raises: ValueError as `per_class_changes`.
     """
     table = per_class_changes(predictions)
     runs = [label for labels in finetuned_classes.values() for label in labels]
     labels = table["label"].astype(int)
-    table.insert(2, "name", [CLASSES[label] for label in labels])
+    table.insert(2, "name", [names[label] for label in labels])
     table.insert(3, "finetuned_runs", [runs.count(label) for label in labels])
     return table
 
@@ -105,7 +112,7 @@ def rank_correlation(
     return {"count": len(cause), "spearman": found, "low": float(low), "high": float(high)}
 
 
-def context_gain_pts(predictions: pd.DataFrame) -> pd.Series:
+def context_gain_pts(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd.Series:
     """By how much each class is better on its home background, for the original model.
 
     Top-1 on `val` minus top-1 on `a`, where every object stands on another class's texture;
@@ -123,7 +130,7 @@ def context_gain_pts(predictions: pd.DataFrame) -> pd.Series:
             "'val' and 'a'"
         )
     gain = top1["val"] - top1["a"]
-    return gain.set_axis([CLASSES[label] for label in gain.index])
+    return gain.set_axis([names[label] for label in gain.index])
 
 
 def newly_wrong(predictions: pd.DataFrame, dataset: str, label: int) -> pd.DataFrame:
@@ -147,7 +154,12 @@ def newly_wrong(predictions: pd.DataFrame, dataset: str, label: int) -> pd.DataF
     return found[["model_run", "index", "prediction"]].rename(columns={"prediction": "answer"})
 
 
-def harmed_table(predictions: pd.DataFrame, datasets: tuple[str, ...], count: int) -> pd.DataFrame:
+def harmed_table(
+    predictions: pd.DataFrame,
+    datasets: tuple[str, ...],
+    count: int,
+    names: Sequence[str] = CLASSES,
+) -> pd.DataFrame:
     """Up to `count` classes that lose most top-1 on each set, and what they are taken for.
 
     Columns: HARMED, where change_top1_pts is the mean over runs, newly_wrong the images a run
@@ -164,9 +176,9 @@ def harmed_table(predictions: pd.DataFrame, datasets: tuple[str, ...], count: in
             wrong = newly_wrong(predictions, dataset, row.label)
             often = wrong["answer"].value_counts(sort=False)
             often = often.sort_values(ascending=False, kind="stable")
-            answers = [CLASSES[int(i)] for i in often.index]
+            answers = [names[int(i)] for i in often.index]
             rows.append(
-                (dataset, int(row.label), CLASSES[int(row.label)], row.images,
+                (dataset, int(row.label), names[int(row.label)], row.images,
                  row.change_top1_pts, row.change_top1_std_pts, len(wrong) / runs,
                  ", ".join(answers))
             )  # fmt: skip

@@ -18,7 +18,7 @@ from relevit.config import Params
 from relevit.data.labelled import Labelled
 from relevit.evaluate import BATCH
 from relevit.finetune import epoch_plan
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.precision import Precision, autocast, choose_precision
 from relevit.training import History, loss_figures, run_epochs
 

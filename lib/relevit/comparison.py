@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from relevit.attribution import METHODS
 from relevit.attribution.beyond_intuition import express
 from relevit.data import cutouts
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.perturbation import auc_table, perturbation_rows
 from relevit.relevance import Protocol, to_pixels
 from relevit.segmentation import METRICS, segmentation_intervals, segmentation_rows

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.precision import Precision, autocast
 
 

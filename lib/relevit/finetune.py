@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from relevit.data import cutouts
-from relevit.models import ModelSpec
+from relevit.distributed import part, sum_gradients, sum_numbers, world
+from relevit.lockstep import in_lockstep
+from relevit.model_spec import ModelSpec
 from relevit.settings import FinetuneSettings, check_settings
-from relevit.steps import step_losses
+from relevit.steps import TERMS, part_of_batch, step_losses
 from relevit.training import History, run_epochs
 
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
@@ -44,12 +47,15 @@ def finetune(
     (`relevit.evaluate.validation_figures` does). `inputs` says what the run is made from
     beside its settings (weights at the start, images for training and validation), so that a
     changed input is not taken for the same run.
+    Several processes (`relevit.distributed`) make the same run but for rounding, each with its part
+    of every batch; the first has files, validation and callbacks, all get the result.
     Raises: ValueError for masks without object or without background and for settings out of
     range, before the first step; further as `run_epochs`.
     """
     check_settings(settings)
     check_masks(train.masks)
     optimizer = make_optimizer(model, settings)
+    report = on_step if world()[0] == 0 else lambda step, steps: None
 
     def train_epoch(epoch: int) -> dict[str, float]:
         for group in optimizer.param_groups:
@@ -58,10 +64,8 @@ def finetune(
         rows = []
         plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
         for step, (rows_of_batch, rng) in enumerate(plan):
-            images, masks = augment(train.select(rows_of_batch), rng)
-            rows.append(_train_step(model, spec, optimizer, images, masks,
-                                    train.labels[rows_of_batch], settings))  # fmt: skip
-            on_step(step + 1, len(plan))
+            rows.append(_train_step(model, spec, optimizer, train, rows_of_batch, rng, settings))
+            report(step + 1, len(plan))
         means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
         return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
 
@@ -69,18 +73,19 @@ def finetune(
         model.eval()
         return {f"validation_{k}": v for k, v in validate(model, settings).items()}
 
-    history = run_epochs(
+    lead = partial(
+        run_epochs,
         model,
         optimizer,
         folder,
         architecture=spec.name,
         identity={"kind": "relevance", "inputs": inputs, **asdict(settings)},
         epochs=settings.epochs,
-        train_epoch=train_epoch,
         validate=validate_epoch,
         criterion="validation_loss_total" if settings.keep != "last" else None,
         on_epoch=on_epoch,
     )
+    history = in_lockstep(model, optimizer, train_epoch, lead)
     model.eval()
     return history
 
@@ -94,23 +99,31 @@ def _train_step(
     model: nn.Module,
     spec: ModelSpec,
     optimizer: torch.optim.Optimizer,
-    images: Tensor,
-    masks: Tensor,
-    labels: Tensor,
+    train: cutouts.Batch,
+    rows: Int[Tensor, " rows"],
+    rng: np.random.Generator,
     settings: FinetuneSettings,
 ) -> dict[str, float]:
-    device = next(model.parameters()).device
-    losses = step_losses(
-        model,
-        spec.normalise(images.to(device)),
-        masks.to(device).float(),
-        labels.to(device),
-        settings,
-    )
+    """One step on the batch of these rows; returns the losses of the whole batch."""
+    device, mine = next(model.parameters()).device, part(len(rows))
+    numbers = {f"loss_{name}": 0.0 for name in TERMS}
     optimizer.zero_grad(set_to_none=True)
-    losses.total.backward()
+    batch = train.select(rows[mine])
+    if len(batch):  # a last batch can be smaller than the number of processes
+        images, masks = augment(batch, rng, skip=mine.start)
+        losses = step_losses(
+            model,
+            spec.normalise(images.to(device)),
+            masks.to(device).float(),
+            batch.labels.to(device),
+            settings,
+        )
+        losses = part_of_batch(losses, len(batch) / len(rows), settings)
+        losses.total.backward()
+        numbers = losses.numbers()
+    sum_gradients(model.parameters())
     optimizer.step()
-    return losses.numbers()
+    return sum_numbers(numbers)
 
 
 def epoch_plan(
@@ -125,22 +138,33 @@ def epoch_plan(
     return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
 
 
-def augment(batch: cutouts.Batch, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def augment(
+    batch: cutouts.Batch, rng: np.random.Generator, *, skip: int = 0
+) -> tuple[Tensor, Tensor]:
     """Random crop and left-right flip, the same for image and mask (differences B4).
 
     The paper resizes to 256 and crops 224; here the image is mirrored outwards by
-    CROP_MARGIN pixels and cropped back to its size.
+    CROP_MARGIN of 112 pixels, in proportion, and cropped back to its size. `skip` images of a
+    larger batch come before these: what happens to an image does not depend on how the batch is
+    dealt out.
     """
     side = batch.images.shape[-1]
     both = torch.cat([batch.images, batch.masks.to(torch.uint8)], dim=1).float()
-    both = pad(both, [CROP_MARGIN] * 4, mode="reflect").to(torch.uint8)
+    margin = CROP_MARGIN * side // 112
+    both = pad(both, [margin] * 4, mode="reflect").to(torch.uint8)
+    moves = [_move(rng, margin) for _ in range(skip + len(batch))][skip:]
     crops = []
-    for picture in both:
-        top, left = rng.integers(2 * CROP_MARGIN + 1, size=2).tolist()
+    for picture, (top, left, mirrored) in zip(both, moves, strict=True):
         crop = picture[:, top : top + side, left : left + side]
-        crops.append(crop.flip(-1) if rng.random() < 0.5 else crop)
+        crops.append(crop.flip(-1) if mirrored else crop)
     cropped = torch.stack(crops)
     return cropped[:, :3], cropped[:, 3:].bool()
+
+
+def _move(rng: np.random.Generator, margin: int) -> tuple[int, int, bool]:
+    """Top and left edge of an image's crop, and whether it is mirrored."""
+    top, left = rng.integers(2 * margin + 1, size=2).tolist()
+    return top, left, bool(rng.random() < 0.5)
 
 
 def check_masks(masks: Bool[Tensor, "batch 1 height width"]) -> None:

@@ -1,40 +1,28 @@
 """The IAV paper's four ViT-B/16, from timm's hub or from files, for its real data set.
 
-The paper names no checkpoints. Its BEiT is self-supervised, but every BEiT that timm offers was
-finetuned with labels after its pretraining; the purely self-supervised one of BEiT's authors,
-`beit_base_patch16_224_pt22k`, can be given as a file.
+They are four of `paper_registry`, in timm's preprocessing and without the heads they came with:
+IAV finetunes all of them on CIFAR-10. The paper names no checkpoints. Its BEiT is
+self-supervised, but every BEiT that timm offers was finetuned with labels after its
+pretraining; the purely self-supervised one of BEiT's authors, `beit_base_patch16_224_pt22k`,
+can be given as a file.
 """
 
 from __future__ import annotations
 
-import argparse
-import pickle
-import sys
 from pathlib import Path
-from typing import Any
 
 import timm
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from relevit.checkpoints import read_tensors
-from relevit.config.iav import KINDS
+from relevit.config.iav import HUB, KINDS
 from relevit.errors import one_line
-from relevit.models import HALF, IMAGENET, ModelSpec
+from relevit.model_spec import ModelSpec
+from relevit.paper_registry import paper_spec
+from relevit.published_weights import Misfit, fill, find_weights, named_tensors, read_checkpoint
 
-HUB_MODELS = {
-    spec.name: spec
-    for spec in (
-        ModelSpec("beit-b", "beit_base_patch16_224.in22k_ft_in22k", 224, **HALF),
-        ModelSpec("dino-b", "vit_base_patch16_224.dino", 224, **IMAGENET),
-        ModelSpec("deit-b", "deit_base_patch16_224.fb_in1k", 224, **IMAGENET),
-        ModelSpec("vit-b-in21k", "vit_base_patch16_224.orig_in21k", 224, **HALF),
-    )
-}
+HUB_MODELS = {name: paper_spec(name, "timm") for name in HUB}
 HUB_KINDS = {name: KINDS[name] for name in HUB_MODELS}
-FILE_ENDINGS = ("safetensors", "pth", "bin")
-NEW = {"head.weight", "head.bias", "fc_norm.weight", "fc_norm.bias"}  # may start untrained
-SHARED_TABLE = "rel_pos_bias.relative_position_bias_table"
 
 
 def build_hub_model(name: str, classes: int) -> nn.Module:
@@ -68,13 +56,12 @@ def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None =
 
 def weights_file(name: str, folder: Path) -> Path:
     """The file `<name>.safetensors`, `.pth` or `.bin` of a folder. Raises: FileNotFoundError."""
-    for ending in FILE_ENDINGS:
-        path = folder.expanduser() / f"{name}.{ending}"
-        if path.is_file():
-            return path
+    timm_name = _spec(name).timm_name
+    if path := find_weights(folder, name):
+        return path
     raise FileNotFoundError(
         f"hub_models: {folder} has no {name}.safetensors (nor .pth, .bin); put the weights of "
-        f"{_spec(name).timm_name} there, or leave weights_root empty to fetch them"
+        f"{timm_name} there, or leave weights_root empty to fetch them"
     )
 
 
@@ -85,49 +72,16 @@ def _spec(name: str) -> ModelSpec:
 
 
 def _filled(model: nn.Module, path: Path, name: str) -> nn.Module:
-    """`model` with all weights of a file but its head's.
-
-    timm itself would leave at random whatever it does not find, without an error, because the
-    head does not fit; and its older releases (1.0.15) run what a pickle holds.
-    """
+    """`model` with all weights of a file but its head's."""
     try:
-        tensors = _each_block_a_table(_read(path), len(model.blocks))
-        renamed = sys.modules[type(model).__module__].checkpoint_filter_fn(tensors, model)
-        own = model.state_dict()
-        lacking = sorted(own.keys() - renamed.keys() - NEW)
-        lacking += sorted(key for key in renamed.keys() - own.keys() if key.startswith("blocks."))
-        if lacking:
-            raise ValueError(f"{lacking[0]} and {len(lacking) - 1} more are in one of them alone")
-        both = [key for key in own if key in renamed and not key.startswith("head.")]
-        model.load_state_dict(own | {key: renamed[key] for key in both})
-    except (ValueError, RuntimeError, AttributeError, KeyError) as error:  # timm's, on odd names
+        fill(model, named_tensors(read_checkpoint(path)), keep_head=False)
+    except ValueError as error:
+        reason = one_line(error)
+        if isinstance(error, Misfit):
+            odd = sorted(error.missing) + sorted(error.left)
+            reason = f"{odd[0]} and {len(odd) - 1} more are in one of them alone"
         raise ValueError(
-            f"hub_models: {path} does not fit {name!r} ({one_line(error)}); use the "
-            f"checkpoint of {HUB_MODELS[name].timm_name}"
+            f"hub_models: {path} does not fit {name!r} ({reason}); use the checkpoint of "
+            f"{HUB_MODELS[name].timm_name}"
         ) from error
     return model
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What a file holds; of a pickled one nothing is run."""
-    if path.suffix == ".safetensors":
-        return read_tensors(path)[0]
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):  # the authors' settings
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, EOFError) as error:
-        raise ValueError("it is damaged or holds more than tensors, and was not run") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"it holds a {type(found).__name__} and not tensors by name")
-    return found
-
-
-def _each_block_a_table(found: dict[str, Any], blocks: int) -> dict[str, Tensor]:
-    """BEiT's pretraining shares one table of relative positions, of which finetuning gives each
-    block a copy, as in its authors' code."""
-    tensors = dict(found.get("model", found))
-    table = tensors.pop(SHARED_TABLE, None)
-    if table is None:
-        return tensors
-    name = SHARED_TABLE.rpartition(".")[2]
-    return tensors | {f"blocks.{i}.attn.{name}": table.clone() for i in range(blocks)}

@@ -23,7 +23,7 @@ from relevit.data import things
 from relevit.data.labelled import Labelled
 from relevit.data.real_knn import read_real
 from relevit.features import class_features
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.precision import Precision
 
 ORIGINAL = "original"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from relevit.data.cutouts import Batch
 from relevit.features import class_features
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.precision import Precision
 
 BATCH = 50  # images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,10 +10,11 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.data import cutouts
+from relevit.data.batch import Batch
 from relevit.data.foregrounds import CLASSES
 from relevit.data.textures import SEEN
 from relevit.evaluate import BATCH, predict
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.relevance import foreground_iou_pct, gae, to_pixels
 
 RIGHT, WRONG = "#1b7f4b", "#b3261e"
@@ -31,8 +33,11 @@ class Look:
     colours: list[str]
 
 
-def look(model: nn.Module, spec: ModelSpec, batch: cutouts.Batch) -> Look:
-    """Explain each image's predicted class, BATCH images at a time; results on the CPU."""
+def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str] = CLASSES) -> Look:
+    """Explain each image's predicted class, BATCH images at a time; results on the CPU.
+
+    `classes` are the names for the titles.
+    """
     device = next(model.parameters()).device
     heatmaps, logits = [], []
     for part in batch.split(BATCH):
@@ -50,7 +55,7 @@ def look(model: nn.Module, spec: ModelSpec, batch: cutouts.Batch) -> Look:
         iou_pct=foreground_iou_pct(heat, batch.masks),
         on_object_pct=100 * (heat * batch.masks).sum(dim=(1, 2, 3)) / total,
         titles=[
-            f"{CLASSES[p]} {100 * c:.0f} %" for p, c in zip(predictions, confidence, strict=True)
+            f"{classes[p]} {100 * c:.0f} %" for p, c in zip(predictions, confidence, strict=True)
         ],
         colours=[
             RIGHT if p == label else WRONG

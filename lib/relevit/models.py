@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import timm
 import torch
-from jaxtyping import Float, UInt8
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
@@ -18,40 +16,10 @@ from relevit.config.base import MiniName
 from relevit.config.iav import KINDS
 from relevit.data.foregrounds import CLASSES
 from relevit.dinov2 import load_dinov2
+from relevit.model_spec import HALF, IMAGENET, ModelSpec
+from relevit.paper_models import load_paper_model
+from relevit.paper_registry import PAPER_MODELS, paper_spec
 
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """One model of the embedded benchmark."""
-
-    name: str
-    timm_name: str
-    image_size: int  # pixels
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def normalise(
-        self, images: UInt8[Tensor, "batch 3 height width"], like: Tensor | None = None
-    ) -> Float[Tensor, "batch 3 height width"]:
-        """Scale 0..255 to the statistics the model was trained with.
-
-        Device and dtype are those of `like`; without it, the images' device and float32.
-        """
-        device, dtype = (
-            (images.device, torch.float32) if like is None else (like.device, like.dtype)
-        )
-        mean, std = (torch.tensor(v, device=device).view(3, 1, 1) for v in (self.mean, self.std))
-        return ((images.to(device).float() / 255 - mean) / std).to(dtype)
-
-    def denormalise(self, images: Float[Tensor, "batch 3 height width"]) -> Tensor:
-        """Back to [0, 1], for pictures."""
-        mean, std = (torch.tensor(v).view(3, 1, 1) for v in (self.mean, self.std))
-        return (images.float().cpu() * std + mean).clamp(0, 1)
-
-
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 _TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
 # As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
 _MINI = {"patch_size": 14, "embed_dim": 64, "depth": 12, "num_heads": 4}
@@ -78,23 +46,32 @@ MODELS = {
 
 
 def model_spec(name: str) -> ModelSpec:
-    """Look a model up by name. Raises: ValueError that lists the names."""
+    """Look a model up by name; the papers' as their code prepares pictures (differences B5).
+
+    Raises: ValueError that lists the names.
+    """
+    if name in PAPER_MODELS:
+        return paper_spec(name)
     if name not in MODELS:
-        raise ValueError(f"models: {name!r} is unknown; use one of {sorted(MODELS)}")
+        known = [*sorted(MODELS), *sorted(PAPER_MODELS)]
+        raise ValueError(f"models: {name!r} is unknown; use one of {known}")
     return MODELS[name]
 
 
-def build_model(name: str, seed: int = 0, classes: int = len(CLASSES)) -> nn.Module:
+def build_model(name: str, seed: int = 0, classes: int | None = None) -> nn.Module:
     """The architecture with random weights drawn from `seed`; torch's own seed is left alone.
 
-    Its `pretrained_cfg` gives the mean and std of the spec, from which others know black.
+    `classes`: none for those of Cutouts, or of a paper's model. Its `pretrained_cfg` gives the
+    mean and std of the spec, from which others know black.
     """
+    if name in PAPER_MODELS:
+        return load_paper_model(name, classes=classes, random=True, seed=seed)
     spec = model_spec(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = timm.create_model(
             spec.timm_name,
-            num_classes=classes,
+            num_classes=len(CLASSES) if classes is None else classes,
             img_size=spec.image_size,
             **spec.options,
         )
@@ -103,7 +80,7 @@ def build_model(name: str, seed: int = 0, classes: int = len(CLASSES)) -> nn.Mod
 
 
 def load_pretrained(
-    name: str, seed: int = 0, classes: int = len(CLASSES), backbone: Path | None = None
+    name: str, seed: int = 0, classes: int | None = None, backbone: Path | None = None
 ) -> nn.Module:
     """The model before it has seen Cutouts: a pretrained backbone under a new head.
 
@@ -157,11 +134,15 @@ def shipped_weights(name: str) -> Path:
 def load_model(
     name: str, weights: Path | None = None, device: torch.device | str = "cpu"
 ) -> nn.Module:
-    """A model trained on Cutouts, in eval mode on `device`.
+    """A model trained on Cutouts, or one of the papers', in eval mode on `device`.
 
-    `weights` is a file written by the suite; without it, the shipped weights are used.
-    Raises: ValueError for an unknown name or a file that does not fit, FileNotFoundError.
+    `weights` is a file written by the suite; without it, the shipped weights are used, or of a
+    paper's model the published ones.
+    Raises: ValueError for an unknown name or a file that does not fit, FileNotFoundError; without
+    `weights` further as `load_paper_model`.
     """
+    if weights is None and name in PAPER_MODELS:
+        return load_paper_model(name).to(device)
     model = build_model(name)
     load_weights(weights or shipped_weights(name), model, name)
     return model.eval().to(device)

@@ -1,4 +1,4 @@
-"""Train the original model, the one that relevance finetuning starts from, on Cutouts."""
+"""The original model, the one that relevance finetuning starts from, and where it comes from."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from relevit.checkpoints import save_weights
 from relevit.classifier import TrainSettings, train_classifier
 from relevit.config import OriginalParams
 from relevit.data.drawn import drawn
 from relevit.files import write_atomically
-from relevit.models import (
-    ModelSpec,
-    load_model,
-    load_pretrained,
-    model_spec,
-    shipped_weights,
-)
+from relevit.model_spec import ModelSpec
+from relevit.models import load_model, load_pretrained, model_spec, shipped_weights
+from relevit.paper_models import load_paper_model
+from relevit.paper_registry import CUT
 from relevit.training import LOG, WEIGHTS, History
 
 
@@ -35,8 +33,13 @@ def make_original(
     """The original model of a preset, with `weights.safetensors` and `log.jsonl` in `folder`.
 
     `source="shipped"` copies the weights and the log that come with the suite, `"train"` trains.
-    Raises: ValueError when the model has no shipped weights; further as `run_epochs`.
+    `"published"` takes a paper's model as its authors trained it, and `"random"` leaves it
+    untrained; both make `others` ready too, and the log has no epoch.
+    Raises: ValueError when the model has no shipped weights; further as `run_epochs` and
+    `load_paper_model`.
     """
+    if cfg.source in ("published", "random"):
+        return _paper_models(cfg, folder, device), []
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
         weights = shipped_weights(cfg.model)
@@ -50,6 +53,22 @@ def make_original(
     model = load_pretrained(cfg.model, cfg.seed).to(device)
     settings = TrainSettings.from_params(cfg, device)
     return model, train_original(model, spec, settings, folder, on_epoch=on_epoch)
+
+
+def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn.Module:
+    """Write the weights of the paper's models that a preset needs; returns its own."""
+    root = Path(cfg.weights_root).expanduser() if cfg.weights_root else None
+    for name in dict.fromkeys([*cfg.others, cfg.model]):  # its own last: with it the stage is made
+        path = folder / (WEIGHTS if name == cfg.model else f"{name}.safetensors")
+        model = load_paper_model(
+            name,
+            weights=None if cfg.source == "random" or name.endswith(CUT) else root,
+            random=cfg.source == "random",
+            seed=cfg.seed,
+        )
+        save_weights(path, model, name)
+    (folder / LOG).write_text("")
+    return model.to(device)
 
 
 def train_original(

@@ -14,14 +14,18 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import MappingProxyType
 
 from relevit import sweep
-from relevit.config import NOTEBOOKS, MasksParams, OriginalParams, Params, PipelineParams
-from relevit.config.base import SHIPPED
+from relevit.agreement import check_agreement, check_data, check_iav, check_own_runs, check_sweep
+from relevit.cluster import Cluster, read_profile
+from relevit.config import NOTEBOOKS, MasksParams, OriginalParams, PipelineParams
 from relevit.paths import need_disk_space, project_root
+from relevit.warm_kernels import warm_kernels
 
-LOSS_TERMS = ("relevance", "classification", "background", "foreground")
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
 
@@ -39,104 +43,24 @@ def check(preset: str) -> PipelineParams:
         )
     pipeline = PipelineParams.from_file(path)
     stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
-    _check_agreement(folder, pipeline, stages)
-    _check_own_runs(path, pipeline, stages)
-    _check_sweep(path, pipeline, stages)
-    _check_iav(folder, stages)
+    check_agreement(folder, pipeline, stages)
+    check_data(path, pipeline, stages)
+    check_own_runs(path, pipeline, stages)
+    check_sweep(path, pipeline, stages)
+    check_iav(folder, stages)
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
 
 
-def _check_agreement(folder: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """What the stages share must be the same in all files."""
-    models = {name: params.model for name, params in stages.items()}
-    for name, params in {"pipeline": pipeline, **stages}.items():
-        for key, needed in (
-            ("preset", folder.name),
-            ("model", models["00_original"]),
-            ("seeds", pipeline.seeds),
-            ("output_root", "outputs"),  # the Snakefile's; another one is for notebooks by hand
-            ("run", ""),
-        ):
-            value = getattr(params, key, needed)
-            if value != needed:
-                raise ValueError(
-                    f"{folder / name}.yaml: {key} = {value!r}, but the rest of the preset has "
-                    f"{needed!r}; give all files of a preset the same"
-                )
+def prepare_machine(preset: str, *, computes: bool = True) -> None:
+    """Check the devices asked for and fetch the pretrained weights if they are needed.
 
-
-def _check_own_runs(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """The preset's own runs are the method's, and the base of its sweep; they are compared."""
-    own, folder = stages["02_finetune"], path.parent
-    fixed: dict[str, object] = {"method": "relevance", "masks": "annotated"}
-    if pipeline.sweep:  # a value given here would also be that of the baselines
-        fixed |= dict.fromkeys(("lr", *(f"weight_{term}" for term in LOSS_TERMS)))
-    for key, needed in fixed.items():
-        value = getattr(own, key)
-        if value != needed:
-            raise ValueError(
-                f"{folder}/02_finetune.yaml: {key} = {value!r}, but the preset's own runs and the "
-                f"base of its sweep need {needed!r}; other methods and masks belong under sweep in "
-                f"{path.name}, other values in a run by hand"
-            )
-    seen, compared = (stages[n].images_per_set for n in ("03_robustness", "03_comparison"))
-    if compared > seen:
-        raise ValueError(
-            f"{folder}/03_comparison.yaml: images_per_set = {compared}, but 03_robustness answers "
-            f"{seen} of each set, with which they are compared: give at most as many"
-        )
-
-
-def _check_sweep(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """Every run of the sweep needs an original to start from, and masks and a rate for it."""
-    masked, main = stages["01_masks"].seeds, stages["00_original"].model
-    for i, grid in enumerate(pipeline.sweep):
-        unknown = sorted(set(grid.models) - {main, *SHIPPED})
-        if unknown:
-            raise ValueError(
-                f"{path}: sweep.{i}.models = {grid.models}: {unknown} has no original here; use "
-                f"the preset's own {main!r} or a shipped one, {', '.join(SHIPPED)}"
-            )
-        searched = {main} if set(grid.methods) == {"relevance"} else set()
-        searched.add(stages["02_baselines"].compared_model)
-        if not set(grid.models) <= searched:
-            raise ValueError(
-                f"{path}: sweep.{i}.models = {grid.models} with methods {grid.methods}, but rates "
-                f"are searched for {sorted(searched)} alone: change compared_model in "
-                "02_baselines.yaml, or leave the others out"
-            )
-        if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
-            raise ValueError(
-                f"{path}: sweep.{i}.seeds = {grid.seeds} with masks tokencut, but 01_masks.yaml "
-                f"makes masks for seeds {masked}: give both the same"
-            )
-
-
-def _check_iav(folder: Path, stages: dict[str, Params]) -> None:
-    """07_iav reads the models that 07_pretraining makes."""
-    made, read = stages["07_pretraining"], stages["07_iav"]
-    for key in ("models", "model_seeds"):
-        lacking = [value for value in getattr(read, key) if value not in getattr(made, key)]
-        if lacking:
-            raise ValueError(
-                f"{folder}/07_iav.yaml: {key} = {getattr(read, key)!r}, but 07_pretraining.yaml "
-                f"makes {getattr(made, key)!r}: add {lacking} there, or leave them out here"
-            )
-    for key in ("data", "data_root"):
-        if getattr(made, key) != getattr(read, key):
-            raise ValueError(
-                f"{folder}/07_iav.yaml: {key} = {getattr(read, key)!r}, but 07_pretraining.yaml "
-                f"has {getattr(made, key)!r}: give both the same"
-            )
-
-
-def prepare_machine(preset: str) -> None:
-    """Check the devices asked for and fetch the pretrained weights if they are needed."""
+    With a cluster this machine hands out the stages and `computes` none: it may lack a GPU.
+    """
     from relevit.precision import choose_device  # loads torch
 
     folder = project_root() / "params" / preset
-    for name, cls in NOTEBOOKS.items():
+    for name, cls in NOTEBOOKS.items() if computes else ():
         path = folder / f"{name}.yaml"
         try:
             choose_device(cls.from_file(path).device)
@@ -152,24 +76,35 @@ def prepare_machine(preset: str) -> None:
 
 
 def snakemake(
-    preset: str, *options: str, jobs: int = 1, gpus: int = 0, **kwargs
+    preset: str,
+    *options: str,
+    jobs: int = 1,
+    gpus: int = 0,
+    cluster: Cluster | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+    **kwargs,
 ) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
     One stage a GPU may compute at a time, or without any as many as `jobs`. Those that do share
-    the processor's cores: each is told to use its part of them.
+    the processor's cores: each is told to use its part of them. A `cluster` has places of its
+    own, and `jobs` and `gpus` of this machine then count for nothing.
     """
-    count, places = max(cores(), jobs), gpus or jobs
-    settings = [f"threads={count // min(jobs, places)}", f"gpus={gpus}"]
-    options = (*options, "--cores", str(count), "--resources", f"gpu={places}")
-    options = (*options, "--config", *settings)
+    options = (*options, *(cluster.options() if cluster else _places(jobs, gpus)))
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
     # The stages call papermill and jupyter by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path}
+    environment = os.environ | {"PATH": path} | env
     return subprocess.run([*command, *options], cwd=root, env=environment, **kwargs)
+
+
+def _places(jobs: int, gpus: int) -> list[str]:
+    """Options for the stages that this machine makes at once."""
+    count, places = max(cores(), jobs), gpus or jobs
+    settings = [f"threads={count // min(jobs, places)}", f"gpus={gpus}"]
+    return ["--cores", str(count), "--resources", f"gpu={places}", "--config", *settings]
 
 
 def todo(preset: str) -> list[str]:
@@ -186,22 +121,25 @@ def _forced(preset: str) -> list[str]:
     return ["--forcerun", *marks] if marks else []
 
 
-def run(preset: str, jobs: int) -> int:
-    """Check, plan and run one preset; return the exit code."""
+def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
+    """Check, plan and run one preset, here or on the cluster of a profile; return the exit code."""
     start = time.perf_counter()
     check(preset)
+    cluster = read_profile(profile, jobs) if profile else None
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
     waiting = todo(preset)
     if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
         return 0
-    prepare_machine(preset)
+    prepare_machine(preset, computes=cluster is None)
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
-    code = snakemake(
-        preset, "--rerun-incomplete", "--keep-going", "--keep-incomplete", *QUIET,
-        *_forced(preset), jobs=jobs, gpus=_gpus(),
-    ).returncode  # fmt: skip
+    with nullcontext({}) if cluster else warm_kernels() as env:
+        code = snakemake(
+            preset, "--rerun-incomplete", "--keep-going", "--keep-incomplete", *QUIET,
+            *_forced(preset), jobs=jobs or 1, gpus=0 if cluster else _gpus(), cluster=cluster,
+            env=env,
+        ).returncode  # fmt: skip
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(preset)
     for name, reason in lost:
@@ -249,7 +187,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m relevit.pipeline", description=__doc__)
     parser.add_argument("preset", help="folder of params/, for example quick or workshop")
-    parser.add_argument("-j", "--jobs", type=int, default=1, help="stages at once (default 1)")
+    parser.add_argument(
+        "-j", "--jobs", type=int, help="stages at once (default 1, or those of the profile)"
+    )
+    parser.add_argument(
+        "--profile", default="", help="Snakemake profile of a cluster, for example profiles/slurm"
+    )
     parser.add_argument("--graph", action="store_true", help="print the stages' graph as JSON")
     options = parser.parse_args(arguments)
     try:
@@ -257,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
             check(options.preset)
             print(json.dumps(graph(options.preset)))
             return 0
-        return run(options.preset, options.jobs)
+        return run(options.preset, options.jobs, options.profile)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

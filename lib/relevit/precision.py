@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 import torch
@@ -15,6 +16,25 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     """Mixed precision on `device` when `precision` is bfloat16; nothing otherwise."""
     enabled = precision == "bfloat16"
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=enabled)
+
+
+@contextmanager
+def tensor_float32(device: torch.device | str) -> Iterator[None]:
+    """Let CUDA round to ten bits of mantissa (TF32) before it multiplies float32 matrices.
+
+    Several times faster on its tensor cores, and 8 times more exact than bfloat16. The switch is
+    one for the whole process: it is put back at the end, also after an exception. Other devices
+    have none.
+    """
+    if torch.device(device).type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def fast_bfloat16(device: torch.device | str) -> bool:

@@ -35,7 +35,7 @@ def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:
     that pools in another way, or a model without global self-attention.
     """
     attention_layers(model)
-    kinds = {"token": "class_token", "avg": "patches"}
+    kinds = {"token": "class_token", "avg": "patches", "both": "both"}
     found = pooling or kinds.get(getattr(model, "global_pool", "token"))
     if found not in get_args(Pooling):
         raise ValueError(

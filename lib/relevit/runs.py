@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 
+from relevit.baselines import paper_rate, table_model
+from relevit.benchmark import benchmark
 from relevit.config import FinetuneParams, OriginalParams, Params
 from relevit.data import cutouts
-from relevit.data.foregrounds import class_split
 from relevit.evaluate import validation_figures
 from relevit.files import file_fingerprint
 from relevit.finetune import finetune
 from relevit.masks import MASKS, AutomaticMasks, load_masks
-from relevit.models import load_model, model_spec, shipped_weights
+from relevit.models import load_model, shipped_weights
+from relevit.paper_registry import PAPER_MODELS
 from relevit.paths import project_root
 from relevit.precision import choose_device, choose_precision
 from relevit.settings import FinetuneSettings
@@ -71,27 +73,40 @@ def main_model(preset: str) -> str:
 
 
 def origin_weights(cfg: Params, model: str | None = None) -> Path:
-    """The weights that finetuning starts from: the preset's own original or shipped ones.
+    """The weights that finetuning starts from: the preset's own original, or another model's.
 
-    Raises: ValueError for a model that is neither the preset's nor shipped.
+    Others are shipped, or models of the papers that 00_original has made ready.
+    Raises: ValueError for a model that is neither the preset's nor there.
     """
     model = model or cfg.model
     if model == main_model(cfg.preset):
         return need_stage(cfg, "00_original") / WEIGHTS
-    return shipped_weights(model)
+    if model not in PAPER_MODELS:
+        return shipped_weights(model)
+    weights = need_stage(cfg, "00_original") / f"{model}.safetensors"
+    if not weights.is_file():
+        raise ValueError(
+            f"origin_weights: {weights} is missing; add {model!r} to others in "
+            f"params/{cfg.preset}/00_original.yaml and run 00_original again"
+        )
+    return weights
 
 
 def rate(cfg: FinetuneParams) -> float:
     """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
 
     The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
-    02_baselines, where a method without a rate that passes gets the lowest one tried.
+    02_baselines, where a method without a rate that passes gets the lowest one tried. Other models
+    of the papers take the papers' (T5-T7), or where these have none ViT-B's.
     Raises: ValueError for a model, method and protocol that were not searched.
     """
     if cfg.lr is not None:
         return cfg.lr
     if cfg.method == "relevance" and cfg.model == main_model(cfg.preset):
         return read_summary(need_stage(cfg, "02_learning_rate"))["chosen_lr"]
+    if cfg.model in PAPER_MODELS:
+        method = "ours" if cfg.method == "relevance" else cfg.method
+        return paper_rate(method, table_model(method, cfg.model))
     found = read_summary(need_stage(cfg, "02_baselines"))
     arm, searched = f"{cfg.method}-{cfg.protocol}", found["parameters"]["compared_model"]
     if arm not in found["lowest"] or cfg.model != searched:
@@ -101,6 +116,17 @@ def rate(cfg: FinetuneParams) -> float:
         )
     chosen = found["chosen"][arm]
     return found["lowest"][arm] if chosen is None else chosen
+
+
+def start(cfg: FinetuneParams) -> tuple[float, Path]:
+    """The learning rate of a run and the weights it starts from.
+
+    Makes the stages that it stands on, the masks among them, where they are missing. Raises as
+    `rate` and `origin_weights`.
+    """
+    if cfg.masks == "tokencut":
+        need_stage(cfg, "01_masks")
+    return rate(cfg), origin_weights(cfg)
 
 
 def finetune_at(
@@ -115,7 +141,8 @@ def finetune_at(
     `origin` are the original model's weights. Resumes and raises as `finetune`.
     """
     device = choose_device(cfg.device)
-    spec = model_spec(cfg.model)
+    images = benchmark(cfg.preset)
+    spec = images.spec(cfg.model)
     settings = FinetuneSettings.from_params(cfg, lr, choose_precision(cfg.precision, device))
     model = load_model(cfg.model, origin, device)
     figures = validation_figures(
@@ -124,6 +151,7 @@ def finetune_at(
         maps=cfg.validation_maps,
         precision=settings.precision,
         masks=_validation_masks(cfg),
+        draw=images.draw,
     )
     inputs = {name: getattr(cfg, name) for name in _INPUTS}
     if cfg.masks == "tokencut":
@@ -146,7 +174,7 @@ _INPUTS = ("images_per_class", "classes", "validation_images", "validation_maps"
 
 def finetuned_classes(cfg: FinetuneParams) -> list[int]:
     """Labels of the classes that a run is finetuned on: A, or the first of A (Fig. 7)."""
-    return class_split(cfg.seed)[0][: cfg.classes]
+    return benchmark(cfg.preset).split(cfg.seed)[0][: cfg.classes]
 
 
 def training_images(cfg: FinetuneParams) -> cutouts.Batch:
@@ -155,8 +183,9 @@ def training_images(cfg: FinetuneParams) -> cutouts.Batch:
     With automatic masks, images that got none worth training on are left out (B15, B17).
     """
     labels = finetuned_classes(cfg) * cfg.images_per_class
-    size = model_spec(cfg.model).image_size
-    batch = cutouts.draw("finetune", range(len(labels)), labels=labels, seed=cfg.seed, size=size)
+    images = benchmark(cfg.preset)
+    size = images.spec(cfg.model).image_size
+    batch = images.draw("finetune", range(len(labels)), labels=labels, seed=cfg.seed, size=size)
     if cfg.masks == "annotated":
         return batch
     found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
@@ -168,8 +197,9 @@ def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:
     """Those of the images whose maps are looked at after each epoch; None: the annotated ones."""
     if cfg.masks == "annotated":
         return None
-    size = model_spec(cfg.model).image_size
-    shown = cutouts.draw("validation", range(cfg.validation_maps), size=size)
+    images = benchmark(cfg.preset)
+    size = images.spec(cfg.model).image_size
+    shown = images.draw("validation", range(cfg.validation_maps), size=size)
     found = load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
     _need_kept(found, "the validation images")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args, get_type_hints
 
-from relevit.baselines import baseline_weights
+from relevit.baselines import baseline_weights, table_model
 from relevit.config import FinetuneParams
 from relevit.config.robustvit import Method
 from relevit.precision import Precision
@@ -66,7 +66,7 @@ class FinetuneSettings:
             **{name: getattr(cfg, name) for name in shared},
             lr=lr,
             precision=precision,
-            weights=replace(paper_weights(cfg.method), **given),
+            weights=replace(paper_weights(cfg.method, cfg.model), **given),
         )
 
     @property
@@ -84,14 +84,15 @@ class FinetuneSettings:
         return self.lr * (0.85 ** ((epoch - 1) // 2) if decaying else 1.0)
 
 
-def paper_weights(method: Method) -> LossWeights:
-    """The weights of the paper: Table 5 for ours, those of ViT-B in Tables 6, 7 for a baseline.
+def paper_weights(method: Method, model: str = "") -> LossWeights:
+    """The weights of the paper: Table 5 for ours, Tables 6 and 7 for a baseline.
 
+    Those of a baseline differ by model; one that the tables do not have takes those of ViT-B.
     Raises: ValueError for an unknown method.
     """
     if method == "relevance":
         return LossWeights()
-    background, classification = baseline_weights(method)
+    background, classification = baseline_weights(method, model=table_model(method, model))
     return LossWeights(
         relevance=1.0, classification=classification, background=background, foreground=0.0
     )

@@ -15,6 +15,8 @@ from relevit.precision import autocast
 from relevit.relevance import relevance_and_logits, to_pixels
 from relevit.settings import FinetuneSettings
 
+TERMS = ("background", "foreground", "relevance", "classification", "total")
+
 
 @dataclass(frozen=True)
 class StepLosses:
@@ -33,8 +35,7 @@ class StepLosses:
 
     def numbers(self) -> dict[str, float]:
         """The five terms as plain numbers, for the log."""
-        names = ("background", "foreground", "relevance", "classification", "total")
-        return {f"loss_{name}": float(getattr(self, name).detach()) for name in names}
+        return {f"loss_{name}": float(getattr(self, name).detach()) for name in TERMS}
 
 
 def step_losses(
@@ -84,6 +85,26 @@ def step_losses(
     else:
         classification = confidence_loss(logits, settings.temperature)
     return _weighted(settings, background, foreground, classification, heatmaps, logits)
+
+
+def part_of_batch(losses: StepLosses, share: float, settings: FinetuneSettings) -> StepLosses:
+    """What a part of a batch adds to each term of the whole batch; the parts' sum is the batch's.
+
+    `losses` are those of the part alone, `share` is its share of the images. Every term is a mean
+    over the images of a batch but one: RRR's background is a sum in `published` (differences
+    B11). None depends on more than one image at a time.
+    """
+    if share == 1:
+        return losses
+    summed = settings.method == "rrr" and settings.protocol == "published"
+    return _weighted(
+        settings,
+        losses.background * (1 if summed else share),
+        losses.foreground * share,
+        losses.classification * share,
+        losses.heatmaps,
+        losses.logits,
+    )
 
 
 def _weighted(

@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from relevit import precision
-from relevit.precision import autocast, choose_device, choose_precision, fast_bfloat16
+from relevit.precision import (
+    autocast,
+    choose_device,
+    choose_precision,
+    fast_bfloat16,
+    tensor_float32,
+)
 
 
 @pytest.fixture
@@ -117,3 +123,17 @@ def test_autocast(name, dtype, device):
     with autocast(device, name):
         assert layer(torch.ones(1, 2)).dtype == dtype
     assert layer(torch.ones(1, 2)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("device", "inside"), [("cuda:1", "high"), ("cpu", "highest")])
+def test_tensor_float32_is_for_cuda_and_for_the_block_alone(device, inside):
+    assert torch.get_float32_matmul_precision() == "highest"
+    with tensor_float32(torch.device(device)):
+        assert torch.get_float32_matmul_precision() == inside
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_tensor_float32_is_put_back_after_an_exception():
+    with pytest.raises(KeyboardInterrupt), tensor_float32("cuda"):
+        raise KeyboardInterrupt
+    assert torch.get_float32_matmul_precision() == "highest"

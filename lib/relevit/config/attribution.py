@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from relevit.config.base import ModelName, Params, Seed, Seeds
+from relevit.config.base import AnyModelName, Params, Seed, Seeds
 
 
 class SegmentationParams(Params):
@@ -16,7 +16,7 @@ class SegmentationParams(Params):
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     finetuned_images: int = Field(40, ge=10, description="val images, before and after finetuning")
-    method_models: list[ModelName] = Field(
+    method_models: list[AnyModelName] = Field(
         ["tiny", "tiny-mae"], min_length=1, description="shipped models that compare all methods"
     )
     images: int = Field(12, ge=10, description="val images of the first method model")
@@ -29,7 +29,7 @@ class AttributionParams(Params):
 
     notebook: ClassVar[str] = "05_attribution"
 
-    method_model: ModelName = Field("tiny", description="shipped model of the tables")
+    method_model: AnyModelName = Field("tiny", description="shipped model of the tables")
     images: int = Field(12, ge=10, description="val images of the ablation")
     pairs: int = Field(10, ge=10, description="images with two objects")
     approximated: int = Field(12, ge=10, description="images of the approximation test")

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 
@@ -22,9 +28,21 @@ AnySeeds = Annotated[list[Seed], AfterValidator(_all_different)]
 Seeds = Annotated[AnySeeds, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
-ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]
+ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]  # of the embedded benchmark
+# Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
+# Intuition, and two random ones of two blocks for rehearsals.
+PaperModelName = Literal[
+    "vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b",
+    "dino-b", "mae-b", "moco-v3-b", "vit-b-cut", "deit-s-cut",
+]  # fmt: skip
+IMAGENET = "imagenet"  # a value of `data`
+Data = Literal["cutouts", "imagenet"]
 SHIPPED = ("tiny", "tiny-mae")  # models whose weights come with the package
 INJECTED = "# Parameters"  # how papermill's injected cell begins
+
+
+# Whether a model belongs to the preset's data is known with the whole preset (`agreement`).
+AnyModelName = Literal[ModelName, PaperModelName]
 
 
 class Checked(BaseModel):
@@ -61,7 +79,7 @@ class Params(Checked):
     notebook: ClassVar[str] = ""
 
     preset: Name = Field("quick", description="folder below params/ and outputs/")
-    model: ModelName = Field("tiny", description="model of the embedded benchmark")
+    model: AnyModelName = Field("tiny", description="model of the preset")
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",

@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from relevit.config.base import Checked, ModelName, Name, Seeds
+from relevit.config.base import AnyModelName, Checked, Data, Name, Seeds
 from relevit.config.robustvit import MaskSource, Method
 
 
 class SweepGrid(Checked):
     """Finetuning runs: every combination of these is one."""
 
-    models: list[ModelName] = Field(min_length=1)
+    models: list[AnyModelName] = Field(min_length=1)
     methods: list[Method] = Field(["relevance"], min_length=1)
     protocols: list[Literal["published", "described"]] = Field(["published"], min_length=1)
     masks: list[MaskSource] = Field(["annotated"], min_length=1)
@@ -27,3 +27,16 @@ class PipelineParams(Checked):
     seeds: Seeds
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
     disk_mb: int = Field(500, ge=1, description="free space that a run needs")
+    data: Data = Field("cutouts", description="the images of all stages (relevit.benchmark)")
+    data_root: str = Field("", description="folder with the real sets, for imagenet")
+    preprocessing: Literal["published", "timm"] = Field(
+        "published", description="of real pictures: the papers' code (B5), or the model's own"
+    )
+    ways: Literal[200, 1000] = Field(1000, description="classes that answer -A and -R (B6)")
+    objectnet: Literal["published", "described"] = Field(
+        "published", description="first label and whole picture, or any label without border (B7)"
+    )
+    corrupted: Literal["error", "skip"] = Field(
+        "error", description="what a picture that cannot be read does to an evaluation"
+    )
+    finetuned_classes: int = Field(500, ge=2, le=913, description="classes of ImageNet-S in A")

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from relevit.config.base import ModelName, Params, Seed, Seeds
+from relevit.config.base import AnyModelName, Params, Seed, Seeds
 
 Method = Literal["relevance", "gradmask", "rrr"]
 MaskSource = Literal["annotated", "tokencut"]
@@ -17,7 +17,13 @@ class OriginalParams(Params):
 
     notebook: ClassVar[str] = "00_original"
 
-    source: Literal["shipped", "train"] = Field("shipped", description="where weights come from")
+    source: Literal["shipped", "train", "published", "random"] = Field(
+        "shipped", description="where weights come from; random: for rehearsals"
+    )
+    others: list[AnyModelName] = Field(
+        [], description="models of the papers that later stages need as well"
+    )
+    weights_root: str = Field("", description="folder with published weights; empty: fetch them")
     images: int = Field(3200, ge=40, multiple_of=40, description="training images")
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(32, ge=1, description="images")
@@ -60,7 +66,7 @@ class FinetuneParams(Params):
     masks: MaskSource = Field("annotated", description="where the object's masks come from")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
     images_per_class: int = Field(4, ge=1, description="of each class that is finetuned")
-    classes: int = Field(20, ge=2, le=20, multiple_of=2, description="classes finetuned, out of A")
+    classes: int = Field(20, ge=2, le=913, multiple_of=2, description="classes finetuned, out of A")
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(8, ge=1, description="images")
     lr: float | None = Field(
@@ -114,7 +120,7 @@ class MasksParams(Params):
 
     notebook: ClassVar[str] = "01_masks"
 
-    feature_model: Literal["dinov2-s", "tiny-mae"] = Field(
+    feature_model: Literal["dinov2-s", "tiny-mae", "dino-b", "vit-b-cut"] = Field(
         "tiny-mae", description="self-supervised backbone whose keys are cut"
     )
     feature_side: int = Field(112, ge=56, multiple_of=14, description="pixels it is shown")
@@ -133,7 +139,7 @@ class BaselinesParams(Params):
 
     notebook: ClassVar[str] = "02_baselines"
 
-    compared_model: ModelName = Field("tiny", description="shipped model of the baselines")
+    compared_model: AnyModelName = Field("tiny", description="shipped model of the baselines")
     rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
         [2.0e-5], min_length=1, description="learning rates to try, on the scale of our method"
     )
@@ -162,13 +168,13 @@ class AblationsParams(Params):
 
     notebook: ClassVar[str] = "08_ablations"
 
-    compared_model: ModelName = Field("tiny", description="shipped model of the runs")
+    compared_model: AnyModelName = Field("tiny", description="shipped model of the runs")
     variants: list[str] = Field(
         ["full", "no_background"], min_length=1, description="of runs.VARIANTS"
     )
     base_images: int = Field(3, ge=1, description="images a class, but in the runs that vary it")
     images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")
-    classes: list[Annotated[int, Field(ge=2, le=20, multiple_of=2)]] = Field(
+    classes: list[Annotated[int, Field(ge=2, le=913, multiple_of=2)]] = Field(
         [10], description="Fig. 7"
     )
     rate_factors: list[Annotated[float, Field(gt=0)]] = Field(

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torchvision.transforms.v2.functional import gaussian_blur
 
 from relevit.answers import Answers, unsure_rank
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.precision import Precision
 
 Corruption = Literal["none", "blur", "jigsaw", "patch_jigsaw"]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from relevit.data import textures
+from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, Drawings, Levels, load_foregrounds
 from relevit.data.textures import FAMILIES, SEEN, UNSEEN
 
@@ -65,28 +65,6 @@ RECIPES: dict[str, Recipe] = {
 # The nine test sets, in the order of the columns of RobustViT Tables 1 and 2.
 TEST_SETS = ("val", "a", "r", "sketch", "v2", "objectnet", "si_location", "si_rotation", "si_size")
 SHIFTED_SETS = ("a", "r", "sketch", "objectnet", "si_location", "si_rotation", "si_size")
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Images with what is known about them."""
-
-    images: UInt8[Tensor, "batch 3 size size"]
-    masks: Bool[Tensor, "batch 1 size size"]  # True on the object: its alpha is above one half
-    labels: Int[Tensor, " batch"]
-    families: Int[Tensor, " batch"]  # background, index into textures.FAMILIES
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def select(self, keep: Tensor | Sequence[int]) -> Batch:
-        keep = torch.as_tensor(keep)
-        return Batch(self.images[keep], self.masks[keep], self.labels[keep], self.families[keep])
-
-    def split(self, size: int) -> Iterator[Batch]:
-        """Parts of at most `size` images, in order."""
-        for start in range(0, len(self), size):
-            yield self.select(range(start, min(start + size, len(self))))
 
 
 @dataclass(frozen=True)
@@ -150,12 +128,6 @@ def draw(
             for i in range(0, len(wanted), CHUNK)
         ]
     )
-
-
-def join(parts: Sequence[Batch]) -> Batch:
-    """One batch out of several, in order."""
-    names = ("images", "masks", "labels", "families")
-    return Batch(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
 def batches(

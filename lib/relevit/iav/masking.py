@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.perturbation import SHARES_PCT, Fill, accuracy_curves, perturbation_rows
 from relevit.precision import Precision
 

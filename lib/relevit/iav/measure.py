@@ -18,7 +18,7 @@ from relevit.iav.runs import FinetunedRun, Pictures
 from relevit.iav.scores import attention_entropy, global_iav, ia_scores
 from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.plots_heads import HeadView
 from relevit.precision import Precision, autocast
 

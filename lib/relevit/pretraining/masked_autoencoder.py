@@ -21,7 +21,7 @@ from torch.nn.functional import unfold
 
 from relevit.data.labelled import Labelled
 from relevit.finetune import epoch_plan
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.pretraining.optimizer import make_optimizer
 from relevit.training import History, loss_figures, run_epochs
 

@@ -23,7 +23,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from relevit.data.labelled import Labelled
 from relevit.finetune import epoch_plan
-from relevit.models import ModelSpec
+from relevit.model_spec import ModelSpec
 from relevit.pretraining.crops import draw_views
 from relevit.pretraining.optimizer import make_optimizer
 from relevit.pretraining.teacher import (

@@ -1,0 +1,78 @@
+"""The 1,000 classes of ImageNet-1k in the order of a model's answers, and the sets' shares of them.
+
+Source: the lists that timm ships, and for ImageNet-S the categories of its authors (Gao et al.
+2022). A wnid is a WordNet number such as n01440764; an index counts
+the sorted wnids from 0. The ids of ILSVRC's development kit are another order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+
+WNID = re.compile(r"n\d{8}")
+
+
+def _timm_lines(name: str) -> tuple[str, ...]:
+    """The lines of one of timm's lists, without loading timm, which takes seconds."""
+    package = find_spec("timm")
+    if package is None or package.origin is None:
+        raise FileNotFoundError("classes: timm is not installed; run: make setup")
+    path = Path(package.origin).parent / "data" / "_info" / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"classes: {path} is missing; the lists of ImageNet's classes come with timm: "
+            "install the version in requirements.lock"
+        )
+    return tuple(path.read_text(encoding="utf-8").splitlines())
+
+
+IMAGENET_WNIDS = _timm_lines("imagenet_synsets.txt")  # 1,000, in the order of the answers
+A_WNIDS = _timm_lines("imagenet_a_synsets.txt")  # 200 of ImageNet-A
+R_WNIDS = _timm_lines("imagenet_r_synsets.txt")  # 200 of ImageNet-R
+IMAGENET_INDEX: Mapping[str, int] = MappingProxyType(
+    {wnid: index for index, wnid in enumerate(IMAGENET_WNIDS)}
+)
+_LEMMAS = dict(line.split("\t", 1) for line in _timm_lines("imagenet_synset_to_lemma.txt"))
+IMAGENET_NAMES = tuple(_LEMMAS[wnid] for wnid in IMAGENET_WNIDS)  # "crane" is there twice
+
+# ImageNet-S merges five of ImageNet's classes, each into the one named.
+MERGED: Mapping[str, str] = MappingProxyType(
+    {
+        "n04356056": "n04355933",
+        "n04493381": "n02808440",
+        "n03642806": "n03832673",
+        "n04008634": "n03773504",
+        "n03887697": "n15075141",
+    }
+)
+# It leaves out these 76.
+NOT_IN_IMAGENET_S = frozenset(
+    WNID.findall("""
+    n02699494 n02776631 n02777292 n02788148 n02791270 n02807133 n02825657 n02837789 n02871525
+    n02877765 n02894605 n02927161 n02966193 n02974003 n02977058 n02988304 n03000247 n03032252
+    n03042490 n03065424 n03085013 n03089624 n03160309 n03180011 n03208938 n03216828 n03218198
+    n03220513 n03290653 n03388043 n03457902 n03459775 n03461385 n03529860 n03637318 n03661043
+    n03697007 n03710637 n03710721 n03733281 n03871628 n03899768 n03967562 n04081281 n04111531
+    n04152593 n04200800 n04239074 n04251144 n04264628 n04296562 n04357314 n04372370 n04392985
+    n04443257 n04462240 n04501370 n04523525 n04592741 n04599235 n06359193 n06785654 n07248320
+    n07590611 n07836838 n07892512 n07920052 n09193705 n09288635 n09332890 n09399592 n09421951
+    n09428293 n09468604 n09472597 n10148035
+    """)
+)
+IMAGENET_S_WNIDS = tuple(  # 919; the value of a mask is the place in this list, from 1
+    wnid for wnid in IMAGENET_WNIDS if wnid not in MERGED and wnid not in NOT_IN_IMAGENET_S
+)
+
+
+def index_of(wnid: str) -> int:
+    """The place of a class among a model's 1,000 answers. Raises: ValueError for another wnid."""
+    if wnid not in IMAGENET_INDEX:
+        raise ValueError(
+            f"index_of: {wnid!r} is no class of ImageNet-1k; give a wnid such as "
+            f"{IMAGENET_WNIDS[0]!r}"
+        )
+    return IMAGENET_INDEX[wnid]

@@ -1,0 +1,167 @@
+"""Pictures of a real data set as batches, decoded on several threads ahead of the model.
+
+Pillow lets other threads run while it decodes and resizes, so that threads are as fast as
+processes, and start at once. Bytes and order do not depend on their number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, UInt8
+from torch import Tensor
+
+from relevit.data.batch import Batch
+from relevit.data.real.image_set import ImageSet, UnreadableImage
+
+Corrupted = Literal["error", "skip"]
+AHEAD = 2  # batches that are decoded before they are asked for; more only fill the memory
+NO_FAMILY = -1  # no texture of Cutouts
+
+Picture = tuple[UInt8[Tensor, "3 size size"], Bool[Tensor, "1 size size"] | None]
+
+
+def batches(
+    image_set: ImageSet,
+    batch_size: int,
+    *,
+    workers: int = 0,
+    corrupted: Corrupted = "error",
+    skipped: list[str] | None = None,
+    masks: bool = False,
+) -> Iterator[Batch]:
+    """All pictures of a set in its order, `batch_size` at a time; the last batch may be smaller.
+
+    `workers` are threads, 0 as many as cores; they are AHEAD batches ahead of the reader and no
+    more, and end with the iterator, also when it is left before its end. With `corrupted="skip"`
+    pictures that cannot be read are left out, and their ids appended to `skipped`. Without `masks`
+    all masks are False; with them True is where the resized mask is above one half. Where there
+    is CUDA, images lie in pinned memory and channels last; on a CPU, that slows the first layer.
+    Raises at once: ValueError for a bad argument or an empty set; UnreadableImage when its turn
+    comes; ValueError at the end when every picture was left out.
+    """
+    _check(image_set, batch_size, workers, corrupted, masks)
+
+    def read(place: int) -> Picture:
+        picture = image_set[place]
+        return picture, image_set.mask(place) > 0.5 if masks else None
+
+    ids = [] if skipped is None else skipped
+    return _grouped(image_set, batch_size, workers or _cores(), corrupted == "skip", ids, read)
+
+
+def draw(image_set: ImageSet, places: Sequence[int]) -> Batch:
+    """The pictures at these places as one batch, with their masks if the set has any.
+
+    Raises: ValueError for no place or one outside of the set, UnreadableImage.
+    """
+    places = [int(place) for place in places]
+    outside = [place for place in places if not 0 <= place < len(image_set)]
+    if outside or not places:
+        raise ValueError(
+            f"{image_set.name}: {len(places)} places asked for, outside of the set: "
+            f"{outside[:5]}; give at least one in 0..{len(image_set) - 1}"
+        )
+    masks = image_set.masks is not None
+    (batch,) = batches(image_set.select(places), len(places), masks=masks)
+    return batch
+
+
+def _check(image_set: ImageSet, batch_size: int, workers: int, corrupted: str, masks: bool) -> None:
+    name = image_set.name
+    if batch_size < 1 or workers < 0:
+        raise ValueError(
+            f"{name}: batches of {batch_size} pictures on {workers} threads; give at least one "
+            "picture, and 0 threads for as many as there are cores"
+        )
+    if corrupted not in get_args(Corrupted):
+        raise ValueError(f"{name}: corrupted {corrupted!r} is unknown; use 'error' or 'skip'")
+    if masks and image_set.masks is None:
+        raise ValueError(f"{name}: has no masks; use imagenet_s or gtsegs, or masks=False")
+    if not len(image_set):
+        raise ValueError(f"{name}: has no pictures; select at least one")
+
+
+def _cores() -> int:
+    """The processor cores that this process may use, fewer than all in some containers."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _grouped(
+    image_set: ImageSet,
+    batch_size: int,
+    workers: int,
+    skip: bool,
+    skipped: list[str],
+    read: Callable[[int], Picture],
+) -> Iterator[Batch]:
+    """Batches of the pictures that can be read."""
+    places: list[int] = []
+    pictures: list[Picture] = []
+    lost = 0
+    ahead = max(workers, AHEAD * batch_size)
+    with closing(_in_order(read, len(image_set), workers, ahead)) as reading:
+        for place, found in enumerate(reading):
+            try:
+                pictures.append(found.result())
+                places.append(place)
+            except UnreadableImage:
+                if not skip:
+                    raise
+                skipped.append(image_set.ids[place])
+                lost += 1
+            if len(places) == batch_size:
+                yield _batch(image_set, places, pictures)
+                places, pictures = [], []
+    if places:
+        yield _batch(image_set, places, pictures)
+    if lost == len(image_set):
+        raise ValueError(
+            f"{image_set.name}: none of its {lost} pictures can be read, {image_set.ids[0]} the "
+            "first; unpack the archive again"
+        )
+
+
+def _in_order(
+    read: Callable[[int], Picture], count: int, workers: int, ahead: int
+) -> Iterator[Future[Picture]]:
+    """read(0), read(1), ... in order; at most `ahead` are begun before they are asked for."""
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="relevit-pictures")
+    waiting: deque[Future[Picture]] = deque()
+    try:
+        for place in range(count):
+            waiting.append(pool.submit(read, place))
+            if len(waiting) > ahead:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _batch(image_set: ImageSet, places: list[int], pictures: list[Picture]) -> Batch:
+    """One batch; the pictures are copied once, to where the GPU can fetch them."""
+    shape = (len(pictures), *pictures[0][0].shape)
+    cuda = torch.cuda.is_available()
+    layout = torch.channels_last if cuda else torch.contiguous_format
+    images = torch.empty(shape, dtype=torch.uint8, memory_format=layout, pin_memory=cuda)
+    masks = torch.zeros(len(pictures), 1, *shape[2:], dtype=torch.bool)
+    for row, (picture, mask) in enumerate(pictures):
+        images[row] = picture
+        if mask is not None:
+            masks[row] = mask
+    return Batch(
+        images=images,
+        masks=masks,
+        labels=image_set.labels[places],
+        families=torch.full((len(places),), NO_FAMILY),
+        accepted=image_set.accepted,
+        candidates=image_set.candidates,
+    )

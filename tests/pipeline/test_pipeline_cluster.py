@@ -1,0 +1,282 @@
+"""The paper's sweep, and stages on a cluster: what is planned, and what Snakemake is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import stat
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise, product
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+from snakemake.cli import get_argument_parser
+
+from relevit import cluster, pipeline
+from relevit.cluster import Cluster, read_profile
+from relevit.config import PipelineParams
+from relevit.config.base import PaperModelName
+from relevit.sweep import expand
+
+from .projects import PRESET, ROOT, edit
+
+PROFILES = sorted(path.parent for path in (ROOT / "profiles").glob("*/config.yaml"))
+PAPER = ROOT / "params" / "paper"
+PAPER_FILE = next(
+    path for name in ("pipeline.yaml", "pipeline.yaml.draft") if (path := PAPER / name).is_file()
+)
+VALUES = {"executor": "slurm", "jobs": 4, "max-threads": 6}
+METHODS = {
+    ("relevance", "published"), ("gradmask", "published"), ("gradmask", "described"),
+    ("rrr", "published"), ("rrr", "described"),
+}  # fmt: skip
+
+
+def need_executor(name: str) -> None:
+    package = f"snakemake_executor_plugin_{name.replace('-', '_')}"
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed; it is for clusters alone")
+
+
+def ids(folder: Path) -> str:
+    return folder.name
+
+
+# The paper's sweep
+
+
+@pytest.fixture
+def paper() -> PipelineParams:
+    return PipelineParams.checked(yaml.safe_load(PAPER_FILE.read_text()), PAPER_FILE.name)
+
+
+def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds(paper):
+    runs = expand(paper)
+    found = {(run.model, (run.method, run.protocol), run.masks, run.seed) for run in runs}
+    models = get_args(PaperModelName)
+    assert found == set(product(models, METHODS, ("annotated", "tokencut"), (0, 1, 2)))
+    assert len(runs) == 7 * 5 * 2 * 3
+    assert len({run.name for run in runs}) == len(runs), "two runs would share a folder"
+
+
+def test_snakemake_plans_every_run_of_the_paper(paper, project, monkeypatch):
+    grids = [grid.model_dump() for grid in paper.sweep]
+    edit(project, "pipeline", data="imagenet", sweep=grids)
+    monkeypatch.chdir(project)
+    stages = Counter(message.split(":")[0] for message in pipeline.todo(PRESET))
+    assert stages.pop("02_finetune") == len(expand(paper)) + 1, "all runs, and the preset's own"
+    assert set(stages.values()) == {1}
+
+
+def test_models_must_be_those_of_the_data(project):
+    path = project / "params" / PRESET / "pipeline.yaml"
+    edit(project, "pipeline", data="imagenet")
+    with pytest.raises(ValueError, match=r"sweep\.0\.models\.0 = 'tiny' .*'vit-b', .* 'deit-b'"):
+        PipelineParams.from_file(path)
+    edit(project, "pipeline", data="cutouts", sweep=[{"models": ["deit-b"], "seeds": [0]}])
+    with pytest.raises(ValueError, match=r"sweep\.0\.models\.0 = 'deit-b' .*'dinov2-s', 'tiny', "):
+        PipelineParams.from_file(path)
+
+
+# Profiles
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch):
+    """A profile in `tmp_path`, whose executor counts as installed."""
+    monkeypatch.setattr(cluster, "find_spec", lambda name: object())
+
+    def write(**changes) -> Path:
+        values = VALUES | {key.replace("_", "-"): value for key, value in changes.items()}
+        given = {key: value for key, value in values.items() if value is not ...}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(given))
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("folder", PROFILES, ids=ids)
+def test_profile_has_options_that_snakemake_knows(folder):
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    known = {name for action in get_argument_parser()._actions for name in action.option_strings}
+    own = [key for key in values if key.startswith(f"{values['executor']}-")]
+    assert [key for key in values if f"--{key}" not in known and key not in own] == []
+    assert {"jobs", "max-threads", "restart-times", "latency-wait"} <= set(values)
+
+
+@pytest.mark.parametrize("folder", PROFILES, ids=ids)
+def test_profile_gives_every_stage_memory_and_names_rules_that_exist(folder):
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    rules = (ROOT / "Snakefile").read_text()
+    assert values["default-resources"]["mem_mb"] >= 16000
+    assert all(f"\nrule {name}:" in rules for name in values["set-resources"])
+
+
+@pytest.mark.parametrize("folder", PROFILES, ids=ids)
+def test_shipped_profile_is_read_when_its_executor_is_there(folder, monkeypatch):
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    executor = yaml.safe_load((folder / "config.yaml").read_text())["executor"]
+    text = rf"executor '{executor}' is not installed; .*snakemake-executor-plugin-{executor}$"
+    with pytest.raises(ValueError, match=text):
+        read_profile(f"profiles/{folder.name}")
+    monkeypatch.setattr(cluster, "find_spec", lambda name: object())
+    assert read_profile(f"profiles/{folder.name}").profile == folder
+
+
+def test_cores_follow_from_jobs_and_threads(profile):
+    options = read_profile(str(profile())).options()
+    assert options == [
+        "--profile", str(profile()), "--jobs", "4", "--cores", "24",
+        "--config", "threads=6", "gpus=0",
+    ]  # fmt: skip
+    assert read_profile(str(profile()), jobs=2) == Cluster(profile(), 2, 6)
+    assert read_profile(str(profile(jobs=...)), jobs=2).jobs == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"executor": ...}, "executor = None; a cluster's is needed, like slurm: for this machine"),
+        ({"executor": "local"}, "executor = 'local'; a cluster's is needed"),
+        ({"jobs": ...}, "jobs = None; a whole number above 0 is needed, the stages at once"),
+        ({"jobs": "all"}, "jobs = 'all'; a whole number"),
+        ({"jobs": 0}, "jobs = 0; a whole number"),
+        ({"max_threads": ...}, "max-threads = None; .* the processor cores of one stage"),
+        ({"cores": 8}, r"\['cores'\] are set by the pipeline, from jobs and max-threads; leave"),
+        ({"config": {"threads": 1}}, r"\['config'\] are set by the pipeline"),
+    ],
+)
+def test_wrong_profile_is_refused(profile, changes, words):
+    with pytest.raises(ValueError, match=rf"profile: .*config\.yaml: {words}"):
+        read_profile(str(profile(**changes)))
+
+
+@pytest.mark.parametrize("content", ["", "- slurm\n", "jobs: [1\n"])
+def test_file_that_is_no_profile_is_refused(tmp_path, content):
+    (tmp_path / "config.yaml").write_text(content)
+    with pytest.raises(ValueError, match=r"profile: .*config\.yaml: (needs|no valid)"):
+        read_profile(str(tmp_path))
+
+
+def test_missing_profile_names_those_that_are_there(tmp_path):
+    text = r"config\.yaml is missing; .* like profiles/kubernetes or profiles/slurm"
+    with pytest.raises(FileNotFoundError, match=text):
+        read_profile(str(tmp_path / "profiles" / "slrum"))
+
+
+# What Snakemake is told
+
+
+@pytest.fixture
+def calls(project, monkeypatch) -> list[tuple[str, ...]]:
+    """Calls of Snakemake in a project, none of which is made but for planning."""
+    monkeypatch.chdir(project)
+    made, call = [], pipeline.subprocess.run
+
+    def run(command, **kwargs):
+        made.append(tuple(map(str, command)))
+        if {"--dry-run", "--unlock"} & set(command):
+            return call(command, **kwargs)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(pipeline.subprocess, "run", run)
+    return made
+
+
+def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project, profile):
+    edit(project, "02_finetune", device="cuda:99")  # the nodes may have it
+    assert pipeline.main([PRESET, "--profile", str(profile()), "-j", "3"]) == 0
+    *planning, last = calls
+    assert planning and not any("--profile" in command for command in planning)
+    told = dict(pairwise(last))
+    assert told["--profile"] == str(profile())
+    assert (told["--jobs"], told["--cores"]) == ("3", "18")
+    assert last.count("--cores") == last.count("--config") == 1
+    assert "--resources" not in last, "GPUs of the cluster are not those of this machine"
+    assert {"threads=6", "gpus=0", "--keep-going", "--rerun-incomplete"} <= set(last)
+
+
+def test_wrong_profile_ends_before_any_work(calls, project, profile, capsys):
+    assert pipeline.main([PRESET, "--profile", str(profile(executor="local"))]) == 2
+    assert capsys.readouterr().err.startswith("error: profile: ")
+    assert calls == [] and not (project / "outputs").exists()
+
+
+@pytest.mark.parametrize("folder", PROFILES, ids=ids)
+def test_profile_plans_the_preset(folder, monkeypatch):
+    """Needs the executor's package: Snakemake refuses a name that it does not know."""
+    monkeypatch.chdir(ROOT)
+    place = cluster._read(folder / "config.yaml")["executor"]
+    need_executor(place)
+    options = ("--dry-run", "--forceall")
+    told = read_profile(str(folder))
+    done = pipeline.snakemake("quick", *options, cluster=told, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "02_finetune: tiny, gradmask described" in done.stdout + done.stderr
+
+
+# A cluster of one machine
+
+KUBECTL = """#!{python}
+import json, pathlib, subprocess, sys
+folder = pathlib.Path({folder!r})
+if sys.argv[1] == "create":
+    job = json.load(sys.stdin)
+    box = job["spec"]["template"]["spec"]["containers"][0]
+    name = f"job-{{len(list(folder.glob('*.json')))}}"
+    done = subprocess.run(
+        box["command"], cwd=box["workingDir"], env={{e["name"]: e["value"] for e in box["env"]}},
+        capture_output=True, text=True,
+    )
+    (folder / "log").open("a").write(done.stdout + done.stderr)
+    (folder / f"{{name}}.json").write_text(json.dumps([done.returncode, box["resources"]]))
+    print(name)
+elif sys.argv[1] == "get":
+    code, _ = json.loads((folder / f"{{sys.argv[2]}}.json").read_text())
+    kind = "Failed" if code else "Complete"
+    print(json.dumps({{"status": {{"conditions": [{{"type": kind, "status": "True"}}]}}}}))
+"""
+SNAKEFILE = """
+rule all:
+    input: expand("outputs/run{n}/done.txt", n=[0, 1])
+rule page:
+    output: "outputs/first.txt"
+    threads: workflow.cores
+    shell: "echo {threads} > {output}"
+rule sweep:
+    input: "outputs/first.txt"
+    output: "outputs/run{n}/done.txt"
+    threads: config["threads"]
+    resources: gpu=1
+    shell: "echo {threads} > {output}"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
+    """The shipped profile to the end, with a kubectl that makes each Job on this machine."""
+    need_executor("cluster-generic")
+    project, jobs = tmp_path / "project", tmp_path / "jobs"
+    for folder in (project / "notebooks", project / "params" / "small", jobs):
+        folder.mkdir(parents=True)
+    shutil.copytree(ROOT / "profiles", project / "profiles")
+    (project / "Snakefile").write_text(SNAKEFILE)
+    (project / "params" / "small" / "pipeline.yaml").write_text("preset: small\n")
+    kubectl = jobs / "kubectl"
+    kubectl.write_text(KUBECTL.format(python=sys.executable, folder=str(jobs)))
+    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{jobs}:/usr/bin:/bin")
+    monkeypatch.chdir(project)
+    told = read_profile("profiles/kubernetes")
+    done = pipeline.snakemake("small", cluster=told, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {path.read_text() for path in project.glob("outputs/**/*.txt")} == {"8\n"}
+    needs = [yaml.safe_load(path.read_text())[1]["requests"] for path in jobs.glob("*.json")]
+    assert [need.get("nvidia.com/gpu", "0") for need in needs].count("1") == 2
+    assert {need["cpu"] for need in needs} == {"8"}
+    assert {need["memory"] for need in needs} == {"48000M", "8000M"}

@@ -1,0 +1,193 @@
+"""What several processes compute together: run by torchrun, and by the test itself as one process.
+
+torchrun --standalone --nproc-per-node 2 -m tests.unit.distributed_cases FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import save_file
+
+from relevit import finetune
+from relevit.config.robustvit import Method
+from relevit.data import cutouts
+from relevit.distributed import all_rows, only_first, process_group, world
+from relevit.evaluate import BATCH
+from relevit.finetune_together import main
+from relevit.models import ModelSpec
+from relevit.settings import LossWeights
+from relevit.shared_evaluation import evaluate_sets_together, predict_together
+from relevit.steps import step_losses
+
+from .micro_finetuning import SETTINGS, SIZE, SPEC, Stop, micro_model, pictures
+
+# All terms matter, and none can hide behind another.
+WEIGHTS = LossWeights(relevance=0.7, classification=3.0, background=7.0, foreground=9.0)
+BATCHES = {"odd": 5, "smaller_than_the_processes": 1}
+STEPS = {
+    f"{method}-{protocol}-{batch}": (
+        replace(SETTINGS, method=method, protocol=protocol, weights=WEIGHTS),
+        count,
+    )
+    for method in get_args(Method)  # a new one is tested without a change here
+    for protocol in ("published", "described")
+    for batch, count in BATCHES.items()
+}
+RUN = replace(SETTINGS, epochs=2, batch_size=4, protocol="described")
+COUNTS = (BATCH - 20, 2 * BATCH + 7)  # the first leaves a process without images
+SET_IMAGES = BATCH + 5
+COMMAND = (
+    "-p", "seed=1", "-p", "lr=1.0e-4", "-p", "protocol=described", "-p", "precision=float32",
+)  # fmt: skip
+DEATH = 7  # exit code
+
+
+class DoubleSpec(ModelSpec):
+    """The micro model's pixels in float64."""
+
+    def normalise(self, images, like=None):
+        return super().normalise(images).double()
+
+
+DOUBLE = DoubleSpec(**vars(SPEC))
+
+
+def double_model():
+    """The micro model in float64, with a parameter that no loss reaches."""
+    model = micro_model().double()
+    model.unreached = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+    return model
+
+
+def validate(model, settings):
+    shown = pictures("validation", 4)
+    images = DOUBLE.normalise(shown.images)
+    return step_losses(model, images, shown.masks.float(), shown.labels, settings).numbers()
+
+
+def one_step(settings, count):
+    """Gradients of one step, those that are there, and the losses that go to the log."""
+    model = double_model()
+    losses = finetune._train_step(
+        model, DOUBLE, finetune.make_optimizer(model, settings), pictures("finetune", 10),
+        torch.tensor([7, 2, 9, 4, 1])[:count], np.random.default_rng(3), settings,
+    )  # fmt: skip
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return found, losses
+
+
+def whole_run(folder, model=None, **callbacks):
+    """Two epochs on nine images in batches of four, so that the last batch has one."""
+    model = double_model() if model is None else model
+    train = pictures("finetune", 10).select(range(9))
+    history = finetune.finetune(
+        model, DOUBLE, train, validate, RUN, Path(folder), inputs={}, **callbacks
+    )
+    return history, model
+
+
+def interrupted_run(folder):
+    """Stopped after an epoch, and started again with new models; what the first start raised."""
+
+    def stop_after_the_first(row):
+        if row["epoch"] == 1:
+            raise Stop("after the first epoch")
+
+    raised = ""
+    try:
+        whole_run(folder, on_epoch=stop_after_the_first)
+    except (Stop, RuntimeError) as error:
+        raised = f"{type(error).__name__}: {error}"
+    epochs = []
+    whole_run(folder, on_epoch=lambda row: epochs.append(row["epoch"]))
+    return raised, epochs
+
+
+def predictions(count):
+    drawn = []
+
+    def images_at(places):
+        drawn.extend(places)
+        return cutouts.draw("val", places, size=SIZE)
+
+    return predict_together(micro_model(), SPEC, count, images_at), drawn
+
+
+def evaluated_sets(folder):
+    return evaluate_sets_together(
+        micro_model(), SPEC, Path(folder),
+        images_per_set=SET_IMAGES, precision="float32", identity="micro",
+    )  # fmt: skip
+
+
+def gathered_rows():
+    """Places dealt out in turn; then a place that comes twice, which is refused."""
+    rank, size = world()
+    places = np.arange(rank, 7, size)
+    rows = all_rows(pd.DataFrame({"square": (places**2).astype("int16")}, index=places))
+    try:
+        refused = str(all_rows(pd.DataFrame({"square": [0]}, index=[0])))
+    except ValueError as error:
+        refused = str(error)
+    return rows["square"].tolist(), str(rows["square"].dtype), refused
+
+
+def guarded_writing(path):
+    """A file that the first process writes late and all read; then one that it fails to write."""
+    with only_first() as first:
+        if first:
+            path.write_text("written")
+    text = path.read_text()
+    try:
+        with only_first() as first:
+            if first:
+                raise OSError("the disk is full")
+    except (OSError, RuntimeError) as error:
+        return text, f"{type(error).__name__}: {error}"
+    return text, "went on without the file"
+
+
+def together(folder: Path) -> None:
+    """Every case; the results of a process lie in its own folder."""
+    mine = folder / f"process{world()[0]}"
+    mine.mkdir()
+    report = {"world": world(), "threads": torch.get_num_threads()}
+    for name, (settings, count) in STEPS.items():
+        gradients, report[name] = one_step(settings, count)
+        save_file(gradients, mine / f"{name}.safetensors")
+    report["history"], model = whole_run(folder / "run")
+    save_file(model.state_dict(), mine / "run.safetensors")
+    report["interrupted"] = interrupted_run(folder / "interrupted")
+    for count in COUNTS:
+        rows, report[f"drawn{count}"] = predictions(count)
+        rows.to_parquet(mine / f"predictions{count}.parquet")
+    evaluated_sets(folder / "sets").to_parquet(mine / "sets.parquet")
+    report["gathered"] = gathered_rows()
+    report["guarded"] = guarded_writing(folder / "guarded.txt")
+    os.chdir(folder / "project")
+    report["command"] = main(["params/quick/02_finetune.yaml", *COMMAND])
+    (mine / "report.json").write_text(json.dumps(report))
+    one_dies(folder / "death")
+
+
+def one_dies(folder: Path) -> None:
+    """The second process ends in the middle of a step, while the first waits for its gradients."""
+    model = double_model()
+    if world()[0] == 1:
+        model.register_forward_hook(lambda *args: os._exit(DEATH))
+    whole_run(folder, model)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    with process_group():
+        together(Path(sys.argv[1]))
