@@ -73,6 +73,7 @@ rule masks:
         notebook="notebooks/01_masks.ipynb",
         params=f"{PARAMS}/01_masks.yaml",
         runs=f"{PARAMS}/02_finetune.yaml",
+        original=rules.original.output.weights if config.get("data") == "imagenet" else [],
     output:
         executed=f"{OUT}/01_masks/executed.ipynb",
         summary=f"{OUT}/01_masks/summary.json",

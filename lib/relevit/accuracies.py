@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from relevit.benchmark import CUTOUTS, Benchmark, benchmark
 from relevit.config import FinetuneParams
-from relevit.data.cutouts import SHIFTED_SETS
+from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate import (
     accuracy_table,
     evaluate_sets,
@@ -51,9 +51,24 @@ def nine_sets(
         images_per_set=images_per_set,
         precision=chosen,
         margin=margin,
-        identity=f"{name} {origin} {chosen} {margin} {images_per_set}",
+        identity=f"{name} {origin} {chosen} {margin} {images_per_set} {images.rules}".rstrip(),
         draw=sets_in_memory if images.generated else images.batches,
     )
+
+
+def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
+    """The images that `evaluate_sets` left out in any of these folders: set -> ids.
+
+    Sets of which every image was read are not named. Raises: FileNotFoundError.
+    """
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        for name in TEST_SETS:
+            file = pd.read_parquet(folder / f"{name}.parquet", columns=["index"])
+            for image in file.attrs.get("skipped", []):
+                ids = found.setdefault(name, [])
+                ids += [image] * (image not in ids)
+    return found
 
 
 def beside_original(predictions: pd.DataFrame, original: pd.DataFrame) -> pd.DataFrame:

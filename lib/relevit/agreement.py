@@ -73,15 +73,19 @@ def check_data(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) 
             "sets, see docs/paper_preset.md, or data: cutouts, which needs none"
         )
     known = get_args(PaperModelName) if real else get_args(ModelName)
-    for name, params in stages.items():
-        for key in ("model", "compared_model", "method_model", "method_models", "others"):
-            named = getattr(params, key, [])
-            wrong = sorted(set([named] if isinstance(named, str) else named) - set(known))
-            if wrong:
-                raise ValueError(
-                    f"{path.parent}/{name}.yaml: {key} = {named!r}, but {path.name} has data "
-                    f"{pipeline.data!r}, whose models are {', '.join(known)}"
-                )
+    swept = [model for grid in pipeline.sweep for model in grid.models]
+    named = [("pipeline", "sweep", list(dict.fromkeys(swept)))] + [
+        (name, key, getattr(params, key))
+        for name, params in stages.items()
+        for key in ("model", "compared_model", "method_model", "method_models", "others")
+        if hasattr(params, key)
+    ]
+    for name, key, models in named:
+        if set([models] if isinstance(models, str) else models) - set(known):
+            raise ValueError(
+                f"{path.parent}/{name}.yaml: {key} = {models!r}, but {path.name} has data "
+                f"{pipeline.data!r}, whose models are {', '.join(known)}"
+            )
 
 
 def _check_origin_and_rate(

@@ -8,7 +8,7 @@ which of the two it has. Which one is said once, in `params/<preset>/pipeline.ya
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -16,10 +16,11 @@ import numpy as np
 
 from relevit.config import OriginalParams, PipelineParams
 from relevit.data import cutouts
-from relevit.data.batch import Batch
+from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
 from relevit.data.real import loading, selection
-from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES
+from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES
+from relevit.data.real.gtsegs import read_gtsegs
 from relevit.data.real.image_set import ImageSet, View
 from relevit.data.real.imagenet import read_imagenet
 from relevit.data.real.imagenet_s import read_imagenet_s
@@ -32,6 +33,8 @@ from relevit.paper_registry import PAPER_MODELS, paper_spec, preprocessing
 from relevit.paths import project_root
 
 Split = tuple[list[int], list[int]]
+TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
+READ = 100  # images with masks in one reading
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 
 
@@ -47,12 +50,35 @@ class Benchmark:
     spec: Callable[[str], ModelSpec] = model_spec  # of a model by name
     outlined: str = "val"  # a test set whose masks are exact
     generated: bool = True  # backgrounds and sizes can be chosen, masks are exact everywhere
+    to_crop: Callable[[Sequence[int], int], Batch] | None = None  # larger images to train on (B4)
+    rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
 
-    def probe(self, spec: ModelSpec) -> list[Batch] | None:
-        """Images that no test uses, for `evaluate.evaluation_precision`; None: its own draws."""
+    def probe(self, spec: ModelSpec) -> Iterator[Batch] | None:
+        """Images that no test uses, for `evaluate.evaluation_precision`; None: its own draws.
+
+        They are read when asked for: in float32 nothing is compared.
+        """
         if self.generated:
             return None
-        return [self.draw("validation", range(PROBED), size=spec.image_size)]
+        return (self.draw("validation", places, size=spec.image_size) for places in [range(PROBED)])
+
+    def with_masks(
+        self, count: int, *, seed: int = 0, size: int | None = None
+    ) -> tuple[Batch, int]:
+        """The first `count` images of the outlined set, or all of a smaller one, each once.
+
+        Those whose mask is empty have no object to find: they are left out, and counted.
+        Raises: ValueError when none is left.
+        """
+        parts = self.batches(self.outlined, count, READ, seed=seed, size=size)
+        batch = join(list(parts))
+        outlined = batch.masks.flatten(1).any(dim=1)
+        if not bool(outlined.any()):
+            raise ValueError(
+                f"{self.name}: {self.outlined} has no object in {len(batch)} masks; take more "
+                "images, or another segmentation_set"
+            )
+        return batch.select(outlined), int((~outlined).sum())
 
     def names(self, labels: Sequence[int]) -> list[str]:
         """The classes' names; -1 for a picture without a label."""
@@ -91,8 +117,9 @@ def imagenet(params: PipelineParams, model: str) -> Benchmark:
     def spec(name: str) -> ModelSpec:
         return paper_spec(name, params.preprocessing) if name in PAPER_MODELS else model_spec(name)
 
-    return Benchmark("imagenet", IMAGENET_NAMES, sets.draw, sets.batches, sets.split, spec,
-                     outlined="imagenet_s", generated=False)  # fmt: skip
+    return Benchmark("imagenet", SHORT_NAMES, sets.draw, sets.batches, sets.split, spec,
+                     outlined=params.segmentation_set, generated=False, rules=sets.rules,
+                     to_crop=sets.to_crop)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,6 +132,11 @@ class _Sets:
     objectnet: str  # published: the first label counts, borders are left (B7)
     corrupted: loading.Corrupted
     finetuned: int  # classes
+
+    @property
+    def rules(self) -> str:
+        """The choices of the preset that answers depend on."""
+        return f"{self.view} {self.ways} {self.objectnet} {self.corrupted}"
 
     def split(self, seed: int) -> Split:
         """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
@@ -138,15 +170,37 @@ class _Sets:
             return loading.draw(found, [order[i % len(order)] for i in indices])
         return loading.draw(found, _places(found, labels, seed))
 
+    def to_crop(self, labels: Sequence[int], seed: int) -> Batch:
+        """The images that `draw` gives for finetuning, whole and squeezed to TO_CROP pixels.
+
+        The published code crops the model's size out of them at random (differences B4).
+        """
+        view = replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True)
+        found = replace(_opened(self, "finetune"), view=view)
+        return loading.draw(found, _places(found, labels, seed))
+
     def batches(
-        self, set_name: str, count: int, batch_size: int, *, seed: int = 0, size: int | None = None
+        self,
+        set_name: str,
+        count: int,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        size: int | None = None,
+        skipped: dict[int, str] | None = None,
     ) -> Iterator[Batch]:
-        """The first `count` images of a set in that order, or all of a smaller one."""
+        """The first `count` images of a set in that order, or all of a smaller one.
+
+        Where the preset has corrupted: skip, images that cannot be read are left out, and
+        `skipped` gets their numbers and ids; the others' numbers stay.
+        """
         self._check(size)
         found = _opened(self, set_name)
         chosen = found.select(_order(len(found))[:count])
         masks = chosen.masks is not None
-        return loading.batches(chosen, batch_size, corrupted=self.corrupted, masks=masks)
+        return loading.batches(
+            chosen, batch_size, corrupted=self.corrupted, skipped=skipped, masks=masks
+        )
 
     def _check(self, size: int | None) -> None:
         if size not in (None, self.view.crop):
@@ -168,6 +222,7 @@ READERS: dict[str, Callable[..., ImageSet]] = {
     "si_rotation": partial(read_si_score, factor="rotation"),
     "si_size": partial(read_si_score, factor="area"),
     "imagenet_s": partial(read_imagenet_s, part="validation"),
+    "gtsegs": read_gtsegs,
     "finetune": read_imagenet_s,
     "train": read_imagenet_s,
     "validation": read_imagenet_s,
@@ -181,7 +236,10 @@ def _opened(sets: _Sets, set_name: str) -> ImageSet:
     options: dict[str, object] = {"ways": sets.ways} if set_name in ("a", "r") else {}
     if set_name == "objectnet" and sets.objectnet == "published":
         options = {"answers": "first", "border": 0}
-    found = READERS[set_name](sets.root, sets.view, **options)
+    view = sets.view
+    if set_name == "gtsegs":  # picture and mask are squashed to a square (E4)
+        view = replace(view, resize=view.crop, squash=True)
+    found = READERS[set_name](sets.root, view, **options)
     if set_name != "validation":
         return found
     kept = sets.split(0)[1]  # an image of each class that is never finetuned (B2)

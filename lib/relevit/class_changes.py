@@ -8,7 +8,7 @@ Changes are in percentage points (`_pts`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,10 @@ from relevit.data.foregrounds import CLASSES, load_foregrounds
 from relevit.robustness import ORIGINAL, paired_changes, per_class_changes
 
 DRAWS = 1000  # of a bootstrap or a permutation
+AT_ONCE = 2_000_000  # permuted values held in memory; the draws do not depend on it
 HARMED = ["dataset", "label", "name", "images", "change_top1_pts", "change_top1_std_pts",
           "newly_wrong", "taken_for"]  # fmt: skip
+CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 
 
 def class_table(
@@ -57,7 +59,7 @@ def class_spread(
     test). The change of a class is the mean over its images of the shifted sets; the spread
     is the standard deviation over classes, within A and within B, averaged over the runs.
     Columns: classes (A, B), spread_pts, chance_pts (mean over the draws), p_value (share of
-    draws, itself included, with at least this spread).
+    draws, itself included, with at least this spread); NaN where a run has fewer than two classes.
     Raises: ValueError as `paired_changes`, and for a run without classes.
     """
     pairs = paired_changes(predictions)
@@ -77,7 +79,8 @@ def class_spread(
     for classes, parts in spreads.items():
         spread, *chance = np.mean(parts, axis=0)
         reached = 1 + int((np.array(chance) >= spread - 1e-9).sum())
-        table.append([classes, spread, np.mean(chance), reached / (1 + draws)])
+        p_value = reached / (1 + draws) if np.isfinite(spread) else np.nan
+        table.append([classes, spread, np.mean(chance), p_value])
     return pd.DataFrame(table, columns=["classes", "spread_pts", "chance_pts", "p_value"])
 
 
@@ -110,6 +113,17 @@ def rank_correlation(
     low, high = np.percentile(drawn, [2.5, 97.5]) if len(drawn) else (np.nan, np.nan)
     found = float(_spearman(pairs[:, None])[0])
     return {"count": len(cause), "spearman": found, "low": float(low), "high": float(high)}
+
+
+def cause_table(
+    related: Mapping[tuple[str, str, str], tuple[pd.Series, pd.Series]],
+) -> pd.DataFrame:
+    """`rank_correlation` of each (cause, level, dataset) with the change; columns CAUSES.
+
+    Without any, as on data that have no masks, an empty table.
+    """
+    rows = [(*names, *rank_correlation(*pair).values()) for names, pair in related.items()]
+    return pd.DataFrame(rows, columns=CAUSES)
 
 
 def context_gain_pts(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd.Series:
@@ -187,14 +201,23 @@ def harmed_table(
 
 def _spread_and_chance(rows: pd.DataFrame, draws: int, random: np.random.Generator) -> np.ndarray:
     """Spread over classes as it is, then of `draws` permutations within each set."""
-    labels, codes = np.unique(rows["label"].to_numpy(), return_inverse=True)
-    values = np.empty((1 + draws, len(rows)))
-    values[0] = rows["change_top1_pts"]
-    for _, part in rows.reset_index().groupby("dataset", sort=False, observed=True):
-        own = np.broadcast_to(values[0, part.index], (draws, len(part)))
-        values[1:, part.index] = random.permuted(own, axis=1)
-    member = codes[:, None] == np.arange(len(labels))
-    return (values @ (member / member.sum(axis=0))).std(axis=1, ddof=1)
+    labels, images = np.unique(rows["label"].to_numpy(), return_counts=True)
+    if len(labels) < 2:
+        return np.full(1 + draws, np.nan)
+    sums = np.zeros((1 + draws, len(labels)))
+    for _, part in rows.groupby("dataset", sort=False, observed=True):
+        changes, codes = part["change_top1_pts"].to_numpy(), part["label"].to_numpy()
+        order = np.argsort(codes, kind="stable")
+        here, starts = np.unique(codes[order], return_index=True)
+        places = np.searchsorted(labels, here)
+        sums[0, places] += np.add.reduceat(changes[order], starts)
+        step = max(1, AT_ONCE // len(part))
+        for start in range(0, draws, step):
+            own = np.broadcast_to(changes, (min(step, draws - start), len(part)))
+            mixed = random.permuted(own, axis=1)[:, order]
+            block = slice(1 + start, 1 + start + len(own))
+            sums[block, places] += np.add.reduceat(mixed, starts, axis=1)
+    return (sums / images).std(axis=1, ddof=1)
 
 
 def _spearman(pairs: np.ndarray) -> np.ndarray:

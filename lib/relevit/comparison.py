@@ -20,6 +20,7 @@ from relevit.perturbation import auc_table, perturbation_rows
 from relevit.relevance import Protocol, to_pixels
 from relevit.segmentation import METRICS, segmentation_intervals, segmentation_rows
 
+PART = 500  # images tested at once, whatever their number: what they need fits in memory
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
 Maps = dict[str, Float[Tensor, "images patches"]]
 
@@ -87,8 +88,11 @@ def segmentation_table(
     """
     parts = []
     for name, values in maps.items():
-        heat = to_pixels(values.float(), masks.shape[-2:])
-        rows = segmentation_rows(heat, masks, protocol=protocol)
+        pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
+        rows = pd.concat(
+            segmentation_rows(to_pixels(some, masks.shape[-2:]), truth, protocol=protocol)
+            for some, truth in pairs
+        )
         parts.append(segmentation_intervals(rows).assign(method=name))
     table = pd.concat(parts, ignore_index=True)
     return table[["method", "metric", "value_pct", "low_pct", "high_pct"]]
@@ -100,18 +104,23 @@ def perturb(
     batch: cutouts.Batch,
     maps: Mapping[str, Tensor],
     on_method: Callable[[], object] = lambda: None,
+    *,
+    explained: Int[Tensor, " images"] | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """The rows of `perturbation_rows` for each method on the same images, with its name.
 
-    `options` as `perturbation_rows`.
+    `explained` and `options` as `perturbation_rows`.
     """
     parts = []
     for name, values in maps.items():
-        rows = perturbation_rows(
-            model, spec.normalise, batch.images, values, batch.labels, **options
-        )
-        parts.append(rows.assign(method=name))
+        for start in range(0, len(batch), PART):
+            some = slice(start, start + PART)
+            rows = perturbation_rows(
+                model, spec.normalise, batch.images[some], values[some], batch.labels[some],
+                None if explained is None else explained[some], first_index=start, **options,
+            )  # fmt: skip
+            parts.append(rows.assign(method=name))
         on_method()
     return pd.concat(parts, ignore_index=True)
 

@@ -193,7 +193,8 @@ def evaluate_sets(
     (weights, precision, margin, counts) is read instead of computed, so that an interrupted
     evaluation goes on where it stopped.
     Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
-    image in its set).
+    image in its set). Images that `draw` could not read have no row, and the others keep their
+    numbers, so that runs are compared image by image (`accuracies.skipped_images`).
     """
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
@@ -201,23 +202,32 @@ def evaluate_sets(
         path = folder / f"{name}.parquet"
         rows = kept_rows(path, identity)
         if rows is None:
-            images = draw(name, images_per_set, BATCH, seed=seed, size=spec.image_size)
+            lost: dict[int, str] = {}
+            images = draw(
+                name, images_per_set, BATCH, seed=seed, size=spec.image_size, skipped=lost
+            )
             rows = predict(model, spec, images, precision, margin)
             rows.insert(0, "dataset", name)
-            rows.insert(1, "index", range(len(rows)))
+            rows.insert(1, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
             rows.attrs["identity"] = identity
+            if lost:
+                rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]
             write_atomically(path, rows.to_parquet)
         on_set(name)
         parts.append(rows)
     return pd.concat(parts, ignore_index=True)
 
 
-@lru_cache(maxsize=len(cutouts.TEST_SETS))
 def sets_in_memory(
-    set_name: str, count: int, batch_size: int, *, seed: int, size: int
+    set_name: str, count: int, batch_size: int, *, skipped: object = None, **options: int
 ) -> tuple[Batch, ...]:
     """As `cutouts.batches`, but the nine sets stay in memory once they are drawn."""
-    return tuple(cutouts.batches(set_name, count, batch_size, seed=seed, size=size))
+    return _drawn(set_name, count, batch_size, **options)
+
+
+@lru_cache(maxsize=len(cutouts.TEST_SETS))
+def _drawn(*asked: str | int, **options: int) -> tuple[Batch, ...]:
+    return tuple(cutouts.batches(*asked, **options))
 
 
 def kept_rows(path: Path, identity: str) -> pd.DataFrame | None:

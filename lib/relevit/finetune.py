@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 
 from relevit.data import cutouts
 from relevit.distributed import part, sum_gradients, sum_numbers, world
-from relevit.lockstep import in_lockstep
+from relevit.distributed.lockstep import in_lockstep
 from relevit.model_spec import ModelSpec
 from relevit.settings import FinetuneSettings, check_settings
 from relevit.steps import TERMS, part_of_batch, step_losses
@@ -49,11 +49,12 @@ def finetune(
     changed input is not taken for the same run.
     Several processes (`relevit.distributed`) make the same run but for rounding, each with its part
     of every batch; the first has files, validation and callbacks, all get the result.
+    Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.
     Raises: ValueError for masks without object or without background and for settings out of
     range, before the first step; further as `run_epochs`.
     """
     check_settings(settings)
-    check_masks(train.masks)
+    check_masks(train.masks, may_be_full=train.images.shape[-1] > spec.image_size)
     optimizer = make_optimizer(model, settings)
     report = on_step if world()[0] == 0 else lambda step, steps: None
 
@@ -110,7 +111,7 @@ def _train_step(
     optimizer.zero_grad(set_to_none=True)
     batch = train.select(rows[mine])
     if len(batch):  # a last batch can be smaller than the number of processes
-        images, masks = augment(batch, rng, skip=mine.start)
+        images, masks = augment(batch, rng, spec.image_size, skip=mine.start)
         losses = step_losses(
             model,
             spec.normalise(images.to(device)),
@@ -139,38 +140,41 @@ def epoch_plan(
 
 
 def augment(
-    batch: cutouts.Batch, rng: np.random.Generator, *, skip: int = 0
+    batch: cutouts.Batch, rng: np.random.Generator, size: int | None = None, *, skip: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Random crop and left-right flip, the same for image and mask (differences B4).
+    """Random crop to `size` and left-right flip, the same for image and mask (differences B4).
 
-    The paper resizes to 256 and crops 224; here the image is mirrored outwards by
-    CROP_MARGIN of 112 pixels, in proportion, and cropped back to its size. `skip` images of a
-    larger batch come before these: what happens to an image does not depend on how the batch is
-    dealt out.
+    The published code resizes to 256 pixels and crops 224; so are images that are larger than
+    `size`. Others, for which it can be left out, are mirrored outwards by CROP_MARGIN of 112
+    pixels, in the same proportion, and cropped back to their size. `skip` images of a larger batch
+    come before these: what happens to an image does not depend on how the batch is dealt out.
     """
-    side = batch.images.shape[-1]
-    both = torch.cat([batch.images, batch.masks.to(torch.uint8)], dim=1).float()
-    margin = CROP_MARGIN * side // 112
-    both = pad(both, [margin] * 4, mode="reflect").to(torch.uint8)
-    moves = [_move(rng, margin) for _ in range(skip + len(batch))][skip:]
+    size = size or batch.images.shape[-1]
+    both = torch.cat([batch.images, batch.masks.to(torch.uint8)], dim=1)
+    if both.shape[-1] == size:
+        margin = CROP_MARGIN * size // 112
+        both = pad(both.float(), [margin] * 4, mode="reflect").to(torch.uint8)
+    room = both.shape[-1] - size
+    moves = [_move(rng, room) for _ in range(skip + len(batch))][skip:]
     crops = []
     for picture, (top, left, mirrored) in zip(both, moves, strict=True):
-        crop = picture[:, top : top + side, left : left + side]
+        crop = picture[:, top : top + size, left : left + size]
         crops.append(crop.flip(-1) if mirrored else crop)
     cropped = torch.stack(crops)
     return cropped[:, :3], cropped[:, 3:].bool()
 
 
-def _move(rng: np.random.Generator, margin: int) -> tuple[int, int, bool]:
+def _move(rng: np.random.Generator, room: int) -> tuple[int, int, bool]:
     """Top and left edge of an image's crop, and whether it is mirrored."""
-    top, left = rng.integers(2 * margin + 1, size=2).tolist()
+    top, left = rng.integers(room + 1, size=2).tolist()
     return top, left, bool(rng.random() < 0.5)
 
 
-def check_masks(masks: Bool[Tensor, "batch 1 height width"]) -> None:
+def check_masks(masks: Bool[Tensor, "batch 1 height width"], *, may_be_full: bool = False) -> None:
     """Raise ValueError when a mask is empty or full: its loss would teach nothing or harm."""
     share = masks.float().mean(dim=(1, 2, 3))
-    for kind, wrong in (("no object", share == 0), ("no background", share == 1)):
+    full = (share == 1) & (not may_be_full)
+    for kind, wrong in (("no object", share == 0), ("no background", full)):
         if bool(wrong.any()):
             raise ValueError(
                 f"finetune: mask {int(wrong.nonzero()[0])} has {kind} "

@@ -8,7 +8,8 @@ direction of a vector counts. Each neighbour has one vote, and the nearest decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -33,6 +34,8 @@ KNOWN = "train"  # recipe of the drawings with known classes
 ASKED = ("val", "objectnet")
 BATCH = 50  # images; the vectors do not depend on it beyond rounding
 CELL = 7  # pixels
+FLOOR = 20_000  # images whose colours are compared at most: 3,072 numbers each
+SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
 AT_ONCE = 2**25  # similarities held in memory
 # RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
 PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
@@ -53,6 +56,11 @@ def open_data(cfg: KnnParams, size: int) -> tuple[Labelled, dict[str, Labelled]]
     known, asked = read_real(cfg.data, cfg.data_root, size)
     known, asked = known.sample(cfg.train_images, cfg.seed), asked.sample(cfg.test_images, cfg.seed)
     return known, {cfg.data: asked}
+
+
+def short_names(classes: Iterable[str]) -> list[str]:
+    """Names for captions: iNaturalist's species without number and taxa, others as they are."""
+    return [" ".join(name.split("_")[-2:]) if SPECIES.fullmatch(name) else name for name in classes]
 
 
 def nearest(
@@ -132,6 +140,20 @@ def pixel_features(images: Labelled) -> Float[Tensor, "images width"]:
     parts = [avg_pool2d(batch.float(), CELL).flatten(1) for batch in images.batches(BATCH)]
     colours = torch.cat(parts)
     return colours - colours.mean(dim=1, keepdim=True)
+
+
+def colour_answers(
+    known: Labelled, asked: dict[str, Labelled], neighbours: Sequence[int], seed: int
+) -> pd.DataFrame:
+    """`knn_answers` by `pixel_features`, with `model_run` and `data`; a sample of large sets."""
+    some = known if len(known) <= FLOOR else known.sample(FLOOR, seed)
+    colours, parts = pixel_features(some), []
+    for name, images in asked.items():
+        images = images if len(images) <= FLOOR else images.sample(FLOOR, seed)
+        features = pixel_features(images)
+        rows = knn_answers(colours, some.labels, features, images.labels, neighbours)
+        parts.append(rows.assign(model_run="colours", data=name))
+    return pd.concat(parts)
 
 
 def changed_examples(

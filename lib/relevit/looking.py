@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.data import cutouts
-from relevit.data.batch import Batch
+from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES
 from relevit.data.textures import SEEN
 from relevit.evaluate import BATCH, predict
@@ -18,6 +19,7 @@ from relevit.model_spec import ModelSpec
 from relevit.relevance import foreground_iou_pct, gae, to_pixels
 
 RIGHT, WRONG = "#1b7f4b", "#b3261e"
+TENSORS = ("heatmaps", "predictions", "confidence_pct", "iou_pct", "on_object_pct")  # of a Look
 
 
 @dataclass(frozen=True)
@@ -36,32 +38,66 @@ class Look:
 def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str] = CLASSES) -> Look:
     """Explain each image's predicted class, BATCH images at a time; results on the CPU.
 
-    `classes` are the names for the titles.
+    `classes` are the names for the titles. As in `predict`, the answer is one of the batch's
+    candidates, and right where the label accepts it. Without any mask, shares on it are NaN.
     """
     device = next(model.parameters()).device
     heatmaps, logits = [], []
     for part in batch.split(BATCH):
         pixels = spec.normalise(part.images.to(device))
-        heatmaps.append(to_pixels(gae(model, pixels), pixels.shape[-2:]).cpu())
         with torch.inference_mode():
-            logits.append(model(pixels).float().cpu())
+            found = _sought(model(pixels).float(), batch.candidates)
+        target = found.argmax(dim=1) if batch.candidates else None
+        heatmaps.append(to_pixels(gae(model, pixels, target), pixels.shape[-2:]).cpu())
+        logits.append(found.cpu())
     heat = torch.cat(heatmaps)
     confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
     total = heat.sum(dim=(1, 2, 3)).clamp_min(1e-12)
+    known = 1.0 if batch.masks.any() else math.nan
+    answers = zip(predictions.tolist(), batch.labels.tolist(), strict=True)
     return Look(
         heatmaps=heat,
         predictions=predictions,
         confidence_pct=100 * confidence,
-        iou_pct=foreground_iou_pct(heat, batch.masks),
-        on_object_pct=100 * (heat * batch.masks).sum(dim=(1, 2, 3)) / total,
+        iou_pct=known * foreground_iou_pct(heat, batch.masks),
+        on_object_pct=known * (100 * (heat * batch.masks).sum(dim=(1, 2, 3)) / total),
         titles=[
             f"{classes[p]} {100 * c:.0f} %" for p, c in zip(predictions, confidence, strict=True)
         ],
         colours=[
-            RIGHT if p == label else WRONG
-            for p, label in zip(predictions, batch.labels, strict=True)
+            RIGHT if p in batch.accepted.get(label, (label,)) else WRONG for p, label in answers
         ],
     )
+
+
+def look_at_parts(
+    model: nn.Module, spec: ModelSpec, parts: Sequence[Batch], classes: Sequence[str] = CLASSES
+) -> Look:
+    """As `look`, for images of several sets, which may differ in what counts as right."""
+    alike: list[list[Batch]] = []
+    for part in parts:
+        last = alike[-1][0] if alike else None
+        if last and (part.accepted, part.candidates) == (last.accepted, last.candidates):
+            alike[-1].append(part)
+        else:
+            alike.append([part])
+    looks = [look(model, spec, join(group), classes) for group in alike]
+    return Look(
+        *(torch.cat([getattr(one, name) for one in looks]) for name in TENSORS),
+        titles=[title for one in looks for title in one.titles],
+        colours=[colour for one in looks for colour in one.colours],
+    )
+
+
+def _sought(
+    logits: Float[Tensor, "batch classes"], candidates: Sequence[int]
+) -> Float[Tensor, "batch classes"]:
+    """Only the candidates can be the answer; all classes when there are none."""
+    if not candidates:
+        return logits
+    allowed = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
+    allowed[list(candidates)] = True
+    return logits.masked_fill(~allowed, -torch.inf)
 
 
 @dataclass(frozen=True)
@@ -80,7 +116,10 @@ class Swap:
 def background_swap(
     model: nn.Module, spec: ModelSpec, *, images: int, seed: int = 0, shown: int = 10
 ) -> Swap:
-    """Draw `images` validation images on all eight seen textures; all else stays the same."""
+    """Draw `images` validation images on all eight seen textures; all else stays the same.
+
+    Of Cutouts alone: a photograph has one background.
+    """
     answers, pictures = [], []
     home = [cutouts.home_family(i % len(CLASSES)) for i in range(images)]
     for step in range(len(SEEN)):

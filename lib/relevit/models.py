@@ -87,8 +87,11 @@ def load_pretrained(
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size, the
     `mini` models from the pretraining that comes with the suite; `tiny` has none and starts at
     random. `backbone` is another pretraining of a `mini` model (`pretraining.save_backbone`).
-    Raises: ValueError for an unknown name and for `tiny-mae`, whose pretraining is not shipped.
+    Raises: ValueError for an unknown name, for `tiny-mae`, whose pretraining is not shipped, and
+    for models of the papers.
     """
+    if name in PAPER_MODELS:
+        raise ValueError(f"models: {name!r} comes trained with its head; use load_model")
     model = build_model(name, seed, classes)
     if name == "tiny-mae":
         raise ValueError(

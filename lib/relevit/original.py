@@ -12,16 +12,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from relevit.benchmark import benchmark
 from relevit.checkpoints import save_weights
 from relevit.classifier import TrainSettings, train_classifier
 from relevit.config import OriginalParams
 from relevit.data.drawn import drawn
+from relevit.evaluate import BATCH, predict
 from relevit.files import write_atomically
 from relevit.model_spec import ModelSpec
 from relevit.models import load_model, load_pretrained, model_spec, shipped_weights
 from relevit.paper_models import load_paper_model
 from relevit.paper_registry import CUT
 from relevit.training import LOG, WEIGHTS, History
+
+VALIDATED = 100  # validation images that a model of a paper answers
 
 
 def make_original(
@@ -34,12 +38,13 @@ def make_original(
 
     `source="shipped"` copies the weights and the log that come with the suite, `"train"` trains.
     `"published"` takes a paper's model as its authors trained it, and `"random"` leaves it
-    untrained; both make `others` ready too, and the log has no epoch.
+    untrained; both make `others` ready too, and the log has one row, of epoch 0.
     Raises: ValueError when the model has no shipped weights; further as `run_epochs` and
     `load_paper_model`.
     """
     if cfg.source in ("published", "random"):
-        return _paper_models(cfg, folder, device), []
+        model = _paper_models(cfg, folder, device)
+        return model, [_as_it_is(cfg, model, folder, on_epoch)]
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
         weights = shipped_weights(cfg.model)
@@ -67,8 +72,24 @@ def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn
             seed=cfg.seed,
         )
         save_weights(path, model, name)
-    (folder / LOG).write_text("")
     return model.to(device)
+
+
+def _as_it_is(
+    cfg: OriginalParams,
+    model: nn.Module,
+    folder: Path,
+    on_epoch: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """The log's only row for a model that is not trained here: its top-1 on validation images."""
+    images = benchmark(cfg.preset)
+    spec = images.spec(cfg.model)
+    shown = images.draw("validation", range(VALIDATED), size=spec.image_size)
+    right = predict(model, spec, shown.split(BATCH))["label_rank"] == 0
+    row = {"epoch": 0, "validation_top1_pct": 100.0 * float(right.mean())}
+    write_atomically(folder / LOG, lambda path: path.write_text(json.dumps(row) + "\n"))
+    on_epoch(row)
+    return row
 
 
 def train_original(

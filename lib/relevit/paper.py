@@ -73,12 +73,12 @@ def published_changes(masks: str = "annotated") -> pd.DataFrame:
     return _over_models(changes, ["dataset"]).loc[list(TEST_SETS)].reset_index()
 
 
-def published_split_changes() -> pd.DataFrame:
+def published_split_changes(model: str | None = None) -> pd.DataFrame:
     """Change of accuracy for classes used in finetuning (A) and for the others (B).
 
     Source: RobustViT T10 and T11, mean over ViT-B, AR-B and DeiT-B, in percentage points;
     AR-B on the six sets of T10 from the resolved rows. Last comes the average over the
-    seven shifted sets.
+    seven shifted sets. With `model`, one of the three, its own changes; any other gives the mean.
     Columns: dataset, classes (A, B), then as in `published_changes`.
     """
     table = read_table("robustness")
@@ -87,6 +87,8 @@ def published_split_changes() -> pd.DataFrame:
     resolved = read_table("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
     changes = _minus_original(pd.concat([real, resolved, si_score]), "annotated")
     changes["classes"] = changes["train_classes"].map(SPLIT_NAMES)
+    if model in set(changes["model"]):
+        changes = changes[changes["model"] == model]
     shifted = changes[changes["dataset"].isin(SHIFTED_SETS)]
     average = shifted.groupby(["model", "classes"])[list(METRICS)].mean().reset_index()
     changes = pd.concat([changes, average.assign(dataset=SHIFTED_AVERAGE)])

@@ -19,6 +19,7 @@ from relevit.paper_tables import (
     ORIGINAL,
     OURS,
     STANDS_FOR,
+    published_name,
     with_reference,
 )
 
@@ -70,7 +71,8 @@ def run_rows(accuracies: pd.DataFrame, missing: Iterable[Mapping[str, str]] = ()
 def dino_rows(rows: pd.DataFrame, dino: str, supervised: str) -> pd.DataFrame:
     """Those rows of `run_rows` that the DINO tables have, compared as there.
 
-    The models are called `ours (for theirs)`, which `side_by_side` understands.
+    The models are called `ours (for theirs)`, which `side_by_side` understands, or by the
+    paper's name where they are the paper's.
     """
     masks = rows["masks"].isin(["tokencut", "none"])
     chosen = rows["method"].isin([ORIGINAL, OURS, LINEAR]) & masks
@@ -79,7 +81,8 @@ def dino_rows(rows: pd.DataFrame, dino: str, supervised: str) -> pd.DataFrame:
     rows = rows.assign(method=rows["method"].where(~own, FINETUNED))
     theirs = {dino: "DINO-B", supervised: "DeiT-B"}
     rows = with_reference(rows.replace({"model": theirs}))
-    ours = {other: STANDS_FOR.format(own, other) for own, other in theirs.items()}
+    ours = {other: STANDS_FOR.format(own, other) for own, other in theirs.items()
+            if published_name(own) != other}  # fmt: skip
     return rows.replace({"model": ours})
 
 

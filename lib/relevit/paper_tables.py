@@ -10,6 +10,7 @@ tables (see CAPTIONS).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
@@ -18,6 +19,7 @@ from relevit import paper
 from relevit.claims import signed
 from relevit.data.cutouts import TEST_SETS
 from relevit.paper_attribution import published_perturbation, published_segmentation
+from relevit.paper_registry import CUT, PAPER_MODELS, ROBUSTVIT
 
 KIND = ["model", "method", "masks", "classes"]
 CELL = ["dataset", "metric"]
@@ -54,6 +56,16 @@ _DINO_REFERENCES = {
 }  # fmt: skip
 LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
 STANDS_FOR = "{} (for {})"  # our model that takes the place of one of the paper's
+DIFFERENCE = "ours - paper"  # of the same model
+
+
+def published_name(model: str) -> str | None:
+    """What RobustViT's tables call one of its models; None for another.
+
+    A model cut for a rehearsal has the name of the whole one.
+    """
+    found = PAPER_MODELS.get(model.removesuffix(CUT))
+    return found.papers.get(ROBUSTVIT) if found else None
 
 
 def published_rows(*tables: str) -> pd.DataFrame:
@@ -133,27 +145,36 @@ def layout(rows: pd.DataFrame, metrics: Iterable[str] = (), changes: bool = Fals
 def beside(published: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     """The paper's rows and then ours, for one `layout`; a column `source` tells them apart.
 
-    Of ours only the columns (sets and metrics) that the paper has.
+    Of ours only the columns (sets and metrics) that the paper has. Of the paper's own models
+    follows the difference, ours minus paper, of each cell that both have.
     """
     printed = published[CELL].drop_duplicates()
+    ours = ours.assign(model=[published_name(model) or model for model in ours["model"]])
     parts = [published.assign(source="paper"), ours.merge(printed, on=CELL).assign(source="ours")]
-    return pd.concat(parts, ignore_index=True)
+    both = ours.merge(published[[*KIND, *CELL, "value_pct"]], on=[*KIND, *CELL],
+                      suffixes=("", "_printed"))  # fmt: skip
+    value = both["value_pct"] - both.pop("value_pct_printed")
+    both = both.assign(value_pct=value, std_pts=math.nan, source=DIFFERENCE)
+    return pd.concat([*parts, both] if len(both) else parts, ignore_index=True)
 
 
 def side_by_side(
-    published: pd.DataFrame, ours: pd.DataFrame, by_model: bool = False
+    published: pd.DataFrame, ours: pd.DataFrame, by_model: bool | None = None
 ) -> pd.DataFrame:
     """The effect of each kind of row in the paper and in our runs, and whether signs agree.
 
-    `by_model` compares each of our models with the one it stands for alone (its name is in
-    brackets, see STANDS_FOR), as the DINO tables need.
+    `by_model` compares each of our models with the same one of the paper alone, or with the one
+    it stands for (its name is in brackets, see STANDS_FOR), as the DINO tables need. By default
+    that is done where all of ours are the paper's.
     Columns: model (ours), method, masks, classes, dataset, metric, paper_pts (mean over the
     paper's models), paper_min_pts, paper_max_pts, ours_pts, ours_std_pts, seeds, lost,
     sign_agrees (NaN where ours is missing or a change rounds to 0.0).
     """
+    if by_model is None:
+        by_model = all(published_name(model) for model in ours["model"].unique())
     keys = [*KIND[1:], *CELL, *(["stands_for"] if by_model else [])]
     published, ours = (
-        rows.assign(stands_for=rows["model"].str.replace(r".*\(for (.*)\)$", r"\1", regex=True))
+        rows.assign(stands_for=[_place_of(model) for model in rows["model"]])
         for rows in (published, ours)
     )
     theirs = published.assign(pts=published["value_pct"] - published["reference_pct"])
@@ -213,6 +234,11 @@ def with_reference(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.reindex(columns=ROW).reset_index(drop=True)
 
 
+def _place_of(model: str) -> str:
+    """The paper's model that a row is compared with."""
+    return published_name(model) or re.sub(r".*\(for (.*)\)$", r"\1", model)
+
+
 def _place(cell: tuple[str, str]) -> tuple[int, int]:
     """Where a column stands: sets as in the paper, then metrics."""
     sets, metrics = list(TEST_SETS), [*paper.METRICS, "pixel_accuracy_pct", "miou_pct", "map_pct"]
@@ -224,6 +250,8 @@ def _place(cell: tuple[str, str]) -> tuple[int, int]:
 def _cell(row: Mapping[str, float], changes: bool) -> str:
     if math.isnan(row["value_pct"]):
         return MISSING if row["lost"] else NOT_RUN
+    if row.get("source") == DIFFERENCE:
+        return signed(row["value_pct"])
     text = f"{row['value_pct']:.1f}"
     if not math.isnan(row["std_pts"]):
         text += f" ± {row['std_pts']:.1f}"

@@ -153,13 +153,16 @@ def finetune_at(
         masks=_validation_masks(cfg),
         draw=images.draw,
     )
+    train = images_to_crop(cfg)
     inputs = {name: getattr(cfg, name) for name in _INPUTS}
+    if train.images.shape[-1] > spec.image_size:
+        inputs["resized"] = train.images.shape[-1]
     if cfg.masks == "tokencut":
         inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
     history = finetune(
         model,
         spec,
-        training_images(cfg),
+        train,
         figures,
         settings,
         folder,
@@ -191,6 +194,19 @@ def training_images(cfg: FinetuneParams) -> cutouts.Batch:
     found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
     _need_kept(found, f"the training images of seed {cfg.seed}")
     return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+
+
+def images_to_crop(cfg: FinetuneParams) -> cutouts.Batch:
+    """What training crops at random: `training_images`, or larger ones of the same photographs.
+
+    Larger are photographs with annotated masks, as in the published code (differences B4); the
+    paper describes no augmentation, so both protocols have it. Automatic masks are of the size
+    that the model takes: those images are mirrored outwards before the crop, like Cutouts.
+    """
+    images = benchmark(cfg.preset)
+    if images.to_crop is None or cfg.masks != "annotated":
+        return training_images(cfg)
+    return images.to_crop(finetuned_classes(cfg) * cfg.images_per_class, cfg.seed)
 
 
 def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:

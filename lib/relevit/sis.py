@@ -124,24 +124,25 @@ def confidence_of_subsets_pct(
 
 
 def draw_pairs(
-    labels: Int[Tensor, " pool"], images: int, targets: int, seed: int
+    labels: Int[Tensor, " pool"], images: int, targets: int, seed: int, classes: int | None = None
 ) -> tuple[list[int], list[int]]:
     """Random images and random labels, the same labels for every image as in Fig. 5.
 
-    `labels` are the classes of the images to draw from. No label drawn is the class of one of
-    the images, so that every pair asks for a wrong answer.
+    `labels` are the classes of the images to draw from, and those to draw labels from unless
+    `classes`, the number of all there are, is given. No label drawn is the class of one of the
+    images, so that every pair asks for a wrong answer.
     Returns: numbers of the images, and labels; both lists of int.
     Raises: ValueError when there are not as many images or labels.
     """
     random = np.random.default_rng(seed)
-    classes = np.unique(labels.numpy())
+    known = np.unique(labels.numpy()) if classes is None else np.arange(classes)
     if not (1 <= images <= len(labels) and targets >= 1):
         raise ValueError(
             f"draw_pairs: {images} images and {targets} labels asked for; give at least one of "
             f"each and at most the {len(labels)} images there are"
         )
     picked = random.choice(len(labels), images, replace=False)
-    others = np.setdiff1d(classes, labels.numpy()[picked])
+    others = np.setdiff1d(known, labels.numpy()[picked])
     if targets > len(others):
         raise ValueError(
             f"draw_pairs: {targets} labels asked for, but only {len(others)} classes are not "

@@ -32,7 +32,7 @@ def only_plan(project, monkeypatch) -> None:
     [
         ("00_start", {"imges_per_set": 40}, "imges_per_set = 40 is no parameter; allowed are"),
         ("00_start", {"images_per_set": 4}, "images_per_set = 4 (int)"),
-        ("00_start", {"model": "vit-b"}, "model = 'vit-b' (str)"),
+        ("00_start", {"model": "vit-c"}, "model = 'vit-c' (str)"),
         ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s', but the rest of the preset"),
         ("02_finetune", {"preset": "quick"}, "preset = 'quick', but the rest of the preset"),
         ("02_finetune", {"output_root": "results"}, "output_root = 'results'"),

@@ -21,11 +21,11 @@ from relevit import finetune
 from relevit.config.robustvit import Method
 from relevit.data import cutouts
 from relevit.distributed import all_rows, only_first, process_group, world
+from relevit.distributed.evaluation import evaluate_sets_together, predict_together
+from relevit.distributed.finetuning import main
 from relevit.evaluate import BATCH
-from relevit.finetune_together import main
 from relevit.models import ModelSpec
 from relevit.settings import LossWeights
-from relevit.shared_evaluation import evaluate_sets_together, predict_together
 from relevit.steps import step_losses
 
 from .micro_finetuning import SETTINGS, SIZE, SPEC, Stop, micro_model, pictures

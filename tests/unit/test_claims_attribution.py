@@ -188,6 +188,7 @@ LACKING = [
     ("BI-19", {"methods_segmentation": without(segmentation(), model="tiny")}, "no row for tiny, "),
     ("BI-20", {"two_objects": without(two_objects(), method="raw_attention")},
      "no row for raw_attention: run it too"),
+    ("BI-20", {"two_objects": two_objects().iloc[:0]}, "table two_objects is empty: this preset"),
     ("BI-22", {"methods_perturbation": without(perturbation(), target="label")},
      "was run for the label"),
     ("BI-22", {"methods_perturbation": perturbation(by_label=0.0)},

@@ -86,9 +86,6 @@ def test_wrong_tables():
     where = "attribution_verdicts: "
     with pytest.raises(ValueError, match=rf"{where}tables \['methods'\] are unknown; use some of"):
         attribution_verdicts({"methods": segmentation()})
-    table = two_objects().drop(columns="images")
-    with pytest.raises(ValueError, match=rf"{where}two_objects lacks \['images'\]; it needs \['me"):
-        attribution_verdicts({"two_objects": table})
     table = pd.concat([two_objects(), two_objects().tail(1)])
     with pytest.raises(
         ValueError, match=r"two_objects has \{'method': 'token_wise'\} twice; one ro"

@@ -139,8 +139,6 @@ def test_wrong_tables():
     where = "iav_verdicts: "
     with pytest.raises(ValueError, match=rf"{where}tables \['runs'\] are unknown; use some of"):
         iav_verdicts({"runs": table("space")})
-    with pytest.raises(ValueError, match=rf"{where}drift lacks \['epoch'\]; it needs \['model'"):
-        iav_verdicts({"drift": table("drift").drop(columns="epoch")})
     with pytest.raises(ValueError, match=r"drift has \{.*\} twice; one row is needed"):
         iav_verdicts({"drift": pd.concat([table("drift"), table("drift").tail(1)])})
     with pytest.raises(ValueError, match=r"space has a number that is not finite at \{'model'"):

@@ -237,6 +237,21 @@ LACKING = [
 ]  # fmt: skip
 
 
+def test_maps_of_a_set_of_their_own_say_themselves_what_is_right():
+    """Images turned wrong and those of unknown class are left out, and 03's answers not asked."""
+    maps = finetuned_images(rise=(2.0,), images=60).assign(right=1.0)
+    place = maps.groupby("model_run").cumcount()
+    finetuned = maps["model_run"] == "seed0"
+    maps.loc[finetuned & (place < 20), ["right", "iou_pct"]] = [0.0, 0.0]
+    maps.loc[place >= 50, "right"] = float("nan")
+    maps.loc[finetuned & (place >= 50), "iou_pct"] = 0.0
+    verdict = {v.id: v for v in robustvit_verdicts({"finetuned_images": maps})}["RV-28"]
+    assert verdict.number.startswith("change of IoU: seed0 +3.0"), verdict
+    few = maps.assign(right=maps["right"].where(place < 15))
+    verdict = {v.id: v for v in robustvit_verdicts({"finetuned_images": few})}["RV-28"]
+    assert verdict.verdict == "not testable here" and "at least 20" in verdict.reason
+
+
 @pytest.mark.parametrize(("claim", "tables", "reason"), LACKING)
 def test_without_its_rows_a_claim_is_not_testable(claim, tables, reason):
     verdict = judge(claim, tables)

@@ -51,12 +51,10 @@ def test_wrong_tables():
     where = "robustvit_verdicts: "
     with pytest.raises(ValueError, match=rf"{where}tables \['runs'\] are unknown; use some of"):
         robustvit_verdicts({"runs": knn()})
-    with pytest.raises(ValueError, match=rf"{where}knn lacks \['data'\]; it needs \['model_run'"):
-        robustvit_verdicts({"knn": knn().drop(columns="data")})
     with pytest.raises(ValueError, match=r"knn has \{.*\} twice; one row is needed"):
         robustvit_verdicts({"knn": pd.concat([knn(), knn().tail(1)])})
     table = looks()
-    table.loc[3, "covered_pct"] = math.nan
+    table.loc[3, "confidence_pct"] = math.nan
     with pytest.raises(ValueError, match=r"looks has a number that is not finite at \{'dataset'"):
         robustvit_verdicts({"looks": table})
 

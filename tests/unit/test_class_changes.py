@@ -202,3 +202,23 @@ def test_context_needs_both_sets(predictions):
     only = predictions[predictions["dataset"] != "a"]
     with pytest.raises(ValueError, match="the original model is needed on 'val' and 'a'"):
         class_changes.context_gain_pts(only)
+
+
+def test_no_causes_are_a_table_with_the_same_columns():
+    size = pd.Series([1.0, 2.0, 4.0])
+    made = class_changes.cause_table({("object size", "class", "v2"): (size, -size)})
+    assert made.iloc[0, :5].tolist() == ["object size", "class", "v2", 3, pytest.approx(-1)]
+    none = class_changes.cause_table({})
+    assert none.empty and list(none) == list(made)
+
+
+def test_draws_do_not_depend_on_how_many_are_made_at_once(predictions, monkeypatch):
+    whole = class_changes.class_spread(predictions, A, draws=20)
+    monkeypatch.setattr(class_changes, "AT_ONCE", 1)
+    pd.testing.assert_frame_equal(class_changes.class_spread(predictions, A, draws=20), whole)
+
+
+def test_spread_over_one_class_is_unknown(predictions):
+    table = class_changes.class_spread(predictions, {"seed0": [99], "seed1": [99]}, draws=5)
+    assert table.set_index("classes").loc["A"].isna().all()
+    assert table.set_index("classes").loc["B"].notna().all()

@@ -70,6 +70,22 @@ def test_the_mask_itself_is_the_best_map_and_its_opposite_the_worst(pictures):
     assert (table["value_pct"] <= table["high_pct"]).all()
 
 
+def test_tables_do_not_depend_on_how_many_images_are_tested_at_once(micro, pictures, monkeypatch):
+    maps, _ = method_maps(micro, SPEC, pictures, ["gae", "rollout"])
+    explained = torch.arange(4, -1, -1)
+
+    def both():
+        rows = perturb(micro, SPEC, pictures, maps, explained=explained, shares_pct=(50,))
+        keys = ["method", "direction", "index", "share_pct"]
+        table = segmentation_table(maps, pictures.masks)
+        return table, rows.sort_values(keys).reset_index(drop=True)
+
+    whole = both()
+    monkeypatch.setattr(comparison, "PART", 2)
+    for parts, expected in zip(both(), whole, strict=True):
+        pd.testing.assert_frame_equal(parts, expected, rtol=1e-4)
+
+
 def test_erasing_the_object_hurts_more_than_erasing_the_rest():
     spec, model = model_spec("tiny"), load_model("tiny")
     batch = cutouts.draw("val", range(20), size=spec.image_size)

@@ -18,9 +18,9 @@ from timm.layers import DropPath
 
 from relevit import finetune, runs
 from relevit.distributed import launched, part, process_group, share, world
+from relevit.distributed.finetuning import backend_for, main, run_params
+from relevit.distributed.lockstep import check_images_apart
 from relevit.evaluate import evaluate_sets, predict
-from relevit.finetune_together import backend_for, main, run_params
-from relevit.lockstep import check_images_apart
 from relevit.models import shipped_weights
 
 from . import distributed_cases as cases
@@ -126,7 +126,7 @@ def test_models_that_mix_images_or_draw_numbers_are_refused(layer):
 
 
 def test_one_device_for_two_processes_is_refused(monkeypatch):
-    monkeypatch.setattr("relevit.finetune_together.choose_device", torch.device)
+    monkeypatch.setattr("relevit.distributed.finetuning.choose_device", torch.device)
     assert backend_for("cuda", 2) == "auto" and backend_for("cuda:1", 1) == "auto"
     assert backend_for("cpu", 2) == "gloo"
     for device in ("cuda:1", "mps"):

@@ -213,7 +213,8 @@ def test_augment_crops_anywhere_in_the_margin_and_flips_half():
     places = masks[:, 0].nonzero()
     assert len(places) == count, "the pixel is never lost or doubled"
     shifts = places[:, 1] - middle
-    assert (int(shifts.min()), int(shifts.max())) == (-CROP_MARGIN, CROP_MARGIN)
+    margin = CROP_MARGIN * SIZE // 112
+    assert (int(shifts.min()), int(shifts.max())) == (-margin, margin)
     flipped = [
         bool(picture[0, row, column - 1] == 100)
         for picture, (_, row, column) in zip(moved, places.tolist(), strict=True)

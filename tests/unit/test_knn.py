@@ -243,3 +243,22 @@ def test_open_data_draws_things_in_both_kinds():
 def test_open_data_wants_a_folder_for_real_data():
     with pytest.raises(ValueError, match="read_real: data 'cifar100' without data_root; give the"):
         knn.open_data(KnnParams(data="cifar100"), 32)
+
+
+def test_colours_of_a_large_set_are_those_of_a_sample(monkeypatch):
+    labels = torch.arange(40) % 4
+    pixels = torch.randint(256, (40, 3, 28, 28), dtype=torch.uint8)
+    images = Labelled("noise", tuple("abcd"), labels, lambda wanted: pixels[list(wanted)])
+    whole = knn.colour_answers(images, {"noise": images}, [1, 3], 0)
+    assert len(whole) == 80 and (whole["model_run"] == "colours").all()
+    assert (whole[whole["k"] == 1]["prediction"] == whole[whole["k"] == 1]["label"]).all()
+    monkeypatch.setattr(knn, "FLOOR", 10)
+    part = knn.colour_answers(images, {"noise": images}, [1], 0)
+    assert part["label"].tolist() == images.sample(10, 0).labels.tolist()
+
+
+def test_species_have_short_names():
+    long = "00000_Animalia_Annelida_Clitellata_Haplotaxida_Lumbricidae_Lumbricus_terrestris"
+    assert knn.short_names([long, "maple_tree", "NORMAL"]) == [
+        "Lumbricus terrestris", "maple_tree", "NORMAL"
+    ]  # fmt: skip

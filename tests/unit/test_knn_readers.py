@@ -15,6 +15,7 @@ from torchvision.datasets import CIFAR100
 
 from relevit.data import real_knn
 from relevit.data.real_knn import read_cifar100, read_real, to_square
+from relevit.rehearsal.cifar100 import write_cifar100
 
 SIDE = 28
 COLOURS = ((200, 30, 30), (30, 200, 30), (30, 30, 200))
@@ -273,3 +274,12 @@ def test_squares_are_the_middle(size):
     assert abs(float(square.double().mean()) - 127.5) < 3
     seen = (square[0, 0, -1] - square[0, 0, 0].double()) / 255  # part of the width that is left
     assert float(seen) == pytest.approx(min(size) / size[0] * 224 / 256, abs=0.06)
+
+
+def test_the_rehearsals_replica_is_read(tmp_path):
+    write_cifar100(tmp_path, per_class=1)
+    for data, classes in (("cifar100", 100), ("cifar100_coarse", 20)):
+        known, asked = read_real(data, str(tmp_path), SIDE)
+        assert len(known) == len(asked) == 100
+        assert len(known.classes) == len(known.labels.unique()) == classes
+    assert not torch.equal(known.read([0]), asked.read([0])), "other pictures of the same class"

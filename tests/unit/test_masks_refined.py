@@ -129,6 +129,17 @@ def test_quality_in_closed_form():
     assert rows["kept"].tolist() == 2 * kept.tolist() and rows["index"].tolist() == 2 * [0, 1, 2, 3]
 
 
+def test_image_that_does_not_show_its_object_is_not_graded():
+    truth = torch.zeros(3, 1, 10, 10, dtype=torch.bool)
+    truth[[0, 2], 0, 2:6, 2:6] = True
+    found = AutomaticMasks(truth, truth, torch.tensor([False, True, True]))
+    rows = quality_rows(found, truth)
+    assert rows["index"].tolist() == [0, 2, 0, 2] and rows["iou_pct"].tolist() == [100.0] * 4
+    assert rows["kept"].tolist() == [False, True, False, True]
+    with pytest.raises(ValueError, match="an object in every exact one"):
+        quality_rows(found, torch.zeros_like(truth))
+
+
 def test_zoomed_object_touches_every_side(small):
     shifted = torch.from_numpy(np.roll(small, (5, -3), axis=(0, 1)))[None, None]
     images, masks = zoom_in(picture(shifted[0, 0].numpy())[None], shifted)

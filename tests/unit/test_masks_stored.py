@@ -6,17 +6,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relevit.checkpoints import read_tensors
+from relevit.checkpoints import read_tensors, save_weights
 from relevit.data import cutouts
 from relevit.masks import (
     MASKS,
     AutomaticMasks,
     automatic_masks,
     feature_model,
+    feature_spec,
+    key_features,
     load_masks,
     save_masks,
 )
-from relevit.models import model_spec
+from relevit.model_spec import IMAGENET
+from relevit.models import build_model, model_spec
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,21 @@ def test_masks_of_images(batch):
 def test_side_that_patches_do_not_divide():
     with pytest.raises(ValueError, match="100 px are no whole number of tiny-mae's patches; use a"):
         feature_model("tiny-mae", 100)
+
+
+def test_features_of_a_papers_model_are_those_of_a_file(tmp_path):
+    model = build_model("vit-b-cut", seed=5)
+    save_weights(tmp_path / "weights.safetensors", model, "vit-b-cut")
+    found = feature_model("vit-b-cut", 224, weights=tmp_path / "weights.safetensors")
+    images = torch.rand(1, 3, 224, 224)
+    assert torch.equal(key_features(found, images), key_features(model.eval(), images))
+
+
+def test_features_have_the_pixel_statistics_of_their_pretraining():
+    """TokenCut shows DINO pictures as DINO was trained; the rest of the suite does not (B5)."""
+    assert feature_spec("dino-b").mean == IMAGENET["mean"] != model_spec("dino-b").mean
+    for name in ("tiny-mae", "dinov2-s"):
+        assert feature_spec(name) == model_spec(name)
 
 
 def test_dinov2_is_resampled_once(small_and_alone, replica, monkeypatch):

@@ -24,6 +24,7 @@ from relevit.models import (
     model_spec,
     shipped_weights,
 )
+from relevit.paper_registry import PAPER_MODELS
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
@@ -62,9 +63,15 @@ def equal(model, tensors):
 
 @pytest.mark.parametrize("use", [model_spec, build_model, load_pretrained, load_model])
 def test_unknown_name_lists_the_names(use):
-    text = f"models: 'vit-b' is unknown; use one of {sorted(MODELS)}"
+    known = sorted(MODELS) + sorted(PAPER_MODELS)
+    text = f"models: 'vit-c' is unknown; use one of {known}"
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-        use("vit-b")
+        use("vit-c")
+
+
+def test_models_of_the_papers_are_not_pretrained_here():
+    with pytest.raises(ValueError, match="'vit-b' comes trained with its head; use load_model"):
+        load_pretrained("vit-b")
 
 
 def test_the_parameters_know_the_same_names():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 import timm
@@ -15,6 +16,7 @@ from relevit.data.real.image_set import View
 from relevit.paper_models import load_paper_model
 from relevit.paper_registry import (
     BEYOND,
+    CUT,
     IAV,
     PAPER_MODELS,
     ROBUSTVIT,
@@ -83,9 +85,10 @@ def test_size_and_head_are_those_of_the_architecture(name):
     with torch.device("meta"):
         network = load_paper_model(name, random=True)
     size = sum(value.numel() for value in network.parameters()) * 4 / 1e6
-    assert model.weights_mb == round(size)
-    assert len(network.blocks) == (24 if name in LARGE else 12)
-    assert network.embed_dim == (1024 if name in LARGE else 384 if name in SMALL else 768)
+    assert model.weights_mb == (0 if model.random else round(size))
+    assert len(network.blocks) == (2 if name.endswith(CUT) else 24 if name in LARGE else 12)
+    small = name.removesuffix(CUT) in SMALL
+    assert network.embed_dim == (1024 if name in LARGE else 384 if small else 768)
     assert network.num_classes == model.classes
     reads = "both" if network.global_pool == "both" else head_pooling(network)
     assert reads == model.reads
@@ -154,3 +157,10 @@ def test_spec_normalises_by_its_preset():
     assert (published.name, published.image_size) == ("deit-b", 224)
     assert published.timm_name == own.timm_name == "deit_base_patch16_224.fb_in1k"
     assert paper_spec("mae-b").options == {"global_pool": "avg"}
+
+
+def test_the_documentation_lists_every_model_with_size_and_licence():
+    page = (Path(__file__).parents[2] / "docs" / "paper_preset.md").read_text()
+    for model in PAPER_MODELS.values():
+        row = f"| `{model.timm_name}` | {model.weights_mb:,} | {model.licence} |"
+        assert model.random or (f"| `{model.name}` | " in page and row in page), model.name

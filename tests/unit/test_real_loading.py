@@ -118,12 +118,12 @@ def test_an_error_names_set_picture_and_remedy_and_leaves_no_thread():
 
 
 def test_broken_pictures_are_left_out_and_named():
-    skipped = ["one of another set"]
+    skipped: dict[int, str] = {}
     disk = Disk(broken=(0, 5, 6, 9), slow=(5,))
     found = list(batches(pictures_of(disk, 10), 4, workers=3, corrupted="skip", skipped=skipped))
     assert [numbers(batch) for batch in found] == [[1, 2, 3, 4], [7, 8]]
     assert [batch.labels.tolist() for batch in found] == [[1, 2, 3, 4], [0, 1]]
-    assert skipped[1:] == [f"n01/{place}.JPEG" for place in (0, 5, 6, 9)]
+    assert skipped == {place: f"n01/{place}.JPEG" for place in (0, 5, 6, 9)}
     assert sum(map(len, batches(pictures_of(disk, 10), 4, corrupted="skip"))) == 6
 
 
@@ -165,10 +165,10 @@ def test_a_broken_mask_leaves_its_picture_out():
             raise OSError("broken")
         return upper_half(place)
 
-    skipped = []
+    skipped = {}
     pictures = pictures_of(Disk(), 3, masks=masks)
     (batch,) = batches(pictures, 3, masks=True, corrupted="skip", skipped=skipped)
-    assert numbers(batch) == [0, 2] and skipped == ["n01/1.JPEG"]
+    assert numbers(batch) == [0, 2] and skipped == {1: "n01/1.JPEG"}
 
 
 def test_draw_gives_the_pictures_asked_for_with_their_masks():

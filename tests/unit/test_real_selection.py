@@ -13,6 +13,7 @@ from relevit.data.real.classes import (
     IMAGENET_S_WNIDS,
     IMAGENET_WNIDS,
     MERGED,
+    SHORT_NAMES,
     WNID,
     index_of,
 )
@@ -98,3 +99,9 @@ def test_too_few_images_are_an_error():
         select_images({"n01440764": ["b", "a"]}, 3)
     with pytest.raises(ValueError, match="select_images: 0 images a class; ask for at least 1"):
         select_images(NAMES, 0)
+
+
+def test_short_names_are_of_one_class_each():
+    assert len(set(SHORT_NAMES)) == 1000
+    assert SHORT_NAMES[0] == "tench"
+    assert (SHORT_NAMES[134], SHORT_NAMES[517]) == ("crane (134)", "crane (517)")

@@ -113,6 +113,16 @@ def test_split_table_errors(predictions):
         robustness.split_table(predictions, {"seed0": A, "seed1": []})
 
 
+def test_split_of_sets_without_classes_a(predictions):
+    """Real sets have few classes: what is not there is unknown, and the others are as before."""
+    none = {"seed0": [], "seed1": []}
+    table = robustness.split_table(predictions, none, everywhere=False)
+    table = table.set_index(["classes", "dataset"])["change_top1_pts"]
+    assert table["A"].isna().all() and table["B"].notna().all()
+    whole = robustness.change_table(predictions).set_index("dataset")["change_top1_pts"]
+    assert table["B"][whole.index].tolist() == pytest.approx(whole.tolist())
+
+
 def test_changed_examples(predictions):
     assert robustness.changed_examples(predictions, "seed1", "a") == ([3, 4, 5], [])
     assert robustness.changed_examples(predictions, "seed0", "val") == ([], [2])

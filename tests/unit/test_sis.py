@@ -231,6 +231,13 @@ def test_pairs_are_drawn_by_the_seed():
     assert draw_pairs(labels, 4, 5, 3) != draw_pairs(labels, 4, 5, 4)
 
 
+def test_labels_are_drawn_among_all_classes():
+    shown = torch.arange(40) % 10  # of 10 classes, where there are 1,000
+    assert draw_pairs(shown, 4, 5, 3, 10) == draw_pairs(shown, 4, 5, 3)
+    _, targets = draw_pairs(shown, 4, 20, 3, 1000)
+    assert max(targets) >= 10 and max(targets) < 1000
+
+
 def test_rows(adder, picture):
     subsets = gradient_sis(adder, picture, zeros(), threshold_pct=99.0, per_step=1)
     objects = torch.zeros(1, 1, SIZE, SIZE, dtype=torch.bool)

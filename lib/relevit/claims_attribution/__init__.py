@@ -11,12 +11,17 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from relevit.claims import Verdict, check_tables
+from relevit.claims import Verdict
 from relevit.claims_attribution import measured, methods
-from relevit.claims_attribution.criteria import CRITERIA, NOT_TESTABLE, SCHEMAS
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_attribution.criteria import CRITERIA, NOT_TESTABLE, ROLES, SCHEMAS
+from relevit.claims_attribution.scores import NOT_HERE
+from relevit.claims_models import criteria_for, in_roles, named, own_names
+from relevit.claims_tables import Lacking, ResultTables, check_tables, lacking
 
-__all__ = ["CRITERIA", "NOT_TESTABLE", "SCHEMAS", "SOURCES", "attribution_verdicts"]
+__all__ = [
+    "CRITERIA", "NOT_TESTABLE", "ROLES", "SCHEMAS", "SOURCES", "attribution_criteria",
+    "attribution_verdicts",
+]  # fmt: skip
 
 # Notebook -> the tables it writes as NAME.parquet.
 SOURCES = {
@@ -49,27 +54,32 @@ def attribution_verdicts(tables: Mapping[str, pd.DataFrame]) -> list[Verdict]:
     """Judge BI-01 to BI-22, RV-08, RV-39 and RV-40 by CRITERIA, in that order.
 
     `tables` has any of the names in SCHEMAS, each with the columns given there (others are
-    ignored). What needs a table or rows that are not there is 'not testable here', and the
-    reason says what is missing.
-    Raises: ValueError for an unknown name, a missing column, a repeated row or a number that
-    is not finite.
+    ignored). What needs a table, columns or rows that are not there is 'not testable here', and
+    the reason says what is missing. Tables of the paper's own models are judged on these (ROLES).
+    Raises: ValueError for an unknown name, a repeated row or a number that is not finite.
     """
-    check_tables(tables, SCHEMAS, "attribution_verdicts")
-    return [_verdict(claim, tables) for claim in CRITERIA]
+    usable = check_tables(tables, SCHEMAS, "attribution_verdicts")
+    names = own_names(usable, ROLES)
+    usable = ResultTables(in_roles(usable, names), usable.reasons)
+    return named((_verdict(claim, usable) for claim in CRITERIA), names)
 
 
-def _verdict(claim: str, tables: Mapping[str, pd.DataFrame]) -> Verdict:
+def attribution_criteria(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """CRITERIA, with the names of the paper's models where the tables are about these."""
+    return criteria_for(CRITERIA, own_names(tables, ROLES))
+
+
+def _verdict(claim: str, tables: ResultTables) -> Verdict:
     if claim in NOT_TESTABLE:
         return Verdict(claim, NOT_HERE, "", NOT_TESTABLE[claim])
     if claim == "BI-06":
         reason = "an identity, tested to rounding in tests/unit/test_claims_attribution.py"
         return Verdict(claim, "holds", "", reason)
     rule, needed = _RULES[claim]
-    absent = [name for name in needed if name not in tables]
-    if absent:
-        reason = f"no table {' and no '.join(absent)}: run the notebook that writes it"
-        return Verdict(claim, NOT_HERE, "", reason)
+    missing = lacking(tables, *needed)
+    if missing:
+        return Verdict(claim, NOT_HERE, "", missing)
     try:
         return rule(claim, *(tables[name] for name in needed))
-    except Lacking as lacking:
-        return Verdict(claim, NOT_HERE, "", str(lacking))
+    except Lacking as reason:
+        return Verdict(claim, NOT_HERE, "", str(reason))

@@ -21,6 +21,8 @@ OTHERS_RV40 = ("gradcam", "partial_lrp", "transformer_attribution")
 SUPERVISED = ("tiny", "dinov2-s")  # stands in for ViT-Base: the first that the table has
 MAE, MAE_AGAINST = "tiny-mae", "tiny"
 DINO, DINO_AGAINST = "dinov2-s", "tiny"
+# The models of Beyond Intuition in whose place they stand.
+ROLES = {"tiny": "vit-b", "tiny-mae": "mae-b", "dinov2-s": "dino-b"}
 
 MEAN_FACTOR = 20.0  # BI-01: the number claimed
 BLOCK_FACTOR = 10.0  # BI-02: lower end of "10-100x"

@@ -12,6 +12,7 @@ import pandas as pd
 from relevit.claims import EPS, Verdict, judge, signed
 from relevit.claims_attribution import criteria as fixed
 from relevit.claims_attribution.criteria import VARIANTS
+from relevit.claims_tables import Lacking
 
 NOT_HERE = "not testable here"
 INTERVAL_ERRORS = 2 * 1.96  # standard errors in a 95 % interval
@@ -41,10 +42,6 @@ class Gain(NamedTuple):
 
     def __str__(self) -> str:
         return signed(self.pts, self.error)
-
-
-class Lacking(Exception):
-    """A claim's rows are not in the tables."""
 
 
 def segmentation_scores(table: pd.DataFrame) -> Scores:

@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from relevit.claims import Verdict, check_tables
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims import Verdict
+from relevit.claims_attribution.scores import NOT_HERE
 from relevit.claims_iav import accuracy, entropy, finetuning, heads, trends
-from relevit.claims_iav.criteria import CRITERIA, NOT_TESTABLE, SCHEMAS
+from relevit.claims_iav.criteria import CRITERIA, MASKED, NOT_TESTABLE, ROLES, SCHEMAS
+from relevit.claims_models import criteria_for, in_roles, named, own_names
+from relevit.claims_tables import Lacking, ResultTables, check_tables
 
-__all__ = ["CRITERIA", "NOT_TESTABLE", "SCHEMAS", "SOURCES", "iav_verdicts"]
+__all__ = [
+    "CRITERIA", "NOT_TESTABLE", "ROLES", "SCHEMAS", "SOURCES", "iav_criteria", "iav_verdicts",
+]  # fmt: skip
 
 # Notebook -> the tables it writes as NAME.parquet.
 SOURCES = {
@@ -55,14 +59,20 @@ def iav_verdicts(tables: Mapping[str, pd.DataFrame]) -> list[Verdict]:
 
     `tables` has any of the names in SCHEMAS, each with the columns given there (others are
     ignored). A run that lacks epochs, layers or levels that others have is left out; a claim
-    whose tables or models are not there, or have too few seeds, is 'not testable here', and the
-    reason says what is missing.
-    Raises: ValueError for an unknown name, a missing column, a repeated row or a number that
-    is not finite.
+    whose tables, columns or models are not there, or have too few seeds, is 'not testable here',
+    and the reason says what is missing. Tables of the paper's own models are judged on these.
+    Raises: ValueError for an unknown name, a repeated row or a number that is not finite.
     """
-    check_tables(tables, SCHEMAS, "iav_verdicts")
-    tables = {name: _compact(table) for name, table in tables.items()}
-    return [_verdict(claim, tables) for claim in CRITERIA]
+    usable = check_tables(tables, SCHEMAS, "iav_verdicts", MASKED)
+    names = own_names(usable, ROLES)
+    compact = {name: _compact(table) for name, table in in_roles(usable, names).items()}
+    usable = ResultTables(compact, usable.reasons)
+    return named((_verdict(claim, usable) for claim in CRITERIA), names)
+
+
+def iav_criteria(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """CRITERIA, with the names of the paper's models where the tables are about these."""
+    return criteria_for(CRITERIA, own_names(tables, ROLES))
 
 
 def _compact(table: pd.DataFrame) -> pd.DataFrame:

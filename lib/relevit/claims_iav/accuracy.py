@@ -7,7 +7,6 @@ from itertools import combinations
 import pandas as pd
 
 from relevit.claims import Verdict
-from relevit.claims_attribution.scores import Lacking
 from relevit.claims_iav.by_model import (
     Parts,
     above,
@@ -32,6 +31,7 @@ from relevit.claims_iav.criteria import (
     SUPERVISED,
 )
 from relevit.claims_robustvit.by_seed import Tables
+from relevit.claims_tables import Lacking
 
 VALIDATION = "validation"
 

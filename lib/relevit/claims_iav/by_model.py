@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from relevit.claims import EPS, MIN_SEEDS, Verdict, judge
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_attribution.scores import NOT_HERE
 from relevit.claims_iav import criteria as fixed
 from relevit.claims_iav.criteria import MODELS, SELF_SUPERVISED, SUPERVISED
-from relevit.claims_robustvit.by_seed import Tables, need, seed_count
+from relevit.claims_robustvit.by_seed import Tables, seed_count
+from relevit.claims_tables import Lacking, need
 
 Wide = dict[str, pd.DataFrame]  # of each model: seeds down, epochs, layers or the like across
 BySeed = Mapping[str, pd.Series]  # of each model: one number a seed

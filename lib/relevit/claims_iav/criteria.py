@@ -10,6 +10,7 @@ from __future__ import annotations
 # Our models in the place of the paper's. Masked modelling of pixels stands in for BEiT, which
 # predicts tokens; mini-supervised has not seen more data than mini-deit, as ViT ImageNet-21K has.
 DINO, BEIT, DEIT, IN21K = "mini-dino", "mini-mae", "mini-deit", "mini-supervised"
+ROLES = {DINO: "dino-b", BEIT: "beit-b", DEIT: "deit-b", IN21K: "vit-b-in21k"}
 SELF_SUPERVISED, SUPERVISED = (DINO, BEIT), (IN21K, DEIT)
 MODELS = (*SELF_SUPERVISED, *SUPERVISED)
 CORRUPTIONS = ("blur", "jigsaw", "patch_jigsaw")
@@ -152,6 +153,7 @@ SCHEMAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "epochs": ((*_RUN, "epoch", *_HEAD), ("entropy",)),
     "drift": ((*_RUN, "epoch", "quantity"), ("difference",)),
     "masking": ((*_RUN, "order", "ratio_pct"), ("top1_pct",)),
-    "entropy": ((*_RUN, "image", *_HEAD), ("entropy", "object_share_pct")),
+    "entropy": ((*_RUN, "image", *_HEAD), ("entropy",)),
     "space": ((*_RUN, "layer"), ("knn_pct", "chance_pct")),
 }
+MASKED = {"entropy": ("object_share_pct",)}  # NaN for an image without a mask

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from relevit.claims import EPS, Verdict
-from relevit.claims_attribution.scores import Lacking
 from relevit.claims_iav import criteria as fixed
 from relevit.claims_iav.by_model import (
     Parts,
@@ -35,6 +34,7 @@ from relevit.claims_iav.criteria import (
     SUPERVISED,
 )
 from relevit.claims_robustvit.by_seed import Tables
+from relevit.claims_tables import Lacking
 from relevit.class_changes import rank_correlation
 
 QUARTILES = (0.25, 0.75)
@@ -111,6 +111,9 @@ def small_objects(claim: str, tables: Tables) -> Verdict:
         rows = pick(tables, "entropy", model=model)
         by_image = rows.groupby("image")[["entropy", "object_share_pct"]].mean()
         scores = pick(tables, "scores", model=model, map=fixed.SMOOTHGRAD)
+        by_image = by_image.dropna()
+        if by_image.empty:
+            raise Lacking(f"no masks, so that the size of no object of {model} is known")
         both = by_image.join(scores.groupby("image")["score"].mean(), how="inner")
         if len(both) < fixed.MIN_IMAGES:
             raise Lacking(

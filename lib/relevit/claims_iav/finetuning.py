@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relevit.claims import EPS, Verdict
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_attribution.scores import NOT_HERE
 from relevit.claims_iav import criteria as fixed
 from relevit.claims_iav.by_model import (
     Parts,
@@ -20,6 +20,7 @@ from relevit.claims_iav.by_model import (
 )
 from relevit.claims_iav.criteria import BEIT, DINO, MODELS, SELF_SUPERVISED, SUPERVISED
 from relevit.claims_robustvit.by_seed import Tables
+from relevit.claims_tables import Lacking
 
 ORDERS = ("attention", "smoothgrad", "random")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from relevit.claims import EPS, Verdict
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_attribution.scores import NOT_HERE
 from relevit.claims_iav import criteria as fixed
 from relevit.claims_iav.by_model import (
     Parts,
@@ -34,6 +34,7 @@ from relevit.claims_iav.criteria import (
 )
 from relevit.claims_iav.entropy import interval, sign_of
 from relevit.claims_robustvit.by_seed import Tables
+from relevit.claims_tables import Lacking
 from relevit.class_changes import rank_correlation
 
 

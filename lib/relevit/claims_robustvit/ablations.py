@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from relevit.claims import EPS, MIN_SEEDS, SLIGHT_PTS, Verdict, judge
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_attribution.scores import NOT_HERE
 from relevit.claims_robustvit import criteria as fixed
 from relevit.claims_robustvit.by_seed import (
     Tables,
@@ -16,13 +16,13 @@ from relevit.claims_robustvit.by_seed import (
     clear,
     first_model,
     gains,
-    need,
     noisy,
     paired,
     shifted,
     small_loss,
     text,
 )
+from relevit.claims_tables import Lacking, need
 from relevit.data.cutouts import SHIFTED_SETS
 
 # The variants of Table 4, and those of supplement Table 8.

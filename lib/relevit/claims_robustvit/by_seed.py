@@ -7,18 +7,11 @@ from collections.abc import Mapping
 import pandas as pd
 
 from relevit.claims import EPS, signed
-from relevit.claims_attribution.scores import Lacking
 from relevit.claims_robustvit import criteria as fixed
+from relevit.claims_tables import Lacking
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 
 Tables = Mapping[str, pd.DataFrame]
-
-
-def need(tables: Tables, name: str) -> pd.DataFrame:
-    """One of the tables. Raises: Lacking without it."""
-    if name not in tables or tables[name].empty:
-        raise Lacking(f"no table {name}: run the notebook that writes it")
-    return tables[name]
 
 
 def select(table: pd.DataFrame, **where: object) -> pd.DataFrame:

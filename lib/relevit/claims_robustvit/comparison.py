@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from relevit.claims import EPS, MIN_SEEDS, SI_SETS, SLIGHT_PTS, Verdict, judge, signed
-from relevit.claims_attribution.scores import NOT_HERE, Lacking
+from relevit.claims_attribution.scores import NOT_HERE
 from relevit.claims_robustvit import criteria as fixed
 from relevit.claims_robustvit.by_seed import (
     Tables,
@@ -14,7 +16,6 @@ from relevit.claims_robustvit.by_seed import (
     changes,
     clear,
     gains,
-    need,
     noisy,
     original_accuracy,
     paired,
@@ -25,6 +26,7 @@ from relevit.claims_robustvit.by_seed import (
     standard_error,
     text,
 )
+from relevit.claims_tables import Lacking, need
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 
 BASELINES = ("gradmask", "rrr")
@@ -206,7 +208,8 @@ def _quality(tables: Tables) -> str:
         return ""
     rows = tables["quality"].astype({"stage": str, "images": str})
     rows = rows[(rows["stage"] == "refined") & (rows["images"] == "finetune")]
-    return f"; masks' IoU {rows['iou_pct'].mean():.1f} %" if len(rows) else ""
+    mean = rows["iou_pct"].mean()
+    return "" if math.isnan(mean) else f"; masks' IoU {mean:.1f} %"
 
 
 def _probe(table: pd.DataFrame) -> pd.Series:

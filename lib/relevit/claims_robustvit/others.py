@@ -16,8 +16,9 @@ from relevit.claims_attribution.scores import (
     supervised_model,
 )
 from relevit.claims_robustvit import criteria as fixed
-from relevit.claims_robustvit.by_seed import Tables, clear, need, select, text
+from relevit.claims_robustvit.by_seed import Tables, clear, select, text
 from relevit.claims_robustvit.comparison import BASELINES, PROTOCOL
+from relevit.claims_tables import need
 from relevit.robustness import ORIGINAL
 
 NEIGHBOURS = (1, 10)

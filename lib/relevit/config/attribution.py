@@ -15,12 +15,14 @@ class SegmentationParams(Params):
     notebook: ClassVar[str] = "04_segmentation"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    finetuned_images: int = Field(40, ge=10, description="val images, before and after finetuning")
-    method_models: list[AnyModelName] = Field(
-        ["tiny", "tiny-mae"], min_length=1, description="shipped models that compare all methods"
+    finetuned_images: int = Field(
+        40, ge=2, description="images with masks, before and after finetuning"
     )
-    images: int = Field(12, ge=10, description="val images of the first method model")
-    other_images: int = Field(12, ge=10, description="of the other models, the original included")
+    method_models: list[AnyModelName] = Field(
+        ["tiny", "tiny-mae"], min_length=1, description="models that compare all methods"
+    )
+    images: int = Field(12, ge=2, description="of the first method model")
+    other_images: int = Field(12, ge=2, description="of the other models, the original included")
     protocol: Literal["published", "described"] = "published"
 
 
@@ -29,10 +31,10 @@ class AttributionParams(Params):
 
     notebook: ClassVar[str] = "05_attribution"
 
-    method_model: AnyModelName = Field("tiny", description="shipped model of the tables")
-    images: int = Field(12, ge=10, description="val images of the ablation")
+    method_model: AnyModelName = Field("tiny", description="model of the tables")
+    images: int = Field(12, ge=2, description="images of the ablation")
     pairs: int = Field(10, ge=10, description="images with two objects")
-    approximated: int = Field(12, ge=10, description="images of the approximation test")
+    approximated: int = Field(12, ge=2, description="images of the approximation test")
     protocol: Literal["published", "described"] = "published"
     shown: int = Field(6, ge=2, le=10, description="images in a gallery row")
     seed: Seed = 0
@@ -44,8 +46,8 @@ class FaithfulnessParams(Params):
     notebook: ClassVar[str] = "06_faithfulness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images: int = Field(10, ge=10, description="val images for all methods")
-    finetuned_images: int = Field(20, ge=10, description="val images, before and after finetuning")
+    images: int = Field(10, ge=2, description="val images for all methods")
+    finetuned_images: int = Field(20, ge=2, description="val images, before and after finetuning")
     unit: Literal["pixel", "token"] = Field("pixel", description="what is erased (E5)")
     fill: Literal["black", "mean"] = Field("black", description="colour of what is erased (E7)")
     protocol: Literal["published", "described"] = "published"

@@ -39,4 +39,9 @@ class PipelineParams(Checked):
     corrupted: Literal["error", "skip"] = Field(
         "error", description="what a picture that cannot be read does to an evaluation"
     )
+    segmentation_set: Literal["imagenet_s", "gtsegs"] = Field(
+        "gtsegs",
+        description="pictures with masks that maps are tested on: the papers' own, or "
+        "ImageNet-S validation",
+    )
     finetuned_classes: int = Field(500, ge=2, le=913, description="classes of ImageNet-S in A")

@@ -131,9 +131,18 @@ def draw(
 
 
 def batches(
-    set_name: str, count: int, batch_size: int, *, seed: int = 0, size: int = 112
+    set_name: str,
+    count: int,
+    batch_size: int,
+    *,
+    seed: int = 0,
+    size: int = 112,
+    skipped: dict[int, str] | None = None,
 ) -> Iterator[Batch]:
-    """Yield the first `count` images of a set, `batch_size` at a time."""
+    """Yield the first `count` images of a set, `batch_size` at a time.
+
+    `skipped` gets nothing: it is for images on a disk, of which some cannot be read.
+    """
     for start in range(0, count, batch_size):
         yield draw(set_name, range(start, min(start + batch_size, count)), seed=seed, size=size)
 

@@ -15,6 +15,7 @@ from typing import Any
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
+from relevit.benchmark import Benchmark
 from relevit.checkpoints import load_weights
 from relevit.classifier import TrainSettings, train_classifier
 from relevit.config import IavData, IavParams, PretrainingParams
@@ -132,6 +133,18 @@ def cutouts_to_explain(count: int, size: int, classes: int = EXPLAINED_CLASSES) 
     step = len(CLASSES) // EXPLAINED_CLASSES
     places = [i // classes * len(CLASSES) + i % classes * step for i in range(count)]
     batch = cutouts.draw("val", places, size=size)
+    return Pictures(batch.images, batch.labels, batch.masks)
+
+
+def outlined_to_explain(images: Benchmark, count: int, size: int) -> Pictures:
+    """Test images with masks and a known class, for a preset's own model.
+
+    Those of Cutouts, or of ImageNet-S, half of whose images may show more than one of its classes.
+    """
+    if images.generated:
+        return cutouts_to_explain(count, size)
+    batch = images.draw(images.outlined, range(2 * count), size=size)
+    batch = batch.select((batch.labels >= 0).nonzero()[:count, 0])
     return Pictures(batch.images, batch.labels, batch.masks)
 
 

@@ -123,10 +123,16 @@ def mask_quality(
 def quality_rows(
     found: AutomaticMasks, truth: Bool[Tensor, "images 1 height width"]
 ) -> pd.DataFrame:
-    """`mask_quality` of both stages: index, stage (coarse, refined), iou_pct, located, kept."""
+    """`mask_quality` of both stages: index, stage (coarse, refined), iou_pct, located, kept.
+
+    An image without its object has no row: the middle of a photograph may not show it.
+    Raises: ValueError when no image shows its object, and for other shapes.
+    """
+    shown = truth.flatten(1).any(dim=1)
+    places = (shown if bool(shown.any()) else ~shown).nonzero()[:, 0]
     parts = [
-        mask_quality(getattr(found, stage), truth).assign(
-            index=range(len(found)), stage=stage, kept=found.kept.numpy()
+        mask_quality(getattr(found, stage)[places], truth[places]).assign(
+            index=places.tolist(), stage=stage, kept=found.kept[places].numpy()
         )
         for stage in ("coarse", "refined")
     ]

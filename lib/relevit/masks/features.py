@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -10,22 +11,36 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from relevit.dinov2 import load_dinov2
-from relevit.models import load_model, load_pretrained
+from relevit.model_spec import ModelSpec
+from relevit.models import load_model, load_pretrained, model_spec
+from relevit.paper_registry import PAPER_MODELS, paper_spec
 from relevit.rows import prefix_tokens
 
 KeyBias = Literal["removed", "kept"]
 
 
-def feature_model(name: str, side: int, device: torch.device | str = "cpu") -> nn.Module:
+def feature_spec(name: str) -> ModelSpec:
+    """The backbone with the pixel statistics of its own pretraining, as TokenCut has it for DINO.
+
+    Finetuning shows all the papers' models another mean and std (differences B5).
+    Raises: ValueError for an unknown name.
+    """
+    return paper_spec(name, "timm") if name in PAPER_MODELS else model_spec(name)
+
+
+def feature_model(
+    name: str, side: int, device: torch.device | str = "cpu", weights: Path | None = None
+) -> nn.Module:
     """A backbone for TokenCut that takes squares of `side` pixels, in eval mode.
 
+    `dino-b` is the paper's (differences B14); `weights` is its file (`runs.origin_weights`).
     `dinov2-s` is DINOv2 as it was pretrained, without any label; its position embedding is
     resampled once, from the pretrained grid to the new one. A shipped model such as `tiny-mae`
     has been finetuned with labels after its pretraining.
     Raises: ValueError for an unknown name or a side that its patches do not divide, and as
     `load_dinov2`.
     """
-    model = load_pretrained(name) if name == "dinov2-s" else load_model(name)
+    model = load_pretrained(name) if name == "dinov2-s" else load_model(name, weights)
     patch = model.patch_embed.patch_size[0]
     if side < patch or side % patch:
         raise ValueError(

@@ -18,6 +18,7 @@ from relevit.data.real.classes import IMAGENET_S_WNIDS
 from relevit.data.real.selection import finetuning_classes
 from relevit.paths import project_root
 from relevit.rehearsal.cifar import write_cifar10
+from relevit.rehearsal.cifar100 import write_cifar100
 from relevit.rehearsal.gtsegs import write_gtsegs
 from relevit.rehearsal.imagenet import (
     SHARED,
@@ -53,6 +54,7 @@ def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None
     write_si_score(data_root, per_class=3)
     write_gtsegs(data_root, per_class=3)
     write_cifar10(data_root)
+    write_cifar100(data_root)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,6 +8,7 @@ the sorted wnids from 0. The ids of ILSVRC's development kit are another order.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +39,11 @@ IMAGENET_INDEX: Mapping[str, int] = MappingProxyType(
 )
 _LEMMAS = dict(line.split("\t", 1) for line in _timm_lines("imagenet_synset_to_lemma.txt"))
 IMAGENET_NAMES = tuple(_LEMMAS[wnid] for wnid in IMAGENET_WNIDS)  # "crane" is there twice
+_FIRST = Counter(name.split(", ")[0] for name in IMAGENET_NAMES)
+SHORT_NAMES = tuple(  # the first of a class's names, with its index where another has it, too
+    first if _FIRST[first := name.split(", ")[0]] == 1 else f"{first} ({index})"
+    for index, name in enumerate(IMAGENET_NAMES)
+)
 
 # ImageNet-S merges five of ImageNet's classes, each into the one named.
 MERGED: Mapping[str, str] = MappingProxyType(

@@ -33,16 +33,17 @@ def batches(
     *,
     workers: int = 0,
     corrupted: Corrupted = "error",
-    skipped: list[str] | None = None,
+    skipped: dict[int, str] | None = None,
     masks: bool = False,
 ) -> Iterator[Batch]:
     """All pictures of a set in its order, `batch_size` at a time; the last batch may be smaller.
 
     `workers` are threads, 0 as many as cores; they are AHEAD batches ahead of the reader and no
     more, and end with the iterator, also when it is left before its end. With `corrupted="skip"`
-    pictures that cannot be read are left out, and their ids appended to `skipped`. Without `masks`
-    all masks are False; with them True is where the resized mask is above one half. Where there
-    is CUDA, images lie in pinned memory and channels last; on a CPU, that slows the first layer.
+    pictures that cannot be read are left out, and `skipped` gets their places with their ids.
+    Without `masks` all masks are False; with them True is where the resized mask is above one half.
+    Where there is CUDA, images lie in pinned memory and channels last; on a CPU, that slows the
+    first layer.
     Raises at once: ValueError for a bad argument or an empty set; UnreadableImage when its turn
     comes; ValueError at the end when every picture was left out.
     """
@@ -52,8 +53,8 @@ def batches(
         picture = image_set[place]
         return picture, image_set.mask(place) > 0.5 if masks else None
 
-    ids = [] if skipped is None else skipped
-    return _grouped(image_set, batch_size, workers or _cores(), corrupted == "skip", ids, read)
+    lost = {} if skipped is None else skipped
+    return _grouped(image_set, batch_size, workers or _cores(), corrupted == "skip", lost, read)
 
 
 def draw(image_set: ImageSet, places: Sequence[int]) -> Batch:
@@ -99,7 +100,7 @@ def _grouped(
     batch_size: int,
     workers: int,
     skip: bool,
-    skipped: list[str],
+    skipped: dict[int, str],
     read: Callable[[int], Picture],
 ) -> Iterator[Batch]:
     """Batches of the pictures that can be read."""
@@ -115,7 +116,7 @@ def _grouped(
             except UnreadableImage:
                 if not skip:
                     raise
-                skipped.append(image_set.ids[place])
+                skipped[place] = image_set.ids[place]
                 lost += 1
             if len(places) == batch_size:
                 yield _batch(image_set, places, pictures)

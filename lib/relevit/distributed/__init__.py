@@ -19,7 +19,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -223,9 +222,3 @@ def _gather(data: bytes) -> list[bytes]:
 
 def _as_tensor(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
-
-
-if __name__ == "__main__":
-    from relevit.finetune_together import main
-
-    sys.exit(main())

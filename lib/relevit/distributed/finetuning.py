@@ -59,7 +59,7 @@ def make_run(cfg: FinetuneParams) -> str:
 
 def _report(row: dict[str, Any]) -> None:
     total = row["validation_loss_total"]
-    print(f"epoch {row['epoch']}: validation loss {total:.4f}", flush=True)  # noqa: T201
+    print(f"epoch {row['epoch']}: validation loss {total:.4f}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,8 +77,8 @@ def main(arguments: list[str] | None = None) -> int:
         with process_group(backend_for(cfg.device, launched()[1])):
             said = make_run(cfg)
             if world()[0] == 0:
-                print(said, flush=True)  # noqa: T201
+                print(said, flush=True)
     except (ValueError, OSError, FloatingPointError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
     return 0
