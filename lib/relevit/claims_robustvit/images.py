@@ -158,10 +158,10 @@ def background_more_common(claim: str, tables: Tables) -> Verdict:
 def maps_improve_with_answers(claim: str, tables: Tables) -> Verdict:
     """RV-28."""
     maps = need(tables, "finetuned_images").astype({"model_run": str}).dropna(subset="iou_pct")
-    answers = _not_turned_wrong(maps, tables)
-    before = maps[maps["model_run"] == ORIGINAL][["index", "iou_pct"]]
-    pairs = maps[maps["model_run"] != ORIGINAL].merge(before, on="index", suffixes=("", "_before"))
-    pairs = pairs.merge(answers, on=["model_run", "index"])
+    is_original = maps["model_run"] == ORIGINAL
+    before = maps[is_original].drop(columns="model_run")
+    pairs = maps[~is_original].merge(before, on="index", suffixes=("", "_before"))
+    pairs = _not_turned_wrong(pairs, tables)
     groups = (pairs["iou_pct"] - pairs["iou_pct_before"]).groupby(pairs["model_run"])
     _need_images(int(groups.size().min()) if len(groups) else 0, "not turned wrong, in each run")
     means, errors = groups.mean(), groups.sem()
@@ -170,20 +170,13 @@ def maps_improve_with_answers(claim: str, tables: Tables) -> Verdict:
     return judge(claim, parts, f"change of IoU: {shown}", len(means))
 
 
-def _not_turned_wrong(maps: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Run and index of the images that have maps and whose answer is as right as before.
-
-    Where these are of a set of their own, the maps' table says itself what is `right`; it is NaN
-    where the class is unknown.
-    """
-    keys = ["model_run", "index"]
-    if "right" in maps:
-        known = maps.dropna(subset="right")
-        before = known[known["model_run"] == ORIGINAL][["index", "right"]]
-        pairs = known.merge(before, on="index", suffixes=("", "_before"))
-        return pairs[pairs["right"] >= pairs["right_before"]][keys]
+def _not_turned_wrong(pairs: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """The answers are those to val, or, for other images, beside their maps (`right`)."""
+    if "right" in pairs:
+        return pairs[pairs["right"] >= pairs["right_before"]]  # False for an unknown class
     answers = need(tables, "changed_images").astype({"model_run": str, "dataset": str})
-    return answers[(answers["dataset"] == "val") & (answers["change_top1_pts"] >= 0)][keys]
+    answers = answers[(answers["dataset"] == "val") & (answers["change_top1_pts"] >= 0)]
+    return pairs.merge(answers[["model_run", "index"]], on=["model_run", "index"])
 
 
 def _training_kind(tables: Tables) -> pd.DataFrame:

@@ -139,11 +139,11 @@ def cutouts_to_explain(count: int, size: int, classes: int = EXPLAINED_CLASSES) 
 def outlined_to_explain(images: Benchmark, count: int, size: int) -> Pictures:
     """Test images with masks and a known class, for a preset's own model.
 
-    Those of Cutouts, or of ImageNet-S, half of whose images may show more than one of its classes.
+    Those of Cutouts; else of the preset's outlined set, in which an image may lack either.
     """
     if images.generated:
         return cutouts_to_explain(count, size)
-    batch = images.draw(images.outlined, range(2 * count), size=size)
+    batch, _ = images.with_masks(4 * count, size=size)
     batch = batch.select((batch.labels >= 0).nonzero()[:count, 0])
     return Pictures(batch.images, batch.labels, batch.masks)
 
