@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from relevit.attribution import METHODS
 from relevit.attribution.beyond_intuition import express
 from relevit.data import cutouts
+from relevit.evaluate import predict
 from relevit.model_spec import ModelSpec
 from relevit.perturbation import auc_table, perturbation_rows
 from relevit.relevance import Protocol, to_pixels
@@ -75,6 +77,18 @@ def ablation_maps(
         for perception, feedback in ABLATION
     }
     return _maps(model, spec, batch, rules, None, on_method)[0]
+
+
+def right_answers(
+    model: nn.Module, spec: ModelSpec, batch: cutouts.Batch
+) -> Float[np.ndarray, " images"]:
+    """Whether each answer is right: 1 or 0, and NaN where the class is unknown (label -1)."""
+    known = batch.labels >= 0
+    right = np.full(len(batch), np.nan)
+    if bool(known.any()):
+        answers = predict(model, spec, batch.select(known).split(BATCH))
+        right[known.numpy()] = answers["label_rank"] == 0
+    return right
 
 
 def segmentation_table(

@@ -15,7 +15,7 @@ from relevit.paper_tables import NOT_RUN, ORIGINAL, OURS, published_name, publis
 MARK = "*"
 COLUMNS = [
     ("original", "paper"), ("original", "here"), ("original", "difference"),
-    ("ours", "paper"), ("ours", "here"), ("ours", "difference"),
+    ("finetuned", "paper"), ("finetuned", "here"), ("finetuned", "difference"),
     ("change", "paper"), ("change", "here"), ("change", "difference"),
 ]  # fmt: skip
 
@@ -25,8 +25,8 @@ def nine_sets(changes: pd.DataFrame, tests: pd.DataFrame, model: str) -> pd.Data
 
     `changes` is `robustness.change_table` (means over seeds, ± std), `tests` is
     `significance.mcnemar_table`, whose significant changes are marked. Rows: metric and set.
-    Columns: original and ours in percent and their difference in points, and both changes. A
-    dash stands where the paper does not have the model.
+    Columns: original and finetuned in percent, both with the difference in points, and the
+    change. A dash stands where the paper does not have the model.
     """
     rows = published_rows("main_T1", "main_T2")
     rows = rows[

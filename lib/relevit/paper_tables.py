@@ -159,29 +159,28 @@ def beside(published: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
 
 
 def side_by_side(
-    published: pd.DataFrame, ours: pd.DataFrame, by_model: bool | None = None
+    published: pd.DataFrame, ours: pd.DataFrame, by_model: bool = False
 ) -> pd.DataFrame:
     """The effect of each kind of row in the paper and in our runs, and whether signs agree.
 
-    `by_model` compares each of our models with the same one of the paper alone, or with the one
-    it stands for (its name is in brackets, see STANDS_FOR), as the DINO tables need. By default
-    that is done where all of ours are the paper's.
+    One of the paper's own models is compared with itself, where its rows are there; any other
+    with the mean over the paper's models. `by_model` compares each with the one it stands for
+    alone (its name is in brackets, see STANDS_FOR), as the DINO tables need.
     Columns: model (ours), method, masks, classes, dataset, metric, paper_pts (mean over the
     paper's models), paper_min_pts, paper_max_pts, ours_pts, ours_std_pts, seeds, lost,
     sign_agrees (NaN where ours is missing or a change rounds to 0.0).
     """
-    if by_model is None:
-        by_model = all(published_name(model) for model in ours["model"].unique())
-    keys = [*KIND[1:], *CELL, *(["stands_for"] if by_model else [])]
-    published, ours = (
-        rows.assign(stands_for=[_place_of(model) for model in rows["model"]])
-        for rows in (published, ours)
-    )
+    keys = [*KIND[1:], *CELL, "place"]
+    places = {model: _place_of(model) for model in ours["model"].unique()}
+    if not by_model:
+        known = set(published["model"])
+        places = {model: place if place in known else "" for model, place in places.items()}
     theirs = published.assign(pts=published["value_pct"] - published["reference_pct"])
+    theirs = pd.concat([theirs.assign(place=theirs["model"]), theirs.assign(place="")])
     theirs = theirs.dropna(subset="pts").groupby(keys)["pts"].agg(["mean", "min", "max"])
     theirs.columns = ["paper_pts", "paper_min_pts", "paper_max_pts"]
     mine = ours.assign(ours_pts=ours["value_pct"] - ours["reference_pct"])
-    mine = mine.rename(columns={"std_pts": "ours_std_pts"})
+    mine = mine.assign(place=mine["model"].map(places)).rename(columns={"std_pts": "ours_std_pts"})
     both = mine.merge(theirs.reset_index(), on=keys)
     agrees = [_same_sign(*pair) for pair in zip(both["paper_pts"], both["ours_pts"], strict=True)]
     both["sign_agrees"] = pd.Series(agrees, dtype="object")

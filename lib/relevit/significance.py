@@ -11,8 +11,8 @@ from relevit.robustness import paired_changes
 LEVEL = 0.05
 NOTE = (
     "*: the change against the original is significant at 5 %, by McNemar's exact test of the "
-    "images that became right against those that became wrong, pooled over seeds. Seeds see the "
-    "same images and each set is tested alone, so one mark in twenty would come by chance."
+    "images that became right against those that became wrong, pooled over seeds. All seeds see "
+    "the same images, so that pooled ones are not independent, and each set is tested alone."
 )
 
 

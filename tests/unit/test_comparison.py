@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -16,6 +19,7 @@ from relevit.comparison import (
     method_maps,
     perturb,
     perturb_by_label,
+    right_answers,
     segmentation_table,
 )
 from relevit.data import cutouts
@@ -59,6 +63,15 @@ def test_protocol_reaches_the_methods(micro, pictures):
 def test_unknown_method_is_an_error_before_any_work(pictures):
     with pytest.raises(ValueError, match=r"method_maps: \['shap'\] are unknown; .*'gae'"):
         method_maps(None, SPEC, pictures, ["gae", "shap"])
+
+
+def test_answers_are_right_wrong_or_of_unknown_class(micro, pictures):
+    answers = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
+    labels = torch.stack([answers[0], (answers[1] + 1) % 5, -torch.ones_like(answers[2])])
+    batch = replace(pictures.select(range(3)), labels=labels)
+    assert right_answers(micro, SPEC, batch)[:2].tolist() == [1.0, 0.0]
+    assert np.isnan(right_answers(micro, SPEC, batch)[2])
+    assert np.isnan(right_answers(micro, SPEC, batch.select([2]))).all()
 
 
 def test_the_mask_itself_is_the_best_map_and_its_opposite_the_worst(pictures):

@@ -81,7 +81,7 @@ def test_names_are_those_of_the_snakefile(project):
 @pytest.mark.parametrize(
     ("grid", "words"),
     [
-        ({"models": ["vit-b"], "seeds": [0]}, "sweep.0.models.0 = 'vit-b'"),
+        ({"models": ["vit-c"], "seeds": [0]}, "sweep.0.models.0 = 'vit-c'"),
         ({"models": ["tiny"], "seeds": []}, "sweep.0.seeds"),
         ({"models": ["tiny"], "seeds": [0], "methods": ["grad_mask"]}, "sweep.0.methods.0"),
         ({"models": ["tiny"], "seeds": [0], "mask": ["tokencut"]}, "sweep.0.mask"),

@@ -161,6 +161,7 @@ REAL_CRITERIA: dict[str, str] = {
     "RV-24": "The two classes that lose most top-1, mean over seeds, are "
     + ", and ".join(f"on {name} {' and '.join(pair)}" for name, pair in HARMED.items())
     + ".",
+    "RV-25": "Needs the answers to single images.",
     **{claim: CRITERIA[claim].replace(*_OUTLINED) for claim in ("RV-27", "RV-41")},
     "RV-28": CRITERIA["RV-28"].replace("val images", "images with a mask and a known class"),
 }
