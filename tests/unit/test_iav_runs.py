@@ -9,9 +9,11 @@ import pytest
 import timm
 import torch
 
+from relevit.benchmark import CUTOUTS
 from relevit.checkpoints import read_tensors
 from relevit.config import IavParams
 from relevit.data import cifar10, cutouts
+from relevit.data.batch import Batch
 from relevit.data.cifar10 import read_cifar10
 from relevit.data.foregrounds import CLASSES
 from relevit.hub_models import HUB_MODELS
@@ -298,3 +300,25 @@ def test_a_model_of_the_hub_is_finetuned_from_its_file(tmp_path, data_root, monk
     assert set(model.state_dict()) - set(trained.state_dict()) == HEAD
     assert all(torch.equal(model.state_dict()[key], v) for key, v in trained.state_dict().items())
     assert run.load(2, "cpu").num_classes == 10
+
+
+def test_pictures_of_a_real_set_have_a_mask_and_a_class():
+    def draw(set_name, places):
+        assert set_name == "gtsegs"
+        count = len(places)
+        masks = torch.ones(count, 1, 4, 4, dtype=torch.bool)
+        masks[1] = False
+        labels = torch.arange(count)
+        labels[2] = -1
+        images = torch.arange(count, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 4, 4)
+        return Batch(images, masks, labels, torch.full((count,), -1))
+
+    real = replace(
+        CUTOUTS, outlined="gtsegs", generated=False,
+        batches=lambda name, count, batch_size, **options: iter([draw(name, range(count))]),
+    )  # fmt: skip
+    found = runs.outlined_to_explain(real, 3, 4)
+    assert found.labels.tolist() == found.images[:, 0, 0, 0].tolist() == [0, 3, 4]
+    assert found.masks.all()
+    ours = runs.outlined_to_explain(CUTOUTS, 3, 32)
+    assert torch.equal(ours.images, runs.cutouts_to_explain(3, 32).images)
