@@ -26,7 +26,9 @@ from pathlib import Path
 NAME = "relevit-warm"  # of the entry point in pyproject.toml
 SOCKET = "RELEVIT_WARM_KERNELS"
 BACKEND = "module://matplotlib_inline.backend_inline"  # what ipykernel sets before matplotlib loads
-LOADED = (  # what nearly every notebook imports
+# What nearly every notebook imports; not relevit.plots, since the notebook that first imports it
+# must be the one that shows its pictures.
+LOADED = (
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "matplotlib.pyplot",
@@ -36,7 +38,7 @@ LOADED = (  # what nearly every notebook imports
     "torch",
     "relevit.evaluate",
     "relevit.runs",
-)  # fmt: skip; not relevit.plots, which draws pictures in the notebook that imports it first
+)
 
 
 @contextmanager

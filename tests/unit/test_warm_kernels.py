@@ -14,6 +14,7 @@ import papermill
 import psutil
 import pytest
 from jupyter_client import KernelManager
+from jupyter_client.provisioning import KernelProvisionerFactory
 
 from relevit import provisioner, warm_kernels
 
@@ -34,6 +35,14 @@ def warm():
         patch.delenv("JUPYTER_DEFAULT_PROVISIONER_NAME", raising=False)
         with warm_kernels.warm_kernels() as environment:
             yield environment
+
+
+@pytest.fixture(autouse=True)
+def _unread_environment():
+    """jupyter_client reads the environment once, perhaps in another module's test."""
+    KernelProvisionerFactory.clear_instance()
+    yield
+    KernelProvisionerFactory.clear_instance()
 
 
 @pytest.fixture
@@ -113,6 +122,7 @@ def test_without_the_process_kernels_start_as_always(warm, monkeypatch, tmp_path
     monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", warm_kernels.NAME)
     monkeypatch.setenv(warm_kernels.SOCKET, str(tmp_path / "nobody"))
     manager = start(monkeypatch)
+    assert isinstance(manager.provisioner, provisioner.WarmProvisioner), "it was asked"
     assert isinstance(manager.provisioner.process, subprocess.Popen)
     manager.shutdown_kernel(now=True)
 
