@@ -53,9 +53,15 @@ def warm_kernels() -> Iterator[dict[str, str]]:
         return
     with tempfile.TemporaryDirectory(prefix="relevit-") as folder:
         path = str(Path(folder) / "kernels")
-        command = [sys.executable, "-m", "relevit.warm_kernels", path]
         environment = os.environ | {"MPLBACKEND": BACKEND}
-        server = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        with socket.socket(socket.AF_UNIX) as requests:
+            requests.bind(path)
+            requests.listen()  # from now on: they wait while the libraries load
+            number = requests.fileno()
+            command = [sys.executable, "-m", "relevit.warm_kernels", str(number)]
+            server = subprocess.Popen(
+                command, stdin=subprocess.PIPE, env=environment, pass_fds=[number]
+            )
         try:
             yield {"JUPYTER_DEFAULT_PROVISIONER_NAME": NAME, SOCKET: path}
         finally:
@@ -63,11 +69,9 @@ def warm_kernels() -> Iterator[dict[str, str]]:
             server.wait()
 
 
-def serve(path: str) -> None:
-    """Fork a kernel for each request on the socket `path`, until standard input ends."""
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(path)
-    server.listen()  # requests wait while the libraries load
+def serve(number: int) -> None:
+    """Fork a kernel for each request on an inherited socket, until standard input ends."""
+    server = socket.socket(fileno=number)
     for name in LOADED:
         import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kernels leave no zombies
@@ -135,4 +139,4 @@ def _end_with(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(int(sys.argv[1]))
