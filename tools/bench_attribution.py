@@ -38,8 +38,6 @@ TABLES = (
     Table("transformer_attribution", "vit_b", 1,
           (("published", "ours", ">=", 2.0), ("one by one", "ours", "", None)), LRP_LIMIT),
 )  # fmt: skip
-# `first_block` scales the published first block to shallow models.
-FIRST_BLOCK = {"token_wise": 7, "head_wise": 4, "transformer_attribution": 2}
 
 
 def backward_to_all_weights(model: nn.Module, image: Tensor, label: Tensor) -> Tape:
@@ -79,7 +77,7 @@ def published_map(model: nn.Module, image: Tensor, label: Tensor, name: str) -> 
         tape = backward_to_all_weights(model, image * share, label)
         total = total + tape.maps[-1].grad
     joint = torch.eye(total.shape[-1]).to(image)
-    start = first_block(model, None, "published", FIRST_BLOCK[name])
+    start = first_block(model, None, "published", name)
     for i in range(start - 1, len(tape.maps)):
         attention = tape.maps[i]
         matrix = MATRICES[name](model.blocks[i], tape.inputs[i][0], attention[0], attention.grad[0])
@@ -200,7 +198,7 @@ def published_transformer_attribution(model: nn.Module, image: Tensor, label: Te
     for block, attention in zip(reversed(model.blocks), reversed(tape.maps), strict=True):
         of_map, relevance = through_block(block, before, after, attention, relevance)
         matrices.insert(0, (of_map * attention.grad).clamp(min=0).mean(dim=1))
-    start = first_block(model, None, "published", FIRST_BLOCK["transformer_attribution"])
+    start = first_block(model, None, "published", "transformer_attribution")
     unit = torch.eye(matrices[0].shape[-1]).to(image)
     joint = unit
     for matrix in matrices[start - 1 :]:

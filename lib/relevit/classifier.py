@@ -88,7 +88,9 @@ def train_classifier(
             f"train_classifier: {asked} training images asked for, and {train.name} has "
             f"{len(train)}; lower images or epochs"
         )
-    optimizer = torch.optim.AdamW(_groups(model, settings), weight_decay=settings.weight_decay)
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, settings), weight_decay=settings.weight_decay
+    )
 
     def train_epoch(epoch: int) -> dict[str, Any]:
         model.train()
@@ -134,7 +136,8 @@ def top1_pct(
     return 100 * hits / len(images)
 
 
-def _groups(model: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+    """The head and all else, each with the peak of its learning rate."""
     head = list(model.head.parameters())
     known = {id(parameter) for parameter in head}
     body = [p for p in model.parameters() if id(p) not in known]

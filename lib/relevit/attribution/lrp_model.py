@@ -73,7 +73,11 @@ def from_head(
     heads = _heads(model)
     for i, head in enumerate(heads):  # distilled: the logits are the mean of two heads
         inputs = _head_norm(model, after[:, i])
-        result[:, i] = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)
+        relevance = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)
+        dense = getattr(getattr(model, "fc_norm", None), "dense", None)
+        if dense is not None:  # BERT's pooler
+            relevance = rules.through_linear(relevance, after[:, i], dense.weight, apart=plain)
+        result[:, i] = relevance
     return result
 
 

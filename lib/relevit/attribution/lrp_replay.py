@@ -91,14 +91,20 @@ def replay(
     mixed = getattr(layer, "norm", nn.Identity())((attention @ value).transpose(1, 2).flatten(2))
     projected = run("attn.proj", mixed)
     attended = scale_branch(block, 1, projected)
-    middle = tokens + attended
+    middle = _after(block, 1, tokens + attended)
     hidden_input = block.norm2(middle)
     first = run("mlp.fc1", hidden_input)
     hidden = getattr(mlp, "norm", nn.Identity())(mlp.act(first))
     second = run("mlp.fc2", hidden)
     changed = scale_branch(block, 2, second)
     return Replay(normed, joint, query, key, value, mixed, projected, attended, middle,
-                  hidden_input, first, hidden, second, changed, middle + changed)  # fmt: skip
+                  hidden_input, first, hidden, second, changed,
+                  _after(block, 2, middle + changed))  # fmt: skip
+
+
+def _after(block: nn.Module, branch: int, tokens: Tensor) -> Tensor:
+    """The norm that BERT has behind each of its two sums."""
+    return getattr(block, f"post_norm{branch}", nn.Identity())(tokens)
 
 
 def check_parts(model: nn.Module) -> None:

@@ -15,6 +15,14 @@ from relevit.attention import attention_layers, frozen_weights, record_attention
 from relevit.relevance import Protocol, check_protocol, checked_target
 from relevit.rows import Pooling, head_pooling, prefix_tokens
 
+# The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for
+# BERT (D8) and for CLIP (D11). What is not named begins at the first.
+PUBLISHED_STARTS = {
+    "vit": {"rollout": 2, "ga": 2, "transformer_attribution": 2, "head_wise": 4, "token_wise": 7},
+    "bert": {"ga": 12, "transformer_attribution": 12, "head_wise": 12, "token_wise": 9},
+    "clip": {"head_wise": 12, "token_wise": 10},
+}
+
 
 @dataclass(frozen=True)
 class Observation:
@@ -73,20 +81,19 @@ def observe(
     return Observation(maps, list(found), inputs, logits, target, pooling, prefix_tokens(model))
 
 
-def first_block(
-    model: nn.Module, start_block: int | None, protocol: Protocol, published: int = 1
-) -> int:
+def first_block(model: nn.Module, start_block: int | None, protocol: Protocol, method: str) -> int:
     """The first block that counts, from 1; earlier ones are left out of the product.
 
     None means 1 as the papers describe it, and as published the block that the authors' scripts
-    pass (`published`; differences C2, C3, C15, C16). Their models have 12 blocks or more: on a
-    shallower one it is the same share of the depth.
+    pass, see PUBLISHED_STARTS. Their models have 12 blocks or more: on a shallower one it is the
+    same share of the depth.
     Raises: ValueError for a block below 1, or as described beyond the last. As published that
     leaves no block at all, and the map is zero. ValueError for a model without such blocks.
     """
     check_protocol(protocol)
     depth = len(attention_layers(model))
     if start_block is None:
+        published = PUBLISHED_STARTS[model_family(model)].get(method, 1)
         return math.ceil(published * min(1, depth / 12)) if protocol == "published" else 1
     if start_block < 1 or (start_block > depth and protocol == "described"):
         raise ValueError(
@@ -94,6 +101,11 @@ def first_block(
             f"choose one in 1..{depth}"
         )
     return start_block
+
+
+def model_family(model: nn.Module) -> str:
+    """Whose published settings belong to a model: `vit` unless its `family` says otherwise."""
+    return getattr(model, "family", "vit")
 
 
 def scaled_to_one(maps: Float[Tensor, "batch patches"]) -> Float[Tensor, "batch patches"]:

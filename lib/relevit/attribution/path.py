@@ -67,17 +67,20 @@ def path_baseline(
     protocol: Protocol,
     baseline: Float[Tensor, "3 1 1"] | None = None,
 ) -> Tensor:
-    """Where the path starts, in normalised pixels.
+    """Where the path starts, in normalised pixels or in embedded tokens.
 
-    Given, it is taken as it is. Otherwise `published` starts at 0, the mean colour (the code
-    scales the normalised image, differences C10), and `described` at black, which the model's
-    own mean and std give (`pretrained_cfg`, as timm and `relevit.models` set it).
+    Given, it is taken as it is. Otherwise `published` starts at 0: the mean colour (the code
+    scales the normalised image, differences C10), for text no embedding at all (D9).
+    `described` starts at black, which the model's own mean and std give (`pretrained_cfg`, as
+    timm and `relevit.models` set it), for text at padding (`TextTransformer.path_baseline`).
     Raises: ValueError when a described path has neither.
     """
     if baseline is not None:
         return baseline.to(images)
     if protocol == "published":
         return images.new_zeros(1)
+    if hasattr(model, "path_baseline"):
+        return model.path_baseline(images)
     config = getattr(model, "pretrained_cfg", None) or {}
     if not config.get("mean") or not config.get("std"):
         raise ValueError(

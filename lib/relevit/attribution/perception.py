@@ -14,7 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution.blocks import scale_branch, value_projection
-from relevit.attribution.observe import Observation
+from relevit.attribution.lrp_replay import replay
+from relevit.attribution.observe import Observation, model_family
 from relevit.relevance import Protocol
 from relevit.rows import carry_rows, read_rows
 
@@ -22,11 +23,11 @@ Matrices = list[Float[Tensor, "batch query tokens"]]
 
 
 class Perception(NamedTuple):
-    """Rule for the matrices, whether it needs all gradients, and the published first block."""
+    """Rule for the matrices; whether it needs the gradients of all maps, or whole maps of CLIP."""
 
     matrices: Callable[[nn.Module, Observation, Protocol], Matrices]
     needs_gradients: bool = False
-    start_block: int = 1
+    moves_tokens: bool = False
 
 
 def perceive(
@@ -79,23 +80,29 @@ def token_wise_matrices(model: nn.Module, seen: Observation, protocol: Protocol)
 
     alpha_i = |(Z W)_i| / |Z_i| with W = W_value W_proj, times LayerScale where the block has
     one. `described` takes Z, the tokens before the block, and no biases; `published` takes
-    LayerNorm(Z) and the value's bias in the numerator alone (differences C7).
+    LayerNorm(Z) and the value's bias in the numerator alone (differences C7). BERT has no norm
+    there. For CLIP `published` takes the tokens after the block's attention in place of Z (D12).
     """
     averages = average_matrices(model, seen, protocol)
-    return [
-        matrix * value_gain(block, tokens, protocol)[:, None, :]
-        for block, tokens, matrix in zip(model.blocks, seen.inputs, averages, strict=True)
-    ]
+    after = protocol == "published" and model_family(model) == "clip"
+    gains = []
+    for block, tokens, attention in zip(model.blocks, seen.inputs, seen.maps, strict=True):
+        source = replay(block, tokens, attention).middle if after else tokens
+        gains.append(value_gain(block, tokens, protocol, source))
+    return [matrix * gain[:, None, :] for matrix, gain in zip(averages, gains, strict=True)]
 
 
 def value_gain(
-    block: nn.Module, tokens: Float[Tensor, "batch tokens width"], protocol: Protocol
+    block: nn.Module,
+    tokens: Float[Tensor, "batch tokens width"],
+    protocol: Protocol,
+    source: Float[Tensor, "batch tokens width"] | None = None,
 ) -> Float[Tensor, "batch tokens"]:
-    """alpha of every token for one block."""
-    source, bias = tokens, None
+    """alpha of every token for one block; `source` is what the values are made of, if not they."""
+    source, bias = tokens if source is None else source, None
     weight, value_bias = value_projection(block.attn)
     if protocol == "published":
-        source, bias = block.norm1(tokens), value_bias
+        source, bias = block.norm1(source), value_bias
     moved = nn.functional.linear(source, weight, bias) @ block.attn.proj.weight.T
     moved = scale_branch(block, 1, moved)
     return moved.norm(dim=-1) / tokens.norm(dim=-1)
@@ -105,6 +112,6 @@ PERCEPTIONS: dict[str, Perception] = {
     "none": Perception(average_matrices),
     "last_attention": Perception(average_matrices),
     "avg_attention": Perception(average_matrices),
-    "head_wise": Perception(head_wise_matrices, needs_gradients=True, start_block=4),
-    "token_wise": Perception(token_wise_matrices, start_block=7),
+    "head_wise": Perception(head_wise_matrices, needs_gradients=True),
+    "token_wise": Perception(token_wise_matrices, moves_tokens=True),
 }

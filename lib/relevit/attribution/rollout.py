@@ -27,7 +27,7 @@ def rollout(
     for every class: `target` is only checked.
     Raises: as `observe` and `first_block`.
     """
-    start = first_block(model, start_block, protocol, published=2)
+    start = first_block(model, start_block, protocol, "rollout")
     seen = observe(model, images, target, pooling=pooling, create_graph=create_graph)
     matrices = [attention.mean(dim=1) for attention in seen.maps]
     rows = carry_rows(matrices, seen.pooling, seen.prefix, start)

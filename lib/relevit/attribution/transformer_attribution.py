@@ -27,7 +27,7 @@ def transformer_attribution(
     Source: Chefer, Gur, Wolf 2021 (CVPR). The published scripts leave out the first block
     (differences C16). Raises: as `observe` and `first_block`.
     """
-    start = first_block(model, start_block, protocol, published=2)
+    start = first_block(model, start_block, protocol, "transformer_attribution")
     with record_layers(model) as made:
         seen = observe(model, images, target, gradients="all", pooling=pooling, whole=True)
     matrices = [torch.zeros_like(attention[:, 0]) for attention in seen.maps]

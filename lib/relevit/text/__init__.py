@@ -1,0 +1,1 @@
+"""Text: BERT-type encoders, their documents and tests."""

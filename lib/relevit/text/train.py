@@ -1,0 +1,158 @@
+"""Train a text classifier on labelled documents, and ask it for its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from relevit.classifier import TrainSettings, parameter_groups
+from relevit.finetune import epoch_plan
+from relevit.precision import autocast
+from relevit.text.encoder import TextTransformer
+from relevit.text.tokens import Tokens
+from relevit.training import History, loss_figures, run_epochs
+
+BATCH = 32  # texts in one forward pass
+SORTED_TOGETHER = 16  # batches whose texts are dealt out by length
+
+
+def train_text_classifier(
+    model: TextTransformer,
+    settings: TrainSettings,
+    folder: Path,
+    *,
+    name: str,
+    train: Sequence[Tokens],
+    labels: Int[Tensor, " train"],
+    validation: Sequence[Tokens],
+    validation_labels: Int[Tensor, " validation"],
+    identity: dict[str, Any],
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+) -> History:
+    """Train `model` in place; weights, log and checkpoints go to `folder` (see `run_epochs`).
+
+    `settings.images` counts texts here: the first of `train`. Each row of the log holds the mean
+    loss in nats and top-1 on the validation texts. `name` is the architecture's in the weights'
+    file. Raises: ValueError when there are fewer texts than are asked for; as `run_epochs`.
+    """
+    if settings.images > len(train):
+        raise ValueError(
+            f"train_text_classifier: {settings.images} texts asked for, and there are "
+            f"{len(train)}; ask for fewer"
+        )
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, settings), weight_decay=settings.weight_decay
+    )
+    lengths = torch.tensor([len(one) for one in train])
+
+    def train_epoch(epoch: int) -> dict[str, Any]:
+        model.train()
+        plan = by_length(settings, lengths, epoch)
+        losses = []
+        for step, (rows, noise) in enumerate(plan):
+            share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
+            for group in optimizer.param_groups:
+                group["lr"] = share * group["peak"]
+            texts = [train[row] for row in rows.tolist()]
+            losses.append(_step(model, optimizer, texts, labels[rows], settings, noise))
+            on_step(step + 1, len(plan), losses[-1])
+        return loss_figures(losses)
+
+    def validate() -> dict[str, float]:
+        found = text_logits(model.eval(), validation).argmax(dim=1)
+        return {"validation_top1_pct": 100 * (found == validation_labels).double().mean().item()}
+
+    return run_epochs(
+        model,
+        optimizer,
+        folder,
+        architecture=name,
+        identity=identity | asdict(settings),
+        epochs=settings.epochs,
+        train_epoch=train_epoch,
+        validate=validate,
+        on_epoch=on_epoch,
+    )
+
+
+def by_length(
+    settings: TrainSettings, lengths: Int[Tensor, " texts"], epoch: int
+) -> list[tuple[Int[Tensor, " rows"], np.random.Generator]]:
+    """The epoch's batches, of texts of similar length: padding would cost most of the time.
+
+    Texts are shuffled, sorted by length within SORTED_TOGETHER batches, and these are shuffled.
+    """
+    shuffled = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
+    order = torch.cat([rows for rows, _ in shuffled])
+    parts = [
+        part[lengths[part].argsort(stable=True)]
+        for part in order.split(SORTED_TOGETHER * settings.batch_size)
+    ]
+    batches = [rows for part in parts for rows in part.split(settings.batch_size)]
+    places = np.random.default_rng([settings.seed, epoch, len(order)]).permutation(len(batches))
+    return [(batches[place], rng) for place, (_, rng) in zip(places, shuffled, strict=True)]
+
+
+def padded(
+    tokens: Sequence[Tokens], pad_id: int
+) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
+    """Ids of texts of any length with padding behind them, and where they are not padding."""
+    most = max(len(one) for one in tokens)
+    ids = torch.full((len(tokens), most), pad_id)
+    mask = torch.zeros(len(tokens), most, dtype=torch.bool)
+    for row, one in enumerate(tokens):
+        ids[row, : len(one)] = torch.tensor(one.ids)
+        mask[row, : len(one)] = True
+    return ids, mask
+
+
+@torch.inference_mode()
+def text_logits(
+    model: TextTransformer, tokens: Sequence[Tokens], *, batch: int = BATCH
+) -> Float[Tensor, "texts classes"]:
+    """Logits of texts of any length, on the CPU; the batch changes them by rounding alone."""
+    order = sorted(range(len(tokens)), key=lambda place: len(tokens[place]))
+    found: list[Tensor] = [torch.empty(0)] * len(tokens)
+    for start in range(0, len(order), batch):
+        places = order[start : start + batch]
+        for place, row in zip(places, _answer(model, [tokens[i] for i in places]), strict=True):
+            found[place] = row.cpu()
+    return torch.stack(found)
+
+
+def _answer(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "batch classes"]:
+    device = model.embedding.words.weight.device
+    ids, mask = (part.to(device) for part in padded(tokens, model.pad_id))
+    if bool(mask.all()):
+        return model(model.embed(ids))
+    return model(model.embed(ids, mask), mask)
+
+
+def _step(
+    model: TextTransformer,
+    optimizer: torch.optim.Optimizer,
+    tokens: Sequence[Tokens],
+    labels: Int[Tensor, " batch"],
+    settings: TrainSettings,
+    noise: np.random.Generator,
+) -> float:
+    device = model.embedding.words.weight.device
+    with torch.random.fork_rng(devices=[]):  # dropout, the same in a run that was resumed
+        torch.manual_seed(int(noise.integers(2**31)))
+        with autocast(device, settings.precision):
+            logits = _answer(model, tokens)
+        loss = cross_entropy(logits.float(), labels.to(device))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # as BERT is finetuned
+    optimizer.step()
+    return float(loss.detach())
