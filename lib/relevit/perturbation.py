@@ -77,7 +77,7 @@ def perturbation_rows(
     check_name("unit", unit, get_args(Unit))
     check_name("fill", fill, get_args(Fill))
     _check(images, maps, labels, unit)
-    _check_shares(shares_pct, chunk)
+    check_shares(shares_pct, chunk)
     answers = Answers(model, precision)
     pixels = normalise(images).to(answers.like)
     # Normalising first and erasing with a normalised black saves doing it at each share.
@@ -90,13 +90,13 @@ def perturbation_rows(
     for direction in directions:
         ranks = erasing_ranks(parts, direction, tie_seed)
         logits = _logits(answers, pixels, ranks, counts, colour, labels.cpu(), chunk)
-        tables.append(_table(logits, labels.cpu(), explained, shares, direction, first_index))
+        tables.append(answer_rows(logits, labels.cpu(), explained, shares, direction, first_index))
     return pd.concat(tables, ignore_index=True)
 
 
 def accuracy_curves(rows: pd.DataFrame) -> pd.DataFrame:
     """Accuracy against the erased share: direction, share_pct, images, accuracy_pct."""
-    _check_rows(rows, "accuracy_curves")
+    check_rows(rows, "accuracy_curves")
     hits = rows.groupby(["direction", "share_pct"], sort=False, observed=True)["hit"]
     table = pd.DataFrame({"images": hits.size(), "accuracy_pct": 100 * hits.mean()})
     return table.reset_index()
@@ -127,9 +127,9 @@ def auc_weights(shares_pct: Sequence[float], rule: Rule = "published") -> np.nda
                 f"auc_weights: shares are {list(shares_pct)}; rule 'trapezoid' needs 0 and at "
                 "least two more: measure more shares, or use rule='described'"
             )
-        return np.r_[0.0, _trapezoid_weights(shares[1:])]
+        return np.r_[0.0, trapezoid_weights(shares[1:])]
     inner = shares[shares < 1]
-    weights = _trapezoid_weights(np.r_[inner, 1.0])[:-1]
+    weights = trapezoid_weights(np.r_[inner, 1.0])[:-1]
     return np.r_[weights, np.zeros(len(shares) - len(inner))]
 
 
@@ -141,7 +141,7 @@ def image_auc_pct(rows: pd.DataFrame, rule: Rule = "published") -> pd.DataFrame:
     Raises: ValueError as `auc_weights`, for missing columns, and for repeated images or
     images that lack a share.
     """
-    _check_rows(rows, "image_auc_pct")
+    check_rows(rows, "image_auc_pct")
     shares = sorted(rows["share_pct"].unique().tolist())
     weights = auc_weights(shares, rule)
     keys = ["index", "direction"]
@@ -173,7 +173,7 @@ def auc_table(rows: pd.DataFrame, rule: Rule = "published") -> pd.DataFrame:
     return pd.DataFrame(columns).loc[order].reset_index()
 
 
-def _trapezoid_weights(places: np.ndarray) -> np.ndarray:
+def trapezoid_weights(places: np.ndarray) -> np.ndarray:
     """Weights that give the integral of a function known at `places`."""
     steps = np.diff(places)
     return (np.r_[0.0, steps] + np.r_[steps, 0.0]) / 2
@@ -217,7 +217,7 @@ def _logits(
     return torch.cat(found).reshape(len(pixels), len(counts), -1)
 
 
-def _table(
+def answer_rows(
     logits: Float[Tensor, "batch shares classes"],
     labels: Int[Tensor, " batch"],
     explained: Int[Tensor, " batch"] | None,
@@ -225,6 +225,7 @@ def _table(
     direction: Direction,
     first_index: int,
 ) -> pd.DataFrame:
+    """The table of `perturbation_rows` for one direction, from the answers at each share."""
     classes = logits.shape[2]
     explained = logits[:, 0].argmax(dim=1) if explained is None else explained.cpu()
     _check_classes("labels", labels, labels, classes)
@@ -277,7 +278,8 @@ def _check(images: Tensor, maps: Tensor, labels: Tensor, unit: Unit) -> None:
         )
 
 
-def _check_shares(shares_pct: Sequence[float], chunk: int) -> None:
+def check_shares(shares_pct: Sequence[float], chunk: int) -> None:
+    """Raise ValueError unless shares rise, above 0 and up to 100, and chunks have an input."""
     steps = np.diff([0.0, *shares_pct])
     if not len(steps) or (steps <= 0).any() or shares_pct[-1] > 100 or chunk < 1:
         raise ValueError(
@@ -286,7 +288,8 @@ def _check_shares(shares_pct: Sequence[float], chunk: int) -> None:
         )
 
 
-def _check_rows(rows: pd.DataFrame, where: str) -> None:
+def check_rows(rows: pd.DataFrame, where: str) -> None:
+    """Raise ValueError unless `rows` are those of `perturbation_rows`."""
     absent = [name for name in COLUMNS if name not in rows.columns]
     if absent or rows.empty:
         raise ValueError(
