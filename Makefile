@@ -61,7 +61,7 @@ lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.
-HALF = $(shell $(BIN)/python -c 'from relevit.pipeline import cores; print(max(1, cores() // 2))')
+HALF = $(shell $(BIN)/python -c 'from relevit.machine import cores; print(max(1, cores() // 2))')
 
 test: setup  ## Run all tests, and the notebooks against their stored outputs
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \
@@ -88,7 +88,7 @@ bench: setup  ## Measure speed and memory
 	$(BIN)/python tools/bench.py
 
 lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the newest versions)
-	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	$(UV) pip compile pyproject.toml --extra dev --extra text --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
 

@@ -353,6 +353,42 @@ rule knn:
         "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
+rule text:
+    message: "11_text: attributions of a text classifier"
+    input:
+        notebook="notebooks/11_text.ipynb",
+        params=f"{PARAMS}/11_text.yaml",
+    output:
+        executed=f"{OUT}/11_text/executed.ipynb",
+        summary=f"{OUT}/11_text/summary.json",
+        accuracy=f"{OUT}/11_text/text_accuracy.parquet",
+        perturbation=f"{OUT}/11_text/text_perturbation.parquet",
+        rationales=f"{OUT}/11_text/text_rationales.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
+rule clip:
+    message: "12_clip: attributions of a model of images and text"
+    input:
+        notebook="notebooks/12_clip.ipynb",
+        params=f"{PARAMS}/12_clip.yaml",
+    output:
+        executed=f"{OUT}/12_clip/executed.ipynb",
+        summary=f"{OUT}/12_clip/summary.json",
+        zero_shot=f"{OUT}/12_clip/clip_zero_shot.parquet",
+        perturbation=f"{OUT}/12_clip/clip_perturbation.parquet",
+        pointing=f"{OUT}/12_clip/clip_pointing.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+
+
 rule report:
     message: "99_report: everything on one page"
     input:
@@ -370,6 +406,8 @@ rule report:
         ablations=rules.ablations.output.summary,
         sis=rules.sis.output.summary,
         knn=rules.knn.output.summary,
+        text=rules.text.output.summary,
+        clip=rules.clip.output.summary,
     output:
         executed=f"{OUT}/99_report/executed.ipynb",
         summary=f"{OUT}/99_report/summary.json",
@@ -407,6 +445,8 @@ rule pages:
         rules.ablations.output.executed,
         rules.sis.output.executed,
         rules.knn.output.executed,
+        rules.text.output.executed,
+        rules.clip.output.executed,
     output:
         f"{OUT}/00_start/executed.html",
     shell:

@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
+from torch import nn
 
+from relevit.answered_sets import evaluate_sets, sets_in_memory
 from relevit.benchmark import CUTOUTS, Benchmark, benchmark
 from relevit.config import FinetuneParams
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.evaluate import (
-    accuracy_table,
-    evaluate_sets,
-    evaluation_precision,
-    sets_in_memory,
-)
+from relevit.distributed import tell, world
+from relevit.evaluate import accuracy_table, evaluation_precision
 from relevit.files import file_fingerprint
+from relevit.model_spec import ModelSpec
 from relevit.models import load_model
-from relevit.precision import PrecisionChoice, choose_device
+from relevit.precision import Precision, PrecisionChoice, choose_device
 from relevit.runs import finetune_at
 from relevit.training import WEIGHTS
 
@@ -35,24 +34,61 @@ def nine_sets(
     precision: PrecisionChoice = "auto",
     device: str = "auto",
     images: Benchmark = CUTOUTS,
+    on_set: Callable[[str], None] = lambda name: None,
 ) -> pd.DataFrame:
     """Predictions of one model on the nine sets, kept in `folder` as `evaluate_sets` does.
 
-    `weights` as `load_model`; `images` are the preset's. Those of Cutouts stay in memory, for the
-    next model.
+    `weights` as `load_model`; `images` are the preset's. Several processes (`relevit.distributed`)
+    take the number format that the first one finds.
     """
     model, spec = load_model(name, weights, choose_device(device)), images.spec(name)
-    chosen, margin = evaluation_precision(model, spec, precision, probe=images.probe(spec))
+    found = None
+    if world()[0] == 0:
+        found = evaluation_precision(model, spec, precision, probe=images.probe(spec))
+    chosen, margin = tell(found)
+    return answer_sets(
+        model,
+        spec,
+        weights,
+        folder,
+        images_per_set=images_per_set,
+        precision=chosen,
+        margin=margin,
+        images=images,
+        on_set=on_set,
+    )
+
+
+def answer_sets(
+    model: nn.Module,
+    spec: ModelSpec,
+    weights: Path | None,
+    folder: Path,
+    *,
+    images_per_set: int,
+    precision: Precision,
+    margin: float,
+    images: Benchmark = CUTOUTS,
+    on_set: Callable[[str], None] = lambda name: None,
+) -> pd.DataFrame:
+    """`evaluate_sets` on the images of a preset, for a model that is loaded from `weights`.
+
+    Those of Cutouts stay in memory, for the next model. Kept are answers to the same weights,
+    number format, number of images and rules of the preset. How large the margin is does not
+    matter: the answers are those of float32 with each (`evaluate.predict`).
+    """
     origin = "shipped" if weights is None else file_fingerprint(weights)
+    sure = f"{precision} {'checked' if margin else 'unchecked'}"
     return evaluate_sets(
         model,
         spec,
         folder,
         images_per_set=images_per_set,
-        precision=chosen,
+        precision=precision,
         margin=margin,
-        identity=f"{name} {origin} {chosen} {margin} {images_per_set} {images.rules}".rstrip(),
+        identity=f"{spec.name} {origin} {sure} {images_per_set} {images.rules}".rstrip(),
         draw=sets_in_memory if images.generated else images.batches,
+        on_set=on_set,
     )
 
 

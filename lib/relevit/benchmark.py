@@ -31,6 +31,7 @@ from relevit.model_spec import ModelSpec
 from relevit.models import model_spec
 from relevit.paper_registry import PAPER_MODELS, paper_spec, preprocessing
 from relevit.paths import project_root
+from relevit.relevance import Protocol
 
 Split = tuple[list[int], list[int]]
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
@@ -50,8 +51,17 @@ class Benchmark:
     spec: Callable[[str], ModelSpec] = model_spec  # of a model by name
     outlined: str = "val"  # a test set whose masks are exact
     generated: bool = True  # backgrounds and sizes can be chosen, masks are exact everywhere
-    to_crop: Callable[[Sequence[int], int], Batch] | None = None  # larger images to train on (B4)
+    to_crop: Callable[..., Batch] | None = None  # larger images to train on, by labels, seed (B4)
     rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
+
+    def masks_for(self, protocol: Protocol) -> dict[str, bool]:
+        """What `draw` and `to_crop` are told for masks as the losses of a protocol have them.
+
+        Resizing makes fractions of a photograph's mask along its edge. `published` leaves them, and
+        they count as object and as background; `described` says a mask, which is one or the other
+        (differences A7). Drawings have exact masks for both.
+        """
+        return {} if self.generated else {"soft": protocol == "published"}
 
     def probe(self, spec: ModelSpec) -> Iterator[Batch] | None:
         """Images that no test uses, for `evaluate.evaluation_precision`; None: its own draws.
@@ -153,11 +163,12 @@ class _Sets:
         families: Sequence[int] | None = None,
         seed: int = 0,
         size: int | None = None,
+        soft: bool = False,
     ) -> Batch:
         """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
 
         With `labels`, an image of each such class instead: the first, the second and so on of
-        those that the seed chooses (seed 0: by name), for finetuning.
+        those that the seed chooses (seed 0: by name), for finetuning. `soft` as `loading.draw`.
         Raises: ValueError for textures, which photographs have not, a size that is not the
         view's, or a class without enough images.
         """
@@ -167,17 +178,17 @@ class _Sets:
         found = _opened(self, set_name)
         if labels is None:
             order = _order(len(found))
-            return loading.draw(found, [order[i % len(order)] for i in indices])
-        return loading.draw(found, _places(found, labels, seed))
+            return loading.draw(found, [order[i % len(order)] for i in indices], soft=soft)
+        return loading.draw(found, _places(found, labels, seed), soft=soft)
 
-    def to_crop(self, labels: Sequence[int], seed: int) -> Batch:
+    def to_crop(self, labels: Sequence[int], seed: int, *, soft: bool = False) -> Batch:
         """The images that `draw` gives for finetuning, whole and squeezed to TO_CROP pixels.
 
         The published code crops the model's size out of them at random (differences B4).
         """
         view = replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True)
         found = replace(_opened(self, "finetune"), view=view)
-        return loading.draw(found, _places(found, labels, seed))
+        return loading.draw(found, _places(found, labels, seed), soft=soft)
 
     def batches(
         self,
@@ -188,18 +199,25 @@ class _Sets:
         seed: int = 0,
         size: int | None = None,
         skipped: dict[int, str] | None = None,
+        shared: bool = False,
     ) -> Iterator[Batch]:
         """The first `count` images of a set in that order, or all of a smaller one.
 
         Where the preset has corrupted: skip, images that cannot be read are left out, and
-        `skipped` gets their numbers and ids; the others' numbers stay.
+        `skipped` gets their numbers and ids; the others' numbers stay. With `shared`, each of
+        several processes (`relevit.distributed`) gets some of the batches, and reads no other.
         """
         self._check(size)
         found = _opened(self, set_name)
         chosen = found.select(_order(len(found))[:count])
         masks = chosen.masks is not None
         return loading.batches(
-            chosen, batch_size, corrupted=self.corrupted, skipped=skipped, masks=masks
+            chosen,
+            batch_size,
+            corrupted=self.corrupted,
+            skipped=skipped,
+            masks=masks,
+            shared=shared,
         )
 
     def _check(self, size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Classify the test sets and keep every prediction, so that any split needs no new run."""
+"""Classify images and keep every prediction, so that any split needs no new run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from relevit.answers import Answers, Logits, right_classes, unsure_best_rank, unsure_prediction
 from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.files import write_atomically
 from relevit.masks import AutomaticMasks
 from relevit.model_spec import ModelSpec
 from relevit.precision import Precision, PrecisionChoice, choose_precision, tensor_float32
@@ -58,34 +56,24 @@ def predict(
     answers = Answers(model, precision, margin, compile=compile)
     rounding = tf32 and precision == "float32"
     with tensor_float32(answers.like.device) if rounding else nullcontext():
-        parts = list(_classified(answers, _preparation(spec, answers.like), batches))
+        parts = list(_classified(answers, spec, batches))
     if not parts:
         raise ValueError("evaluate: no images to classify; give at least one batch")
     return pd.concat(parts, ignore_index=True)
 
 
 def _classified(
-    answers: Answers, prepare: Callable[[Tensor], Tensor], batches: Iterable[Batch]
+    answers: Answers, spec: ModelSpec, batches: Iterable[Batch]
 ) -> Iterator[pd.DataFrame]:
     """The rows of each batch. A GPU has the next batch already while these are made."""
     running: deque[tuple[Batch, Logits]] = deque()
     for batch in batches:
-        running.append((batch, answers.later(prepare(batch.images), partial(_doubt, batch))))
+        pixels = spec.normalise(batch.images, like=answers.like)
+        running.append((batch, answers.later(pixels, partial(_doubt, batch))))
         if len(running) > AHEAD:
             yield _rows(*running.popleft())
     while running:
         yield _rows(*running.popleft())
-
-
-def _preparation(spec: ModelSpec, like: Tensor) -> Callable[[Tensor], Tensor]:
-    """As `spec.normalise`, with its numbers moved once: a copy a batch would stop a GPU."""
-    mean, std = (torch.tensor(v, device=like.device).view(3, 1, 1) for v in (spec.mean, spec.std))
-
-    def prepare(images: Tensor) -> Tensor:
-        moved = images.to(like.device, non_blocking=like.is_cuda)
-        return ((moved.float() / 255 - mean) / std).to(like.dtype)
-
-    return prepare
 
 
 def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
@@ -171,74 +159,6 @@ def evaluation_precision(
 def _probe(spec: ModelSpec, seed: int) -> Iterator[Batch]:
     for name in cutouts.SHIFTED_SETS:
         yield from cutouts.batches(name, PROBE, BATCH, seed=seed + 1, size=spec.image_size)
-
-
-def evaluate_sets(
-    model: nn.Module,
-    spec: ModelSpec,
-    folder: Path,
-    *,
-    images_per_set: int,
-    precision: Precision,
-    identity: str,
-    margin: float = 0.0,
-    seed: int = 0,
-    draw: Callable[..., Iterable[Batch]] = cutouts.batches,
-    on_set: Callable[[str], None] = lambda name: None,
-) -> pd.DataFrame:
-    """Predictions on the nine test sets, one parquet file a set in `folder`.
-
-    `precision` and `margin` as `predict`; `draw` gives the images (`sets_in_memory` where many
-    models see the same). A set whose file was written for the same `identity`
-    (weights, precision, margin, counts) is read instead of computed, so that an interrupted
-    evaluation goes on where it stopped.
-    Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
-    image in its set). Images that `draw` could not read have no row, and the others keep their
-    numbers, so that runs are compared image by image (`accuracies.skipped_images`).
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = []
-    for name in cutouts.TEST_SETS:
-        path = folder / f"{name}.parquet"
-        rows = kept_rows(path, identity)
-        if rows is None:
-            lost: dict[int, str] = {}
-            images = draw(
-                name, images_per_set, BATCH, seed=seed, size=spec.image_size, skipped=lost
-            )
-            rows = predict(model, spec, images, precision, margin)
-            rows.insert(0, "dataset", name)
-            rows.insert(1, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
-            rows.attrs["identity"] = identity
-            if lost:
-                rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]
-            write_atomically(path, rows.to_parquet)
-        on_set(name)
-        parts.append(rows)
-    return pd.concat(parts, ignore_index=True)
-
-
-def sets_in_memory(
-    set_name: str, count: int, batch_size: int, *, skipped: object = None, **options: int
-) -> tuple[Batch, ...]:
-    """As `cutouts.batches`, but the nine sets stay in memory once they are drawn."""
-    return _drawn(set_name, count, batch_size, **options)
-
-
-@lru_cache(maxsize=len(cutouts.TEST_SETS))
-def _drawn(*asked: str | int, **options: int) -> tuple[Batch, ...]:
-    return tuple(cutouts.batches(*asked, **options))
-
-
-def kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
-    """The rows of a file that was written for this identity; None for another or a damaged one."""
-    if not path.is_file():
-        return None
-    try:
-        rows = pd.read_parquet(path)
-    except (OSError, ValueError):  # pyarrow's errors are among them
-        return None  # damaged: it is computed again
-    return rows if rows.attrs.get("identity") == identity else None
 
 
 def accuracy_table(predictions: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -150,18 +150,22 @@ def augment(
     come before these: what happens to an image does not depend on how the batch is dealt out.
     """
     size = size or batch.images.shape[-1]
-    both = torch.cat([batch.images, batch.masks.to(torch.uint8)], dim=1)
-    if both.shape[-1] == size:
-        margin = CROP_MARGIN * size // 112
-        both = pad(both.float(), [margin] * 4, mode="reflect").to(torch.uint8)
-    room = both.shape[-1] - size
+    both = (batch.images, batch.masks)
+    if batch.images.shape[-1] == size:
+        margin = [CROP_MARGIN * size // 112] * 4
+        both = tuple(pad(part.float(), margin, mode="reflect").to(part.dtype) for part in both)
+    room = both[0].shape[-1] - size
     moves = [_move(rng, room) for _ in range(skip + len(batch))][skip:]
-    crops = []
-    for picture, (top, left, mirrored) in zip(both, moves, strict=True):
-        crop = picture[:, top : top + size, left : left + size]
-        crops.append(crop.flip(-1) if mirrored else crop)
-    cropped = torch.stack(crops)
-    return cropped[:, :3], cropped[:, 3:].bool()
+    images, masks = (
+        torch.stack([_moved(x, size, *move) for x, move in zip(part, moves, strict=True)])
+        for part in both
+    )
+    return images, masks
+
+
+def _moved(picture: Tensor, size: int, top: int, left: int, mirrored: bool) -> Tensor:
+    crop = picture[:, top : top + size, left : left + size]
+    return crop.flip(-1) if mirrored else crop
 
 
 def _move(rng: np.random.Generator, room: int) -> tuple[int, int, bool]:
@@ -170,7 +174,11 @@ def _move(rng: np.random.Generator, room: int) -> tuple[int, int, bool]:
     return top, left, bool(rng.random() < 0.5)
 
 
-def check_masks(masks: Bool[Tensor, "batch 1 height width"], *, may_be_full: bool = False) -> None:
+def check_masks(
+    masks: Bool[Tensor, "batch 1 height width"] | Float[Tensor, "batch 1 height width"],
+    *,
+    may_be_full: bool = False,
+) -> None:
     """Raise ValueError when a mask is empty or full: its loss would teach nothing or harm."""
     share = masks.float().mean(dim=(1, 2, 3))
     full = (share == 1) & (not may_be_full)

@@ -1,6 +1,6 @@
 """Published tables on attribution methods, in our names of methods and metrics.
 
-Source: Beyond Intuition Tables 1, 2, 4 and 6; RobustViT Table 3 and supplement Table 12. All
+Source: Beyond Intuition Tables 1 to 4 and 6; RobustViT Table 3 and supplement Table 12. All
 numbers are as printed, in percent; the papers print no spread with them. Models keep the
 papers' names.
 """
@@ -23,7 +23,7 @@ METRIC_NAMES = {
 TARGET_NAMES = {"target": "label"}
 FEEDBACK_NAMES = {"grad": "gradient", "integrated_grad": "integrated_gradient"}
 SEGMENTATION_TABLES = ("main_T3", "T2", "T6")
-PERTURBATION_TABLES = ("T1", "supp_T12")
+PERTURBATION_TABLES = ("T1", "T3", "supp_T12")
 ABLATION_TABLES = ("T4_part1", "T4_part2")
 NOT_STATED = "not stated"
 
@@ -67,10 +67,10 @@ def published_segmentation_changes() -> pd.DataFrame:
 def published_perturbation() -> pd.DataFrame:
     """Perturbation test on ImageNet val, area under the accuracy curve, one number a row.
 
-    Source: Beyond Intuition T1 (ViT-B, ViT-L, ViT-MAE); RobustViT supplement T12 (ViT-B,
-    DeiT-B, AR-B; GAE maps, methods `original` and `ours`). Positive: low is good, negative:
-    high is good. For ViT-B and the same method, generic attribution, the two papers' numbers
-    differ: other images, maybe another rule for the area.
+    Source: Beyond Intuition T1 (ViT-B, ViT-L, ViT-MAE) and T3 (CLIP, zero-shot); RobustViT
+    supplement T12 (ViT-B, DeiT-B, AR-B; GAE maps, methods `original` and `ours`). Positive: low
+    is good, negative: high is good. For ViT-B and the same method, generic attribution, the two
+    papers' numbers differ: other images, maybe another rule for the area.
     Columns: paper, table, model, method, direction (positive, negative), target (the class the
     map explains: predicted, or label, which the paper calls target; 'not stated' in T12),
     auc_pct (percent). Raw attention and rollout, the same for every class, have no `label` row.

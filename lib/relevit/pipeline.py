@@ -16,13 +16,15 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
 from relevit import sweep
 from relevit.agreement import check_agreement, check_data, check_iav, check_own_runs, check_sweep
 from relevit.cluster import Cluster, read_profile
-from relevit.config import NOTEBOOKS, MasksParams, OriginalParams, PipelineParams
+from relevit.config import NOTEBOOKS, PipelineParams
+from relevit.machine import cores
 from relevit.paths import need_disk_space, project_root
 from relevit.warm_kernels import warm_kernels
 
@@ -66,13 +68,33 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
             choose_device(cls.from_file(path).device)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-    original = OriginalParams.from_file(folder / "00_original.yaml")
-    masks = MasksParams.from_file(folder / "01_masks.yaml")
+    _fetch(folder)
+
+
+def _fetch(folder: Path) -> None:
+    """Fetch what the stages of a preset would fetch: once, and before long work starts."""
+    absent = [name for name in ("tokenizers", "transformers") if find_spec(name) is None]
+    if absent:
+        raise RuntimeError(
+            f"pipeline: {' and '.join(absent)} not installed; 11_text and 12_clip need the extra "
+            "'text': make setup installs it, or: pip install relevit[text]"
+        )
+    stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
+    original, text, clip = (stages[name] for name in ("00_original", "11_text", "12_clip"))
     pretrained = original.source == "train" and original.model == "dinov2-s"
-    if pretrained or masks.feature_model == "dinov2-s":
+    joined = clip.dual_model == "dinov2-minilm"
+    if pretrained or joined or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.dinov2 import load_dinov2
 
         load_dinov2()
+    if joined or text.text_model == "minilm-l6":
+        from relevit.text.minilm import minilm_folder
+
+        minilm_folder()
+    if "movie_reviews" in text.corpora:
+        from relevit.text.movie_reviews import fetch_reviews
+
+        fetch_reviews()
 
 
 def snakemake(
@@ -155,12 +177,6 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
     else:
         print(f"Done in {minutes:.1f} min. Open {report}")
     return code
-
-
-def cores() -> int:
-    """The processor cores that this process may use, fewer than all in some containers."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _gpus() -> int:

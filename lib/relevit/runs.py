@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from relevit.baselines import paper_rate, table_model
 from relevit.benchmark import benchmark
-from relevit.config import FinetuneParams, OriginalParams, Params
+from relevit.config import FinetuneParams, OriginalParams, Params, RobustnessParams
 from relevit.data import cutouts
 from relevit.evaluate import validation_figures
 from relevit.files import file_fingerprint
@@ -92,6 +93,17 @@ def origin_weights(cfg: Params, model: str | None = None) -> Path:
     return weights
 
 
+def compared_weights(cfg: RobustnessParams) -> dict[str, Path]:
+    """The weights of the models that 03_robustness compares: `original`, and `seed<N>` of each run.
+
+    Runs that are not there yet are made. Raises as `need_stage`.
+    """
+    stages = {"original": need_stage(cfg, "00_original")}
+    for seed in cfg.seeds:
+        stages[f"seed{seed}"] = need_stage(cfg, "02_finetune", f"seed{seed}", seed=seed)
+    return {run: folder / WEIGHTS for run, folder in stages.items()}
+
+
 def rate(cfg: FinetuneParams) -> float:
     """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
 
@@ -151,12 +163,14 @@ def finetune_at(
         maps=cfg.validation_maps,
         precision=settings.precision,
         masks=_validation_masks(cfg),
-        draw=images.draw,
+        draw=partial(images.draw, **images.masks_for(cfg.protocol)),
     )
     train = images_to_crop(cfg)
     inputs = {name: getattr(cfg, name) for name in _INPUTS}
     if train.images.shape[-1] > spec.image_size:
         inputs["resized"] = train.images.shape[-1]
+    if train.masks.is_floating_point():
+        inputs["edges"] = "soft"
     if cfg.masks == "tokencut":
         inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
     history = finetune(
@@ -200,13 +214,15 @@ def images_to_crop(cfg: FinetuneParams) -> cutouts.Batch:
     """What training crops at random: `training_images`, or larger ones of the same photographs.
 
     Larger are photographs with annotated masks, as in the published code (differences B4); the
-    paper describes no augmentation, so both protocols have it. Automatic masks are of the size
+    paper describes no augmentation, so both protocols have it; their masks differ
+    (`Benchmark.masks_for`). Automatic masks are of the size
     that the model takes: those images are mirrored outwards before the crop, like Cutouts.
     """
     images = benchmark(cfg.preset)
     if images.to_crop is None or cfg.masks != "annotated":
         return training_images(cfg)
-    return images.to_crop(finetuned_classes(cfg) * cfg.images_per_class, cfg.seed)
+    labels = finetuned_classes(cfg) * cfg.images_per_class
+    return images.to_crop(labels, cfg.seed, **images.masks_for(cfg.protocol))
 
 
 def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import re
 import shutil
 import stat
 import subprocess
@@ -31,12 +31,6 @@ METHODS = {
     ("relevance", "published"), ("gradmask", "published"), ("gradmask", "described"),
     ("rrr", "published"), ("rrr", "described"),
 }  # fmt: skip
-
-
-def need_executor(name: str) -> None:
-    package = f"snakemake_executor_plugin_{name.replace('-', '_')}"
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed; it is for clusters alone")
 
 
 def ids(folder: Path) -> str:
@@ -210,16 +204,29 @@ def test_wrong_profile_ends_before_any_work(calls, project, profile, capsys):
 
 
 @pytest.mark.parametrize("folder", PROFILES, ids=ids)
-def test_profile_plans_the_preset(folder, monkeypatch):
-    """Needs the executor's package: Snakemake refuses a name that it does not know."""
+def test_profile_passes_a_dry_run_with_every_job_of_the_paper(folder, paper, monkeypatch):
+    """With the executor itself: Snakemake refuses a name or an option that it does not know."""
     monkeypatch.chdir(ROOT)
-    place = cluster._read(folder / "config.yaml")["executor"]
-    need_executor(place)
-    options = ("--dry-run", "--forceall")
+    options = ("--dry-run", "--forceall", "--quiet", "host")
     told = read_profile(str(folder))
-    done = pipeline.snakemake("quick", *options, cluster=told, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "02_finetune: tiny, gradmask described" in done.stdout + done.stderr
+    done = pipeline.snakemake("paper", *options, cluster=told, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
+    swept = [
+        f"02_finetune: {run.model}, {run.method} {run.protocol}, {run.masks} masks, seed {run.seed}"
+        for run in expand(paper)
+    ]
+    assert sorted(job for job in jobs if job in set(swept)) == sorted(swept), "each of 210, once"
+    others = Counter(job.split(":")[0] for job in jobs if job not in set(swept))
+    assert others.pop("02_finetune") == len(paper.seeds), "the preset's own, a seed each"
+    assert set(others.values()) == {1} and {"00_original", "99_report"} <= set(others)
+
+
+def test_dry_run_refuses_an_option_that_the_executor_has_not(profile, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    told = read_profile(str(profile(slurm_partitoin="gpu")))
+    done = pipeline.snakemake("quick", "--dry-run", cluster=told, capture_output=True, text=True)
+    assert done.returncode and "slurm-partitoin" in done.stdout + done.stderr
 
 
 # A cluster of one machine
@@ -263,7 +270,6 @@ rule sweep:
 @pytest.mark.timeout(300)
 def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
     """The shipped profile to the end, with a kubectl that makes each Job on this machine."""
-    need_executor("cluster-generic")
     project, jobs = tmp_path / "project", tmp_path / "jobs"
     for folder in (project / "notebooks", project / "params" / "small", jobs):
         folder.mkdir(parents=True)

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from relevit.config import NOTEBOOKS
-from relevit.pipeline import cores
+from relevit.machine import cores
 
 from .projects import PRESET, RUN_S, results, run
 

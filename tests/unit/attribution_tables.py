@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from .text_tables import made_text
+
 METRICS = ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct")
 # How good each method is on every score, in points; the positive AUC counts downwards.
 QUALITY = {
@@ -106,7 +108,7 @@ def made():
         "ablation": ablation(),
         "approximation": approximation(),
         "two_objects": two_objects(),
-    }
+    } | made_text()
 
 
 def methods(**quality):

@@ -8,27 +8,32 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import save_file
 
-from relevit import finetune
+from relevit import accuracies, answered_sets, finetune
+from relevit.answered_sets import evaluate_sets
+from relevit.benchmark import imagenet
+from relevit.config import PipelineParams
 from relevit.config.robustvit import Method
 from relevit.data import cutouts
-from relevit.distributed import all_rows, only_first, process_group, world
-from relevit.distributed.evaluation import evaluate_sets_together, predict_together
-from relevit.distributed.finetuning import main
+from relevit.data.real.image_set import ImageSet
+from relevit.distributed import all_rows, each, only_first, process_group, world
+from relevit.distributed.command import main
 from relevit.evaluate import BATCH
 from relevit.models import ModelSpec
 from relevit.settings import LossWeights
 from relevit.steps import step_losses
 
-from .micro_finetuning import SETTINGS, SIZE, SPEC, Stop, micro_model, pictures
+from .micro_finetuning import SETTINGS, SPEC, Stop, micro_model, pictures
 
 # All terms matter, and none can hide behind another.
 WEIGHTS = LossWeights(relevance=0.7, classification=3.0, background=7.0, foreground=9.0)
@@ -44,7 +49,8 @@ STEPS = {
 }
 RUN = replace(SETTINGS, epochs=2, batch_size=4, protocol="described")
 COUNTS = (BATCH - 20, 2 * BATCH + 7)  # the first leaves a process without images
-SET_IMAGES = BATCH + 5
+REAL_BATCH, REAL_IMAGES = 3, 11
+EVALUATION = ("-p", "seeds=[5]", "-p", "images_per_set=40", "-p", "precision=float32")
 COMMAND = (
     "-p", "seed=1", "-p", "lr=1.0e-4", "-p", "protocol=described", "-p", "precision=float32",
 )  # fmt: skip
@@ -112,21 +118,63 @@ def interrupted_run(folder):
     return raised, epochs
 
 
-def predictions(count):
-    drawn = []
+@contextmanager
+def noted(owner, name, note):
+    """What is asked of a function in the meantime, as `note` names it."""
+    asked, whole = [], getattr(owner, name)
 
-    def images_at(places):
-        drawn.extend(places)
-        return cutouts.draw("val", places, size=SIZE)
+    def wrapped(*args, **options):
+        asked.append(note(*args))
+        return whole(*args, **options)
 
-    return predict_together(micro_model(), SPEC, count, images_at), drawn
+    with mock.patch.object(owner, name, wrapped):
+        yield asked
 
 
-def evaluated_sets(folder):
-    return evaluate_sets_together(
-        micro_model(), SPEC, Path(folder),
-        images_per_set=SET_IMAGES, precision="float32", identity="micro",
-    )  # fmt: skip
+def drawn_sets(folder, count):
+    """The nine sets of Cutouts: the rows, and the pictures that this process has drawn."""
+    with noted(cutouts, "draw", lambda name, places: [[name, i] for i in places]) as drawn:
+        rows = evaluate_sets(
+            micro_model(), SPEC, Path(folder),
+            images_per_set=count, precision="float32", identity="micro",
+        )  # fmt: skip
+    return rows, [picture for batch in drawn for picture in batch]
+
+
+class Brightness(torch.nn.Module):
+    """Answers that differ from picture to picture."""
+
+    def __init__(self, *args):
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.linspace(-9.0, 9.0, 1000))
+
+    def forward(self, images):
+        return images.mean(dim=(1, 2, 3))[:, None] * self.slope
+
+
+def first_alone(*args, **options):
+    """A number format that only the first process finds out."""
+    if world()[0]:
+        raise RuntimeError("two processes could find different formats")
+    return "float32", 0.0
+
+
+def real_sets(root, folder):
+    """The nine real sets in batches of REAL_BATCH, and the pictures this process has opened."""
+    values = {"data": "imagenet", "data_root": str(root), "corrupted": "skip"}
+    params = PipelineParams(preset="rehearsal", seeds=[0], **values)
+    opened = noted(ImageSet, "__getitem__", lambda found, place: found.ids[place])
+    with (
+        mock.patch.object(accuracies, "load_model", Brightness),
+        mock.patch.object(accuracies, "evaluation_precision", first_alone),
+        mock.patch.object(answered_sets, "BATCH", REAL_BATCH),
+        opened as ids,
+    ):
+        rows = accuracies.nine_sets(
+            "vit-b-cut", None, Path(folder),
+            images_per_set=REAL_IMAGES, device="cpu", images=imagenet(params, "vit-b-cut"),
+        )  # fmt: skip
+    return rows, ids
 
 
 def gathered_rows():
@@ -138,7 +186,7 @@ def gathered_rows():
         refused = str(all_rows(pd.DataFrame({"square": [0]}, index=[0])))
     except ValueError as error:
         refused = str(error)
-    return rows["square"].tolist(), str(rows["square"].dtype), refused
+    return rows["square"].tolist(), str(rows["square"].dtype), refused, each({"é" * rank: rank})
 
 
 def guarded_writing(path):
@@ -168,13 +216,15 @@ def together(folder: Path) -> None:
     save_file(model.state_dict(), mine / "run.safetensors")
     report["interrupted"] = interrupted_run(folder / "interrupted")
     for count in COUNTS:
-        rows, report[f"drawn{count}"] = predictions(count)
-        rows.to_parquet(mine / f"predictions{count}.parquet")
-    evaluated_sets(folder / "sets").to_parquet(mine / "sets.parquet")
+        rows, report[f"drawn{count}"] = drawn_sets(folder / f"sets{count}", count)
+        rows.to_parquet(mine / f"sets{count}.parquet")
+    rows, report["opened"] = real_sets(folder / "data", folder / "real")
+    rows.to_parquet(mine / "real.parquet")
     report["gathered"] = gathered_rows()
     report["guarded"] = guarded_writing(folder / "guarded.txt")
     os.chdir(folder / "project")
     report["command"] = main(["params/quick/02_finetune.yaml", *COMMAND])
+    report["evaluation"] = main(["params/quick/03_robustness.yaml", *EVALUATION])
     (mine / "report.json").write_text(json.dumps(report))
     one_dies(folder / "death")
 

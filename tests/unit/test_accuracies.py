@@ -55,6 +55,21 @@ def test_changes_average_the_shifted_sets_and_spread_over_runs():
     assert math.isnan(changes(run_rows(0, 1.0), ["variant"]).loc["full", "shifted_average_std"])
 
 
+def test_kept_answers_are_those_of_weights_format_and_rules(tmp_path, monkeypatch):
+    """How large a measured margin is changes no answer; other processes may measure another."""
+    found = []
+    monkeypatch.setattr(accuracies, "load_model", lambda *args: None)
+    monkeypatch.setattr(accuracies, "evaluate_sets", lambda *a, **o: found.append(o["identity"]))
+    for name, number_format, count in (
+        ("tiny", ("bfloat16", 0.25), 5), ("tiny", ("bfloat16", 0.26), 5),
+        ("tiny", ("bfloat16", 0.0), 5), ("tiny", ("float32", 0.0), 5),
+        ("tiny", ("bfloat16", 0.25), 6), ("tiny-mae", ("bfloat16", 0.25), 5),
+    ):  # fmt: skip
+        monkeypatch.setattr(accuracies, "evaluation_precision", lambda *a, f=number_format, **o: f)
+        accuracies.nine_sets(name, None, tmp_path, images_per_set=count, device="cpu")
+    assert found[0] == found[1] and len(set(found)) == len(found) - 1
+
+
 def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, monkeypatch):
     rates = []
 

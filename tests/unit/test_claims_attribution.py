@@ -39,10 +39,11 @@ def judged(**tables):
 def test_all_hold():
     verdicts = judged()
     assert list(verdicts) == list(CRITERIA)
-    assert {v.id for v in verdicts.values() if v.verdict != "holds"} == set(NOT_TESTABLE)
+    untested = {*NOT_TESTABLE, "BI-13"}  # which needs a model that these tables lack
+    assert {v.id for v in verdicts.values() if v.verdict != "holds"} == untested
     for claim, verdict in verdicts.items():
         assert verdict.reason
-        assert verdict.number or claim in (*NOT_TESTABLE, "BI-06")
+        assert verdict.number or claim in (*untested, "BI-06")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def test_made_tables_have_the_documented_columns():
         assert set(table.columns) == {*SCHEMAS[name][0], *SCHEMAS[name][1]}
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+# No claim is about pointing with phrases; the report shows it.
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "clip_pointing"])
 def test_without_a_table_its_claims_are_not_testable(name):
     tables = made()
     del tables[name]

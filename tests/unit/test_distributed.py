@@ -4,31 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from timm.layers import DropPath
 
-from relevit import finetune, runs
-from relevit.distributed import launched, part, process_group, share, world
-from relevit.distributed.finetuning import backend_for, main, run_params
-from relevit.distributed.lockstep import check_images_apart
-from relevit.evaluate import evaluate_sets, predict
+from relevit import answered_sets, finetune, runs
+from relevit.accuracies import nine_sets, skipped_images
+from relevit.benchmark import imagenet
+from relevit.config import PipelineParams
+from relevit.data.cutouts import TEST_SETS
+from relevit.data.real.image_set import ImageSet
+from relevit.distributed.command import read_params
 from relevit.models import shipped_weights
+from relevit.rehearsal.imagenet import (
+    write_imagenet,
+    write_imagenet_a,
+    write_imagenet_r,
+    write_sketch,
+    write_v2,
+)
+from relevit.rehearsal.objectnet import write_objectnet
+from relevit.rehearsal.si_score import write_si_score
+from relevit.stages import stage_folder
 
 from . import distributed_cases as cases
-from .micro_finetuning import RESULT, SIZE, SPEC, micro_model, pictures, result, stop
+from .micro_finetuning import RESULT, result, stop
 
 ROOT = Path(__file__).parents[2]
 CASES = "tests.unit.distributed_cases"  # from the project's folder, where pytest's names differ
 LONGEST = 280  # seconds; a deadlock ends here
+LOST = cases.REAL_BATCH + 1  # pictures that cannot be read
 SMALL = {"images_per_class": 1, "classes": 2, "epochs": 1, "batch_size": 2,
          "validation_images": 40, "validation_maps": 8}  # fmt: skip
 
@@ -40,9 +53,16 @@ def launched_folder(tmp_path_factory):
     (folder / "project" / "notebooks").mkdir(parents=True)
     params = folder / "project" / "params" / "quick"
     params.mkdir(parents=True)
-    originals = {"00_original": {"model": "dinov2-s"}, "02_finetune": {"model": "tiny", **SMALL}}
+    originals = {"00_original": {"model": "dinov2-s"}, "02_finetune": {"model": "tiny", **SMALL},
+                 "03_robustness": {"model": "tiny"}}  # fmt: skip
     for name, values in originals.items():
         (params / f"{name}.yaml").write_text(yaml.safe_dump({"preset": "quick", **values}))
+    for stage in ("00_original", "02_finetune/seed5"):  # what 03_robustness compares
+        done = folder / "project" / "outputs" / "quick" / stage
+        done.mkdir(parents=True)
+        (done / "summary.json").write_text("{}")
+        shutil.copy(shipped_weights("tiny"), done / "weights.safetensors")
+    write_real_sets(folder / "data")
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     process = subprocess.Popen(
         [sys.executable, "-m", *command, "-m", CASES, str(folder)],
@@ -52,6 +72,20 @@ def launched_folder(tmp_path_factory):
     yield folder, process
     process.kill()
     process.wait()
+
+
+def write_real_sets(root):
+    """Replicas of the nine sets, some pictures of `r` cut off: a whole batch, and one more."""
+    for write in (write_imagenet, write_imagenet_a, write_imagenet_r, write_sketch, write_v2):
+        write(root, per_class=2)
+    write_objectnet(root, per_class=1)
+    write_si_score(root, per_class=2)
+    params = PipelineParams(preset="rehearsal", seeds=[0], data="imagenet", data_root=str(root))
+    with cases.noted(ImageSet, "__getitem__", lambda found, place: found.ids[place]) as ids:
+        imagenet(params, "vit-b-cut").draw("r", range(LOST))
+    for name in ids:
+        path = root / "imagenet-r" / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 class Two:
@@ -69,95 +103,6 @@ def two(launched_folder):
     output = process.communicate(timeout=LONGEST)[0]
     assert (folder / "process1" / "report.json").is_file(), output[-5000:]
     return Two(folder, process.returncode, output)
-
-
-# Parts and one process: nothing here needs two
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(8, [2, 3, 3]), (2, [0, 1, 1]), (0, [0, 0, 0])])
-def test_parts_are_neighbours_and_cover_everything(monkeypatch, count, sizes):
-    dealt = []
-    for rank in range(3):
-        monkeypatch.setattr("relevit.distributed.world", lambda rank=rank: (rank, 3))
-        dealt.append(share(range(count)))
-    assert [len(places) for places in dealt] == sizes
-    assert [place for places in dealt for place in places] == list(range(count))
-
-
-def test_without_torchrun_there_is_one_process(monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with process_group():
-        assert world() == (0, 1) and part(5) == slice(0, 5)
-        assert not torch.distributed.is_initialized()
-
-
-@pytest.mark.parametrize("lacking", ["RANK", "LOCAL_RANK"])
-def test_half_set_environment_is_refused(monkeypatch, lacking):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv(lacking, "first")
-    with pytest.raises(
-        ValueError, match=f"'{lacking}': 'first'.*start the processes with torchrun"
-    ):
-        launched()
-
-
-def test_augmentation_of_an_image_is_the_same_in_any_part():
-    batch = pictures("finetune", 10)
-    whole = finetune.augment(batch, np.random.default_rng(5))
-    for cut in (1, 4):
-        parts = [
-            finetune.augment(batch.select(rows), np.random.default_rng(5), skip=rows.start)
-            for rows in (range(cut), range(cut, 10))
-        ]
-        for i in (0, 1):
-            assert torch.equal(torch.cat([p[i] for p in parts]), whole[i])
-
-
-@pytest.mark.parametrize(
-    "layer", [torch.nn.BatchNorm2d(3), torch.nn.Dropout(0.1), DropPath(0.1)], ids=str
-)
-def test_models_that_mix_images_or_draw_numbers_are_refused(layer):
-    model = micro_model()
-    check_images_apart(model)
-    model.blocks[1].drop_path1 = layer
-    with pytest.raises(ValueError, match=r"training: blocks\.1\.drop_path1 is .*one process"):
-        check_images_apart(model)
-
-
-def test_one_device_for_two_processes_is_refused(monkeypatch):
-    monkeypatch.setattr("relevit.distributed.finetuning.choose_device", torch.device)
-    assert backend_for("cuda", 2) == "auto" and backend_for("cuda:1", 1) == "auto"
-    assert backend_for("cpu", 2) == "gloo"
-    for device in ("cuda:1", "mps"):
-        with pytest.raises(ValueError, match=f"device '{device}'.*2 processes; give cuda"):
-            backend_for(device, 2)
-
-
-def test_command_reads_values_as_yaml(launched_folder):
-    file = launched_folder[0] / "project" / "params" / "quick" / "02_finetune.yaml"
-    cfg = run_params(file, ["seed=3", "lr=1.0e-4", "run=by_two", "weight_background=null"])
-    assert (cfg.seed, cfg.lr, cfg.run_name, cfg.weight_background) == (3, 1e-4, "by_two", None)
-    assert cfg.batch_size == SMALL["batch_size"]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("seed", "give name=value, for example -p seed=1"),
-        ("=1", "give name=value"),
-        ("seed=[", "the value is no YAML"),
-        ("sed=1", "02_finetune.yaml -p sed=1: sed = 1 is no parameter"),
-        ("lr=1e-4", "write it with a dot"),
-    ],
-)
-def test_command_refuses_in_one_message(launched_folder, capsys, given, message):
-    file = launched_folder[0] / "project" / "params" / "quick" / "02_finetune.yaml"
-    assert main([str(file), "-p", given]) == 2
-    assert message in capsys.readouterr().err
-
-
-# Two processes
 
 
 def test_both_took_part(two):
@@ -201,32 +146,56 @@ def test_interrupted_run_ends_with_the_same_bytes(two):
     assert result(two.folder / "interrupted") == result(two.folder / "run")
 
 
+def same_files(folder, other):
+    contents = [{p.name: p.read_bytes() for p in each.iterdir()} for each in (folder, other)]
+    return len(contents[0]) == len(TEST_SETS) and contents[0] == contents[1]
+
+
 @pytest.mark.parametrize("count", cases.COUNTS)
-def test_predictions_are_those_of_one_process(two, count):
-    batches = cases.cutouts.batches("val", count, cases.BATCH, size=SIZE)
-    alone = predict(micro_model(), SPEC, batches)
+def test_evaluated_sets_are_those_of_one_process(two, tmp_path, count):
+    alone, drawn = cases.drawn_sets(tmp_path, count)
+    assert len(alone) == count * len(TEST_SETS) == len(drawn)
     for folder in two.processes:
-        rows = pd.read_parquet(folder / f"predictions{count}.parquet")
+        rows = pd.read_parquet(folder / f"sets{count}.parquet")
         pd.testing.assert_frame_equal(rows, alone, check_exact=True)
-    drawn = [set(report[f"drawn{count}"]) for report in two.reports]
-    assert not drawn[0] & drawn[1], "each image is opened by one process"
+    assert same_files(two.folder / f"sets{count}", tmp_path)
+    parts = [report[f"drawn{count}"] for report in two.reports]
+    assert sorted(chain(*parts)) == sorted(drawn), "each image is drawn by one process"
+    assert len(parts[1]) > len(drawn) / 2, "both drew, or the second where there is one batch"
 
 
-def test_evaluated_sets_are_those_of_one_process(two, tmp_path):
-    alone = evaluate_sets(
-        micro_model(), SPEC, tmp_path,
-        images_per_set=cases.SET_IMAGES, precision="float32", identity="micro",
-    )  # fmt: skip
+def test_real_sets_are_those_of_one_process_with_the_same_pictures_left_out(two, tmp_path):
+    alone, opened = cases.real_sets(two.folder / "data", tmp_path)
     for folder in two.processes:
-        rows = pd.read_parquet(folder / "sets.parquet")
+        rows = pd.read_parquet(folder / "real.parquet")
         pd.testing.assert_frame_equal(rows, alone, check_exact=True)
-    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert {p.name: p.read_bytes() for p in (two.folder / "sets").iterdir()} == files
+    assert same_files(two.folder / "real", tmp_path)
+    skipped = skipped_images([two.folder / "real"])
+    assert skipped == skipped_images([tmp_path]) and len(skipped["r"]) == LOST
+    left = alone[alone["dataset"] == "r"]["index"].tolist()
+    assert left == list(range(LOST, 8)), "the others keep their numbers"
+    parts = [report["opened"] for report in two.reports]
+    assert sorted(chain(*parts)) == sorted(opened), "each picture is read by one process"
+    assert min(map(len, parts)) > len(opened) / 4
+
+
+def test_notebook_finds_the_answers_of_the_command(two, monkeypatch):
+    assert [report["evaluation"] for report in two.reports] == [0, 0]
+    monkeypatch.chdir(two.folder / "project")
+    monkeypatch.setattr(answered_sets, "predict", stop)
+    given = [text for text in cases.EVALUATION if text != "-p"]
+    cfg = read_params(Path("params/quick/03_robustness.yaml"), given)
+    for run, weights in runs.compared_weights(cfg).items():
+        rows = nine_sets("tiny", weights, stage_folder(cfg) / run, device="cpu",
+                         images_per_set=cfg.images_per_set, precision="float32")  # fmt: skip
+        assert len(rows) == 40 * len(TEST_SETS)
+        assert two.output.count(f"{run}: 360 answers") == 1, "the first process reports alone"
 
 
 def test_rows_come_in_the_order_of_their_places(two):
     for report in two.reports:
-        squares, dtype, refused = report["gathered"]
+        squares, dtype, refused, said = report["gathered"]
+        assert said == [{"": 0}, {"é": 1}]
         assert squares == [0, 1, 4, 9, 16, 25, 36] and dtype == "int16"
         assert refused.startswith("all_rows: 2 rows of 2 processes have the places [0, 0]")
 
@@ -243,7 +212,7 @@ def test_notebook_finds_the_run_of_the_command_finished(two, monkeypatch):
     monkeypatch.chdir(two.folder / "project")
     monkeypatch.setattr(finetune, "_train_step", stop)
     given = [text for text in cases.COMMAND if text != "-p"]
-    cfg = run_params(Path("params/quick/02_finetune.yaml"), given)
+    cfg = read_params(Path("params/quick/02_finetune.yaml"), given)
     folder = two.folder / "project" / "outputs" / "quick" / "02_finetune" / "seed1"
     made = []
     _, history = runs.finetune_at(cfg, 1e-4, shipped_weights("tiny"), folder, made.append)

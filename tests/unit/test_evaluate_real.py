@@ -15,7 +15,6 @@ from torch import nn
 from relevit import evaluate
 from relevit.answers import Answers
 from relevit.evaluate import evaluation_precision, predict
-from relevit.models import ModelSpec
 
 from .test_evaluate import PLAIN, Table, batch
 
@@ -134,14 +133,6 @@ def test_no_images_are_an_error():
 # Speed
 
 
-def test_pixels_are_those_of_the_spec():
-    spec = ModelSpec("s", "none", 16, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-    images = torch.randint(256, (2, 3, 16, 16), dtype=torch.uint8)
-    for like in (torch.zeros(1), torch.zeros(1, dtype=torch.bfloat16)):
-        found = evaluate._preparation(spec, like)(images)
-        assert torch.equal(found, spec.normalise(images, like)) and found.dtype == like.dtype
-
-
 def test_the_next_batch_is_begun_before_answers_are_waited_for(monkeypatch):
     happened = []
     later = Answers.later
@@ -210,11 +201,10 @@ def test_no_batch_makes_the_gpu_wait(build_vit, precision):
     images = torch.zeros(4, 3, 28, 28, dtype=torch.uint8).pin_memory()
     given = [replace(batch([0, 1, 2, 3]), images=images)] * 3
     answers = Answers(model, precision)
-    prepare = evaluate._preparation(PLAIN, answers.like)
-    answers(prepare(images))  # the first use of a device waits for it
+    answers(PLAIN.normalise(images, like=answers.like))  # the first use of a device waits for it
     torch.cuda.set_sync_debug_mode("error")
     try:
-        rows = list(evaluate._classified(answers, prepare, given))
+        rows = list(evaluate._classified(answers, PLAIN, given))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert sum(map(len, rows)) == 12

@@ -15,8 +15,9 @@ from relevit import benchmark, runs
 from relevit.benchmark import CUTOUTS, imagenet
 from relevit.config import FinetuneParams, PipelineParams
 from relevit.data.batch import Batch
-from relevit.data.real.image_set import ImageSet
+from relevit.data.real.image_set import ImageSet, View
 from relevit.finetune import CROP_MARGIN, augment, check_masks, finetune
+from relevit.losses import inverse_mask
 from relevit.settings import FinetuneSettings
 
 from .micro_finetuning import SPEC, micro_model, pictures, validate
@@ -68,6 +69,56 @@ def test_they_are_those_of_the_view_that_notebooks_show(photographs):
         assert shown.images.shape[-1] == MODEL and torch.equal(shown.labels, trained.labels)
         which = shown.images[:, 0, 0, 0]
         assert torch.equal(which, trained.images[:, 0, 0, 0]) and len(set(which.tolist())) == 4
+
+
+def fractions(masks):
+    return (masks > 0) & (masks < 1)
+
+
+def test_published_masks_are_fractions_along_the_edge_alone(photographs):
+    """As torch resizes tensors without antialiasing, columns of 400 to 256 pixels (A7)."""
+    soft = photographs.to_crop([5, 7], 0, **photographs.masks_for("published"))
+    sharp = photographs.to_crop([5, 7], 0, **photographs.masks_for("described"))
+    assert sharp.masks.dtype == torch.bool and soft.masks.dtype == torch.float32
+    assert torch.equal(soft.images, sharp.images)
+    centres = (np.arange(256) + 0.5) * 400 / 256 - 0.5  # of the new columns, in the old ones
+    for row, place in enumerate((0, 1)):
+        line = outline(place)[0].astype(float)
+        expected = np.interp(centres, np.arange(400), line)
+        assert np.allclose(soft.masks[row, 0].numpy(), expected, atol=1e-4)
+        columns = fractions(soft.masks[row, 0]).sum(dim=1)  # of the first, the edge is at 64.0
+        assert set(columns.tolist()) == {2 * place}, "antialiasing makes more"
+        assert torch.equal(soft.masks[row] > 0.5, sharp.masks[row])
+
+
+def test_views_of_published_masks_are_cut_as_the_pictures(photographs):
+    """Of the picture's middle: 256 pixels of the shorter side, then 224."""
+    view = View()
+    soft = view.soft_mask(outline(1))
+    assert soft.shape == (1, MODEL, MODEL) and fractions(soft).any()
+    assert (soft - view.mask(outline(1))).abs().max() < 0.5
+    assert view.soft_mask(np.ones((333, 500), dtype=bool)).min() == 1
+    shown = photographs.draw("validation", range(2), size=MODEL, soft=True)
+    plain = photographs.draw("validation", range(2), size=MODEL)
+    assert fractions(shown.masks).any() and plain.masks.dtype == torch.bool
+    assert torch.equal(shown.masks > 0.5, plain.masks) and torch.equal(shown.images, plain.images)
+
+
+def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
+    batch = photographs.to_crop([5, 7, 5, 7], 0, soft=True)
+    images, masks = augment(batch, np.random.default_rng(2), MODEL)
+    assert masks.dtype == torch.float32 and masks.shape == (4, 1, MODEL, MODEL)
+    sharp = replace(batch, masks=batch.masks > 0.5)
+    same, cut = augment(sharp, np.random.default_rng(2), MODEL)
+    assert torch.equal(images, same) and torch.equal(masks > 0.5, cut) and fractions(masks).any()
+
+
+def test_both_terms_count_a_fraction_in_published_alone(photographs):
+    """What the fractions are kept for: the background's share of an edge is not 1 - S (A7)."""
+    soft = photographs.to_crop([5], 0, soft=True).masks
+    edge = fractions(soft)
+    assert torch.equal(inverse_mask(soft, "published")[edge], soft[edge])
+    assert torch.equal(inverse_mask(soft, "described"), 1 - soft)
 
 
 def positions(count=3000):
@@ -131,9 +182,31 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     for protocol in ("published", "described"):
         found = runs.images_to_crop(cfg.model_copy(update={"protocol": protocol}))
         assert found.labels.tolist() == [5, 7, 5, 7] and found.images.shape[-1] == 256
+        assert bool(fractions(found.masks).any()) == (protocol == "published")
     assert runs.images_to_crop(cfg.model_copy(update={"masks": "tokencut"})) is shown
     monkeypatch.setattr(runs, "benchmark", lambda preset: CUTOUTS)
     assert runs.images_to_crop(cfg) is shown
+
+
+@pytest.mark.parametrize("protocol", ["published", "described"])
+def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
+    photographs, monkeypatch, tmp_path, protocol
+):
+    seen = {}
+    monkeypatch.setattr(runs, "benchmark", lambda preset: photographs)
+    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg: list(LABELS))
+    monkeypatch.setattr(runs, "load_model", lambda *args: None)
+    monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
+    monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
+    monkeypatch.setattr(
+        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals())
+    )
+    cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol, device="cpu")
+    runs.finetune_at(cfg, 1.0e-6, tmp_path / "weights.safetensors", tmp_path)
+    shown = seen["draw"]("validation", range(2), size=MODEL).masks
+    soft = protocol == "published"
+    assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft
+    assert ("edges" in seen["inputs"]) == soft, "a run with other masks is another run"
 
 
 def test_object_may_fill_a_photograph_but_not_be_missing(tmp_path):

@@ -161,6 +161,26 @@ def test_weights_are_the_papers_unless_given():
     )
 
 
+@pytest.mark.parametrize(
+    ("model", "others", "expected"),
+    [
+        ("deit-b", {}, 0.65),
+        ("deit-s", {}, 0.55),
+        ("deit-s-cut", {}, 0.55),
+        ("vit-b", {}, 1.0),
+        ("ar-l", {}, 1.0),
+        ("deit-b", {"protocol": "described"}, 1.0),
+        ("deit-b", {"method": "gradmask"}, 1.0),
+        ("deit-b", {"temperature": 2.0}, 2.0),
+        ("vit-b", {"temperature": 0.65}, 0.65),
+    ],
+)
+def test_temperature_is_the_published_one_of_the_model_unless_given(model, others, expected):
+    """Only the published code has one, for its own method on DeiT (A8)."""
+    cfg = FinetuneParams(model=model, **others)
+    assert FinetuneSettings.from_params(cfg, 1.0, "float32").temperature == expected
+
+
 # The order and the augmentation
 
 

@@ -58,8 +58,8 @@ def project() -> dict:
 
 @pytest.fixture(scope="module")
 def dependencies(project) -> dict[str, Requirement]:
-    """Every dependency of pyproject.toml by name, those for development included."""
-    texts = project["dependencies"] + project["optional-dependencies"]["dev"]
+    """Every dependency of pyproject.toml by name, those of all extras included."""
+    texts = sum(project["optional-dependencies"].values(), project["dependencies"])
     return {canonicalize_name(r.name): r for r in map(Requirement, texts)}
 
 

@@ -268,6 +268,27 @@ def test_normalise_takes_the_dtype_of_the_weights(dtype):
     torch.testing.assert_close(found, expected)
 
 
+def test_statistics_are_made_once_a_model_and_device(monkeypatch):
+    """A copy for every batch would make a GPU wait."""
+    specs = [ModelSpec("x", "none", 16, mean=(0.5, 0.25, m), std=(0.5, 0.3, 1.7)) for m in (0, 1)]
+    pixels = torch.full((1, 3, 1, 1), 51, dtype=torch.uint8)
+    first = [spec.normalise(pixels) for spec in specs]
+    assert not torch.equal(*first)
+    monkeypatch.setattr(torch, "tensor", None)
+    again = [spec.normalise(pixels, like=pixels.bfloat16()) for spec in specs]
+    assert all(torch.equal(new, old.bfloat16()) for new, old in zip(again, first, strict=True))
+
+
+def test_statistics_made_without_gradients_serve_gradients_too():
+    spec = ModelSpec("x", "none", 16, mean=(0.5, 0.25, 0.0), std=(0.5, 0.31, 2.0))
+    pixels = torch.full((1, 3, 1, 1), 51.0)
+    with torch.inference_mode():
+        spec.normalise(pixels)
+    spec.normalise(pixels.requires_grad_()).sum().backward()
+    expected = [1 / (255 * std) for std in spec.std]
+    assert pixels.grad.flatten().tolist() == pytest.approx(expected)
+
+
 def test_denormalise_stays_within_the_picture():
     spec = model_spec("tiny")
     found = spec.denormalise(torch.tensor([-9.0, 9.0, 0.0]).reshape(1, 3, 1, 1).bfloat16())

@@ -48,16 +48,18 @@ def test_segmentation_changes():
 
 def test_perturbation():
     table = paper_attribution.published_perturbation()
-    assert table["table"].value_counts().to_dict() == {"T1": 84, "supp_T12": 12}
-    theirs = table[table["table"] == "T1"]
-    assert set(theirs["method"]) < set(METHODS)
-    label = theirs[theirs["target"] == "label"]
-    assert set(theirs["method"]) - set(label["method"]) == {"raw_attention", "rollout"}
+    assert table["table"].value_counts().to_dict() == {"T1": 84, "T3": 20, "supp_T12": 12}
+    for name in ("T1", "T3"):
+        theirs = table[table["table"] == name]
+        assert set(theirs["method"]) < set(METHODS)
+        label = theirs[theirs["target"] == "label"]
+        assert set(theirs["method"]) - set(label["method"]) == {"raw_attention", "rollout"}
     value = table.set_index(["model", "method", "direction", "target"])["auc_pct"]
     assert value.index.is_unique
     assert value["ViT-B", "head_wise", "positive", "predicted"] == 15.97
     assert value["ViT-B", "partial_lrp", "positive", "label"] == 20.20
     assert value["ViT-MAE", "transformer_attribution", "negative", "label"] == 57.31
+    assert value["CLIP", "token_wise", "negative", "label"] == 37.10
     assert value["DeiT-B", "ours", "negative", "not stated"] == 59.35
     assert set(table["target"]) == {"predicted", "label", "not stated"}
 

@@ -1,9 +1,8 @@
-"""ImageNet's classes, and the choice of classes and images to finetune on."""
+"""ImageNet's classes, and the choice of those to finetune on."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 
 import pytest
 from timm.data import ImageNetInfo
@@ -17,14 +16,10 @@ from relevit.data.real.classes import (
     WNID,
     index_of,
 )
-from relevit.data.real.selection import finetuning_classes, select_images, validation_classes
+from relevit.data.real.selection import finetuning_classes, validation_classes
 
 # Of the authors' list of 919 categories, sorted, one a line and no line break at the end.
 PUBLISHED = "b2ee89cf2d5def583dcea806b8cc99def3d9bb7355ae981fc4c986c6d8dec1da"
-NAMES = {
-    wnid: [f"{wnid}_{number}.JPEG" for number in (9, 100, 10026, 18, 1008, 7, 55, 31, 2, 64)]
-    for wnid in IMAGENET_S_WNIDS[:30]
-}
 
 
 def test_classes_are_in_the_order_of_a_models_answers():
@@ -71,34 +66,6 @@ def test_sorted_classes_put_every_animal_into_finetuning_and_a_draw_does_not():
 def test_a_count_that_leaves_nothing_is_an_error(count):
     with pytest.raises(ValueError, match=rf"{count} classes; ImageNet-S has 914 .*give 1 to 913"):
         finetuning_classes(count)
-
-
-def test_images_are_the_first_by_name_whatever_order_they_come_in():
-    found = select_images(NAMES, 3)
-    backwards = {wnid: names[::-1] for wnid, names in reversed(NAMES.items())}
-    assert list(found.items()) == list(select_images(backwards, 3).items())
-    first = IMAGENET_S_WNIDS[0]
-    assert found[first] == tuple(f"{first}_{number}.JPEG" for number in (100, 10026, 1008))
-    assert list(found) == sorted(found) and {len(names) for names in found.values()} == {3}
-
-
-def test_a_seed_draws_each_class_for_itself():
-    found = select_images(NAMES, 3, seed=5)
-    assert found == select_images({w: names[::-1] for w, names in NAMES.items()}, 3, seed=5)
-    assert found != select_images(NAMES, 3, seed=6) and found != select_images(NAMES, 3)
-    alone = IMAGENET_S_WNIDS[7]
-    assert select_images({alone: NAMES[alone]}, 3, seed=5)[alone] == found[alone]
-    numbers = Counter(name.split("_")[1] for names in found.values() for name in names)
-    assert len(numbers) == 10 and max(numbers.values()) < 25  # not the same places in each class
-    assert all(len(set(names)) == 3 and names == tuple(sorted(names)) for names in found.values())
-
-
-def test_too_few_images_are_an_error():
-    text = r"select_images: class n01440764 has 2 images; 3 are needed: unpack ImageNet-S again"
-    with pytest.raises(ValueError, match=text):
-        select_images({"n01440764": ["b", "a"]}, 3)
-    with pytest.raises(ValueError, match="select_images: 0 images a class; ask for at least 1"):
-        select_images(NAMES, 0)
 
 
 def test_short_names_are_of_one_class_each():

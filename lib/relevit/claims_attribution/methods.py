@@ -33,18 +33,39 @@ from relevit.claims_attribution.scores import (
 def outperform(claim: str, segmentation: pd.DataFrame, perturbation: pd.DataFrame) -> Verdict:
     """BI-07."""
     model = supervised_model(segmentation, perturbation)
-    scores = both_scores(segmentation, perturbation)
-    parts, texts = {}, []
-    for variant in VARIANTS:
-        names = (*SEGMENTATION.values(), *areas(scores, model))
-        leads = {score: lead_over_best(scores, model, variant, score) for score in names}
-        for score, (_, unbeaten) in leads.items():
-            parts[f"{variant} {score} against {', '.join(unbeaten)}"] = not unbeaten
-        texts.append(f"{variant} {listed({score: gain for score, (gain, _) in leads.items()})}")
+    parts, leads, text = _over_best(model, segmentation, perturbation)
     for score in SEGMENTATION.values():
-        great = leads[score][0].pts >= fixed.GREAT_MARGIN_PTS - EPS  # of token_wise, the last
+        great = leads["token_wise", score].pts >= fixed.GREAT_MARGIN_PTS - EPS
         parts[f"token_wise {score} leads by {fixed.GREAT_MARGIN_PTS:g} points"] = great
-    return judge(claim, parts, f"{model}, lead over the best baseline: {'; '.join(texts)}")
+    return judge(claim, parts, text)
+
+
+def outperform_on_large(
+    claim: str, segmentation: pd.DataFrame, perturbation: pd.DataFrame
+) -> Verdict:
+    """BI-13."""
+    if not all((table["model"] == fixed.LARGE).any() for table in (segmentation, perturbation)):
+        raise Lacking(
+            f"no rows for {fixed.LARGE}, a ViT-Large on ImageNet: name it in method_models of the "
+            "paper preset, in 04_segmentation"
+        )
+    parts, _, text = _over_best(fixed.LARGE, segmentation, perturbation)
+    return judge(claim, parts, text)
+
+
+def _over_best(
+    model: str, segmentation: pd.DataFrame, perturbation: pd.DataFrame
+) -> tuple[dict[str, bool], dict[tuple[str, str], Gain], str]:
+    """Whether each variant beats all baselines in each score, its leads over the best, and text."""
+    scores = both_scores(segmentation, perturbation)
+    names = (*SEGMENTATION.values(), *areas(scores, model))
+    parts, leads, texts = {}, {}, []
+    for variant in VARIANTS:
+        for score in names:
+            leads[variant, score], unbeaten = lead_over_best(scores, model, variant, score)
+            parts[f"{variant} {score} against {', '.join(unbeaten)}"] = not unbeaten
+        texts.append(f"{variant} {listed({score: leads[variant, score] for score in names})}")
+    return parts, leads, f"{model}, lead over the best baseline: {'; '.join(texts)}"
 
 
 def larger_lead(claim: str, perturbation: pd.DataFrame) -> Verdict:

@@ -48,7 +48,7 @@ def segmentation_scores(table: pd.DataFrame) -> Scores:
     """`methods_segmentation` as value and error, by model, method and score."""
     error = (table["high_pct"] - table["low_pct"]) / INTERVAL_ERRORS
     score = table["metric"].astype(str).map(SEGMENTATION)
-    return _scores(table, ["model", "method"], score, table["value_pct"], error)
+    return as_scores(table, ["model", "method"], score, table["value_pct"], error)
 
 
 def perturbation_scores(table: pd.DataFrame, names: Iterable[str]) -> Scores:
@@ -59,12 +59,13 @@ def perturbation_scores(table: pd.DataFrame, names: Iterable[str]) -> Scores:
     target = table.get("target", pd.Series("predicted", index=table.index)).astype(str)
     score = table["direction"].astype(str) + " AUC (" + target + ")"
     value = table["auc_pct"] * table["direction"].astype(str).map(SIGNS)
-    return _scores(table, names, score, value, table["standard_error_pts"])
+    return as_scores(table, names, score, value, table["standard_error_pts"])
 
 
-def _scores(
+def as_scores(
     table: pd.DataFrame, names: Iterable[str], score: pd.Series, value: pd.Series, error: pd.Series
 ) -> Scores:
+    """Values and errors of the rows of a table, by `names` and score."""
     keys = zip(*(table[name].astype(str) for name in names), score, strict=True)
     values = zip(value.astype(float), error.astype(float), strict=True)
     return dict(zip(keys, values, strict=True))
@@ -99,16 +100,27 @@ def areas(scores: Scores, *models: str) -> tuple[str, ...]:
     return (*PREDICTED, *LABEL) if run else PREDICTED
 
 
-def lead_over_best(scores: Scores, model: str, variant: str, score: str) -> tuple[Gain, list[str]]:
-    """Gain over the best baseline, and the baselines that are not clearly worse."""
+def gains_over_baselines(
+    scores: Scores,
+    model: str,
+    variant: str,
+    score: str,
+    baselines: Iterable[str] = fixed.BASELINES,
+) -> dict[str, Gain]:
+    """By how much a variant is better than each baseline; those of NO_LABEL_ROW may lack one."""
     left_out = [
         name for name in fixed.NO_LABEL_ROW
         if score in LABEL and (model, name, score) not in scores
     ]  # fmt: skip
-    gains = {
+    return {
         name: gain_over(scores, (model, variant, score), (model, name, score))
-        for name in fixed.BASELINES if name not in left_out
+        for name in baselines if name not in left_out
     }  # fmt: skip
+
+
+def lead_over_best(scores: Scores, model: str, variant: str, score: str) -> tuple[Gain, list[str]]:
+    """Gain over the best baseline, and the baselines that are not clearly worse."""
+    gains = gains_over_baselines(scores, model, variant, score)
     return min(gains.values()), [name for name, gain in gains.items() if not gain.clear]
 
 
@@ -123,15 +135,22 @@ def judge_gains(claim: str, gains: Mapping[str, Gain], number: str) -> Verdict:
     Not testable where each unclear gain has an error above MAX_ERROR_PTS and none is clearly
     the other way.
     """
-    unclear = [gain for gain in gains.values() if not gain.clear]
-    against = any(Gain(-gain.pts, gain.error).clear for gain in unclear)
-    if unclear and not against and min(g.error for g in unclear) > fixed.MAX_ERROR_PTS:
-        reason = (
-            f"a combined standard error of {max(g.error for g in unclear):.1f} points, above "
-            f"{fixed.MAX_ERROR_PTS:g}, could hide a gain: run more images"
-        )
-        return Verdict(claim, NOT_HERE, number, reason)
+    hidden = hidden_gain(gains.values())
+    if hidden:
+        return Verdict(claim, NOT_HERE, number, f"{hidden}: run more images")
     return judge(claim, {name: gain.clear for name, gain in gains.items()}, number)
+
+
+def hidden_gain(gains: Iterable[Gain]) -> str:
+    """Why the errors do not let one see whether all gains are clear; empty where they do."""
+    unclear = [gain for gain in gains if not gain.clear]
+    against = any(Gain(-gain.pts, gain.error).clear for gain in unclear)
+    if not unclear or against or min(g.error for g in unclear) <= fixed.MAX_ERROR_PTS:
+        return ""
+    return (
+        f"a combined standard error of {max(g.error for g in unclear):.1f} points, above "
+        f"{fixed.MAX_ERROR_PTS:g}, could hide a gain"
+    )
 
 
 def unless_noisy(

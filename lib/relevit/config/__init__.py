@@ -26,14 +26,15 @@ from relevit.config.robustvit import (
     SisParams,
     StartParams,
 )
+from relevit.config.text import ClipParams, TextParams
 
 __all__ = [
     "NOTEBOOKS", "AblationsParams", "AttributionParams", "BaselinesParams", "Checked",
-    "ComparisonParams", "FaithfulnessParams", "FinetuneParams", "HubName", "IavData",
+    "ClipParams", "ComparisonParams", "FaithfulnessParams", "FinetuneParams", "HubName", "IavData",
     "IavParams", "KnnParams", "LearningRateParams", "MasksParams", "ModelName", "Name",
     "OriginalParams", "Params", "PipelineParams", "PretrainingParams", "ReportParams",
     "RobustnessParams", "Seed", "Seeds", "SegmentationParams", "SisParams", "StartParams",
-    "SweepGrid",
+    "SweepGrid", "TextParams",
 ]  # fmt: skip
 
 
@@ -65,6 +66,8 @@ NOTEBOOKS: dict[str, type[Params]] = {
         AblationsParams,
         SisParams,
         KnnParams,
+        TextParams,
+        ClipParams,
         ReportParams,
     )
 }

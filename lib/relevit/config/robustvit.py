@@ -86,7 +86,9 @@ class FinetuneParams(Params):
     schedule: Literal["protocol", "constant", "decaying"] = Field(
         "protocol", description="of the learning rate (A11)"
     )
-    temperature: float = Field(1.0, gt=0, le=100, description="of the class term (A8)")
+    temperature: float | None = Field(
+        None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
+    )
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
     keep: Literal["last", "lowest_validation_loss"] = Field(
         "lowest_validation_loss", description="epoch whose weights are used (A13)"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 TENSORS = ("images", "masks", "labels", "families")
@@ -21,7 +21,9 @@ class Batch:
     """
 
     images: UInt8[Tensor, "batch 3 size size"]
-    masks: Bool[Tensor, "batch 1 size size"]  # True on the object: its alpha is above one half
+    # True on the object: its alpha is above one half. Of photographs to train on, the object's
+    # share of each pixel where that is asked for (differences A7).
+    masks: Bool[Tensor, "batch 1 size size"] | Float[Tensor, "batch 1 size size"]
     labels: Int[Tensor, " batch"]
     families: Int[Tensor, " batch"]  # background, index into textures.FAMILIES; -1: none of them
     accepted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

@@ -6,6 +6,12 @@ makes a run of 02_finetune on two processes, in the folder and with the identity
 which then finds it finished and shows it. Each process takes its part of every batch, and the
 gradients of the parts are added: the sum is the gradient that one process has, but for rounding.
 
+    torchrun --nproc-per-node 2 -m relevit.distributed params/quick/03_robustness.yaml
+
+classifies what 03_robustness compares, with Cutouts or real sets alike; so it is with
+03_comparison and the whole sweep. Each process reads and answers its own batches, and the answers
+are those of one process.
+
 Why not DistributedDataParallel: a relevance map is made by an `autograd.grad` inside the forward
 pass, and `protocol="described"` differentiates through it. DistributedDataParallel's hooks fire
 where a gradient arrives in a backward pass of its own, support no `autograd.grad`, and average,
@@ -194,6 +200,12 @@ def only_first() -> Iterator[bool]:
 def tell(message: Any) -> Any:
     """What the first process says, in all of them; `message` is anything that JSON can hold."""
     return json.loads(broadcast_bytes(json.dumps(message).encode()))
+
+
+def each(message: Any) -> list[Any]:
+    """What every process says, in their order, in all of them; anything that JSON can hold."""
+    said = json.dumps(message).encode()
+    return [json.loads(text) for text in (_gather(said) if world()[1] > 1 else [said])]
 
 
 def broadcast_bytes(data: bytes) -> bytes:

@@ -2,6 +2,6 @@
 
 import sys
 
-from relevit.distributed.finetuning import main
+from relevit.distributed.command import main
 
 sys.exit(main())

@@ -31,6 +31,7 @@ from relevit.rehearsal.imagenet import (
 from relevit.rehearsal.imagenet_s import write_imagenet_s
 from relevit.rehearsal.objectnet import write_objectnet
 from relevit.rehearsal.si_score import write_si_score
+from relevit.rehearsal.text import write_eraser_movies, write_newsgroups
 
 PRESET = "rehearsal"
 OTHERS = 8  # classes besides those that are finetuned
@@ -55,6 +56,8 @@ def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None
     write_gtsegs(data_root, per_class=3)
     write_cifar10(data_root)
     write_cifar100(data_root)
+    write_eraser_movies(data_root, train=16, validation=12, test=12)
+    write_newsgroups(data_root)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from relevit.errors import one_line
 
@@ -51,23 +52,37 @@ class View:
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
     def mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
-        """The same square of a mask, bilinear: pixels at the edge are fractions (A7)."""
+        """The same square of a mask: how much of each pixel is object."""
         grey = Image.fromarray(mask.astype(np.float32), mode="F")
         square = self._cut(grey, Image.Resampling.BILINEAR)
         return torch.from_numpy(np.array(square))[None].clamp(0, 1)
 
+    def soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
+        """The same square of a mask as the published code has it: fractions along its edge (A7).
+
+        Bilinear without antialiasing, as tensors were resized by the torchvision that it asks for:
+        no more pixels are fractions than that makes so.
+        """
+        width, height = self._size(mask.shape[1], mask.shape[0])
+        values = torch.from_numpy(mask.astype(np.float32))[None, None]
+        resized = interpolate(values, (height, width), mode="bilinear", antialias=False)[0]
+        left, top = self._corner(width, height)
+        return resized[:, top : top + self.crop, left : left + self.crop].clamp(0, 1)
+
     def _cut(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
-        width, height = image.size
+        size = self._size(*image.size)
+        left, top = self._corner(*size)
+        return image.resize(size, how).crop((left, top, left + self.crop, top + self.crop))
+
+    def _size(self, width: int, height: int) -> tuple[int, int]:
+        if self.squash:
+            return self.resize, self.resize
         scale = self.resize / min(width, height)
         # torchvision's rounding: the longer side is cut down to whole pixels.
-        size = (
-            (self.resize, self.resize)
-            if self.squash
-            else (max(self.resize, int(width * scale)), max(self.resize, int(height * scale)))
-        )
-        image = image.resize(size, how)
-        left, top = (round((side - self.crop) / 2) for side in size)
-        return image.crop((left, top, left + self.crop, top + self.crop))
+        return max(self.resize, int(width * scale)), max(self.resize, int(height * scale))
+
+    def _corner(self, width: int, height: int) -> tuple[int, int]:
+        return round((width - self.crop) / 2), round((height - self.crop) / 2)
 
 
 @dataclass(frozen=True)
@@ -104,12 +119,16 @@ class ImageSet:
                 place,
             ) from error
 
-    def mask(self, place: int) -> Float[Tensor, "1 size size"]:
-        """The object's mask, cut to the view. Raises: ValueError for a set without masks."""
+    def mask(self, place: int, *, soft: bool = False) -> Float[Tensor, "1 size size"]:
+        """The object's mask, cut to the view; `soft` as `View.soft_mask`.
+
+        Raises: ValueError for a set without masks.
+        """
         if self.masks is None:
             raise ValueError(f"{self.name}: has no masks; use imagenet_s or gtsegs")
         try:
-            return self.view.mask(self.masks(place))
+            cut = self.view.soft_mask if soft else self.view.mask
+            return cut(self.masks(place))
         except OPENING as error:
             raise UnreadableImage(
                 f"{self.name}: the mask of {self.ids[place]} cannot be read ({one_line(error)}); "

@@ -6,7 +6,6 @@ processes, and start at once. Bytes and order do not depend on their number.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,17 +13,20 @@ from contextlib import closing
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from relevit.data.batch import Batch
 from relevit.data.real.image_set import ImageSet, UnreadableImage
+from relevit.distributed import share, world
+from relevit.machine import cores
 
 Corrupted = Literal["error", "skip"]
 AHEAD = 2  # batches that are decoded before they are asked for; more only fill the memory
 NO_FAMILY = -1  # no texture of Cutouts
 
-Picture = tuple[UInt8[Tensor, "3 size size"], Bool[Tensor, "1 size size"] | None]
+Mask = Bool[Tensor, "1 size size"] | Float[Tensor, "1 size size"]
+Picture = tuple[UInt8[Tensor, "3 size size"], Mask | None]
 
 
 def batches(
@@ -34,14 +36,18 @@ def batches(
     workers: int = 0,
     corrupted: Corrupted = "error",
     skipped: dict[int, str] | None = None,
-    masks: bool = False,
+    masks: bool | Literal["soft"] = False,
+    shared: bool = False,
 ) -> Iterator[Batch]:
-    """All pictures of a set in its order, `batch_size` at a time; the last batch may be smaller.
+    """All pictures of a set in its order, `batch_size` places at a time.
 
     `workers` are threads, 0 as many as cores; they are AHEAD batches ahead of the reader and no
     more, and end with the iterator, also when it is left before its end. With `corrupted="skip"`
-    pictures that cannot be read are left out, and `skipped` gets their places with their ids.
+    pictures that cannot be read are left out, so that their batch is smaller, and `skipped` gets
+    their places with their ids. With `shared`, each of several processes (`relevit.distributed`)
+    gets some of the batches, and reads no other picture.
     Without `masks` all masks are False; with them True is where the resized mask is above one half.
+    "soft" masks are the resized ones themselves, fractions at the edges (`View.soft_mask`).
     Where there is CUDA, images lie in pinned memory and channels last; on a CPU, that slows the
     first layer.
     Raises at once: ValueError for a bad argument or an empty set; UnreadableImage when its turn
@@ -51,15 +57,24 @@ def batches(
 
     def read(place: int) -> Picture:
         picture = image_set[place]
+        if masks == "soft":
+            return picture, image_set.mask(place, soft=True)
         return picture, image_set.mask(place) > 0.5 if masks else None
 
+    places = range(len(image_set))
+    if shared:
+        workers = workers or max(1, cores() // world()[1])
+        starts = share(places[::batch_size])
+        places = places[starts[0] : starts[-1] + batch_size] if starts else range(0)
     lost = {} if skipped is None else skipped
-    return _grouped(image_set, batch_size, workers or _cores(), corrupted == "skip", lost, read)
+    skip = corrupted == "skip"
+    return _grouped(image_set, places, batch_size, workers or cores(), skip, lost, read)
 
 
-def draw(image_set: ImageSet, places: Sequence[int]) -> Batch:
+def draw(image_set: ImageSet, places: Sequence[int], *, soft: bool = False) -> Batch:
     """The pictures at these places as one batch, with their masks if the set has any.
 
+    With `soft`, masks are fractions at the edges (`View.soft_mask`).
     Raises: ValueError for no place or one outside of the set, UnreadableImage.
     """
     places = [int(place) for place in places]
@@ -69,12 +84,14 @@ def draw(image_set: ImageSet, places: Sequence[int]) -> Batch:
             f"{image_set.name}: {len(places)} places asked for, outside of the set: "
             f"{outside[:5]}; give at least one in 0..{len(image_set) - 1}"
         )
-    masks = image_set.masks is not None
+    masks: bool | Literal["soft"] = image_set.masks is not None and ("soft" if soft else True)
     (batch,) = batches(image_set.select(places), len(places), masks=masks)
     return batch
 
 
-def _check(image_set: ImageSet, batch_size: int, workers: int, corrupted: str, masks: bool) -> None:
+def _check(
+    image_set: ImageSet, batch_size: int, workers: int, corrupted: str, masks: bool | str
+) -> None:
     name = image_set.name
     if batch_size < 1 or workers < 0:
         raise ValueError(
@@ -89,40 +106,36 @@ def _check(image_set: ImageSet, batch_size: int, workers: int, corrupted: str, m
         raise ValueError(f"{name}: has no pictures; select at least one")
 
 
-def _cores() -> int:
-    """The processor cores that this process may use, fewer than all in some containers."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
 def _grouped(
     image_set: ImageSet,
+    places: range,
     batch_size: int,
     workers: int,
     skip: bool,
     skipped: dict[int, str],
     read: Callable[[int], Picture],
 ) -> Iterator[Batch]:
-    """Batches of the pictures that can be read."""
-    places: list[int] = []
-    pictures: list[Picture] = []
+    """Batches of the pictures that can be read.
+
+    Which are together follows from their places alone, so that pictures that cannot be read move
+    no other into another batch, or to another process.
+    """
+    pictures: dict[int, Picture] = {}
     lost = 0
     ahead = max(workers, AHEAD * batch_size)
-    with closing(_in_order(read, len(image_set), workers, ahead)) as reading:
-        for place, found in enumerate(reading):
+    with closing(_in_order(read, places, workers, ahead)) as reading:
+        for place, found in zip(places, reading, strict=True):
             try:
-                pictures.append(found.result())
-                places.append(place)
+                pictures[place] = found.result()
             except UnreadableImage:
                 if not skip:
                     raise
                 skipped[place] = image_set.ids[place]
                 lost += 1
-            if len(places) == batch_size:
-                yield _batch(image_set, places, pictures)
-                places, pictures = [], []
-    if places:
-        yield _batch(image_set, places, pictures)
+            ended = (place + 1) % batch_size == 0 or place == places[-1]
+            if ended and pictures:
+                yield _batch(image_set, list(pictures), list(pictures.values()))
+                pictures = {}
     if lost == len(image_set):
         raise ValueError(
             f"{image_set.name}: none of its {lost} pictures can be read, {image_set.ids[0]} the "
@@ -131,13 +144,13 @@ def _grouped(
 
 
 def _in_order(
-    read: Callable[[int], Picture], count: int, workers: int, ahead: int
+    read: Callable[[int], Picture], places: range, workers: int, ahead: int
 ) -> Iterator[Future[Picture]]:
-    """read(0), read(1), ... in order; at most `ahead` are begun before they are asked for."""
+    """What `read` makes of the places, in order; at most `ahead` are begun before asked for."""
     pool = ThreadPoolExecutor(workers, thread_name_prefix="relevit-pictures")
     waiting: deque[Future[Picture]] = deque()
     try:
-        for place in range(count):
+        for place in places:
             waiting.append(pool.submit(read, place))
             if len(waiting) > ahead:
                 yield waiting.popleft()
@@ -153,7 +166,9 @@ def _batch(image_set: ImageSet, places: list[int], pictures: list[Picture]) -> B
     cuda = torch.cuda.is_available()
     layout = torch.channels_last if cuda else torch.contiguous_format
     images = torch.empty(shape, dtype=torch.uint8, memory_format=layout, pin_memory=cuda)
-    masks = torch.zeros(len(pictures), 1, *shape[2:], dtype=torch.bool)
+    first = pictures[0][1]
+    kind = torch.bool if first is None else first.dtype
+    masks = torch.zeros(len(pictures), 1, *shape[2:], dtype=kind)
     for row, (picture, mask) in enumerate(pictures):
         images[row] = picture
         if mask is not None:

@@ -1,21 +1,18 @@
-"""Which classes and images of ImageNet-S are finetuned on, and which are kept for validation.
+"""Which classes of ImageNet-S are finetuned on, and which are kept for validation.
 
 Source: RobustViT Sec. 4, "first 500 classes from ImageNet-S", 3 images each. The published code
 takes them in the order in which the disk lists folders (B1), which no one else can repeat. Here
-they are sorted, or drawn by a seed: both give the same choice on every machine.
+they are sorted, or drawn by a seed: both give the same choice on every machine. So are the images
+of a class (`relevit.benchmark`).
 """
 
 from __future__ import annotations
-
-import zlib
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from relevit.data.real.classes import IMAGENET_S_WNIDS, MERGED
 
 TRAIN_CLASSES = 500
-IMAGES_PER_CLASS = 3
 # 914: the published code skips all ten tags of the five merged pairs (B2).
 CLASSES = tuple(wnid for wnid in IMAGENET_S_WNIDS if wnid not in MERGED.values())
 
@@ -34,34 +31,6 @@ def finetuning_classes(count: int = TRAIN_CLASSES, seed: int | None = None) -> t
 def validation_classes(count: int = TRAIN_CLASSES, seed: int | None = None) -> tuple[str, ...]:
     """The wnids that `finetuning_classes` of the same arguments leaves: 414, an image each (B2)."""
     return _split(count, seed)[1]
-
-
-def select_images(
-    names_by_class: Mapping[str, Sequence[str]],
-    per_class: int = IMAGES_PER_CLASS,
-    seed: int | None = None,
-) -> dict[str, tuple[str, ...]]:
-    """The same number of images of each class: the first by name, or a draw by `seed`.
-
-    Classes and names come back sorted; the order in which they are given does not matter. What is
-    drawn for a class does not depend on the other classes.
-    Raises: ValueError for a number below 1, or a class with fewer images.
-    """
-    if per_class < 1:
-        raise ValueError(f"select_images: {per_class} images a class; ask for at least 1")
-    chosen = {}
-    for wnid, names in sorted(names_by_class.items()):
-        names = sorted(names)
-        if len(names) < per_class:
-            raise ValueError(
-                f"select_images: class {wnid} has {len(names)} images; {per_class} are needed: "
-                "unpack ImageNet-S again, or ask for fewer images a class"
-            )
-        if seed is not None:
-            random = np.random.default_rng([seed, zlib.crc32(wnid.encode())])
-            names = sorted(random.permutation(names).tolist()[:per_class])
-        chosen[wnid] = tuple(names[:per_class])
-    return chosen
 
 
 def _split(count: int, seed: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

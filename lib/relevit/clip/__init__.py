@@ -1,0 +1,1 @@
+"""Image and text with one similarity: dual encoders of CLIP's kind, their captions and tests."""

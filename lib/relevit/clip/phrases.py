@@ -1,0 +1,180 @@
+"""Two phrases on one image (Beyond Intuition Fig. 7): does each point at its own object?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from relevit.attribution import METHODS
+from relevit.clip.captions import class_of_caption
+from relevit.clip.dual import CLIP_METHODS, DualEncoder, check_methods
+from relevit.data.foregrounds import CLASSES
+from relevit.model_spec import ModelSpec
+from relevit.relevance import Protocol
+from relevit.text.attribute import attribute
+from relevit.text.tokens import Tokens
+from relevit.two_objects import Pairs, pointing_table
+
+BATCH = 20  # images explained at once
+
+
+def phrase_maps(
+    classifier: nn.Module,
+    spec: ModelSpec,
+    pairs: Pairs,
+    methods: Iterable[str] = CLIP_METHODS,
+    *,
+    protocol: Protocol = "published",
+    on_method: Callable[[], object] = lambda: None,
+) -> dict[str, Float[Tensor, "pairs 2 patches"]]:
+    """For each method, the maps of both phrases on each image, on the CPU.
+
+    `classifier` is `DualEncoder.image_classifier` with a phrase for each class of the labels. A map
+    without any positive value, NaN as published (differences C19), is zero.
+    Raises: ValueError for a method that CLIP has not, before any work, and as the methods do.
+    """
+    methods = tuple(methods)
+    check_methods("phrase_maps", methods)
+    device = next(classifier.parameters()).device
+    maps = {}
+    for name in methods:
+        sides = []
+        for side in (0, 1):
+            parts = zip(pairs.images.split(BATCH), pairs.labels[:, side].split(BATCH), strict=True)
+            made = [
+                METHODS[name](
+                    classifier, spec.normalise(images.to(device)), target.to(device),
+                    protocol=protocol,
+                )
+                for images, target in parts
+            ]  # fmt: skip
+            sides.append(torch.cat(made).nan_to_num(nan=0.0).cpu())
+        maps[name] = torch.stack(sides, dim=1)
+        on_method()
+    return maps
+
+
+def phrase_pointing(
+    pairs: Pairs,
+    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
+    groups: Mapping[str, Sequence[int]],
+) -> pd.DataFrame:
+    """The pointing game with one phrase for each object, for pairs of classes of each group.
+
+    A pair counts in a group when both of its objects are of the group's classes; a group
+    without pairs has no rows. Columns: group, pairs and those of `two_objects.pointing_table`.
+    Chance is 50 %, and a map that is the same for both phrases has exactly that.
+    Raises: ValueError when no group has a pair, or for maps of another number of pairs.
+    """
+    lengths = {name: len(values) for name, values in maps.items()}
+    if set(lengths.values()) - {len(pairs)}:
+        raise ValueError(
+            f"phrase_pointing: {len(pairs)} pairs, maps of {lengths}; give those of phrase_maps"
+        )
+    parts = []
+    for name, classes in groups.items():
+        inside = torch.isin(pairs.labels, torch.tensor(list(classes))).all(dim=1)
+        if not bool(inside.any()):
+            continue
+        some = Pairs(pairs.images[inside], pairs.masks[inside], pairs.labels[inside])
+        shown = {method: partial(_chosen, some, both[inside]) for method, both in maps.items()}
+        table = pointing_table(some, shown)
+        table.insert(0, "group", name)
+        table.insert(1, "pairs", len(some))
+        parts.append(table)
+    if not parts:
+        raise ValueError(
+            f"phrase_pointing: none of {len(pairs)} pairs has both classes in one of "
+            f"{list(groups)}; draw more pairs, or give larger groups"
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _chosen(pairs: Pairs, maps: Tensor, target: Tensor) -> Tensor:
+    """The map of each pair for the class that is asked for; its two classes differ."""
+    return torch.where((target == pairs.labels[:, 0])[:, None], maps[:, 0], maps[:, 1])
+
+
+def phrase_targets(phrases: Sequence[str], classes: Sequence[str] = CLASSES) -> Int[Tensor, " n"]:
+    """The class that each phrase names. Raises: ValueError as `class_of_caption`."""
+    return torch.tensor([class_of_caption(text, classes) for text in phrases])
+
+
+def word_attributions(
+    dual: DualEncoder,
+    texts: Sequence[Tokens],
+    image_features: Float[Tensor, "texts width"],
+    method: str,
+    *,
+    protocol: Protocol = "published",
+) -> list[Float[Tensor, " tokens"]]:
+    """What each token of each text contributes to the similarity to its own image.
+
+    The other side of Fig. 7: `image_features[i]` is the image that text i is held against. Special
+    tokens get 0. Raises: ValueError for another number of images, and as `attribute`.
+    """
+    if len(image_features) != len(texts):
+        raise ValueError(
+            f"word_attributions: {len(texts)} texts and {len(image_features)} images; give one "
+            "image's features for each text"
+        )
+    check_methods("word_attributions", [method])
+    classifier = dual.text_classifier(image_features)
+    target = torch.arange(len(texts))
+    return attribute(classifier, texts, method, target, protocol=protocol)
+
+
+def word_table(
+    texts: Sequence[Tokens],
+    maps: Sequence[Float[Tensor, " tokens"]],
+    kinds: Mapping[str, Sequence[str]],
+) -> pd.DataFrame:
+    """Which words of captions a method finds: one row a kind of word, and one for all others.
+
+    `kinds` has the words of each kind ("class": names of classes, "colour": ...). A text's values,
+    negative ones as 0, are divided by their sum. Columns: kind, tokens (of all texts), share_pct
+    (mean over texts of what the kind's tokens have of the sum), highest_pct (of the texts, those
+    whose highest token is of this kind). Texts without any positive value are left out.
+    """
+    lists = {kind: {w for word in words for w in _letters(word)} for kind, words in kinds.items()}
+    rows = {kind: [0, 0.0, 0] for kind in (*kinds, "other")}
+    counted = 0
+    for text, values in zip(texts, maps, strict=True):
+        found = [_kind(text, i, lists) for i in range(len(text))]
+        values = values.nan_to_num(nan=0.0).clamp(min=0)
+        total = float(values.sum())
+        counted += total > 0
+        for place, kind in enumerate(found):
+            if kind is None or total <= 0:
+                continue
+            rows[kind][0] += 1
+            rows[kind][1] += float(values[place]) / total
+        if total > 0:
+            rows[found[int(values.argmax())]][2] += 1
+    most = max(counted, 1)
+    table = [
+        (kind, n, 100 * share / most, 100 * top / most) for kind, (n, share, top) in rows.items()
+    ]
+    return pd.DataFrame(table, columns=["kind", "tokens", "share_pct", "highest_pct"])
+
+
+def _letters(word: str) -> list[str]:
+    return word.lower().replace("-", " ").split()
+
+
+def _kind(text: Tokens, place: int, lists: Mapping[str, set[str]]) -> str | None:
+    """The kind of the word that a token is a part of; None for special tokens."""
+    if text.special[place]:
+        return None
+    start, stop = text.offsets[place]
+    while start > 0 and text.text[start - 1].isalnum():
+        start -= 1
+    while stop < len(text.text) and text.text[stop].isalnum():
+        stop += 1
+    word = text.text[start:stop].strip().lower()
+    return next((kind for kind, words in lists.items() if word in words), "other")

