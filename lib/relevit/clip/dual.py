@@ -131,16 +131,19 @@ class DualEncoder(nn.Module):
     def image_classifier(self, text_features: Float[Tensor, "classes width"]) -> nn.Module:
         """The image tower, shared, whose logits are the similarities to these texts.
 
-        Its settings as published are those for CLIP (differences D11, D12); the published
-        Ours-H further counts a model's blocks where it means its heads (D11), the same number in
-        their ViT-B, and on other models the heads are counted here.
+        `scale` is a part of GAE's and GA's maps, where it weighs gradients against the identity;
+        the other maps only grow with it. Settings as published are those for CLIP (differences
+        D11, D12), but for one: the published Ours-H takes the number of blocks for that of heads
+        (D11), the same in their ViT-B. Here heads are counted.
         """
         return self._classifier(self.image_tower, self.image_projection, text_features)
 
     def text_classifier(self, image_features: Float[Tensor, "classes width"]) -> TextTransformer:
         """The text tower, shared, whose logits are the similarities to these images.
 
-        For `relevit.text.attribute`, or any method with `embed(ids)` as images.
+        For `relevit.text.attribute`, or any method with `embed(ids)` as images. Settings as for
+        images; CLIP's text tower has 12 blocks and 8 heads, so that the published Ours-H, which
+        takes one for the other (differences D11), gives other numbers there.
         """
         return self._classifier(self.text_tower, self.text_projection, image_features)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
@@ -86,7 +87,7 @@ def load_clip(folder: Path | None = None, name: str = PAPER_CLIP) -> tuple[DualE
         model = CLIPModel.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, trust_remote_code=False
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"clip: {folder} holds no CLIP model that transformers can read ({one_line(error)}); "
             f"copy the files of {PAPER_CLIP} again"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 import torch
@@ -18,9 +17,13 @@ from relevit.model_spec import ModelSpec
 from relevit.relevance import Protocol
 from relevit.text.attribute import attribute
 from relevit.text.tokens import Tokens
-from relevit.two_objects import Pairs, pointing_table
+
+# What decides `two_objects.pointing_table`, here for each phrase apart.
+from relevit.two_objects import Pairs
+from relevit.two_objects import _points_at_own as points_at_own
 
 BATCH = 20  # images explained at once
+RECOGNISED = 3  # best phrases of an image, which has two objects and a background
 
 
 def phrase_maps(
@@ -63,41 +66,57 @@ def phrase_pointing(
     pairs: Pairs,
     maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
     groups: Mapping[str, Sequence[int]],
+    logits: Float[Tensor, "pairs classes"] | None = None,
 ) -> pd.DataFrame:
     """The pointing game with one phrase for each object, for pairs of classes of each group.
 
-    A pair counts in a group when both of its objects are of the group's classes; a group
-    without pairs has no rows. Columns: group, pairs and those of `two_objects.pointing_table`.
-    Chance is 50 %, and a map that is the same for both phrases has exactly that.
-    Raises: ValueError when no group has a pair, or for maps of another number of pairs.
+    A pair counts in a group when both of its objects are of the group's classes. With the pairs'
+    `logits` there are two tables in one: of all phrases, and of those that are `recognised`, among
+    the RECOGNISED most similar to the image out of the group's. A map cannot be better than what
+    it explains: where the encoder does not see the object, there is nothing to point at.
+    Columns: group, phrases (all, recognised), method, explanations, own_object_pct,
+    standard_error_pts. Chance is 50 %, as in `two_objects.pointing_table`. What has no explanation
+    has no row. Raises: ValueError when no group has a pair, or for maps of other pairs.
     """
     lengths = {name: len(values) for name, values in maps.items()}
     if set(lengths.values()) - {len(pairs)}:
         raise ValueError(
             f"phrase_pointing: {len(pairs)} pairs, maps of {lengths}; give those of phrase_maps"
         )
-    parts = []
-    for name, classes in groups.items():
-        inside = torch.isin(pairs.labels, torch.tensor(list(classes))).all(dim=1)
-        if not bool(inside.any()):
-            continue
-        some = Pairs(pairs.images[inside], pairs.masks[inside], pairs.labels[inside])
-        shown = {method: partial(_chosen, some, both[inside]) for method, both in maps.items()}
-        table = pointing_table(some, shown)
-        table.insert(0, "group", name)
-        table.insert(1, "pairs", len(some))
-        parts.append(table)
-    if not parts:
+    own = {
+        name: torch.stack([points_at_own(pairs, both[:, i], i) for i in (0, 1)], dim=1)
+        for name, both in maps.items()
+    }
+    rows = []
+    for group, classes in groups.items():
+        inside = torch.isin(pairs.labels, torch.tensor(list(classes)))
+        kinds = {"all": inside.all(dim=1, keepdim=True).expand(-1, 2)}
+        if logits is not None:
+            seen = phrase_ranks(logits, pairs.labels, classes) < RECOGNISED
+            kinds["recognised"] = kinds["all"] & seen
+        for kind, counted in kinds.items():
+            count = int(counted.sum())
+            for name, right in own.items() if count else ():
+                share = right[counted].double().mean().item()
+                error = (share * (1 - share) / count) ** 0.5
+                rows.append((group, kind, name, count, 100 * share, 100 * error))
+    if not rows:
         raise ValueError(
             f"phrase_pointing: none of {len(pairs)} pairs has both classes in one of "
             f"{list(groups)}; draw more pairs, or give larger groups"
         )
-    return pd.concat(parts, ignore_index=True)
+    columns = ["group", "phrases", "method", "explanations", "own_object_pct"]
+    return pd.DataFrame(rows, columns=[*columns, "standard_error_pts"])
 
 
-def _chosen(pairs: Pairs, maps: Tensor, target: Tensor) -> Tensor:
-    """The map of each pair for the class that is asked for; its two classes differ."""
-    return torch.where((target == pairs.labels[:, 0])[:, None], maps[:, 0], maps[:, 1])
+def phrase_ranks(
+    logits: Float[Tensor, "pairs classes"],
+    labels: Int[Tensor, "pairs 2"],
+    candidates: Sequence[int],
+) -> Int[Tensor, "pairs 2"]:
+    """How many of the candidates' phrases are more similar to the image than each of its two."""
+    others = logits[:, list(candidates)].cpu()
+    return (others[:, None] > logits.cpu().gather(1, labels)[:, :, None]).sum(dim=2)
 
 
 def phrase_targets(phrases: Sequence[str], classes: Sequence[str] = CLASSES) -> Int[Tensor, " n"]:

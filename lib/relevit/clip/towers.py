@@ -11,18 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.clip.captions import Captioned, caption, captioned, prompt
 from relevit.clip.dual import DualEncoder, run_texts, with_head
 from relevit.clip.joining import JoinSettings, Joint, caption_places, join, join_training_text
-from relevit.data import things
-from relevit.data.foregrounds import CLASSES
+from relevit.data.foregrounds import CLASSES, Drawings
 from relevit.data.textures import FAMILIES
 from relevit.features import class_features
 from relevit.model_spec import ModelSpec
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 BATCH = 50  # images run at once
+SEED = 1000  # added to that of draws to train on, so that tests show other images
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,23 @@ class Towers:
 
 @dataclass(frozen=True)
 class Examples:
-    """What the image tower makes of captioned images, run once, and their captions."""
+    """What the image tower makes of captioned images, run once, with captions and labels."""
 
     features: Float[Tensor, "images width"]
     captions: tuple[tuple[str, ...], ...]
+    labels: Int[Tensor, " images"]
 
-    def of_classes(self, labels: Tensor, wanted: Sequence[int]) -> Examples:
-        """Those whose label is wanted."""
-        keep = torch.isin(labels, torch.tensor(list(wanted)))
+    def of_classes(self, wanted: Sequence[int]) -> Examples:
+        """Those whose label is wanted. Raises: ValueError when there is none."""
+        keep = torch.isin(self.labels, torch.tensor(list(wanted)))
         places = keep.nonzero()[:, 0].tolist()
-        return Examples(self.features[keep], tuple(self.captions[i] for i in places))
+        if not places:
+            raise ValueError(
+                f"Examples: none of {len(self.labels)} images has a class of {list(wanted)[:5]}; "
+                "give labels of the images"
+            )
+        kept = tuple(self.captions[i] for i in places)
+        return Examples(self.features[keep.to(self.features.device)], kept, self.labels[keep])
 
 
 def workshop_towers() -> Towers:
@@ -124,16 +130,36 @@ def caption_tokenizer() -> Tokenizer:
 def examples(towers: Towers, shown: Captioned) -> Examples:
     """Run the image tower over captioned images, once for all that is trained on them."""
     batches = (part.images for part in shown.batch.split(BATCH))
-    return Examples(class_features(towers.image, towers.spec, batches), shown.captions)
+    features = class_features(towers.image, towers.spec, batches)
+    return Examples(features, shown.captions, shown.batch.labels)
 
 
-def thing_examples(towers: Towers, count: int, seed: int = 0) -> Examples:
-    """The first `count` images of the hundred things of `data.things`, none of them an animal.
+def captioned_examples(
+    towers: Towers, count: int, *, drawings: Drawings | None = None, seed: int = 0
+) -> Examples:
+    """`count` images of all animals in turn, half of them in the middle, half small and anywhere.
 
-    More captioned classes than twenty animals: what a word looks like is learned from words.
+    The latter as `two_objects` draws its pairs, with draws of their own. `drawings` are shown
+    instead of the animals: with the hundred of `things.PRETRAINING` there are more words than
+    forty to learn from. Raises: ValueError for fewer than two images.
     """
-    draw = partial(captioned, "train", seed=seed, drawings=things.PRETRAINING)
-    return examples(towers, draw(range(count), size=towers.spec.image_size))
+    if count < 2:
+        raise ValueError(f"captioned_examples: {count} images asked for; give at least 2")
+    halves = (("train", count - count // 2), ("si_location", count // 2))
+    parts = [
+        examples(
+            towers,
+            captioned(
+                name, range(many), seed=SEED + seed, size=towers.spec.image_size, drawings=drawings
+            ),
+        )
+        for name, many in halves
+    ]
+    return Examples(
+        torch.cat([part.features for part in parts]),
+        tuple(forms for part in parts for forms in part.captions),
+        torch.cat([part.labels for part in parts]),
+    )
 
 
 def join_towers(

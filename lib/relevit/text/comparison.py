@@ -102,6 +102,21 @@ def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.
     return table[["method", *table.columns.drop("method")]]
 
 
+def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """`accuracy_curves` of each method, with the column `method`."""
+    names = rows["method"].unique()
+    return pd.concat(
+        [accuracy_curves(rows[rows["method"] == name]).assign(method=name) for name in names],
+        ignore_index=True,
+    )
+
+
+def variants_first(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of VARIANTS before all others, so that pictures give them the clearest colours."""
+    late = ~table["method"].isin(VARIANTS)
+    return table.iloc[late.argsort(kind="stable")]
+
+
 def top_counts(limit: int) -> tuple[int, ...]:
     """How many top tokens are taken: those of Fig. 6, in proportion for shorter texts.
 

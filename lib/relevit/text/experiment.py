@@ -164,7 +164,7 @@ def accuracy(model: TextTransformer, texts: Texts, level_pct: float = 95.0) -> d
     low, high = found.proportion_ci(level_pct / 100, method="wilson")
     return {
         "texts": len(texts), "accuracy_pct": 100 * found.statistic,
-        "low_pct": 100 * low, "high_pct": 100 * high,
+        "low_pct": 100 * float(low), "high_pct": 100 * float(high),
     }  # fmt: skip
 
 
@@ -190,10 +190,11 @@ def cut_counts(texts: Texts) -> dict[str, float]:
 
 def _read(cfg: TextParams, name: str) -> Corpus:
     wanted = {split: getattr(cfg, key) for split, key in COUNTS.items()}
-    makers = {"generated": generated_corpus, "movie_reviews": movie_reviews}
-    if name in makers:
+    if name in ("generated", "movie_reviews"):
         try:
-            return makers[name](*wanted.values(), seed=cfg.seed)
+            if name == "generated":
+                return generated_corpus(*wanted.values(), seed=cfg.seed)
+            return _reviews(cfg, *wanted.values())
         except ValueError as error:
             asked = ", ".join(f"{key} = {getattr(cfg, key)}" for key in COUNTS.values())
             raise ValueError(f"11_text: {asked}: {error}") from error
@@ -203,6 +204,15 @@ def _read(cfg: TextParams, name: str) -> Corpus:
     else:
         corpus = read_newsgroups(root, validation=cfg.validation_texts, seed=cfg.seed)
     return _drawn(corpus, wanted, cfg.seed)
+
+
+def _reviews(cfg: TextParams, training: int, validation: int, held_out: int) -> Corpus:
+    """Reviews of both sources to train on, and those of `cfg.reviews` to test with."""
+    learnt = movie_reviews(training, 0, 0, seed=cfg.seed)
+    source = None if cfg.reviews == "both" else cfg.reviews
+    other = movie_reviews(0, validation, held_out, seed=cfg.seed, source=source)
+    about = f"{learnt.source}; validation and test: {other.source}"
+    return replace(other, train=learnt.train, source=about)
 
 
 def _drawn(corpus: Corpus, wanted: dict[str, int], seed: int) -> Corpus:

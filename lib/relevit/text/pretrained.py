@@ -14,7 +14,7 @@ from relevit.config import TextParams
 from relevit.errors import one_line
 from relevit.text.convert import from_bert
 from relevit.text.documents import Corpus
-from relevit.text.encoder import TextTransformer, build_tiny
+from relevit.text.encoder import Pooler, TextTransformer, build_tiny
 from relevit.text.generated import SPECIAL, generated_tokenizer
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import EXTRA, load_tokenizer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TINY, MINILM, BERT = "tiny-bert", "minilm-l6", "bert-base"
 TINY_POSITIONS = 128
+TINY_PLACES = 0.2  # size of the tiny model's embedded positions, in that of its words
 CUT_BLOCKS = 2  # of the random BERT-base
 VOCABULARY = 2000  # word pieces, most of them, of a tokenizer that is learnt here
 BERT_HUB = "google-bert/bert-base-uncased"
@@ -50,7 +51,7 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
 
     `source="random"` gives BERT-base's width and heads in CUT_BLOCKS random blocks, and needs no
     file; the tiny model is always random.
-    Raises: ValueError when `limit` or `train_limit` is more than it reads; ImportError without the
+    Raises: ValueError when one of the limits is more than it reads; ImportError without the
     extra `text`; further as `from_bert`, `minilm_folder` and `bert_folder`.
     """
     if cfg.text_model == TINY:
@@ -58,9 +59,13 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
             tokenizer.get_vocab_size(), classes,
             positions=TINY_POSITIONS, drop=cfg.dropout, seed=cfg.seed,
         )  # fmt: skip
+        # As large as the words', random positions let it learn a few texts by heart instead.
+        model.embedding.positions.weight.data *= TINY_PLACES
     else:
         model = from_bert(_bert(cfg, tokenizer), classes=classes, seed=cfg.seed)
-    for key in ("train_limit", "limit"):
+        if cfg.text_model == MINILM:
+            pass_on(model.fc_norm)
+    for key in ("train_limit", "held_out_limit", "limit"):
         if getattr(cfg, key) > model.limit:
             raise ValueError(
                 f"11_text: {key} = {getattr(cfg, key)}; {cfg.text_model} reads at most "
@@ -69,8 +74,19 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
     return model
 
 
+@torch.no_grad()
+def pass_on(pooler: Pooler) -> None:
+    """Make the pooler hand on the class token, through its tanh alone.
+
+    MiniLM's was never trained: sentences were made of the mean over tokens, and its weights are
+    noise without bias. Finetuning few texts through it costs three points of accuracy.
+    """
+    nn.init.eye_(pooler.dense.weight)
+    nn.init.zeros_(pooler.dense.bias)
+
+
 def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """Lower-case word pieces as BERT's, learnt from `texts`; single letters are always known.
+    """Lower-case word pieces as BERT's, learnt from `texts`, whose letters it knows in other words too.
 
     Raises: ImportError without the extra `text`.
     """

@@ -1,0 +1,112 @@
+"""Dual encoders made here: the quick one from its captions to its answers."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from relevit.clip.captions import captioned, names, prompt
+from relevit.clip.joining import JoinSettings
+from relevit.clip.zero_shot import zero_shot_table
+from relevit.data import things
+from relevit.data.foregrounds import class_split
+
+pytest.importorskip("tokenizers", reason="needs the extra 'text'")
+from relevit.clip.towers import (
+    Examples,
+    caption_tokenizer,
+    captioned_examples,
+    examples,
+    join_towers,
+    quick_towers,
+    workshop_towers,
+)
+
+SETTINGS = JoinSettings(width=32, epochs=25, batch_size=40, lr=3e-3)
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return class_split(0)[0]
+
+
+@pytest.fixture(scope="module")
+def shown(seen):
+    return captioned("train", range(80), labels=[seen[i % 4] for i in range(80)])
+
+
+def test_quick_towers_learn_captions_and_nothing_of_other_classes(shown, seen):
+    towers = quick_towers()
+    first = examples(towers, shown)
+    dual, joint = join_towers(towers, [first], SETTINGS)
+    assert joint.history["loss"].iloc[-1] < joint.history["loss"].iloc[0] / 2
+    images = dual.embed_images(towers.spec.normalise(shown.batch.images))
+    texts = dual.embed_phrases(towers.tokenizer, [prompt(name) for name in names()])
+    table = zero_shot_table(images, texts, shown.batch.labels, {"captioned": seen[:4]})
+    assert table["accuracy_pct"].item() > 75 and table["chance_pct"].item() == 25
+    assert not dual.training and not dual.text_tower.training
+
+
+def test_same_seed_same_encoder(shown):
+    first, again = (
+        join_towers(towers, [examples(towers, shown)], JoinSettings(width=8, epochs=1))[0]
+        for towers in (quick_towers(), quick_towers())
+    )
+    for one, other in zip(first.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_frozen_text_tower_stays_as_it_is(shown):
+    towers = quick_towers()
+    frozen = type(towers)(towers.image, towers.text, towers.tokenizer, towers.spec)
+    before = [p.clone() for p in towers.text.parameters()]
+    join_towers(frozen, [examples(towers, shown)], JoinSettings(width=8, epochs=2))
+    assert all(torch.equal(*pair) for pair in zip(before, towers.text.parameters(), strict=True))
+
+
+def test_examples_of_some_classes(shown, seen):
+    made = Examples(torch.arange(80.0)[:, None], shown.captions, shown.batch.labels)
+    some = made.of_classes([seen[1]])
+    assert some.features.flatten().tolist() == list(range(1, 80, 4)) and len(some.captions) == 20
+    assert all("beetle" in full for full, _ in some.captions)
+    assert set(some.labels.tolist()) == {seen[1]}
+    with pytest.raises(ValueError, match=r"none of 80 images has a class of \[39\]"):
+        made.of_classes([39])
+
+
+def test_captioned_examples_are_in_the_middle_and_anywhere():
+    towers = quick_towers()
+    made = captioned_examples(towers, 5, drawings=things.PRETRAINING)
+    shorts = [short for _, short in made.captions]
+    assert shorts[:3] == ["a red apple", "a yellow pear", "some purple grapes"]
+    assert shorts[3:] == shorts[:2] and made.labels.tolist() == [0, 1, 2, 0, 1]
+    assert made.features.shape == (5, 128)
+    assert not torch.allclose(made.features[0], made.features[3])
+    tested = examples(towers, captioned("train", range(1), drawings=things.PRETRAINING))
+    assert not torch.allclose(made.features[0], tested.features[0])  # other draws
+    with pytest.raises(ValueError, match="1 images asked for; give at least 2"):
+        captioned_examples(towers, 1)
+
+
+def test_tokenizer_knows_the_words_of_captions(shown):
+    towers = quick_towers()
+    for tokens in towers.encode(
+        [full for full, _ in shown.captions] + [prompt(n) for n in names()]
+    ):
+        assert tokens.unknown_share == 0
+    assert caption_tokenizer().token_to_id("[PAD]") == towers.text.pad_id == 0
+    with pytest.raises(ValueError, match="knows no word of text 'ein Hund'"):
+        towers.encode(["ein Hund"])
+    with pytest.raises(ValueError, match="has no token; leave out empty texts"):
+        towers.encode([""])
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    for package in ("tokenizers", "transformers"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=r"are read with it: pip install relevit\[text\]"):
+        caption_tokenizer()
+    with pytest.raises(ImportError, match=r"dual encoders needs it: pip install relevit\[text\]"):
+        workshop_towers()

@@ -1,0 +1,129 @@
+"""Tokenizers and encoders by name: limits, folders that lack something, random stand-ins."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from relevit.config import TextParams
+from relevit.text import pretrained
+from relevit.text.documents import Corpus, Document
+from relevit.text.experiment import read_texts
+
+transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
+
+REVIEW = Document("An unforgettable film, not a dull one.", 1)
+CORPORA = {"some": Corpus(("negative", "positive"), (REVIEW,), (), (), "made", "MIT")}
+
+
+def random_bert(**others) -> TextParams:
+    return TextParams(text_model="bert-base", source="random", corpus_root="x", **others)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small BERT as transformers writes it, below `tmp_path`."""
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=24, max_position_embeddings=32,
+    )  # fmt: skip
+    made = tmp_path / "bert-base"
+    transformers.BertModel(config).save_pretrained(made)
+    pretrained.learn_tokenizer([REVIEW.text]).save(str(made / "tokenizer.json"))
+    return made
+
+
+def from_folder(folder, **others) -> TextParams:
+    return TextParams(text_model="bert-base", weights_root=str(folder.parent),
+                      corpora=["movie_reviews"], limit=32, train_limit=32, held_out_limit=32, **others)  # fmt: skip
+
+
+def test_random_bert_reads_word_pieces_of_its_texts():
+    cfg = random_bert()
+    tokenizer = pretrained.load_reader(cfg, CORPORA)
+    new = Document("Formable film", 1)  # one of the words is new; its letters are known
+    texts = read_texts(tokenizer, [REVIEW, new], cfg.limit)
+    assert [one.unknown_share for one in texts.tokens] == [0, 0]
+    assert texts.tokens[0].special[0] and texts.tokens[0].special[-1]
+    model = pretrained.build_encoder(cfg, tokenizer, 3)
+    assert (len(model.blocks), model.classes, model.embedding.words.embedding_dim) == (2, 3, 768)
+    with torch.no_grad():
+        again = pretrained.build_encoder(cfg, tokenizer, 3)
+        ids = torch.tensor([texts.tokens[0].ids])
+        torch.testing.assert_close(model(model.embed(ids)), again(again.embed(ids)))
+
+
+@pytest.mark.parametrize("key", ["train_limit", "held_out_limit", "limit"])
+def test_limit_beyond_the_model_is_refused_by_name(key):
+    cfg = TextParams(**{key: 129})
+    with pytest.raises(ValueError, match=rf"{key} = 129; tiny-bert reads at most 128.*lower {key}"):
+        pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
+
+
+def test_weights_of_a_folder_are_read(folder):
+    cfg = from_folder(folder)
+    tokenizer = pretrained.load_reader(cfg, {})
+    model = pretrained.build_encoder(cfg, tokenizer, 2)
+    words = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"]
+    torch.testing.assert_close(model.embedding.words.weight.detach(), words, rtol=0, atol=0)
+
+
+def test_loading_leaves_the_settings_of_transformers(folder):
+    from transformers.utils import logging
+
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    cfg = from_folder(folder)
+    pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+def test_dropout_is_that_of_the_parameters(folder):
+    cfg = from_folder(folder, dropout=0.25)
+    model = pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
+    assert {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)} >= {0.25}
+
+
+def test_folder_that_lacks_a_file(folder):
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks tokenizer\.json; put the files of google"):
+        pretrained.load_reader(from_folder(folder), {})
+
+
+def test_weights_that_lack_a_tensor_are_refused_and_not_drawn_at_random(folder):
+    cfg = from_folder(folder)
+    tokenizer = pretrained.load_reader(cfg, {})
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    left = {k: v for k, v in tensors.items() if k != "encoder.layer.1.output.dense.weight"}
+    save_file(left, path, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"does not hold bert-base \(it lacks encoder\.layer\.1"):
+        pretrained.build_encoder(cfg, tokenizer, 2)
+
+
+def test_hub_that_cannot_be_reached(monkeypatch):
+    def fail(*args, **options):
+        raise OSError("no network\nhere")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(ConnectionError, match=r"\(no network here\); give weights_root, a folder"):
+        pretrained.bert_folder("")
+
+
+def test_only_safetensors_are_asked_for(monkeypatch, tmp_path):
+    asked = {}
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download",
+        lambda name, **options: asked.update(options, name=name) or str(tmp_path),
+    )
+    assert pretrained.bert_folder("") == tmp_path
+    assert asked["name"] == "google-bert/bert-base-uncased"
+    assert all(name.endswith((".json", ".safetensors")) for name in asked["allow_patterns"])
+
+
+def test_pooler_that_was_never_trained_passes_the_class_token_on():
+    """MiniLM's came at random; its answers would be read through noise."""
+    model = pretrained.build_encoder(TextParams(), pretrained.load_reader(TextParams(), {}), 2)
+    pretrained.pass_on(model.fc_norm)
+    token = torch.randn(2, 64)
+    torch.testing.assert_close(model.fc_norm(token), torch.tanh(token))
