@@ -24,12 +24,13 @@ def captioned_images(
     """Images with their captions below, broken into lines."""
     rows = -(-len(images) // columns)
     figure, axes = subplots(rows, min(columns, len(images)), squeeze=False, layout="constrained",
-                            figsize=(1.5 * min(columns, len(images)), 1.9 * rows))  # fmt: skip
+                            figsize=(1.5 * min(columns, len(images)), 2.0 * rows))  # fmt: skip
     for axis in axes.flat:
         axis.axis("off")
     for axis, image, text in zip(axes.flat, images, captions, strict=False):
         axis.imshow(image.permute(1, 2, 0).numpy())
-        axis.set_title(fill(text, 20), fontsize=8, y=-0.04, va="top")
+        axis.text(0.5, -0.04, fill(text, 20), fontsize=8, ha="center", va="top",
+                  transform=axis.transAxes)  # fmt: skip
     return figure
 
 
@@ -115,7 +116,10 @@ def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
 
 
 def word_bars(table: pd.DataFrame, title: str) -> Figure:
-    """What each kind of word has of a caption's relevance, stacked; needs `word_shares`."""
+    """What each kind of word has of a caption's relevance, stacked; needs `word_shares`.
+
+    A method without any positive value has no bar and is marked.
+    """
     wide = table.pivot(index="method", columns="kind", values="share_pct")
     wide = wide.loc[list(dict.fromkeys(table["method"]))[::-1], list(dict.fromkeys(table["kind"]))]
     figure, axis = subplots(figsize=(7, 0.8 + 0.32 * len(wide)), layout="constrained")
@@ -125,6 +129,8 @@ def word_bars(table: pd.DataFrame, title: str) -> Figure:
     ):
         axis.barh(wide.index, values, left=left, color=colour, label=kind)
         left += values.to_numpy()
+    for place in np.flatnonzero(left == 0):
+        axis.text(1, place, "no map", va="center", fontsize=8)
     axis.set(xlabel="share of the caption's relevance (%)", xlim=(0, 100), title=title)
     axis.grid(axis="y", visible=False)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside right", frameon=False)

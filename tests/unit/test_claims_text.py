@@ -192,6 +192,8 @@ def test_seen_classes_count_where_none_is_unseen():
     """A published CLIP may have met any class."""
     table = without(clip_zero_shot(), classes="unseen")
     assert "(zero-shot 90.0 ± 1.5 % on seen classes" in judged(clip_zero_shot=table)["BI-12"].number
+    whole = table.assign(classes="all")  # CLIP: there are no captions of ours
+    assert "(zero-shot 90.0 ± 1.5 % on all classes" in judged(clip_zero_shot=whole)["BI-12"].number
 
 
 def test_a_published_clip_renames_no_other_model():

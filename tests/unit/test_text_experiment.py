@@ -74,6 +74,32 @@ def test_whole_reviews_are_held_out_and_all_are_trained_on(monkeypatch):
     assert "imdb" in corpus.source and "None" in corpus.source  # decides on a resumed run
 
 
+def short(monkeypatch, **others):
+    def made(train, validation, test, *, seed, source=None):
+        """Every third text is long; the first class has twice as many as the second."""
+        size = {0: 200, 1: 20, 2: 20}
+        texts = [Document(f"{i:04} ".ljust(size[i % 3], "x"), int(i % 9 < 3)) for i in range(180)]
+        splits = (tuple(texts[: 180 * bool(train)]), tuple(texts[:validation]), tuple(texts[:test]))
+        return Corpus(("negative", "positive"), *splits, source="made", licence="MIT")
+
+    monkeypatch.setattr(experiment, "movie_reviews", made)
+    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], train_limit=8,
+                 short_texts=True, **others)  # fmt: skip
+    return experiment.read_corpora(cfg)["movie_reviews"].train
+
+
+def test_short_texts_are_trained_on_with_classes_in_turn(monkeypatch):
+    train = short(monkeypatch)
+    assert {len(document.text) for document in train} == {20}
+    assert [document.label for document in train] == [0, 1] * 16
+    assert len({document.text for document in train}) == 32
+
+
+def test_too_few_short_texts(monkeypatch):
+    with pytest.raises(ValueError, match=r"training_texts = 100.*there are 80 .* 36 characters"):
+        short(monkeypatch, training_texts=100)
+
+
 def test_corpus_on_disk_gives_what_it_has(tmp_path):
     write_eraser_movies(tmp_path, train=8, validation=4, test=4)
     corpus = experiment.read_corpora(on_disk(tmp_path, "eraser_movies"))["eraser_movies"]

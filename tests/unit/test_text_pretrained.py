@@ -35,8 +35,9 @@ def folder(tmp_path):
 
 
 def from_folder(folder, **others) -> TextParams:
+    limits = dict.fromkeys(("limit", "train_limit", "held_out_limit"), 32)
     return TextParams(text_model="bert-base", weights_root=str(folder.parent),
-                      corpora=["movie_reviews"], limit=32, train_limit=32, held_out_limit=32, **others)  # fmt: skip
+                      corpora=["movie_reviews"], **limits, **others)  # fmt: skip
 
 
 def test_random_bert_reads_word_pieces_of_its_texts():

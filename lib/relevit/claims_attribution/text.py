@@ -216,10 +216,11 @@ def _need_classifier(corpus: str, accuracy: pd.DataFrame, perturbation: pd.DataF
 def _need_zero_shot(model: str, table: pd.DataFrame) -> str:
     """The zero-shot accuracy over seeds, as text. Raises: Lacking where it may be chance."""
     rows = table[table["model"] == model]
-    kind = "unseen" if (rows["classes"] == "unseen").any() else "seen"
-    rows = rows[rows["classes"] == kind]
+    kinds = rows["classes"].astype(str)
+    kind = next((kind for kind in ("unseen", "all") if (kinds == kind).any()), "seen")
+    rows = rows[kinds == kind]
     if rows.empty:
-        raise Lacking(f"no zero-shot accuracy of {model} on unseen or seen classes: run it too")
+        raise Lacking(f"no zero-shot accuracy of {model} on any classes: run it too")
     right, chance = float(rows["accuracy_pct"].mean()), float(rows["chance_pct"].mean())
     # Seeds answer the same images.
     error = math.sqrt(right * (100 - right) / float(rows["images"].min()))

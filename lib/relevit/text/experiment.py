@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 COUNTS = dict(zip(SPLITS, ("training_texts", "validation_texts", "held_out_texts"), strict=True))
+ALL_REVIEWS = 23_500  # nearly all that there are to train on
+CHARACTERS = 4.5  # a token, in English: so long are short texts, which are hardly ever cut
 SENTENCES = 1600  # held-out ones of Rotten Tomatoes, from which those to plant are taken
 
 
@@ -208,11 +210,28 @@ def _read(cfg: TextParams, name: str) -> Corpus:
 
 def _reviews(cfg: TextParams, training: int, validation: int, held_out: int) -> Corpus:
     """Reviews of both sources to train on, and those of `cfg.reviews` to test with."""
-    learnt = movie_reviews(training, 0, 0, seed=cfg.seed)
+    learnt = movie_reviews(ALL_REVIEWS if cfg.short_texts else training, 0, 0, seed=cfg.seed)
+    if cfg.short_texts:
+        longest = CHARACTERS * cfg.train_limit
+        learnt = _short(learnt, longest, training)
     source = None if cfg.reviews == "both" else cfg.reviews
     other = movie_reviews(0, validation, held_out, seed=cfg.seed, source=source)
-    about = f"{learnt.source}; validation and test: {other.source}"
+    kind = "short ones of " if cfg.short_texts else ""
+    about = f"{kind}{learnt.source}; validation and test: {other.source}"
     return replace(other, train=learnt.train, source=about)
+
+
+def _short(corpus: Corpus, characters: float, count: int) -> Corpus:
+    """`count` training texts of at most so many characters, classes in turn."""
+    short = [document for document in corpus.train if len(document.text) <= characters]
+    of_class = [[one for one in short if one.label == k] for k in range(len(corpus.classes))]
+    turns = [document for turn in zip(*of_class, strict=False) for document in turn]
+    if len(turns) < count:
+        raise ValueError(
+            f"there are {len(turns)} training texts of at most {characters:g} characters, as many "
+            "of each class: lower training_texts, or set short_texts to False"
+        )
+    return replace(corpus, train=tuple(turns[:count]))
 
 
 def _drawn(corpus: Corpus, wanted: dict[str, int], seed: int) -> Corpus:

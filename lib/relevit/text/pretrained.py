@@ -86,7 +86,7 @@ def pass_on(pooler: Pooler) -> None:
 
 
 def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """Lower-case word pieces as BERT's, learnt from `texts`, whose letters it knows in other words too.
+    """Lower-case word pieces as BERT's; letters of `texts` are known in other words too.
 
     Raises: ImportError without the extra `text`.
     """

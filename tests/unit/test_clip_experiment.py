@@ -1,0 +1,161 @@
+"""The glue of 12_clip, on a small joined encoder, and what its settings change."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import torch
+
+pytest.importorskip("tokenizers", reason="needs the extra 'text'")
+from relevit.attribution import METHODS
+from relevit.clip import experiment
+from relevit.clip.looking import setting_maps, settings_table, word_shares
+from relevit.clip.random_clip import word_tokenizer
+from relevit.clip.towers import examples
+from relevit.config import ClipParams
+from relevit.data.foregrounds import class_split
+from relevit.two_objects import Pairs
+
+CFG = ClipParams.checked(
+    {"captioned_images": 80, "joining_epochs": 1, "pairs": 2, "images": 3, "head_seeds": [1]},
+    "test",
+)
+
+
+@pytest.fixture(scope="module")
+def towers():
+    return experiment.begin(CFG, 1)
+
+
+@pytest.fixture(scope="module")
+def encoder(towers):
+    return experiment.join_encoder(CFG, towers, experiment.draw_examples(CFG, towers), 1)
+
+
+@pytest.fixture(scope="module")
+def shown(encoder):
+    return experiment.held_out(CFG, encoder.dual.spec)
+
+
+@pytest.fixture(scope="module")
+def pairs(encoder):
+    return experiment.group_pairs(CFG, encoder, 112)
+
+
+def test_each_seed_has_its_own_half_and_the_towers_stay_untrained(towers, encoder):
+    assert tuple(encoder.groups.values()) == class_split(1)
+    assert encoder.seed == 1 and len(encoder.history) == 1
+    assert encoder.dual.text_tower is not towers.text  # the next seed begins anew
+
+
+def test_features_run_once_are_those_of_the_encoder(towers, encoder, shown):
+    once = experiment.projected(encoder, examples(towers, shown))
+    directly, labels = experiment.embed_batches(encoder.dual, shown.batch.split(30))
+    torch.testing.assert_close(once, directly)
+    assert torch.equal(labels, shown.batch.labels)
+
+
+def test_images_without_a_class_are_left_out(encoder, shown):
+    part = shown.batch.select(range(4))
+    part.labels[1] = -1
+    features, labels = experiment.embed_batches(encoder.dual, [part])
+    assert len(features) == 3 and labels.tolist() == [0, 2, 3]
+    part.labels[:] = -1
+    with pytest.raises(ValueError, match="no image with a known class; choose other held_out"):
+        experiment.embed_batches(encoder.dual, [part])
+
+
+def test_zero_shot_has_the_columns_of_the_claims(encoder, shown):
+    features, labels = experiment.embed_batches(encoder.dual, shown.batch.split(40))
+    table = experiment.zero_shot_rows(CFG, encoder, features, labels)
+    assert table["classes"].tolist() == ["seen", "unseen"] and (table["seed"] == 1).all()
+    assert table["chance_pct"].tolist() == [5, 5] and table["images"].tolist() == [40, 40]
+
+
+def test_of_classes_without_an_image_the_mean_is_over_images(encoder):
+    encoder = experiment.Encoder(
+        encoder.dual, encoder.tokenizer, encoder.prompts, {"all": range(40)}
+    )
+    texts = encoder.texts()
+    labels = torch.tensor([0, 0, 0, 5])
+    table = experiment.zero_shot_rows(CFG, encoder, texts[[0, 0, 0, 6]], labels)
+    row = table.iloc[0]
+    assert (row["accuracy_pct"], row["chance_pct"], row["candidates"]) == (75, 2.5, 40)
+
+
+def test_unseen_classes_are_erased_only_where_they_are_known():
+    def table(low):
+        rows = [(0, "seen", 90.0, 5.0), (0, "unseen", low, 5.0)]
+        return pd.DataFrame(rows, columns=["seed", "classes", "low_pct", "chance_pct"])
+
+    assert experiment.erased_group(table(5.0), 0) == "seen"
+    assert experiment.erased_group(table(5.1), 0) == "unseen"
+    assert experiment.erased_group(table(5.1).replace("seen", "all"), 0) == "all"
+
+
+def test_erased_images_are_of_the_group_with_places_for_labels(encoder, shown):
+    classifier, batch = experiment.erased_images(CFG, encoder, "unseen", shown.batch)
+    unseen = class_split(1)[1]
+    assert classifier.head.out_features == 20 and len(batch) == 3
+    assert [unseen[i] for i in batch.labels.tolist()] == unseen[:3]
+
+
+def test_pairs_are_found_for_each_group(pairs):
+    seen, unseen = (set(part) for part in class_split(1))
+    labels = pairs.labels.tolist()
+    assert len(pairs) == 4
+    assert all(seen >= set(both) for both in labels[:2])
+    assert all(unseen >= set(both) for both in labels[2:])
+
+
+def test_photographs_get_the_two_classes_they_are_most_similar_to(encoder, shown):
+    classifier, spec = encoder.classifier(), encoder.dual.spec
+    found = experiment.likely_pairs(classifier, spec, shown.batch.select(range(3)))
+    with torch.no_grad():
+        logits = classifier(spec.normalise(found.images))
+    assert found.labels[:, 0].equal(logits.argmax(dim=1)) and not bool(found.masks.any())
+
+
+def test_no_pairs_no_rows_but_the_columns():
+    table = experiment.pointing(CFG, None, None, {})
+    assert table.empty and {"model", "seed", "classes", "method", "images"} <= set(table)
+
+
+def test_settings_as_published_are_the_methods_own_maps(encoder, pairs):
+    classifier, spec = encoder.classifier(), encoder.dual.spec
+    made = setting_maps(classifier, spec, pairs)
+    pixels = spec.normalise(pairs.images)
+    for name in ("token_wise", "head_wise"):
+        whole = METHODS[name](classifier, pixels, pairs.labels[:, 1], protocol="published")
+        found = next(v for (n, kind, _), v in made.items() if (n, kind) == (name, "published"))
+        torch.testing.assert_close(found[:, 1], whole, rtol=1e-3, atol=1e-7)
+    values = {kind: both for (name, kind, _), both in made.items() if name == "token_wise"}
+    assert not torch.allclose(values["published"], values["values of Z (D12)"])
+    assert not torch.allclose(values["published"], values["all blocks (D11)"])
+    assert classifier.family == "clip"  # left as it was
+
+
+def test_settings_table_counts_agreement_and_pointing_only_with_masks(pairs):
+    rising = torch.arange(49.0).expand(4, 2, 49).contiguous()
+    maps = {("ga", "published", 2): rising, ("ga", "other", 1): rising.flip(-1)}
+    table = settings_table(pairs, maps)
+    assert table["same_order"].round(6).tolist() == [1, -1]
+    assert table["same_top_pct"].tolist() == [100, 0]
+    assert (table["own_object_pct"] == 50).all()  # the same map for both phrases
+    bare = Pairs(pairs.images, torch.zeros_like(pairs.masks), pairs.labels)
+    assert "own_object_pct" not in settings_table(bare, maps)
+
+
+def test_words_have_shares_for_each_method(towers, encoder, shown):
+    texts = towers.encode([shown.captions[0][0], shown.captions[1][0]])
+    features = experiment.projected(encoder, examples(towers, shown))[:2]
+    table = word_shares(encoder.dual, texts, features, ["rollout", "token_wise"])
+    assert table["kind"].unique().tolist() == ["class", "colour", "background", "other"]
+    sums = table.groupby("method")["share_pct"].sum()
+    assert sums.round(3).tolist() == [100, 100]
+
+
+def test_a_tokenizer_of_other_words_knows_these_alone():
+    tokenizer = word_tokenizer(["A photo of a T-shirt"])
+    assert "[UNK]" not in tokenizer.encode("photo of t shirt").tokens
+    assert tokenizer.encode("a parrot").tokens == ["[CLS]", "a", "[UNK]", "[SEP]"]
