@@ -71,14 +71,15 @@ def pointing_table(
     """
     rows = []
     for name, method in explain.items():
-        own = torch.cat([_points_at_own(pairs, method(pairs.labels[:, i]), i) for i in (0, 1)])
+        own = torch.cat([points_at_own(pairs, method(pairs.labels[:, i]), i) for i in (0, 1)])
         share = own.double().mean().item()
         error = (share * (1 - share) / len(own)) ** 0.5
         rows.append([name, len(own), 100 * share, 100 * error])
     return pd.DataFrame(rows, columns=["method", "images", "own_object_pct", "standard_error_pts"])
 
 
-def _points_at_own(pairs: Pairs, maps: Tensor, which: int) -> Bool[Tensor, " pairs"]:
+def points_at_own(pairs: Pairs, maps: Tensor, which: int) -> Bool[Tensor, " pairs"]:
+    """Whether each map is highest nearer to the object `which` (0 or 1) than to the other."""
     size = pairs.images.shape[-2:]
     peaks = to_pixels(maps.float(), tuple(size), normalise=False).flatten(1).argmax(dim=1)
     places = torch.stack([peaks // size[1], peaks % size[1]], dim=1)

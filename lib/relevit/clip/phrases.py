@@ -20,7 +20,7 @@ from relevit.text.tokens import Tokens
 
 # What decides `two_objects.pointing_table`, here for each phrase apart.
 from relevit.two_objects import Pairs
-from relevit.two_objects import _points_at_own as points_at_own
+from relevit.two_objects import points_at_own
 
 BATCH = 20  # images explained at once
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
