@@ -19,8 +19,7 @@ from relevit.text.attribute import attribute
 from relevit.text.tokens import Tokens
 
 # What decides `two_objects.pointing_table`, here for each phrase apart.
-from relevit.two_objects import Pairs
-from relevit.two_objects import points_at_own
+from relevit.two_objects import Pairs, points_at_own
 
 BATCH = 20  # images explained at once
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
