@@ -14,7 +14,7 @@ from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
 RULES = {
     "original", "start", "masks", "learning_rate", "finetune", "baselines", "sweep", "robustness",
     "comparison", "segmentation", "attribution", "faithfulness", "pretraining", "iav", "ablations",
-    "sis", "knn", "report", "page", "pages",
+    "sis", "knn", "text", "clip", "report", "page", "pages",
 }  # fmt: skip
 
 
