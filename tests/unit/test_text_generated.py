@@ -9,11 +9,11 @@ import pytest
 
 from relevit.text.generated import (
     LIMIT,
-    SPECIAL,
     generated_corpus,
     generated_tokenizer,
     vocabulary,
 )
+from relevit.text.tokens import SPECIAL_TOKENS
 
 BAD = set("bad boring awful dull weak terrible lame stupid".split())  # noqa: SIM905
 GOOD = set("good great funny lovely clever brilliant charming moving".split())  # noqa: SIM905
@@ -79,8 +79,10 @@ def test_tokenizer(corpus):
     from relevit.text.tokens import encode
 
     tokenizer = generated_tokenizer()
-    assert [tokenizer.id_to_token(i) for i in range(5)] == list(SPECIAL) and SPECIAL[0] == "[PAD]"
-    assert tokenizer.get_vocab_size() == len(vocabulary()) + len(SPECIAL)
+    assert [tokenizer.id_to_token(i) for i in range(5)] == list(SPECIAL_TOKENS) and SPECIAL_TOKENS[
+        0
+    ] == "[PAD]"
+    assert tokenizer.get_vocab_size() == len(vocabulary()) + len(SPECIAL_TOKENS)
     for document in corpus.train:
         found = encode(tokenizer, document.text, LIMIT)
         assert found.left_out == 0 and found.unknown_share == 0

@@ -27,9 +27,8 @@ from relevit.model_spec import ModelSpec
 from relevit.models import load_model, load_pretrained, model_spec
 from relevit.text.convert import from_bert
 from relevit.text.encoder import TextTransformer, build_tiny
-from relevit.text.generated import SPECIAL
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import EXTRA, Tokens, encode, load_tokenizer
+from relevit.text.tokens import EXTRA, Tokens, encode, load_tokenizer, word_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -105,26 +104,10 @@ def caption_tokenizer() -> Tokenizer:
 
     Raises: ImportError without the extra `text`.
     """
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    except ImportError as error:
-        raise ImportError(
-            f"clip: the package tokenizers is not installed; captions are read with it: {EXTRA}"
-        ) from error
     texts = [caption(i % len(CLASSES), i % len(FAMILIES)) for i in range(len(CLASSES) * 3)]
     texts += [prompt(name) for name in CLASSES] + ["a an some something"]
     words = sorted({word for text in texts for word in re.findall(r"\w+", text)})
-    ids = {word: place for place, word in enumerate((*SPECIAL, *words))}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
-    tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.encode_special_tokens = True
-    return tokenizer
+    return word_tokenizer(words)
 
 
 def examples(towers: Towers, shown: Captioned) -> Examples:

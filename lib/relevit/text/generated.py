@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relevit.text.documents import Corpus, Document, Span
+from relevit.text.tokens import word_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 CLASSES = ("negative", "positive")
 LIMIT = 64  # no review has more tokens, special ones included
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 ATTEMPTS = 100  # for each text that is wanted; there are millions of different ones
 
 _SLOTS = {
@@ -81,24 +81,7 @@ def generated_tokenizer() -> Tokenizer:
 
     Raises: ImportError without the extra `text`.
     """
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    except ImportError as error:
-        raise ImportError(
-            "generated_tokenizer: the package tokenizers is not installed; notebooks on text need "
-            "it: pip install relevit[text]"
-        ) from error
-    ids = {word: place for place, word in enumerate((*SPECIAL, *vocabulary()))}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
-    tokenizer.add_special_tokens(list(SPECIAL))
-    tokenizer.encode_special_tokens = True
-    return tokenizer
+    return word_tokenizer(vocabulary())
 
 
 def vocabulary() -> tuple[str, ...]:

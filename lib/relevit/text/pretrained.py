@@ -15,9 +15,9 @@ from relevit.errors import one_line
 from relevit.text.convert import from_bert
 from relevit.text.documents import Corpus
 from relevit.text.encoder import Pooler, TextTransformer, build_tiny
-from relevit.text.generated import SPECIAL, generated_tokenizer
+from relevit.text.generated import generated_tokenizer
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import EXTRA, load_tokenizer
+from relevit.text.tokens import EXTRA, SPECIAL_TOKENS, load_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -98,7 +98,7 @@ def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
-        vocab_size=VOCABULARY, special_tokens=list(SPECIAL), show_progress=False
+        vocab_size=VOCABULARY, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]

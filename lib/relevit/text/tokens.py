@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 FILE = "tokenizer.json"
 SPECIAL = 2  # tokens around every text
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of `word_tokenizer`, ids 0 to 4
 EXTRA = "pip install relevit[text]"
 
 
@@ -51,9 +53,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise ImportError(
-            f"tokens: the package tokenizers is not installed; notebooks on text need it: {EXTRA}"
-        ) from error
+        raise _absent(error) from error
     path = folder / FILE
     if not path.is_file():
         raise FileNotFoundError(
@@ -68,6 +68,29 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def word_tokenizer(words: Sequence[str]) -> Tokenizer:
+    """A tokenizer of whole words in lower case, as BERT's puts its special tokens around a text.
+
+    [PAD] is 0, then the others of SPECIAL_TOKENS, then `words` in their order. Raises: ImportError
+    without the extra `text`.
+    """
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    except ImportError as error:
+        raise _absent(error) from error
+    ids = {word: place for place, word in enumerate((*SPECIAL_TOKENS, *words))}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends
+    )
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.encode_special_tokens = True
     return tokenizer
 
@@ -126,3 +149,9 @@ def _unknown_share(
             "another language or script: leave it out or use a model of that language"
         )
     return sum(unknown) / len(unknown)
+
+
+def _absent(error: ImportError) -> ImportError:
+    return ImportError(
+        f"tokens: the package {error.name} is not installed; notebooks on text need it: {EXTRA}"
+    )
