@@ -106,7 +106,7 @@ def test_tokenizer_knows_the_words_of_captions(shown):
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     for package in ("tokenizers", "transformers"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=r"notebooks on text need it: pip install relevit\[text\]"):
+    with pytest.raises(ImportError, match=r"on text need it: pip install relevit\[text\]"):
         caption_tokenizer()
     with pytest.raises(ImportError, match=r"dual encoders needs it: pip install relevit\[text\]"):
         workshop_towers()
