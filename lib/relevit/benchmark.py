@@ -30,7 +30,7 @@ from relevit.data.real.si_score import read_si_score
 from relevit.model_spec import ModelSpec
 from relevit.models import model_spec
 from relevit.paper_registry import PAPER_MODELS, paper_spec, preprocessing
-from relevit.paths import project_root
+from relevit.paths import from_project, project_root
 from relevit.relevance import Protocol
 
 Split = tuple[list[int], list[int]]
@@ -116,7 +116,7 @@ def imagenet(params: PipelineParams, model: str) -> Benchmark:
     that model's, with published it is one for all (differences B5).
     """
     sets = _Sets(
-        project_root() / Path(params.data_root).expanduser(),
+        from_project(params.data_root),
         preprocessing(model, params.preprocessing).view,
         params.ways,
         params.objectnet,

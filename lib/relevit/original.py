@@ -23,6 +23,7 @@ from relevit.model_spec import ModelSpec
 from relevit.models import load_model, load_pretrained, model_spec, shipped_weights
 from relevit.paper_models import load_paper_model
 from relevit.paper_registry import CUT
+from relevit.paths import from_project
 from relevit.training import LOG, WEIGHTS, History
 
 VALIDATED = 100  # validation images that a model of a paper answers
@@ -62,7 +63,7 @@ def make_original(
 
 def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn.Module:
     """Write the weights of the paper's models that a preset needs; returns its own."""
-    root = Path(cfg.weights_root).expanduser() if cfg.weights_root else None
+    root = from_project(cfg.weights_root) if cfg.weights_root else None
     for name in dict.fromkeys([*cfg.others, cfg.model]):  # its own last: with it the stage is made
         path = folder / (WEIGHTS if name == cfg.model else f"{name}.safetensors")
         model = load_paper_model(

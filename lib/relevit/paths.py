@@ -33,6 +33,14 @@ def run_folder(preset: str, stage: str, run: str = "", output_root: str = "outpu
     return folder
 
 
+def from_project(path: str) -> Path:
+    """A folder that a parameter names: absolute, in the home folder (`~/`), or below the project.
+
+    Notebooks run in `notebooks/` and the pipeline in the project's folder: both find the same one.
+    """
+    return project_root() / Path(path).expanduser()
+
+
 def cache_folder() -> Path:
     """Folder for downloads: $RELEVIT_CACHE, or `relevit` below the user's cache folder."""
     default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "relevit"

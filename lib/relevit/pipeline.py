@@ -16,11 +16,10 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from relevit import sweep
+from relevit import extras, sweep
 from relevit.agreement import check_agreement, check_data, check_iav, check_own_runs, check_sweep
 from relevit.cluster import Cluster, read_profile
 from relevit.config import NOTEBOOKS, PipelineParams
@@ -73,11 +72,11 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
 
 def _fetch(folder: Path) -> None:
     """Fetch what the stages of a preset would fetch: once, and before long work starts."""
-    absent = [name for name in ("tokenizers", "transformers") if find_spec(name) is None]
-    if absent:
+    if absent := extras.absent():
         raise RuntimeError(
-            f"pipeline: {' and '.join(absent)} not installed; 11_text and 12_clip need the extra "
-            "'text': make setup installs it, or: pip install relevit[text]"
+            f"pipeline: {' and '.join(absent)} not installed; "
+            f"{' and '.join(extras.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
+            f"it, or: {extras.INSTALL}"
         )
     stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
     original, text, clip = (stages[name] for name in ("00_original", "11_text", "12_clip"))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 
+from relevit import extras
 from relevit.claims_attribution import SCHEMAS, SOURCES
 from relevit.claims_tables import ResultTables, check_tables, lacking
 from relevit.paper_attribution import published_perturbation
 from relevit.paper_tables import NOT_RUN
-from relevit.stages import EXTRA, stage_packages
 
 TEXT, CLIP = "11_text", "12_clip"
 SHADED = "shaded.html"  # that 11_text writes: reviews with their tokens shaded
@@ -30,8 +29,8 @@ def not_shown(tables: Tables, notebook: str) -> str:
     reason = lacking(_usable(tables, notebook), *SOURCES[notebook])
     if not reason:
         return ""
-    absent = [name for name in stage_packages(notebook) if find_spec(name) is None]
-    needs = f" It needs {' and '.join(absent)}: {EXTRA}." if absent else ""
+    absent = extras.absent()
+    needs = f" It needs {' and '.join(absent)}: {extras.INSTALL}." if absent else ""
     return f"**Not all of `{notebook}` is shown**: {reason}.{needs}"
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from relevit import extras
 from relevit.config import Params
 from relevit.files import write_atomically
 from relevit.paths import project_root, run_folder
 
 EXECUTED = "executed.ipynb"
 SUMMARY = "summary.json"
-EXTRA = "pip install relevit[text]"  # gets the packages that some stages need beyond the others
 
 
 def stage_folder(cfg: Params, run: str = "") -> Path:
@@ -56,16 +55,11 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
     return folder
 
 
-def stage_packages(notebook: str) -> tuple[str, ...]:
-    """The packages of the extra `text` that a stage cannot do without."""
-    return ("tokenizers", "transformers") if notebook in ("11_text", "12_clip") else ()
-
-
 def possible_stage(cfg: Params, notebook: str) -> Path:
     """As `need_stage`, but a stage whose extra is not installed is left as it is, run or not."""
-    if all(find_spec(name) for name in stage_packages(notebook)):
-        return need_stage(cfg, notebook)
-    return run_folder(cfg.preset, notebook, "", cfg.output_root)
+    if notebook in extras.NOTEBOOKS_ON_TEXT and extras.absent():
+        return run_folder(cfg.preset, notebook, "", cfg.output_root)
+    return need_stage(cfg, notebook)
 
 
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:

@@ -10,10 +10,10 @@ pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 from relevit.attribution import METHODS
 from relevit.clip import experiment
 from relevit.clip.looking import setting_maps, settings_table, word_shares
-from relevit.clip.random_clip import word_tokenizer
 from relevit.clip.towers import examples
 from relevit.config import ClipParams
 from relevit.data.foregrounds import class_split
+from relevit.text.tokens import word_tokenizer, words_of
 from relevit.two_objects import Pairs
 
 CFG = ClipParams.checked(
@@ -156,6 +156,6 @@ def test_words_have_shares_for_each_method(towers, encoder, shown):
 
 
 def test_a_tokenizer_of_other_words_knows_these_alone():
-    tokenizer = word_tokenizer(["A photo of a T-shirt"])
+    tokenizer = word_tokenizer(words_of(["A photo of a T-shirt"]))
     assert "[UNK]" not in tokenizer.encode("photo of t shirt").tokens
     assert tokenizer.encode("a parrot").tokens == ["[CLS]", "a", "[UNK]", "[SEP]"]

@@ -103,10 +103,11 @@ def test_tokenizer_knows_the_words_of_captions(shown):
         towers.encode([""])
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    for package in ("tokenizers", "transformers"):
-        monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=r"on text need it: pip install relevit\[text\]"):
-        caption_tokenizer()
-    with pytest.raises(ImportError, match=r"dual encoders needs it: pip install relevit\[text\]"):
-        workshop_towers()
+@pytest.mark.parametrize(
+    ("package", "make"), [("tokenizers", caption_tokenizer), ("transformers", workshop_towers)]
+)
+def test_without_the_extra_it_says_what_to_install(monkeypatch, package, make):
+    monkeypatch.setitem(sys.modules, package, None)
+    message = rf"{package} is not installed; 11_text and 12_clip need it: pip install relevit\["
+    with pytest.raises(ImportError, match=message):
+        make()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relevit import dinov2, pipeline
+from relevit import dinov2, extras, pipeline
 from relevit.paths import project_root
 from relevit.text import minilm, movie_reviews
 
@@ -33,7 +33,7 @@ def test_a_preset_fetches_what_its_stages_need_and_no_more(fetched, preset, expe
 
 
 def test_missing_packages_are_named_before_any_stage_runs(fetched, monkeypatch):
-    monkeypatch.setattr(pipeline, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     message = "tokenizers and transformers not installed.*make setup.*pip install relevit"
     with pytest.raises(RuntimeError, match=message):
         pipeline._fetch(project_root() / "params" / "workshop")

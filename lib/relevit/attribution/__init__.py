@@ -34,3 +34,7 @@ METHODS: dict[str, Callable] = {
     "smoothgrad": smoothgrad,
     "integrated_gradients": integrated_gradients,
 }
+
+VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
+# What its Tables 1 and 2 compare them with.
+BASELINES = ("raw_attention", "rollout", "gradcam", "partial_lrp", "ga", "transformer_attribution")

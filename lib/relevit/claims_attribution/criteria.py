@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from relevit.claims import MIN_SEEDS
 
-VARIANTS = ("head_wise", "token_wise")
-# Beyond Intuition Tables 1 and 2. Two are the same for every class, so that the paper leaves
-# their cells for the label empty; it calls partial LRP class-agnostic too, yet prints both.
-BASELINES = (
-    "raw_attention", "rollout", "gradcam", "partial_lrp", "ga", "transformer_attribution",
-)  # fmt: skip
+# The same for every class, so that Beyond Intuition's tables leave their cells for the label
+# empty; it calls partial LRP class-agnostic too, yet prints both.
 NO_LABEL_ROW = ("raw_attention", "rollout")
 CLASS_AGNOSTIC = (*NO_LABEL_ROW, "partial_lrp")
 UNFAITHFUL = ("raw_attention", "rollout")  # as RV-40 says

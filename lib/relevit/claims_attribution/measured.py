@@ -8,9 +8,9 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
+from relevit.attribution import VARIANTS
 from relevit.claims import EPS, MIN_SEEDS, Verdict, judge, signed
 from relevit.claims_attribution import criteria as fixed
-from relevit.claims_attribution.criteria import VARIANTS
 from relevit.claims_attribution.scores import (
     PREDICTED,
     SEGMENTATION,

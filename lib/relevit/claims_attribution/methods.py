@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
+from relevit.attribution import VARIANTS
 from relevit.claims import EPS, Verdict, judge
 from relevit.claims_attribution import criteria as fixed
-from relevit.claims_attribution.criteria import VARIANTS
 from relevit.claims_attribution.scores import (
     LABEL,
     PREDICTED,

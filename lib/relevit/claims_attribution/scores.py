@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from relevit.attribution import BASELINES, VARIANTS
 from relevit.claims import EPS, Verdict, judge, signed
 from relevit.claims_attribution import criteria as fixed
-from relevit.claims_attribution.criteria import VARIANTS
 from relevit.claims_tables import Lacking
 
 NOT_HERE = "not testable here"
@@ -105,7 +105,7 @@ def gains_over_baselines(
     model: str,
     variant: str,
     score: str,
-    baselines: Iterable[str] = fixed.BASELINES,
+    baselines: Iterable[str] = BASELINES,
 ) -> dict[str, Gain]:
     """By how much a variant is better than each baseline; those of NO_LABEL_ROW may lack one."""
     left_out = [

@@ -15,9 +15,9 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from relevit.attribution import BASELINES, VARIANTS
 from relevit.claims import EPS, Verdict, judge
 from relevit.claims_attribution import criteria as fixed
-from relevit.claims_attribution.criteria import BASELINES, VARIANTS
 from relevit.claims_attribution.scores import (
     LABEL,
     NOT_HERE,

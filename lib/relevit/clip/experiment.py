@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -39,6 +38,7 @@ from relevit.data.batch import Batch
 from relevit.data.foregrounds import class_split
 from relevit.iav.trend import bootstrap_interval
 from relevit.model_spec import ModelSpec
+from relevit.paths import from_project
 from relevit.precision import choose_device
 from relevit.two_objects import Pairs, draw_pairs
 
@@ -124,7 +124,7 @@ def ready_encoder(cfg: ClipParams, classes: Sequence[str]) -> Encoder:
     if cfg.source == "random":
         dual, tokenizer = random_clip(prompts, cfg.seed)
     else:
-        folder = Path(cfg.weights_root).expanduser() / CLIP if cfg.weights_root else None
+        folder = from_project(cfg.weights_root) / CLIP if cfg.weights_root else None
         dual, tokenizer = load_clip(folder)
     dual = dual.to(choose_device(cfg.device))
     return Encoder(dual, tokenizer, prompts, {ALL: tuple(range(len(prompts)))}, cfg.seed)

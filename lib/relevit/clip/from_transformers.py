@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from relevit.clip.dual import DualEncoder
 from relevit.errors import one_line
+from relevit.extras import text_extra
 from relevit.model_spec import ModelSpec
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
-from relevit.text.tokens import EXTRA, load_tokenizer
+from relevit.text.tokens import load_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -65,13 +66,9 @@ def load_clip(folder: Path | None = None, name: str = PAPER_CLIP) -> tuple[DualE
     Raises: FileNotFoundError for a missing file, ValueError for a model of another kind,
     ConnectionError when the hub cannot be reached, ImportError without the extra `text`.
     """
-    try:
+    with text_extra("clip"):
         from huggingface_hub import snapshot_download
         from transformers import CLIPModel
-    except ImportError as error:
-        raise ImportError(
-            f"clip: the package transformers is not installed; CLIP's notebook needs it: {EXTRA}"
-        ) from error
     if folder is None:
         patterns = ["*.json", "model*.safetensors", "merges.txt"]
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ import torch
 
 from relevit.clip.dual import DualEncoder
 from relevit.clip.from_transformers import from_clip
-from relevit.clip.towers import caption_tokenizer
+from relevit.text.tokens import word_tokenizer, words_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -23,7 +21,7 @@ def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tok
     """Random weights in the shape of ViT-B/32's CLIP, CUT_BLOCKS blocks a side, for rehearsals."""
     from transformers import CLIPConfig, CLIPModel
 
-    tokenizer = word_tokenizer(prompts)
+    tokenizer = word_tokenizer(words_of(prompts))
     first, last = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
     text = {"vocab_size": tokenizer.get_vocab_size(), "num_hidden_layers": CUT_BLOCKS,
             "bos_token_id": first, "eos_token_id": last, "pad_token_id": 0}  # fmt: skip
@@ -31,16 +29,3 @@ def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tok
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return from_clip(CLIPModel(config).eval()), tokenizer
-
-
-def word_tokenizer(texts: Sequence[str]) -> Tokenizer:
-    """`caption_tokenizer` with the words of these texts in place of those of captions."""
-    from tokenizers import Tokenizer
-
-    about = json.loads(caption_tokenizer().to_str())
-    special = [token["content"] for token in about["added_tokens"]]
-    words = sorted({word for text in texts for word in re.findall(r"\w+", text.lower())})
-    about["model"]["vocab"] = {word: place for place, word in enumerate((*special, *words))}
-    tokenizer = Tokenizer.from_str(json.dumps(about))
-    tokenizer.encode_special_tokens = True
-    return tokenizer

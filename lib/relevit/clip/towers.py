@@ -8,7 +8,6 @@ there it can only guess.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,13 +21,14 @@ from relevit.clip.dual import DualEncoder, run_texts, with_head
 from relevit.clip.joining import JoinSettings, Joint, caption_places, join, join_training_text
 from relevit.data.foregrounds import CLASSES, Drawings
 from relevit.data.textures import FAMILIES
+from relevit.extras import text_extra
 from relevit.features import class_features
 from relevit.model_spec import ModelSpec
 from relevit.models import load_model, load_pretrained, model_spec
 from relevit.text.convert import from_bert
 from relevit.text.encoder import TextTransformer, build_tiny
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import EXTRA, Tokens, encode, load_tokenizer, word_tokenizer
+from relevit.text.tokens import Tokens, encode, load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -78,13 +78,8 @@ def workshop_towers() -> Towers:
 
     Raises: ImportError without the extra `text`, ConnectionError when a wheel cannot be had.
     """
-    try:
+    with text_extra("clip"):
         from transformers import BertModel
-    except ImportError as error:
-        raise ImportError(
-            "clip: the package transformers is not installed; the notebook of dual encoders needs "
-            f"it: {EXTRA}"
-        ) from error
     folder = minilm_folder()
     encoder = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     image = load_pretrained("dinov2-s").eval()
@@ -106,8 +101,7 @@ def caption_tokenizer() -> Tokenizer:
     """
     texts = [caption(i % len(CLASSES), i % len(FAMILIES)) for i in range(len(CLASSES) * 3)]
     texts += [prompt(name) for name in CLASSES] + ["a an some something"]
-    words = sorted({word for text in texts for word in re.findall(r"\w+", text)})
-    return word_tokenizer(words)
+    return word_tokenizer(words_of(texts))
 
 
 def examples(towers: Towers, shown: Captioned) -> Examples:

@@ -25,6 +25,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from relevit.data.cifar import need_files, read_records
 from relevit.data.labelled import Labelled
+from relevit.paths import from_project
 
 CifarLabels = Literal["fine", "coarse"]
 RESIZED = 256 / 224  # of the side that is kept
@@ -191,7 +192,7 @@ def read_real(data: str, data_root: str, size: int) -> tuple[Labelled, Labelled]
             f"read_real: data {data!r} without data_root; give the folder that the data set was "
             "unpacked to, or use data='cutouts', which needs none"
         )
-    root = Path(data_root).expanduser()
+    root = from_project(data_root)
     _need_folders(data, [root], "give the folder that the data set was unpacked to as data_root")
     return READERS[data](root, size)
 

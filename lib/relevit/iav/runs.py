@@ -40,7 +40,7 @@ from relevit.models import (
     model_spec,
     shipped_weights,
 )
-from relevit.paths import run_folder
+from relevit.paths import from_project, run_folder
 from relevit.precision import choose_device
 from relevit.training import History, epoch_file
 
@@ -100,7 +100,7 @@ def test_pictures(cfg: IavData, count: int, size: int) -> Labelled:
     so many of CIFAR-10's test set, drawn once from seed 0 as its file has no useful order."""
     if cfg.data == "cutouts":
         return drawn("val", count, size=size)
-    return read_cifar10(Path(cfg.data_root).expanduser(), size)[1].sample(count, seed=0)
+    return read_cifar10(from_project(cfg.data_root), size)[1].sample(count, seed=0)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, s
     """The model under a new head, and a word for the weights it starts from."""
     classes = len(run.classes)
     if run.model in HUB_MODELS:
-        folder = Path(cfg.weights_root) if cfg.weights_root else None
+        folder = from_project(cfg.weights_root) if cfg.weights_root else None
         origin = "hub" if folder is None else file_fingerprint(weights_file(run.model, folder))
         return load_hub_model(run.model, classes, run.seed, folder), origin
     trained = cfg.source == "train"
@@ -203,5 +203,5 @@ def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[Label
     if cfg.data == "cutouts":
         train = drawn("train", cfg.images * cfg.epochs, seed=run.seed, size=size)
         return train, drawn("validation", cfg.validation_images, size=size).kept()
-    train, test = read_cifar10(Path(cfg.data_root).expanduser(), size)
+    train, test = read_cifar10(from_project(cfg.data_root), size)
     return train, test.sample(cfg.validation_images, seed=0)

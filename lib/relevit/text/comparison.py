@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from relevit.attribution import BASELINES, VARIANTS
 from relevit.iav.trend import bootstrap_interval
 from relevit.perturbation import accuracy_curves, image_auc_pct
 from relevit.relevance import Protocol
@@ -24,8 +25,6 @@ from relevit.text.experiment import Texts
 from relevit.text.perturb import first_half_auc_pct, token_perturbation_rows
 from relevit.text.rationales import KS, method_differences, rationale_f1, rationale_scores
 
-VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
-BASELINES = ("raw_attention", "rollout", "gradcam", "partial_lrp", "transformer_attribution", "ga")
 RANDOM = "random"  # any order at all: the floor
 FIGURE_LIMIT = 512  # tokens of the texts in Fig. 6
 AREA, FIRST_HALF, F1 = "auc_pct", "first_half_auc_pct", "f1_pct"

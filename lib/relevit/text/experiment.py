@@ -19,6 +19,7 @@ from torch import Tensor
 
 from relevit.classifier import TrainSettings
 from relevit.config import TextParams
+from relevit.paths import from_project
 from relevit.precision import choose_device
 from relevit.text.documents import Corpus, Document
 from relevit.text.encoder import TextTransformer
@@ -200,7 +201,7 @@ def _read(cfg: TextParams, name: str) -> Corpus:
         except ValueError as error:
             asked = ", ".join(f"{key} = {getattr(cfg, key)}" for key in COUNTS.values())
             raise ValueError(f"11_text: {asked}: {error}") from error
-    root = Path(cfg.corpus_root)
+    root = from_project(cfg.corpus_root)
     if name == "eraser_movies":
         corpus = read_eraser_movies(root)
     else:

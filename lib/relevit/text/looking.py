@@ -10,11 +10,12 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from relevit.attention import record_attention
+from relevit.attribution import VARIANTS
 from relevit.attribution.observe import first_block
 from relevit.erasing import erased_parts, erasing_ranks
 from relevit.relevance import Protocol
 from relevit.text.attribute import attribute
-from relevit.text.comparison import VARIANTS, Maps
+from relevit.text.comparison import Maps
 from relevit.text.encoder import TextTransformer
 from relevit.text.experiment import Texts
 from relevit.text.tokens import Tokens

@@ -12,12 +12,14 @@ from torch import nn
 
 from relevit.config import TextParams
 from relevit.errors import one_line
+from relevit.extras import text_extra
+from relevit.paths import from_project
 from relevit.text.convert import from_bert
 from relevit.text.documents import Corpus
 from relevit.text.encoder import Pooler, TextTransformer, build_tiny
 from relevit.text.generated import generated_tokenizer
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import EXTRA, SPECIAL_TOKENS, load_tokenizer
+from relevit.text.tokens import SPECIAL_TOKENS, load_tokenizer, put_special_ends
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -90,10 +92,8 @@ def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
 
     Raises: ImportError without the extra `text`.
     """
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-    except ImportError as error:
-        raise _lacks("tokenizers") from error
+    with text_extra("11_text"):
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -101,11 +101,7 @@ def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
         vocab_size=VOCABULARY, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
-    ends = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
-    tokenizer.encode_special_tokens = True
+    put_special_ends(tokenizer)
     return tokenizer
 
 
@@ -116,7 +112,7 @@ def bert_folder(weights_root: str) -> Path:
     reached, ImportError without the extra `text`.
     """
     if weights_root:
-        folder = Path(weights_root).expanduser() / BERT
+        folder = from_project(weights_root) / BERT
         missing = [name for name in BERT_FILES if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(
@@ -124,10 +120,8 @@ def bert_folder(weights_root: str) -> Path:
                 "or leave weights_root empty to fetch them"
             )
         return folder
-    try:
+    with text_extra("11_text"):
         from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise _lacks("huggingface_hub") from error
     try:
         return Path(snapshot_download(BERT_HUB, allow_patterns=list(BERT_FILES)))
     except Exception as error:  # the hub's errors are of many kinds
@@ -143,10 +137,8 @@ def _folder(cfg: TextParams) -> Path:
 
 def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
     """transformers' encoder without a head."""
-    try:
+    with text_extra("11_text"):
         from transformers import BertConfig, BertModel
-    except ImportError as error:
-        raise _lacks("transformers") from error
     dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), cfg.dropout)
     if cfg.source == "random":
         config = BertConfig(
@@ -190,9 +182,3 @@ def _silent_loading() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def _lacks(package: str) -> ImportError:
-    return ImportError(
-        f"11_text: the package {package} is not installed; notebooks on text need it: {EXTRA}"
-    )

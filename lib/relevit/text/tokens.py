@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from relevit.extras import text_extra
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -13,7 +16,6 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 SPECIAL = 2  # tokens around every text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of `word_tokenizer`, ids 0 to 4
-EXTRA = "pip install relevit[text]"
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     Raises: FileNotFoundError without the file, ValueError when it is damaged, ImportError without
     the extra `text`.
     """
-    try:
+    with text_extra("tokens"):
         from tokenizers import Tokenizer
-    except ImportError as error:
-        raise _absent(error) from error
     path = folder / FILE
     if not path.is_file():
         raise FileNotFoundError(
@@ -78,21 +78,31 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     [PAD] is 0, then the others of SPECIAL_TOKENS, then `words` in their order. Raises: ImportError
     without the extra `text`.
     """
-    try:
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    except ImportError as error:
-        raise _absent(error) from error
+    with text_extra("tokens"):
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
     ids = {word: place for place, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=ends
-    )
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    tokenizer.encode_special_tokens = True
+    put_special_ends(tokenizer)
     return tokenizer
+
+
+def words_of(texts: Iterable[str]) -> list[str]:
+    """The words of texts in lower case, each once and in alphabetical order."""
+    return sorted({word for text in texts for word in re.findall(r"\w+", text.lower())})
+
+
+def put_special_ends(tokenizer: Tokenizer) -> None:
+    """From now on the tokenizer puts [CLS] before a text and [SEP] after it, as BERT's does."""
+    from tokenizers import processors
+
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+    )
+    tokenizer.encode_special_tokens = True
 
 
 def encode(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
@@ -149,9 +159,3 @@ def _unknown_share(
             "another language or script: leave it out or use a model of that language"
         )
     return sum(unknown) / len(unknown)
-
-
-def _absent(error: ImportError) -> ImportError:
-    return ImportError(
-        f"tokens: the package {error.name} is not installed; notebooks on text need it: {EXTRA}"
-    )
