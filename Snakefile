@@ -364,6 +364,7 @@ rule text:
         accuracy=f"{OUT}/11_text/text_accuracy.parquet",
         perturbation=f"{OUT}/11_text/text_perturbation.parquet",
         rationales=f"{OUT}/11_text/text_rationales.parquet",
+        shaded=f"{OUT}/11_text/shaded.html",
     threads: THREADS
     resources:
         gpu=1,

@@ -16,6 +16,9 @@ from relevit.errors import one_line
 if TYPE_CHECKING:
     from relevit.data.labelled import Labelled
     from relevit.data.real.image_set import ImageSet
+    from relevit.text.documents import Corpus
+
+    Part = ImageSet | Labelled | Corpus
 
 State = Literal["whole", "missing", "incomplete", "wrong", "unreadable"]
 SHOWN = 20  # unreadable images that are named on the screen
@@ -45,7 +48,7 @@ class Finding:
         official = {name: getattr(entry, name) for name in ("images", "classes", "size_gb")}
         about = {
             name: getattr(entry, name)
-            for name in ("title", "folders", "archives", "page", "terms", "used_by")
+            for name in ("title", "holds", "folders", "archives", "page", "terms", "used_by")
         }
         return asdict(self) | {"official": official} | about
 
@@ -90,20 +93,24 @@ def _readers(entry: Entry) -> list[Callable[[Path], Any]]:
     ]
 
 
-def _as_parts(read: Any) -> Sequence[ImageSet | Labelled]:
+def _as_parts(read: Any) -> Sequence[Part]:
     return read if isinstance(read, tuple) else (read,)
 
 
-def _judge(
-    entry: Entry, parts: Sequence[ImageSet | Labelled], data_root: Path, deep: bool
-) -> Finding:
+def _labels(part: Part) -> list[int]:
+    if hasattr(part, "documents"):
+        return [document.label for document in part.documents]
+    return part.labels.tolist()
+
+
+def _judge(entry: Entry, parts: Sequence[Part], data_root: Path, deep: bool) -> Finding:
     images = sum(len(part) for part in parts)
-    classes = len({label for part in parts for label in part.labels.tolist()})
+    classes = len({label for part in parts for label in _labels(part)})
     problems = tuple(
         f"{number(found)} {what}; a whole set has {' or '.join(map(number, expected))}: unpack "
         f"{' and '.join(entry.archives)} again"
         for what, found, expected in (
-            ("images", images, entry.expected_images),
+            (entry.holds, images, entry.expected_images),
             ("classes", classes, entry.expected_classes),
         )
         if expected and found not in expected
@@ -121,9 +128,14 @@ def _judge(
     )
 
 
-def unreadable(part: ImageSet | Labelled) -> list[str]:
-    """Decode all pictures, and their masks; what is wrong with those that cannot be."""
+def unreadable(part: Part) -> list[str]:
+    """Decode all pictures, and their masks; what is wrong with those that cannot be.
+
+    Texts were read when they were counted.
+    """
     found: list[str] = []
+    if hasattr(part, "documents"):
+        return found
     with ThreadPoolExecutor() as pool:  # decoding lets go of the interpreter
         for start in range(0, len(part), AT_ONCE):
             places = range(start, min(start + AT_ONCE, len(part)))
@@ -131,7 +143,7 @@ def unreadable(part: ImageSet | Labelled) -> list[str]:
     return found
 
 
-def _problem(part: ImageSet | Labelled, place: int) -> str:
+def _problem(part: Part, place: int) -> str:
     """What is wrong with a picture or its mask; empty when both can be decoded."""
     try:
         if hasattr(part, "read"):
@@ -159,8 +171,9 @@ def lines(finding: Finding) -> list[str]:
     entry = CATALOGUE[finding.key]
     rows = []
     if finding.images is not None:
-        rows.append(("found", f"{_count(finding.images, finding.classes)} in {finding.folder}"))
-    rows.append(("official", _count(entry.images, entry.classes)))
+        found = _count(entry, finding.images, finding.classes)
+        rows.append(("found", f"{found} in {finding.folder}"))
+    rows.append(("official", _count(entry, entry.images, entry.classes)))
     if entry.readable is not None:
         rows.append(("of these", f"{_choices(entry)} are read"))
     here = "" if finding.size_gb is None else f"; here {finding.size_gb:.1f} GB"
@@ -177,11 +190,11 @@ def lines(finding: Finding) -> list[str]:
     return [head, *(f"  {name:<11}{text}" for name, text in rows)]
 
 
-def _count(images: int | None, classes: int | None) -> str:
-    return f"{number(images)} images, {number(classes)} classes"
+def _count(entry: Entry, images: int | None, classes: int | None) -> str:
+    return f"{number(images)} {entry.holds}, {number(classes)} classes"
 
 
 def _choices(entry: Entry) -> str:
     """What is read of a whole set, in numbers."""
-    numbers = [("images", entry.expected_images), ("classes", entry.expected_classes)]
+    numbers = [(entry.holds, entry.expected_images), ("classes", entry.expected_classes)]
     return ", ".join(f"{' or '.join(map(number, some))} {what}" for what, some in numbers if some)

@@ -19,10 +19,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
-from relevit import extras, sweep
+from relevit import sweep
 from relevit.agreement import check_agreement, check_data, check_iav, check_own_runs, check_sweep
 from relevit.cluster import Cluster, read_profile
 from relevit.config import NOTEBOOKS, PipelineParams
+from relevit.fetching import fetch
 from relevit.machine import cores
 from relevit.paths import need_disk_space, project_root
 from relevit.warm_kernels import warm_kernels
@@ -67,33 +68,7 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
             choose_device(cls.from_file(path).device)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-    _fetch(folder)
-
-
-def _fetch(folder: Path) -> None:
-    """Fetch what the stages of a preset would fetch: once, and before long work starts."""
-    if absent := extras.absent():
-        raise RuntimeError(
-            f"pipeline: {' and '.join(absent)} not installed; "
-            f"{' and '.join(extras.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
-            f"it, or: {extras.INSTALL}"
-        )
-    stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
-    original, text, clip = (stages[name] for name in ("00_original", "11_text", "12_clip"))
-    pretrained = original.source == "train" and original.model == "dinov2-s"
-    joined = clip.dual_model == "dinov2-minilm"
-    if pretrained or joined or stages["01_masks"].feature_model == "dinov2-s":
-        from relevit.dinov2 import load_dinov2
-
-        load_dinov2()
-    if joined or text.text_model == "minilm-l6":
-        from relevit.text.minilm import minilm_folder
-
-        minilm_folder()
-    if "movie_reviews" in text.corpora:
-        from relevit.text.movie_reviews import fetch_reviews
-
-        fetch_reviews()
+    fetch(folder)
 
 
 def snakemake(

@@ -78,7 +78,7 @@ def model():
 def pixels():
     spec = model_spec("tiny")
     return torch.cat([
-        spec.normalise(cutouts.draw(name, range(20), size=112).images)
+        spec.normalise(cutouts.draw(name, range(60), size=112).images)
         for name in ("sketch", "objectnet")
     ])  # fmt: skip
 
@@ -98,16 +98,17 @@ def test_doubtful_answers_are_repeated_and_others_are_not(model, pixels):
 
 def test_error_is_the_largest_of_all_batches(model, pixels):
     answers = Answers(model, "bfloat16")
-    errors = [answers.largest_error([part]) for part in pixels.split(10)]
-    assert answers.largest_error(pixels.split(10)) == max(errors) > 0
-    assert Answers(model, "float32").largest_error([pixels]) == 0.0
-    assert math.isnan(answers.largest_error([pixels, pixels * math.nan]))
+    some = pixels[50:70]
+    errors = [answers.largest_error([part]) for part in some.split(10)]
+    assert answers.largest_error(some.split(10)) == max(errors) > 0
+    assert Answers(model, "float32").largest_error([some]) == 0.0
+    assert math.isnan(answers.largest_error([some, some * math.nan]))
 
 
 def test_a_margin_that_is_no_number_repeats_everything(model, pixels):
     answers = Answers(model, "bfloat16", math.nan)
-    answers(pixels, unsure_prediction)
-    assert answers.repeated == len(pixels)
+    answers(pixels[50:70], unsure_prediction)
+    assert answers.repeated == 20
 
 
 def test_weights_are_copied_only_into_another_format(model):

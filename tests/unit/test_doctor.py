@@ -14,11 +14,13 @@ from PIL import Image
 
 from relevit import doctor
 from relevit.cli import main
+from relevit.config.text import ON_DISK
 from relevit.data.cutouts import TEST_SETS
 from relevit.data.real.catalogue import CATALOGUE, markdown
 from relevit.data.real.classes import A_WNIDS, IMAGENET_WNIDS
 from relevit.data.real_knn import READERS as KNN_READERS
 from relevit.doctor import disk_gb, examine, lines
+from relevit.rehearsal.text import write_eraser_movies, write_newsgroups
 
 ROOT = Path(__file__).parents[2]
 OTHER = next(wnid for wnid in IMAGENET_WNIDS if wnid not in A_WNIDS)
@@ -69,7 +71,7 @@ def run(capsys, *arguments: object) -> tuple[int, str]:
 def test_catalogue_has_the_nine_sets_and_those_of_the_other_notebooks():
     others = {"imagenet_train", "imagenet_s", "gtsegs", "cifar10"}
     knn = set(KNN_READERS) - {"cifar100_coarse"}
-    assert set(CATALOGUE) == {*TEST_SETS, *others, *knn}
+    assert set(CATALOGUE) == {*TEST_SETS, *others, *knn, *ON_DISK}
     assert all(key == entry.key for key, entry in CATALOGUE.items())
 
 
@@ -128,6 +130,24 @@ def test_what_the_reader_refuses_is_told_in_its_words(root, capsys):
     assert code == 1 and "a (ImageNet-A): wrong\n" in text
     assert f"problem    a: {root / 'imagenet-a'} has the folder {OTHER!r}" in text
     assert "move it away, or unpack imagenet-a.tar again" in text, "the remedy comes last"
+
+
+def test_texts_are_counted_in_all_splits(tmp_path, expect, capsys):
+    write_eraser_movies(tmp_path, train=8, validation=4, test=4)
+    write_newsgroups(tmp_path, per_group=3)
+    found = examine(tmp_path, "eraser_movies", deep=True)
+    assert (found.state, found.images, found.classes) == ("incomplete", 16, 2)
+    assert found.problems == (
+        "16 texts; a whole set has 1,999 or 2,000: unpack movies.tar.gz again",
+    )
+    expect("eraser_movies", readable=(16,))
+    expect("newsgroups", images=24, classes=4)
+    code, text = run(capsys, tmp_path, "--set", *ON_DISK)
+    assert code == 0 and "found      16 texts, 2 classes in movies\n" in text
+    assert "found      24 texts, 4 classes in 20news-bydate-train\n" in text
+    next((tmp_path / "movies" / "docs").iterdir()).unlink()
+    lost = examine(tmp_path, "eraser_movies")
+    assert lost.state == "wrong" and "unpack movies.tar.gz of ERASER again" in lost.problems[0]
 
 
 def test_number_that_nobody_gave_is_said_and_not_held_against_the_set(tmp_path, expect):

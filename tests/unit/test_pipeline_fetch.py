@@ -1,12 +1,18 @@
-"""What a pipeline fetches before it starts."""
+"""What a pipeline fetches, and looks at, before it starts."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from relevit import dinov2, extras, pipeline
+import pytest
+import yaml
+
+from relevit import dinov2, extras
+from relevit.clip import from_transformers
+from relevit.fetching import fetch
 from relevit.paths import project_root
-from relevit.text import minilm, movie_reviews
+from relevit.rehearsal.text import write_eraser_movies, write_newsgroups
+from relevit.text import minilm, movie_reviews, pretrained
 
 
 @pytest.fixture
@@ -14,27 +20,67 @@ def fetched(monkeypatch):
     called = []
     for module, name in (
         (dinov2, "load_dinov2"), (minilm, "minilm_folder"), (movie_reviews, "fetch_reviews"),
+        (pretrained, "bert_folder"), (from_transformers, "clip_folder"),
     ):  # fmt: skip
-        monkeypatch.setattr(module, name, lambda name=name: called.append(name))
+        monkeypatch.setattr(
+            module, name, lambda *at, name=name: called.append(" ".join((name, *at)))
+        )
     return called
+
+
+def preset_with(folder: Path, preset: str, **changed: object) -> Path:
+    """A copy of a preset; what is changed holds for all its files that have such a key."""
+    for path in (project_root() / "params" / preset).glob("*.yaml"):
+        values = yaml.safe_load(path.read_text())
+        new = values | {key: value for key, value in changed.items() if key in values}
+        (folder / path.name).write_text(yaml.safe_dump(new))
+    return folder
 
 
 @pytest.mark.parametrize(
     ("preset", "expected"),
-    [
-        ("quick", []),
-        ("rehearsal", []),
-        ("workshop", ["load_dinov2", "minilm_folder", "fetch_reviews"]),
-    ],
+    [("quick", []), ("workshop", ["load_dinov2", "minilm_folder", "fetch_reviews"])],
 )
 def test_a_preset_fetches_what_its_stages_need_and_no_more(fetched, preset, expected):
-    pipeline._fetch(project_root() / "params" / preset)
+    fetch(project_root() / "params" / preset)
     assert fetched == expected
+
+
+def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
+    preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
+    with pytest.raises(
+        FileNotFoundError, match=r"11_text\.yaml: corpus_root = .*movies is missing; unpack"
+    ):
+        fetch(preset)
+    write_eraser_movies(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"20news-bydate-train is missing"):
+        fetch(preset)
+    write_newsgroups(tmp_path)
+    fetch(preset)
+    next((tmp_path / "movies" / "docs").iterdir()).unlink()
+    with pytest.raises(FileNotFoundError, match=r"its review .* is missing; unpack movies.tar.gz"):
+        fetch(preset)
+    assert fetched == []  # its models are random
+
+
+def test_the_paper_preset_gets_its_models_before_any_stage_runs(fetched, tmp_path):
+    write_eraser_movies(tmp_path)
+    write_newsgroups(tmp_path, per_group=300)
+    fetch(preset_with(tmp_path, "paper", corpus_root=str(tmp_path)))
+    assert fetched == ["bert_folder ", "clip_folder "]
+
+
+def test_a_folder_without_a_models_files_is_told(tmp_path):
+    for folder, name in (
+        (pretrained.bert_folder, "bert-base"), (from_transformers.clip_folder, "clip-b32"),
+    ):  # fmt: skip
+        with pytest.raises(FileNotFoundError, match=rf"{name} (lacks|has no) .*model\.safetensors"):
+            folder(str(tmp_path))
 
 
 def test_missing_packages_are_named_before_any_stage_runs(fetched, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     message = "tokenizers and transformers not installed.*make setup.*pip install relevit"
     with pytest.raises(RuntimeError, match=message):
-        pipeline._fetch(project_root() / "params" / "workshop")
+        fetch(project_root() / "params" / "workshop")
     assert fetched == []

@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from relevit.clip.captions import Captioned, captioned, names, prompt
 from relevit.clip.dual import DualEncoder
-from relevit.clip.from_transformers import load_clip
+from relevit.clip.from_transformers import clip_folder, load_clip
 from relevit.clip.joining import JoinSettings
 from relevit.clip.phrases import phrase_pointing
 from relevit.clip.random_clip import random_clip
@@ -38,14 +38,12 @@ from relevit.data.batch import Batch
 from relevit.data.foregrounds import class_split
 from relevit.iav.trend import bootstrap_interval
 from relevit.model_spec import ModelSpec
-from relevit.paths import from_project
 from relevit.precision import choose_device
 from relevit.two_objects import Pairs, draw_pairs
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-CLIP = "clip-b32"
 SEEN, UNSEEN, ALL = "seen", "unseen", "all"
 ROUNDS = 8  # of draws that look for pairs of a group
 
@@ -118,14 +116,13 @@ def join_encoder(
 def ready_encoder(cfg: ClipParams, classes: Sequence[str]) -> Encoder:
     """CLIP as published, or with `source` random two blocks of its shape, on `cfg.device`.
 
-    Raises: as `load_clip`.
+    Raises: as `clip_folder` and `load_clip`.
     """
     prompts = tuple(map(prompt, classes))
     if cfg.source == "random":
         dual, tokenizer = random_clip(prompts, cfg.seed)
     else:
-        folder = from_project(cfg.weights_root) / CLIP if cfg.weights_root else None
-        dual, tokenizer = load_clip(folder)
+        dual, tokenizer = load_clip(clip_folder(cfg.weights_root))
     dual = dual.to(choose_device(cfg.device))
     return Encoder(dual, tokenizer, prompts, {ALL: tuple(range(len(prompts)))}, cfg.seed)
 

@@ -17,12 +17,14 @@ from relevit.clip.dual import DualEncoder
 from relevit.errors import one_line
 from relevit.extras import text_extra
 from relevit.model_spec import ModelSpec
+from relevit.paths import from_project
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
 from relevit.text.tokens import load_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+CLIP = "clip-b32"  # its folder below weights_root
 PAPER_CLIP = "openai/clip-vit-base-patch32"  # Beyond Intuition Sec. 4.2
 TIMM_NAME = "vit_base_patch32_clip_quickgelu_224"  # timm's model of the same anatomy
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -57,27 +59,40 @@ def from_clip(
     return DualEncoder(image, text, projection, text.head, scale, spec).to(scale.device)
 
 
-def load_clip(folder: Path | None = None, name: str = PAPER_CLIP) -> tuple[DualEncoder, Tokenizer]:
-    """CLIP and its tokenizer from a local `folder`, or without one by `name` from the hub.
+def clip_folder(weights_root: str) -> Path:
+    """Folder with PAPER_CLIP's files: `clip-b32` below `weights_root`, or fetched from the hub.
 
-    A folder has `config.json`, `tokenizer.json` and `model.safetensors`, as the hub has them. No
-    pickle is read, and no code of the folder is run. Pixel statistics are those of its
+    Raises: FileNotFoundError for a folder that lacks one, ConnectionError when the hub cannot be
+    reached, ImportError without the extra `text`.
+    """
+    if weights_root:
+        folder = from_project(weights_root) / CLIP
+        _need_files(folder)
+        return folder
+    with text_extra("12_clip"):
+        from huggingface_hub import snapshot_download
+    patterns = ["*.json", "model*.safetensors", "merges.txt"]
+    try:
+        return Path(snapshot_download(PAPER_CLIP, allow_patterns=patterns))
+    except Exception as error:  # the hub's errors are of many kinds
+        raise ConnectionError(
+            f"12_clip: {PAPER_CLIP} cannot be had from the hub ({one_line(error)}); give "
+            f"weights_root, a folder with {CLIP}/ and in it config.json, tokenizer.json and "
+            f"{WEIGHTS[0]}"
+        ) from error
+
+
+def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
+    """CLIP and its tokenizer from `folder`.
+
+    It has `config.json`, `tokenizer.json` and `model.safetensors`, as the hub has them. No pickle
+    is read, and no code of the folder is run. Pixel statistics are those of its
     `preprocessor_config.json`, where it has one, else CLIP's.
     Raises: FileNotFoundError for a missing file, ValueError for a model of another kind,
-    ConnectionError when the hub cannot be reached, ImportError without the extra `text`.
+    ImportError without the extra `text`.
     """
-    with text_extra("clip"):
-        from huggingface_hub import snapshot_download
+    with text_extra("12_clip"):
         from transformers import CLIPModel
-    if folder is None:
-        patterns = ["*.json", "model*.safetensors", "merges.txt"]
-        try:
-            folder = Path(snapshot_download(name, allow_patterns=patterns))
-        except (OSError, ValueError) as error:
-            raise ConnectionError(
-                f"clip: {name!r} cannot be had from the hub ({one_line(error)}); give a folder "
-                f"with its config.json, tokenizer.json and {WEIGHTS[0]}"
-            ) from error
     _need_files(folder)
     tokenizer = load_tokenizer(folder)
     try:

@@ -23,7 +23,7 @@ from relevit.model_spec import ModelSpec
 from relevit.text.tokens import Tokens
 from relevit.two_objects import Pairs, pointing_table
 
-# What stands on the right of "on" in a caption.
+# Beside the class, what a caption says: "a red bus on sand".
 WORDS = {"colour": COLOURS, "background": tuple(family.name for family in FAMILIES)}
 
 

@@ -62,6 +62,14 @@ class Corpus:
                         f"{document.label}; there are {len(self.classes)} classes: name them all"
                     )
 
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """All documents, split after split."""
+        return (*self.train, *self.validation, *self.test)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
 
 def merged_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The same characters as spans in order; those that overlap or touch become one."""

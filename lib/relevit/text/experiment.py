@@ -202,11 +202,14 @@ def _read(cfg: TextParams, name: str) -> Corpus:
             asked = ", ".join(f"{key} = {getattr(cfg, key)}" for key in COUNTS.values())
             raise ValueError(f"11_text: {asked}: {error}") from error
     root = from_project(cfg.corpus_root)
+    return _drawn(read_on_disk(name, root, cfg.validation_texts, cfg.seed), wanted, cfg.seed)
+
+
+def read_on_disk(name: str, root: Path, validation: int, seed: int) -> Corpus:
+    """One of `config.text.ON_DISK` below `root`, whole. Raises: as its reader."""
     if name == "eraser_movies":
-        corpus = read_eraser_movies(root)
-    else:
-        corpus = read_newsgroups(root, validation=cfg.validation_texts, seed=cfg.seed)
-    return _drawn(corpus, wanted, cfg.seed)
+        return read_eraser_movies(root)
+    return read_newsgroups(root, validation=validation, seed=seed)
 
 
 def _reviews(cfg: TextParams, training: int, validation: int, held_out: int) -> Corpus:

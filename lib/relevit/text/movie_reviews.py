@@ -13,6 +13,7 @@ import hashlib
 import html
 import re
 import string
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -82,11 +83,12 @@ def fetch_reviews() -> Path:
     return path
 
 
+@lru_cache(maxsize=1)  # a run asks for several corpora of the same reviews
 def read_reviews(path: Path) -> pd.DataFrame:
     """All reviews, cleaned, each text once: columns text, label, source, name, split.
 
     Texts are the same when their letters are: case, blanks and punctuation do not count. A name is
-    the source and the row of the published table, from 0.
+    the source and the row of the published table, from 0. It is read once: change a copy alone.
     """
     reviews = pd.read_csv(path, dtype={"text": "str", "label": "int64", "source": "str"})
     reviews["name"] = [f"{source}-{row}" for row, source in enumerate(reviews["source"])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 NOT_KNOWN = "not known"
 READERS = "relevit.data.real"
@@ -25,7 +25,7 @@ SI_TERMS = "objects from OpenImages (Creative Commons), backgrounds from Pexels"
 class Entry:
     """One set. `folders` are below the data root, other names of one included.
 
-    `size_gb` (10^9 bytes) is unpacked.
+    `images` counts texts where `holds` says so. `size_gb` (10^9 bytes) is unpacked.
 
     `reader` is a dotted name and `calls` the options it is called with, once for each part of the
     set. `side` is given to readers that want the size of the pictures. `readable` and
@@ -48,6 +48,7 @@ class Entry:
     side: int | None = None
     readable: tuple[int, ...] | None = None
     readable_classes: tuple[int, ...] | None = None
+    holds: Literal["images", "texts"] = "images"
 
     @property
     def expected_images(self) -> tuple[int, ...]:
@@ -175,6 +176,22 @@ ENTRIES = (
         ("10_knn",), "relevit.data.real_knn.read_pneumonia", side=224,
         readable=(5856, 5840),  # Kaggle's copy has 16 of them in a folder of their own
     ),
+    Entry(
+        "eraser_movies", "ERASER, Movie Reviews", ("movies",), 2000, 2, None, ("movies.tar.gz",),
+        "https://www.eraserbenchmark.com",
+        "for research; the reviews belong to those who wrote them",
+        ("11_text",), "relevit.text.eraser.read_eraser_movies",
+        readable=(1999, 2000),  # copies have 199 or 200 test reviews
+        holds="texts",
+    ),
+    Entry(
+        "newsgroups", "20 Newsgroups, by date",
+        ("20news-bydate-train", "20news-bydate-test"), 11_314 + 7532, 20, None,
+        ("20news-bydate.tar.gz",), "http://qwone.com/~jason/20Newsgroups/",
+        "for research; the messages belong to those who posted them",
+        ("11_text",), "relevit.text.newsgroups.read_newsgroups",
+        (MappingProxyType({"validation": 0}),), holds="texts",
+    ),
 )  # fmt: skip
 CATALOGUE: dict[str, Entry] = {entry.key: entry for entry in ENTRIES}
 
@@ -187,7 +204,8 @@ def number(value: float | None) -> str:
 def markdown() -> str:
     """The catalogue as the table of docs/paper_preset.md."""
     lines = [
-        "| set | what | images | classes | unpacked, GB | archives | folder | terms | used by |",
+        "| set | what | images or texts | classes | unpacked, GB | archives | folder | terms "
+        "| used by |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for entry in CATALOGUE.values():
