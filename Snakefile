@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from relevit.sweep import sweep_runs
+from relevit.sweep import compared_models, sweep_runs
 
 PRESET = config["preset"]
 SEEDS = config["seeds"]
@@ -11,12 +11,13 @@ THREADS = config.get("threads", 1)
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
 RUNS = [run.name for run in sweep_runs(PRESET)]
+EVALUATED = compared_models(PRESET) if config.get("data") == "imagenet" else []
 GPUS = config.get("gpus", 0)
 
 
-def device(number):
+def device(number, sign=" "):
     """Runs in turn on several GPUs; not a parameter, since where a run is made changes nothing."""
-    return f" -p device cuda:{number % GPUS}" if GPUS > 1 else " "
+    return f" -p device{sign}cuda:{number % GPUS}" if GPUS > 1 else " "
 
 
 wildcard_constraints:
@@ -191,6 +192,27 @@ rule robustness:
         "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
 
 
+# On real sets it takes longer to evaluate a run than to make it: each run is a job of its own, and
+# so is each original. 03_comparison reads what they leave.
+rule answers:
+    message: "03_comparison: nine test sets, {wildcards.compared}"
+    input:
+        params=f"{PARAMS}/03_comparison.yaml",
+        answered=lambda wildcards: (
+            f"{OUT}/02_finetune/{wildcards.compared}/outcome.txt"
+            if wildcards.compared in RUNS
+            else rules.original.output.weights
+        ),
+    output:
+        mark=touch(f"{OUT}/03_comparison/{{compared}}/answered"),
+    threads: THREADS
+    resources:
+        gpu=1,
+        device=lambda wildcards: device(EVALUATED.index(wildcards.compared), "="),
+    shell:
+        "python -m relevit.distributed {input.params}{resources.device} --model {wildcards.compared}"
+
+
 rule comparison:
     message: "03_comparison: ours, the baselines, both kinds of masks, and DINO"
     input:
@@ -198,6 +220,7 @@ rule comparison:
         params=f"{PARAMS}/03_comparison.yaml",
         predictions=rules.robustness.output.predictions,
         sweep=expand(f"{OUT}/02_finetune/{{run}}/outcome.txt", run=RUNS),
+        answers=expand(rules.answers.output.mark, compared=EVALUATED),
     output:
         executed=f"{OUT}/03_comparison/executed.ipynb",
         summary=f"{OUT}/03_comparison/summary.json",

@@ -8,11 +8,12 @@ the pipeline makes those that are not done, and what follows from them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from relevit.config import Params, PipelineParams
+from relevit.config import ComparisonParams, Params, PipelineParams
 from relevit.paths import project_root
 from relevit.stages import EXECUTED, need_stage
 
@@ -62,14 +63,28 @@ def expand(pipeline: PipelineParams) -> list[Run]:
     return list(dict.fromkeys(runs))
 
 
-def find_runs(cfg: Params) -> tuple[dict[Run, Path], list[Missing]]:
-    """Folders of the sweep's runs, and what is missing.
+def compared_models(preset: str) -> list[str]:
+    """What 03_comparison evaluates, by the names of its folders: originals, then all runs.
+
+    The preset's own original and its finetuned runs are not among them: 03_robustness has theirs.
+    Raises: ValueError, FileNotFoundError.
+    """
+    runs = sweep_runs(preset)
+    file = project_root() / "params" / preset / "03_comparison.yaml"
+    originals = sorted({run.model for run in runs} - {ComparisonParams.from_file(file).model})
+    return [*originals, *(run.name for run in runs)]
+
+
+def find_runs(
+    cfg: Params, runs: Iterable[Run] | None = None
+) -> tuple[dict[Run, Path], list[Missing]]:
+    """Folders of the sweep's runs, or of some of them, and what is missing.
 
     In the pipeline all runs have ended by now. In a notebook started alone, those that were
     never made are made here; one that fails is missing, and the others are still made.
     """
     found, missing = {}, []
-    for run in sweep_runs(cfg.preset):
+    for run in sweep_runs(cfg.preset) if runs is None else runs:
         folder = project_root() / cfg.output_root / cfg.preset / STAGE / run.name
         if failed(folder):
             missing.append(Missing(run.name, why(folder)))

@@ -58,7 +58,9 @@ def test_snakemake_plans_every_run_of_the_paper(paper, project, monkeypatch):
     edit(project, "pipeline", data="imagenet", sweep=grids)
     monkeypatch.chdir(project)
     stages = Counter(message.split(":")[0] for message in pipeline.todo(PRESET))
-    assert stages.pop("02_finetune") == len(expand(paper)) + 1, "all runs, and the preset's own"
+    runs = len(expand(paper))
+    assert stages.pop("02_finetune") == runs + 1, "all runs, and the preset's own"
+    assert stages.pop("03_comparison") == runs + len(SEVEN) + 1, "answers of each, and originals'"
     assert set(stages.values()) == {1}
 
 
@@ -219,6 +221,8 @@ def test_profile_passes_a_dry_run_with_every_job_of_the_paper(folder, paper, mon
     assert sorted(job for job in jobs if job in set(swept)) == sorted(swept), "each of 210, once"
     others = Counter(job.split(":")[0] for job in jobs if job not in set(swept))
     assert others.pop("02_finetune") == len(paper.seeds), "the preset's own, a seed each"
+    evaluated = len(swept) + len(SEVEN) - 1  # 03_robustness has the preset's own original
+    assert others.pop("03_comparison") == evaluated + 1
     assert set(others.values()) == {1} and {"00_original", "99_report"} <= set(others)
 
 

@@ -13,8 +13,8 @@ from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
 
 RULES = {
     "original", "start", "masks", "learning_rate", "finetune", "baselines", "sweep", "robustness",
-    "comparison", "segmentation", "attribution", "faithfulness", "pretraining", "iav", "ablations",
-    "sis", "knn", "text", "clip", "report", "page", "pages",
+    "comparison", "segmentation", "attribution", "faithfulness", "pretraining", "iav",
+    "ablations", "sis", "knn", "text", "clip", "report", "page", "pages",
 }  # fmt: skip
 
 
@@ -95,6 +95,12 @@ def test_graph_names_all_stages(monkeypatch):
     assert {("original", "finetune"), ("learning_rate", "finetune"), ("report", "page")} <= set(
         edges
     )
+
+
+def test_on_real_sets_what_is_compared_is_answered_in_jobs_of_its_own(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    edges = set(pipeline.graph("paper"))
+    assert {("sweep", "answers"), ("original", "answers"), ("answers", "comparison")} <= edges
 
 
 # How stages share the machine

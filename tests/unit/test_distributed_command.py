@@ -107,6 +107,11 @@ def test_command_refuses_in_one_message(params, capsys, given, message):
     assert message in capsys.readouterr().err
 
 
+def test_one_model_is_for_evaluations_alone(params, capsys):
+    assert main([str(params / "02_finetune.yaml"), "--model", "seed1"]) == 2
+    assert "which makes one run; give it with 03_robustness.yaml" in capsys.readouterr().err
+
+
 def test_command_knows_the_notebooks_by_their_files(params, capsys):
     assert read_params(params / "03_robustness.yaml", ["seeds=[2]"]).seeds == [2]
     assert main([str(params / "00_original.yaml")]) == 2

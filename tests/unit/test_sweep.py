@@ -11,7 +11,17 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relevit import sweep
 from relevit.config import ComparisonParams, PipelineParams
-from relevit.sweep import OUTCOME, Run, expand, failures, find_runs, sweep_runs, unfinished
+from relevit.distributed.evaluation import models_to_evaluate
+from relevit.sweep import (
+    OUTCOME,
+    Run,
+    compared_models,
+    expand,
+    failures,
+    find_runs,
+    sweep_runs,
+    unfinished,
+)
 
 ROOT = Path(__file__).parents[2]
 GRIDS = [
@@ -139,3 +149,33 @@ def test_what_is_not_done_is_unfinished(project):
         end(project, run, "done")
     (project / unfinished("quick")[0]).write_text("done\n")
     assert unfinished("quick") == [] and failures("quick") == []
+
+
+@pytest.fixture
+def comparison(project) -> ComparisonParams:
+    """Of a project whose own model is another than the sweep's, so that it has an original."""
+    file = project / "params" / "quick" / "03_comparison.yaml"
+    file.write_text(yaml.safe_dump({"preset": "quick", "model": "dinov2-s"}))
+    (project / "params" / "quick" / "00_original.yaml").write_text("preset: quick\nmodel: dinov2-s")
+    return ComparisonParams.from_file(file)
+
+
+def test_originals_come_before_the_runs_that_are_compared_with_them(comparison):
+    assert compared_models("quick") == ["tiny", *(run.name for run in RUNS)]
+
+
+def test_what_is_compared_can_be_evaluated_one_by_one(comparison, project, monkeypatch):
+    folders = {run.name: end(project, run, "done") for run in RUNS[1:]}
+    end(project, RUNS[0], "failed")
+    whole = models_to_evaluate(comparison)
+    assert list(whole) == ["tiny", *folders]
+    monkeypatch.setattr(sweep, "need_stage", lambda cfg, stage, run, /, **_: folders.pop(run))
+    alone = {name: models_to_evaluate(comparison, name) for name in compared_models("quick")}
+    assert alone.pop(RUNS[0].name) == {}, "it has failed"
+    assert alone == {name: {name: model} for name, model in whole.items()}
+    assert not folders, "each was asked for once"
+
+
+def test_model_that_is_not_compared_is_refused(comparison):
+    with pytest.raises(ValueError, match=r"--model 'tinny' is none .*; use one of tiny, tiny\."):
+        models_to_evaluate(comparison, "tinny")

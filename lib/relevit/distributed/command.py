@@ -70,12 +70,20 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("file", type=Path, help="for example params/quick/02_finetune.yaml")
     parser.add_argument("-p", action="append", default=[], metavar="NAME=VALUE", dest="given")
+    parser.add_argument("--model", default="", help="evaluate this one alone, by its folder's name")
     options = parser.parse_args(arguments)
     say = partial(print, flush=True)
     try:
         cfg = read_params(options.file, options.given)
+        work = WORK[type(cfg)]
+        if options.model and work is not evaluate_models:
+            raise ValueError(
+                f"distributed: --model {options.model!r} with {options.file}, which makes one run; "
+                "give it with 03_robustness.yaml or 03_comparison.yaml, or leave it out"
+            )
+        some = {"only": options.model} if options.model else {}
         with process_group(backend_for(cfg.device, launched()[1])):
-            said = WORK[type(cfg)](cfg, say)
+            said = work(cfg, say, **some)
             if world()[0] == 0:
                 say(said)
     except (ValueError, OSError, FloatingPointError) as error:
