@@ -71,11 +71,33 @@ def pointing_table(
     """
     rows = []
     for name, method in explain.items():
-        own = torch.cat([points_at_own(pairs, method(pairs.labels[:, i]), i) for i in (0, 1)])
-        share = own.double().mean().item()
-        error = (share * (1 - share) / len(own)) ** 0.5
-        rows.append([name, len(own), 100 * share, 100 * error])
+        sides = [points_at_own(pairs, method(pairs.labels[:, i]), i) for i in (0, 1)]
+        own = torch.stack(sides, dim=1)
+        rows.append([name, own.numel(), *own_share_pct(own)])
     return pd.DataFrame(rows, columns=["method", "images", "own_object_pct", "standard_error_pts"])
+
+
+def own_share_pct(
+    own: Bool[Tensor, "pairs 2"], counted: Bool[Tensor, "pairs 2"] | None = None
+) -> tuple[float, float]:
+    """Of the maps that are `counted` (None: all), those that point at their own object, in percent.
+
+    And the standard error over images, as the two maps of one image are not independent: a map
+    that is the same for both points right once an image, without any error. Where all maps are
+    right, or all wrong, the images' spread says nothing; then it is half the width of Wilson's
+    interval. Raises: ValueError when none is counted.
+    """
+    counted = torch.ones_like(own) if counted is None else counted
+    images = counted.any(dim=1)
+    right, maps = ((own & counted)[images].sum(dim=1).double(), counted[images].sum(dim=1).double())
+    count, total = len(maps), maps.sum()
+    if not count:
+        raise ValueError("own_share_pct: no map is counted; draw more pairs")
+    share = right.sum() / total
+    if count < 2 or share in (0, 1):
+        return 100 * share.item(), 50 / (count + 1)
+    squares = (right - share * maps).square().sum() * count / (count - 1)
+    return 100 * share.item(), 100 * (squares.sqrt() / total).item()
 
 
 def points_at_own(pairs: Pairs, maps: Tensor, which: int) -> Bool[Tensor, " pairs"]:

@@ -57,6 +57,20 @@ def test_rollout_is_the_product_of_the_maps(build_vit, images, kind, start):
     close(ours, read(described, model))
 
 
+@pytest.mark.parametrize("family", ["bert", "clip"])
+def test_ga_of_text_and_clip_is_the_last_block_clamped_first(build_vit, images, family):
+    """Their scripts clamp before the mean over heads (differences C1, D8, D11)."""
+    model = build_vit("plain", depth=3)
+    seen = observe(model, images, gradients="all")
+    product = seen.maps[-1] * seen.gradients[-1]
+    as_vit = METHODS["ga"](model, images, start_block=3)
+    close(as_vit, product.mean(dim=1).clamp(min=0)[:, 0, model.num_prefix_tokens :])
+    model.family = family
+    ours = METHODS["ga"](model, images)
+    close(ours, product.clamp(min=0).mean(dim=1)[:, 0, model.num_prefix_tokens :])
+    assert not torch.allclose(ours, as_vit)
+
+
 def test_rollout_starts_at_the_second_block_as_published(build_vit, images):
     model = build_vit(depth=12)
     second = METHODS["rollout"](model, images, start_block=2)

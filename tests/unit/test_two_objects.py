@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.two_objects import draw_pairs, pointing_table
+from relevit.two_objects import draw_pairs, own_share_pct, pointing_table
 
 
 @pytest.fixture(scope="module")
@@ -53,4 +53,20 @@ def test_pointing_game(pairs):
     table = pointing_table(pairs, {"right": right, "wrong": wrong, "blind": blind})
     assert table["own_object_pct"].tolist() == [100.0, 0.0, 50.0]
     assert table["images"].tolist() == [24, 24, 24]
-    assert table.loc[2, "standard_error_pts"] == pytest.approx(100 * (0.25 / 24) ** 0.5)
+    # The blind one is right once an image, without any error.
+    assert table["standard_error_pts"].tolist() == [50 / 13, 50 / 13, 0.0]
+
+
+def test_error_is_that_of_images_whose_two_maps_go_together():
+    own = torch.tensor([[1, 1], [0, 0], [1, 1], [1, 0], [0, 1], [1, 1]]).bool()
+    share, error = own_share_pct(own)
+    means = own.double().mean(dim=1)
+    assert share == pytest.approx(100 * means.mean().item())
+    assert error == pytest.approx(100 * (means.var() / 6).sqrt().item())
+    counted = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0], [0, 1], [1, 0]]).bool()
+    share, error = own_share_pct(own, counted)
+    assert share == pytest.approx(100 * 4 / 6)
+    gaps = torch.tensor([1 / 3, -4 / 3, 1 / 3, 1 / 3, 1 / 3]).double()
+    assert error == pytest.approx(100 * (gaps.square().sum() * 5 / 4).sqrt().item() / 6)
+    with pytest.raises(ValueError, match="no map is counted; draw more pairs"):
+        own_share_pct(own, torch.zeros_like(own))

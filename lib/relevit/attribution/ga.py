@@ -1,11 +1,11 @@
-"""Generic attribution (GA): GAE with the mean over heads taken before the clamp."""
+"""Generic attribution (GA): GAE, for ViTs with the mean over heads taken before the clamp."""
 
 from __future__ import annotations
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution.observe import first_block, observe
+from relevit.attribution.observe import first_block, model_family, observe
 from relevit.relevance import Protocol
 from relevit.rows import Pooling, carry_rows, pool_rows
 
@@ -23,18 +23,19 @@ def ga(
     """R <- R + A_bar R over the blocks, A_bar the attention weighted by its gradient.
 
     Source: Beyond Intuition's baseline GA. `published` takes the mean over heads of
-    grad A * A and then clamps; `described` clamps first, as GAE does (differences C1). The
-    published perturbation test starts at block 2, the segmentation test at 1 (C2); None is 2.
+    grad A * A and then clamps; `described` clamps first, as GAE does and as the scripts for BERT
+    and CLIP do too (differences C1). For ViTs the published perturbation test starts at block 2,
+    the segmentation test at 1 (C2); None is 2. For BERT and CLIP it is the last block (D8, D11).
     Raises: as `observe` and `first_block`.
     """
     start = first_block(model, start_block, protocol, "ga")
     seen = observe(
         model, images, target, gradients="all", pooling=pooling, create_graph=create_graph
     )
+    clamp_first = protocol == "described" or model_family(model) != "vit"
     matrices = []
     for attention, gradient in zip(seen.maps, seen.gradients, strict=True):
         product = attention * gradient
-        clamp_first = protocol == "described"
         product = product.clamp(min=0).mean(dim=1) if clamp_first else product.mean(dim=1)
         matrices.append(product.clamp(min=0))
     rows = carry_rows(matrices, seen.pooling, seen.prefix, start)

@@ -20,7 +20,7 @@ from relevit.rows import Pooling, head_pooling, prefix_tokens
 PUBLISHED_STARTS = {
     "vit": {"rollout": 2, "ga": 2, "transformer_attribution": 2, "head_wise": 4, "token_wise": 7},
     "bert": {"ga": 12, "transformer_attribution": 12, "head_wise": 12, "token_wise": 9},
-    "clip": {"head_wise": 12, "token_wise": 10},
+    "clip": {"ga": 12, "head_wise": 12, "token_wise": 10},
 }
 
 

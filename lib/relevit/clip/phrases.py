@@ -19,7 +19,7 @@ from relevit.text.attribute import attribute
 from relevit.text.tokens import Tokens
 
 # What decides `two_objects.pointing_table`, here for each phrase apart.
-from relevit.two_objects import Pairs, points_at_own
+from relevit.two_objects import Pairs, own_share_pct, points_at_own
 
 BATCH = 20  # images explained at once
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
@@ -74,8 +74,8 @@ def phrase_pointing(
     the RECOGNISED most similar to the image out of the group's. A map cannot be better than what
     it explains: where the encoder does not see the object, there is nothing to point at.
     Columns: group, phrases (all, recognised), method, explanations, own_object_pct,
-    standard_error_pts. Chance is 50 %, as in `two_objects.pointing_table`. What has no explanation
-    has no row. Raises: ValueError when no group has a pair, or for maps of other pairs.
+    standard_error_pts (over images). Chance is 50 %, as in `two_objects.pointing_table`. What has
+    no explanation has no row. Raises: ValueError when no group has a pair, or for maps of other pairs.
     """
     lengths = {name: len(values) for name, values in maps.items()}
     if set(lengths.values()) - {len(pairs)}:
@@ -96,9 +96,7 @@ def phrase_pointing(
         for kind, counted in kinds.items():
             count = int(counted.sum())
             for name, right in own.items() if count else ():
-                share = right[counted].double().mean().item()
-                error = (share * (1 - share) / count) ** 0.5
-                rows.append((group, kind, name, count, 100 * share, 100 * error))
+                rows.append((group, kind, name, count, *own_share_pct(right, counted)))
     if not rows:
         raise ValueError(
             f"phrase_pointing: none of {len(pairs)} pairs has both classes in one of "
