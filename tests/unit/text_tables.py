@@ -56,27 +56,28 @@ def text_accuracy(**intervals):
                                        "high_pct"])  # fmt: skip
 
 
-def clip_perturbation(model="dinov2-minilm", error=0.5, **quality):
+def clip_perturbation(model="dinov2-minilm", error=0.5, classes="unseen", **quality):
     """Raw attention and rollout, the same for every class, have no row for the label."""
     rows = [
-        [model, method, target, direction, 60, auc, error]
+        [model, method, target, direction, classes, 60, auc, error]
         for method, value in (DUAL | quality).items()
         for target in ("predicted", "target")
         if target == "predicted" or method not in ("raw_attention", "rollout")
         for direction, auc in (("positive", 100 - value), ("negative", value))
     ]
-    return pd.DataFrame(rows, columns=["model", "method", "target", "direction", "images",
-                                       "auc_pct", "standard_error_pts"])  # fmt: skip
+    return pd.DataFrame(rows, columns=["model", "method", "target", "direction", "classes",
+                                       "images", "auc_pct", "standard_error_pts"])  # fmt: skip
 
 
 def clip_zero_shot(model="dinov2-minilm", unseen=30.0, seen=90.0, chance=5.0, images=400):
     rows = [
-        [model, seed, classes, images, right + spread, chance]
+        [model, seed, classes, images, right + spread, right - wide, right + wide, chance]
         for seed, spread in enumerate((-1.0, 0.0, 1.0))
         for classes, right in (("seen", seen), ("unseen", unseen))
+        for wide in (1.96 * (right * (100 - right) / images) ** 0.5,)
     ]
     return pd.DataFrame(rows, columns=["model", "seed", "classes", "images", "accuracy_pct",
-                                       "chance_pct"])  # fmt: skip
+                                       "low_pct", "high_pct", "chance_pct"])  # fmt: skip
 
 
 def clip_pointing(model="dinov2-minilm"):

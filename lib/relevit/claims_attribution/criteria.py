@@ -110,7 +110,8 @@ CRITERIA: dict[str, str] = {
     "token-wise are each better than raw attention, rollout, GradCAM and GA in both AUCs, for the "
     "predicted class and for the label (raw attention and rollout where they were run for it), "
     f"{_BEATS}; {UNSURE}. Not testable where the zero-shot accuracy, on classes not seen where "
-    "there are such, is not above chance by more than its standard error.",
+    "there are such, is not above chance by more than its standard error, or the erased images are "
+    "of other classes.",
     "BI-13": f"On {LARGE}: as BI-07, without the margin of {GREAT_MARGIN_PTS:g} points.",
     "BI-14": "What heatmaps of ViT-Large look like; without a number.",
     "BI-15": f"For head-wise and token-wise and both AUCs, the lead over the best baseline is "
@@ -187,9 +188,13 @@ SCHEMAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text_accuracy": (("corpus",), ("texts", "accuracy_pct", "low_pct", "high_pct")),
     # `target`: predicted or target (the label); `classes`: seen or unseen in training, or all.
     "clip_perturbation": (
-        ("model", "method", "target", "direction"), ("images", "auc_pct", "standard_error_pts"),
+        ("model", "method", "target", "direction", "classes"),
+        ("images", "auc_pct", "standard_error_pts"),
     ),
-    "clip_zero_shot": (("model", "seed", "classes"), ("images", "accuracy_pct", "chance_pct")),
+    "clip_zero_shot": (
+        ("model", "seed", "classes"),
+        ("images", "accuracy_pct", "low_pct", "high_pct", "chance_pct"),
+    ),
     "clip_pointing": (
         ("model", "seed", "classes", "method"),
         ("images", "own_object_pct", "standard_error_pts"),

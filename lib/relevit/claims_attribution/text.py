@@ -19,6 +19,7 @@ from relevit.attribution import BASELINES, VARIANTS
 from relevit.claims import EPS, Verdict, judge
 from relevit.claims_attribution import criteria as fixed
 from relevit.claims_attribution.scores import (
+    INTERVAL_ERRORS,
     LABEL,
     NOT_HERE,
     PREDICTED,
@@ -147,7 +148,13 @@ def dual_encoder(claim: str, perturbation: pd.DataFrame, zero_shot: pd.DataFrame
     ]  # fmt: skip
     if not found:
         raise Lacking(f"no rows for {' or '.join(fixed.DUALS)}: run one of them")
-    accuracy = _need_zero_shot(found[0], zero_shot)
+    kind, accuracy = _need_zero_shot(found[0], zero_shot)
+    erased = sorted(set(perturbation.loc[perturbation["model"] == found[0], "classes"].astype(str)))
+    if erased != [kind]:
+        raise Lacking(
+            f"{found[0]}: the erased images are of {' and '.join(erased)} classes, while zero-shot "
+            f"is a question to {kind} ones ({accuracy})"
+        )
     target = perturbation["target"].astype(str).replace({"target": "label"})
     scores = perturbation_scores(perturbation.assign(target=target), ["model", "method"])
     gains = _leads(scores, found[0], (*PREDICTED, *LABEL), VARIANTS, fixed.CLIP_BASELINES)
@@ -213,8 +220,8 @@ def _need_classifier(corpus: str, accuracy: pd.DataFrame, perturbation: pd.DataF
         )
 
 
-def _need_zero_shot(model: str, table: pd.DataFrame) -> str:
-    """The zero-shot accuracy over seeds, as text. Raises: Lacking where it may be chance."""
+def _need_zero_shot(model: str, table: pd.DataFrame) -> tuple[str, str]:
+    """The classes asked of, and the accuracy over seeds as text. Raises: Lacking if by chance."""
     rows = table[table["model"] == model]
     kinds = rows["classes"].astype(str)
     kind = next((kind for kind in ("unseen", "all") if (kinds == kind).any()), "seen")
@@ -222,12 +229,12 @@ def _need_zero_shot(model: str, table: pd.DataFrame) -> str:
     if rows.empty:
         raise Lacking(f"no zero-shot accuracy of {model} on any classes: run it too")
     right, chance = float(rows["accuracy_pct"].mean()), float(rows["chance_pct"].mean())
-    # Seeds answer the same images.
-    error = math.sqrt(right * (100 - right) / float(rows["images"].min()))
+    # Seeds answer the same images. The interval is over classes where one drawing stands for each.
+    error = float((rows["high_pct"] - rows["low_pct"]).mean()) / INTERVAL_ERRORS
     text = f"zero-shot {right:.1f} ± {error:.1f} % on {kind} classes, chance {chance:.1f} %"
     if not Gain(right - chance, error).clear:
         raise Lacking(f"{model}: {text}; erasing parts of images means nothing there")
-    return text
+    return kind, text
 
 
 def _ends(perturbation: pd.DataFrame, corpus: str) -> tuple[float, float, float]:
