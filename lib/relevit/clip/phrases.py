@@ -38,11 +38,14 @@ def phrase_maps(
 
     `classifier` is `DualEncoder.image_classifier` with a phrase for each class of the labels. A map
     without any positive value, NaN as published (differences C19), is zero.
-    Raises: ValueError for a method that CLIP has not, before any work, and as the methods do.
+    Raises: ValueError for a method that CLIP has not or a model whose answers are not finite,
+    before any work, and as the methods do.
     """
     methods = tuple(methods)
     check_methods("phrase_maps", methods)
     device = next(classifier.parameters()).device
+    for start, images in enumerate(pairs.images.split(BATCH)):
+        _need_answers(classifier, spec.normalise(images.to(device)), start * BATCH)
     maps = {}
     for name in methods:
         sides = []
@@ -75,7 +78,8 @@ def phrase_pointing(
     it explains: where the encoder does not see the object, there is nothing to point at.
     Columns: group, phrases (all, recognised), method, explanations, own_object_pct,
     standard_error_pts (over images). Chance is 50 %, as in `two_objects.pointing_table`. What has
-    no explanation has no row. Raises: ValueError when no group has a pair, or for maps of other pairs.
+    no explanation has no row.
+    Raises: ValueError when no group has a pair, or for maps of other pairs.
     """
     lengths = {name: len(values) for name, values in maps.items()}
     if set(lengths.values()) - {len(pairs)}:
@@ -177,6 +181,18 @@ def word_table(
         (kind, n, 100 * share / most, 100 * top / most) for kind, (n, share, top) in rows.items()
     ]
     return pd.DataFrame(table, columns=["kind", "tokens", "share_pct", "highest_pct"])
+
+
+@torch.no_grad()
+def _need_answers(classifier: nn.Module, pixels: Tensor, first: int) -> None:
+    """Raise ValueError unless all similarities are finite: a NaN map is then C19's, no fault."""
+    finite = classifier(pixels).isfinite().all(dim=1)
+    if not bool(finite.all()):
+        raise ValueError(
+            f"phrase_maps: image {first + int(finite.int().argmin())}: the model's similarities "
+            "are not finite (NaN or infinite), so no map would mean anything; check its weights "
+            "and what was trained, or run it in float32"
+        )
 
 
 def _letters(word: str) -> list[str]:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 NOT_KNOWN = "not known"
 READERS = "relevit.data.real"
-NINE = ("03_robustness", "03_comparison")
-TRAINING = ("01_masks", "02_baselines", "02_finetune", "08_ablations")
+NINE = ("00_start", "03_robustness", "03_comparison")
+TRAINING = ("00_original", "01_masks", "02_baselines", "02_finetune", "08_ablations")
 IMAGENET_TERMS = "research and education only, after registration"
 MIT_LIST = "selection under MIT; the pictures stay their authors'"
 SI_PAGE = "https://github.com/google-research/si-score"
@@ -77,7 +77,8 @@ ENTRIES = (
         "val", "ImageNet-1k, validation", ("imagenet/val",), 50_000, 1000, 6.7,
         ("ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"),
         "https://www.image-net.org/download.php", IMAGENET_TERMS,
-        (*NINE, "06_faithfulness"), f"{READERS}.imagenet.read_imagenet", _parts(part=("val",)),
+        (*NINE, "04_segmentation", "05_attribution", "06_faithfulness", "12_clip"),
+        f"{READERS}.imagenet.read_imagenet", _parts(part=("val",)),
     ),
     Entry(
         "imagenet_train", "ImageNet-1k, training", ("imagenet/train",), 1_281_167, 1000, 147.9,
@@ -111,7 +112,7 @@ ENTRIES = (
         "objectnet", "ObjectNet", ("objectnet-1.0",), 50_273, 313, None, ("objectnet-1.0.zip",),
         "https://objectnet.dev",
         "CC BY 4.0; for testing alone, and no picture shown without its red border",
-        NINE, f"{READERS}.objectnet.read_objectnet",
+        (*NINE, "99_report"), f"{READERS}.objectnet.read_objectnet",
         readable=(18_574,), readable_classes=(113,),  # those that ImageNet-1k has too
     ),
     Entry(
@@ -146,7 +147,8 @@ ENTRIES = (
         "gtsegs", "ImageNet segmentation", ("gtsegs_ijcv.mat",), 4276, 445, None,
         ("gtsegs_ijcv.mat",),
         "http://calvin-vision.net/bigstuff/proj-imagenet/", f"{NOT_KNOWN}; pictures of ImageNet",
-        ("04_segmentation", "05_attribution"), f"{READERS}.gtsegs.read_gtsegs",
+        ("00_start", "01_masks", "02_finetune", "04_segmentation", "05_attribution", "07_iav",
+         "09_sis"), f"{READERS}.gtsegs.read_gtsegs",
         readable_classes=(),  # some are no class of ImageNet-1k
     ),
     Entry(
