@@ -20,6 +20,7 @@ from relevit.evaluate import BATCH
 from relevit.finetune import epoch_plan
 from relevit.model_spec import ModelSpec
 from relevit.precision import Precision, autocast, choose_precision
+from relevit.seeding import seeded
 from relevit.training import History, loss_figures, run_epochs
 
 SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
@@ -181,8 +182,7 @@ def mix(
     augmentation; erased are the mixed images, with zeros, where the published code erases before,
     with noise. torchvision draws from torch's own generator, which is left as it was.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**31)))
+    with seeded(int(rng.integers(2**31)), images.device):
         choice = v2.RandomChoice(
             [
                 v2.MixUp(alpha=MIXUP, num_classes=classes),

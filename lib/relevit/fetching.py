@@ -8,7 +8,6 @@ from typing import cast
 from relevit import extras
 from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, TextParams
 from relevit.config.text import ON_DISK
-from relevit.paths import from_project
 
 
 def fetch(preset: Path) -> None:
@@ -56,9 +55,5 @@ def _fetch_texts(path: Path, cfg: TextParams) -> None:
     if on_disk := [name for name in cfg.corpora if name in ON_DISK]:
         from relevit.text.experiment import read_on_disk
 
-        root = from_project(cfg.corpus_root)
-        try:
-            for name in on_disk:
-                read_on_disk(name, root, cfg.validation_texts, cfg.seed)
-        except (FileNotFoundError, ValueError) as error:
-            raise type(error)(f"{path}: corpus_root = {cfg.corpus_root!r}: {error}") from error
+        for name in on_disk:
+            read_on_disk(cfg, name, where=str(path))

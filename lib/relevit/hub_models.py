@@ -20,6 +20,7 @@ from relevit.errors import one_line
 from relevit.model_spec import ModelSpec
 from relevit.paper_registry import paper_spec
 from relevit.published_weights import Misfit, fill, find_weights, named_tensors, read_checkpoint
+from relevit.seeding import seeded
 
 HUB_MODELS = {name: paper_spec(name, "timm") for name in HUB}
 HUB_KINDS = {name: KINDS[name] for name in HUB_MODELS}
@@ -41,8 +42,7 @@ def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None =
     """
     timm_name = _spec(name).timm_name
     path = None if folder is None else weights_file(name, folder)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         if path is not None:
             return _filled(timm.create_model(timm_name, num_classes=classes), path, name)
         try:

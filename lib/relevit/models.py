@@ -19,6 +19,7 @@ from relevit.dinov2 import load_dinov2
 from relevit.model_spec import HALF, IMAGENET, ModelSpec
 from relevit.paper_models import load_paper_model
 from relevit.paper_registry import PAPER_MODELS, paper_spec
+from relevit.seeding import seeded
 
 _TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
 # As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
@@ -67,8 +68,7 @@ def build_model(name: str, seed: int = 0, classes: int | None = None) -> nn.Modu
     if name in PAPER_MODELS:
         return load_paper_model(name, classes=classes, random=True, seed=seed)
     spec = model_spec(name)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = timm.create_model(
             spec.timm_name,
             num_classes=len(CLASSES) if classes is None else classes,

@@ -35,6 +35,7 @@ from relevit.published_weights import (
     named_tensors,
     read_checkpoint,
 )
+from relevit.seeding import seeded
 
 __all__ = [
     "PAPER_MODELS",
@@ -129,8 +130,7 @@ def _built(
     model: PaperModel, count: int, depth: int | None, seed: int, preset: Preset, both: bool
 ) -> nn.Module:
     cut = {} if depth is None else {"depth": depth}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         built = timm.create_model(model.timm_name, num_classes=count, **model.options, **cut)
         if both:
             built.head = nn.Linear(2 * built.embed_dim, count)

@@ -8,7 +8,7 @@ E8). Accuracy is always against the label, whichever class the map explains (E9)
 What is left open or differs, and its name here: parts are pixels in RobustViT's text and in
 the code of both, tokens in Beyond Intuition's text (E5: `unit`); erased parts become black in
 the code for ViTs, mean colour in that for CLIP, and the texts do not say (E7: `fill`); the
-ends of the curve (E6: `rule` of the AUC).
+ends of the curve (E6, E7: `rule` of the AUC).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from relevit.relevance import to_pixels
 
 Unit = Literal["pixel", "token"]
 Fill = Literal["black", "mean"]
-Rule = Literal["published", "described", "trapezoid"]
+Rule = Literal["published", "described", "trapezoid", "measured"]
 
 SHARES_PCT = tuple(range(10, 100, 10))
 PROBE = 100  # inputs on which bfloat16 is compared with float32
@@ -106,18 +106,20 @@ def auc_weights(shares_pct: Sequence[float], rule: Rule = "published") -> np.nda
     """What each share's accuracy counts for in the area under the curve (differences E6).
 
     `shares_pct` begins with 0, the whole image. `published`: trapezoids over 0 to 100 %, the
-    point at 100 % being set to 0, measured or not. `described`: the mean over the shares that
-    are not 0 ("averaged over the masked inputs"; RobustViT supplement N: 10 % to 90 %).
-    `trapezoid`: trapezoids between the first and the last of these, so at most 80 for 10 % to
-    90 %. Accuracies in percent give an AUC in percent.
-    Raises: ValueError for an unknown rule or shares that do not rise from 0.
+    point at 100 % being set to 0, measured or not; `measured`: as it was measured (CLIP, E7).
+    `described`: the mean over the shares that are not 0 ("averaged over the masked inputs";
+    RobustViT supplement N: 10 % to 90 %). `trapezoid`: trapezoids between the first and the last
+    of these, so at most 80 for 10 % to 90 %. Accuracies in percent give an AUC in percent.
+    Raises: ValueError for an unknown rule or shares that do not rise from 0, or end before 100
+    with `measured`.
     """
     check_name("rule", rule, get_args(Rule))
     shares = np.asarray(shares_pct, dtype=float) / 100
-    if len(shares) < 2 or shares[0] != 0 or (np.diff(shares) <= 0).any() or shares[-1] > 1:
+    wrong = len(shares) < 2 or shares[0] != 0 or (np.diff(shares) <= 0).any() or shares[-1] > 1
+    if wrong or (rule == "measured" and shares[-1] < 1):
         raise ValueError(
-            f"auc_weights: shares are {list(shares_pct)}; needed are 0 and then at least one "
-            "rising share up to 100: keep all rows of perturbation_rows"
+            f"auc_weights: shares are {list(shares_pct)}; needed are 0, then at least one rising "
+            "share up to 100, and 100 for rule 'measured': keep all rows of perturbation_rows"
         )
     if rule == "described":
         return np.r_[0.0, np.full(len(shares) - 1, 1 / (len(shares) - 1))]
@@ -128,9 +130,8 @@ def auc_weights(shares_pct: Sequence[float], rule: Rule = "published") -> np.nda
                 "least two more: measure more shares, or use rule='described'"
             )
         return np.r_[0.0, trapezoid_weights(shares[1:])]
-    inner = shares[shares < 1]
-    weights = trapezoid_weights(np.r_[inner, 1.0])[:-1]
-    return np.r_[weights, np.zeros(len(shares) - len(inner))]
+    weights = trapezoid_weights(np.r_[shares[shares < 1], 1.0])[: len(shares)]
+    return np.where((shares == 1) & (rule == "published"), 0.0, weights)
 
 
 def image_auc_pct(rows: pd.DataFrame, rule: Rule = "published") -> pd.DataFrame:

@@ -15,6 +15,7 @@ from relevit.clip.captions import (
     described,
     names,
     prompt,
+    published_prompt,
     spoken,
 )
 from relevit.data import cutouts, things
@@ -101,6 +102,32 @@ def test_prompts():
     assert prompt("lady-beetle", "{}") == "lady beetle"
     with pytest.raises(ValueError, match="has no place for a class"):
         prompt("ant", "a photo")
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "text"),
+    [("American chameleon", "a photo of a {}", "a photo of an American chameleon"),
+     ("European gallinule", "a photo of a {}", "a photo of a European gallinule"),
+     ("unicycle", "a photo of a {}", "a photo of a unicycle"), ("ant", "A {}", "An ant"),
+     ("apple", "an extra {}", "an extra apple"), ("scissors", "a {} on sand", "scissors on sand"),
+     ("umbrella", "a {} in extra {{}}", "an umbrella in extra {}")],
+)  # fmt: skip
+def test_articles_of_prompts(name, template, text):
+    assert prompt(name, template) == text
+
+
+def test_the_published_prompt_has_one_article_for_all_names():
+    for name in ("American chameleon", "scissors", "black-footed ferret"):
+        assert published_prompt(name) == f"a photo of a {name}"
+        assert class_of_caption(published_prompt(name), ("ant", name)) == 1
+
+
+def test_capitals_and_apostrophes_of_names_do_not_matter():
+    classes = ("American alligator", "yellow lady's slipper", "slipper", "jack-o'-lantern")
+    for label, name in enumerate(classes):
+        for text in (prompt(name), published_prompt(name), name.upper()):
+            assert class_of_caption(text, classes) == label
+    assert class_of_caption("a yellow ladys slipper", classes) == 2  # another word
 
 
 def test_bad_places_and_styles():

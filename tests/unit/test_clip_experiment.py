@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import nbformat
 import pandas as pd
 import pytest
 import torch
@@ -13,6 +16,7 @@ from relevit.clip.looking import setting_maps, settings_table, word_shares
 from relevit.clip.towers import examples
 from relevit.config import ClipParams
 from relevit.data.foregrounds import class_split
+from relevit.paths import project_root
 from relevit.text.tokens import word_tokenizer, words_of
 from relevit.two_objects import Pairs
 
@@ -153,6 +157,73 @@ def test_words_have_shares_for_each_method(towers, encoder, shown):
     assert table["kind"].unique().tolist() == ["class", "colour", "background", "other"]
     sums = table.groupby("method")["share_pct"].sum()
     assert sums.round(3).tolist() == [100, 100]
+
+
+def test_words_of_things_are_known_where_their_captions_are_trained_on():
+    more = experiment.begin(CFG.model_copy(update={"captioned_things": 100}), 1)
+    assert "[UNK]" not in more.tokenizer.encode("a blue bus").tokens
+    assert "[UNK]" in experiment.begin(CFG, 1).tokenizer.encode("a blue bus").tokens
+
+
+def test_prompts_of_clip_are_the_published_ones(monkeypatch):
+    monkeypatch.setattr(experiment, "random_clip", lambda prompts, seed: (torch.nn.Flatten(), None))
+    classes = ("American chameleon", "black-footed ferret")
+    made = {}
+    for protocol in ("published", "described"):
+        cfg = ClipParams(dual_model="clip-b32", source="random", protocol=protocol)
+        made[protocol] = experiment.ready_encoder(cfg, classes).prompts
+    assert made["published"] == tuple(f"a photo of a {name}" for name in classes)
+    assert made["described"][0] == "a photo of an American chameleon"
+
+
+# Cells of the notebook that pick images
+
+
+def cell(part):
+    notebook = nbformat.read(project_root() / "notebooks" / "12_clip.ipynb", 4)
+    (source,) = [cell.source for cell in notebook.cells if part in cell.source]
+    return source
+
+
+@pytest.mark.parametrize(
+    ("shown", "pairs", "groups", "expected"),
+    [
+        (3, 2, 2, [[0, 1], [2, 3]]),
+        (1, 2, 2, [[0], [2]]),
+        (2, 3, 1, [[0, 1]]),
+        (9, 3, 1, [[0, 1, 2]]),
+    ],
+)
+def test_no_more_pairs_are_shown_than_there_are(shown, pairs, groups, expected):
+    many = pairs * groups
+    numbered = torch.arange(many)[:, None, None, None].expand(-1, 3, 4, 4)
+    duo = Pairs(numbered, torch.zeros(many, 2, 4, 4), torch.zeros(many, 2).long())
+    seen = []
+    names = {
+        "cfg": SimpleNamespace(shown=shown, pairs=pairs), "duo": duo, "phrases": ["a cat"],
+        "maps": {"rollout": torch.zeros(many, 2, 4)},
+        "first": SimpleNamespace(groups=dict.fromkeys(range(groups))),
+        "plots_clip": SimpleNamespace(
+            phrase_figure=lambda images, *_: seen.append(images[:, 0, 0, 0].tolist())
+        ),
+    }  # fmt: skip
+    exec(cell("def phrases_on"), names)
+    exec(cell("if len(first.groups) > 1 else None"), names)
+    assert seen == expected
+
+
+def test_no_more_photographs_are_asked_for_than_there_are(shown):
+    taken = []
+    names = {
+        "cfg": SimpleNamespace(shown=3, protocol="published"), "joined": False, "spec": None,
+        "first": SimpleNamespace(prompts=(), classifier=lambda phrases: None), "CLIP_METHODS": (),
+        "bench": SimpleNamespace(generated=False), "batch": shown.batch.select(range(2)),
+        "experiment": SimpleNamespace(likely_pairs=lambda _, __, batch: taken.append(len(batch))),
+        "tqdm": lambda **_: SimpleNamespace(update=None, close=lambda: None),
+        "phrase_maps": lambda *_, **__: {},
+    }  # fmt: skip
+    exec(cell("experiment.likely_pairs"), names)
+    assert taken == [2]
 
 
 def test_a_tokenizer_of_other_words_knows_these_alone():

@@ -92,6 +92,16 @@ def test_maps_of_both_phrases(dual, pairs):
         phrase_maps(classifier, dual.spec, pairs, ["partial_lrp"])
 
 
+def test_a_broken_model_is_no_constant_map(pairs):
+    """NaN of its weights would become the zeros of a map without a positive value (C19)."""
+    broken = from_clip(hf_clip()).float()
+    classifier = broken.image_classifier(broken.embed_texts(TEXTS))
+    with torch.no_grad():
+        classifier.blocks[1].mlp.fc1.weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"image 0: the model's similarities are not finite .*ch"):
+        phrase_maps(classifier, broken.spec, pairs, ["rollout"])
+
+
 def test_phrases_name_their_classes():
     assert phrase_targets(["a photo of a crab", "an orange cat on moss"]).tolist() == [7, 26]
     with pytest.raises(ValueError, match="names no known class"):

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from relevit.clip.captions import captioned, names, prompt
+from relevit.clip.captions import caption, captioned, names, prompt
 from relevit.clip.joining import JoinSettings
 from relevit.clip.zero_shot import zero_shot_table
 from relevit.data import things
@@ -101,6 +101,26 @@ def test_tokenizer_knows_the_words_of_captions(shown):
         towers.encode(["ein Hund"])
     with pytest.raises(ValueError, match="has no token; leave out empty texts"):
         towers.encode([""])
+
+
+def test_long_captions_are_refused_instead_of_cut():
+    towers = quick_towers()
+    whole = "a red parrot on sand " * 4 + "on sand"
+    assert len(towers.encode([whole])[0]) == towers.text.limit == 24
+    message = (
+        r"clip: text 'a red parrot on sand a .*'\.\.\. has 25 tokens.* at most 24: write a short"
+    )
+    with pytest.raises(ValueError, match=message):
+        towers.encode(["a red cat", f"{whole} moss"])
+
+
+def test_captions_of_other_drawings_are_known_where_they_are_trained_on():
+    drawings = things.PRETRAINING
+    towers = quick_towers(others=drawings)
+    texts = [caption(i, None, drawings) for i in range(len(drawings.classes))]
+    texts += [prompt(name) for name in (*drawings.classes, *names())]
+    assert all(tokens.unknown_share == 0 for tokens in towers.encode(texts))
+    assert caption_tokenizer().get_vocab_size() < caption_tokenizer(drawings).get_vocab_size()
 
 
 @pytest.mark.parametrize(

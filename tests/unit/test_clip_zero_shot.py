@@ -14,6 +14,7 @@ from relevit.clip.zero_shot import (
     zero_shot_table,
 )
 from relevit.data.batch import Batch
+from relevit.perturbation import auc_table, auc_weights
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.clip.from_transformers import from_clip
@@ -97,6 +98,42 @@ def test_everything_erased_leaves_the_mean_colour_as_published(dual, batch, opti
     expected = classifier(left).max().item()
     answers = rows[rows["share_pct"] == 100]["top_logit"]
     assert answers.tolist() == pytest.approx([expected] * 16, rel=1e-4)
+
+
+def test_the_end_of_the_curve_is_measured_as_published(dual, batch):
+    """On the mean colour alone one class is answered, and that one is right for some labels."""
+    classifier = dual.image_classifier(dual.embed_texts(TEXTS))
+    answer = classifier(torch.zeros(1, 3, 28, 28)).argmax().item()
+    labels = torch.tensor([answer, answer, (answer + 1) % 3, (answer + 2) % 3])
+    labelled = Batch(batch.images, batch.masks, labels, batch.families)
+    rows, areas = zero_shot_perturbation(classifier, dual.spec, labelled, ["rollout"])
+    by_share = rows[rows["target"] == "predicted"].groupby(["direction", "share_pct"])["hit"].mean()
+    for direction in ("positive", "negative"):
+        curve = 100 * by_share[direction]
+        assert curve.index.tolist() == list(range(0, 101, 10)) and curve[100] == 50
+        by_hand = (curve.sum() - curve[0] / 2 - curve[100] / 2) / 10
+        own = areas[(areas["direction"] == direction) & (areas["target"] == "predicted")]
+        assert own["auc_pct"].item() == pytest.approx(by_hand)
+
+
+def test_the_end_of_the_curve_is_set_to_zero_as_described(dual, batch):
+    classifier = dual.image_classifier(dual.embed_texts(TEXTS))
+    rows, areas = zero_shot_perturbation(
+        classifier, dual.spec, batch, ["rollout"], protocol="described"
+    )
+    assert rows["share_pct"].max() == 90
+    own = rows[rows["target"] == "label"].drop(columns=["method", "target"])
+    expected = auc_table(own, "published")["auc_pct"].tolist()
+    assert areas[areas["target"] == "label"]["auc_pct"].tolist() == expected
+
+
+def test_measured_areas_by_hand():
+    assert auc_weights([0, 50, 100], "measured").tolist() == [0.25, 0.5, 0.25]
+    assert auc_weights([0, 100], "measured").tolist() == [0.5, 0.5]
+    with pytest.raises(ValueError, match=r"shares are \[0, 50\]; .*100 for rule 'measured'"):
+        auc_weights([0, 50], "measured")
+    with pytest.raises(ValueError, match="100 for rule 'measured'"):  # before any work
+        zero_shot_perturbation(None, None, None, ["gae"], shares_pct=[50])
 
 
 def test_methods_without_a_rule_for_clip_are_refused_before_any_work(dual, batch):

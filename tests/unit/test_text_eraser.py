@@ -121,6 +121,23 @@ def test_unknown_label(folder):
         read_eraser_movies(folder.parent)
 
 
+@pytest.mark.parametrize("place", ["train.jsonl", "review"])
+def test_file_that_is_not_utf_8(folder, place):
+    path = folder / place if place != "review" else next((folder / DOCS).glob("*_000_test.txt"))
+    path.write_bytes(path.read_bytes() + b"caf\xe9\n")
+    text = rf"eraser: {re.escape(str(path))} is not UTF-8 \(.*0xe9.*\); unpack movies\.tar\.gz"
+    with pytest.raises(ValueError, match=text):
+        read_eraser_movies(folder.parent)
+
+
+@pytest.mark.parametrize("content", ["", " \n\n  \n"])
+def test_blank_review_is_told_with_its_line_and_file(folder, content):
+    (folder / DOCS / "posR_777.txt").write_text(content)
+    where = change(folder, 2, annotation_id="posR_777.txt", evidences=[])
+    with pytest.raises(ValueError, match=rf"{where}: its review .*posR_777\.txt is blank; unpack"):
+        read_eraser_movies(folder.parent)
+
+
 def test_missing_review(folder):
     where = change(folder, 2, annotation_id="posR_999.txt")
     with pytest.raises(FileNotFoundError, match=rf"{where}: its review .*posR_999\.txt is missing"):

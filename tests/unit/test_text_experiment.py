@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -108,13 +110,28 @@ def test_corpus_on_disk_gives_what_it_has(tmp_path):
 
 def test_part_of_a_corpus_on_disk_is_not_of_its_first_classes_alone(tmp_path):
     """Messages lie group by group, so that the first ten would be of two groups."""
-    write_newsgroups(tmp_path, per_group=5)
+    write_newsgroups(tmp_path, per_group=6)
     cfg = on_disk(tmp_path, "newsgroups", training_texts=10)
     corpus = experiment.read_corpora(cfg)["newsgroups"]
     assert len(corpus.train) == len(corpus.test) == 10
     for split in (corpus.train, corpus.test):
         assert len({document.label for document in split}) == len(GROUPS)
     assert experiment.read_corpora(cfg)["newsgroups"] == corpus
+
+
+def test_messages_are_read_as_the_protocol_says(tmp_path):
+    write_newsgroups(tmp_path, per_group=6)
+    for protocol, whole in (("published", False), ("described", True)):
+        cfg = on_disk(tmp_path, "newsgroups", protocol=protocol)
+        corpus = experiment.read_corpora(cfg)["newsgroups"]
+        assert {"Subject:" in document.text for document in corpus.documents} == {whole}
+
+
+def test_too_few_messages_are_refused_with_the_name_of_the_parameter(tmp_path):
+    write_newsgroups(tmp_path, per_group=2)
+    text = r"^11_text: validation_texts = 10: newsgroups: 10 .* of 7 in .*bydate-train; give 0 to 6"
+    with pytest.raises(ValueError, match=text):
+        experiment.read_corpora(on_disk(tmp_path, "newsgroups"))
 
 
 def test_own_rationales_are_taken_where_there_are_any(tmp_path):
@@ -176,6 +193,16 @@ def test_no_text_that_can_be_read(tokenizer, documents, words):
         experiment.read_texts(tokenizer, documents, 16)
 
 
+def test_one_text_is_too_few_to_score(tokenizer):
+    """A bootstrap over one text would fail, after all texts are erased."""
+    documents = [Document(CYRILLIC, 0), Document(OPINION, 1)]
+    assert len(experiment.read_texts(tokenizer, documents, 16)) == 1
+    text = r"11_text: explained_texts: 1 of 2 texts can be read .* least 2 .*raise explained_texts"
+    with pytest.raises(ValueError, match=text):
+        experiment.read_texts(tokenizer, documents, 16, "explained_texts")
+    assert len(experiment.read_texts(tokenizer, documents[1:] * 2, 16, "explained_texts")) == 2
+
+
 def test_what_is_cut_is_counted():
     def one(own, left_out, unknown):
         marks = (True, *own * [False], True)
@@ -217,6 +244,40 @@ def test_training_is_kept_and_made_again_only_for_other_settings(tmp_path, token
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
     assert trained(tmp_path, tokenizer, train_limit=16)[2] == 2
     assert trained(tmp_path, tokenizer, dropout=0.5)[2] == 2
+
+
+@pytest.mark.parametrize("changed", ["labels", "words", "validation labels", "weights"])
+def test_training_is_made_again_for_other_inputs(tmp_path, tokenizer, monkeypatch, changed):
+    """Files of the same name may hold other texts, labels or weights than last time."""
+
+    def train(corpus):
+        steps = []
+        model, _ = experiment.train(params(), "generated", corpus, tokenizer, tmp_path,
+                                    on_step=lambda *step: steps.append(step))  # fmt: skip
+        return model.state_dict(), len(steps)
+
+    corpus = generated_corpus(32, 10, 0)
+    before, steps = train(corpus)
+    assert steps == 2 and train(corpus)[1] == 0
+    split = "validation" if changed.startswith("validation") else "train"
+    found = getattr(corpus, split)
+    if changed.endswith("labels"):
+        found = tuple(Document(one.text, 1 - one.label) for one in found)
+    elif changed == "words":
+        found = (Document(OPINION, found[0].label), *found[1:])
+    else:
+        build = pretrained.build_encoder
+
+        def other(*args):
+            model = build(*args)
+            model.head.weight.data *= 2
+            return model
+
+        monkeypatch.setattr(experiment, "build_encoder", other)
+    after, steps = train(replace(corpus, **{split: found}))
+    assert steps == 2
+    same = torch.equal(before["head.weight"], after["head.weight"])
+    assert same is (split == "validation")
 
 
 @pytest.mark.parametrize("frozen", [False, True])

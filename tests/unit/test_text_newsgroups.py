@@ -8,9 +8,19 @@ import shutil
 from collections import Counter
 
 import pytest
+from sklearn.datasets import _twenty_newsgroups as reference
 
 from relevit.rehearsal.text import GROUPS, write_newsgroups
-from relevit.text.newsgroups import PICKLE, TEST, TRAIN, read_newsgroups
+from relevit.text.newsgroups import (
+    PICKLE,
+    TEST,
+    TRAIN,
+    TooFewMessages,
+    read_newsgroups,
+    without_header,
+    without_quotes,
+    without_signature,
+)
 
 MESSAGES = 16  # of each folder
 
@@ -37,19 +47,72 @@ def test_bytes_are_latin_1(root):
     assert any("André" in document.text for document in read_newsgroups(root, validation=0).test)
 
 
-def test_without_headers_the_group_is_not_given_away(root):
-    corpus = read_newsgroups(root, validation=0, headers=False)
+def test_published_messages_do_not_give_the_group_away_is_not_given_away(root):
+    corpus = read_newsgroups(root, validation=0, protocol="published")
     for document in (*corpus.train, *corpus.test):
         assert "about" not in document.text and "From:" not in document.text
     assert len(corpus.test) == MESSAGES - 1  # one says nothing below its header
-    assert corpus.source.endswith("without headers")
+    assert corpus.source.endswith("without headers, signatures and quotes")
 
 
 def test_header_that_ends_with_carriage_returns(root):
     path = next((root / TEST / "sci.space").iterdir())
-    path.write_bytes(b"From: me\r\nSubject: x\r\n\r\nLift off.\r\n")
-    corpus = read_newsgroups(root, validation=0, headers=False)
+    path.write_bytes(b"From: me\r\nSubject: x\r\n\r\nLift off.\r\n\r\n--\r\nme\r\n")
+    corpus = read_newsgroups(root, validation=0, protocol="published")
     assert "Lift off.\n" in [document.text for document in corpus.test]
+
+
+MESSAGE = """From: me@example.org
+Subject: orbits
+
+In article <1@example.org> you@example.org writes:
+> Is it round?
+| Yes.
+Somebody wrote: no.
+
+It is an ellipse. He said "maybe".
+He writes in ink.
+
+A>B
+ > kept
+
+--
+me, at work
+ ---
+555-1234
+
+"""
+
+
+def test_header_signature_and_quotes_are_taken_away():
+    body = without_header(MESSAGE)
+    assert body.startswith("In article") and "Subject" not in body
+    signed = without_signature(body)
+    assert signed.endswith("--\nme, at work") and "555" not in signed  # the last such line
+    text = '\nIt is an ellipse. He said "maybe".\n\nA>B\n > kept\n\n--\nme, at work'
+    assert without_quotes(signed) == text
+
+
+@pytest.mark.parametrize(
+    "text", [MESSAGE, "", "\n\n", "one", "one\n\n", "\none\ntwo", "a\n--\n", "--\na\nb", "a\n \nb"]
+)
+def test_what_is_taken_away_is_that_of_scikit_learn(text):
+    for ours, theirs in (
+        (without_header, reference.strip_newsgroup_header),
+        (without_signature, reference.strip_newsgroup_footer),
+        (without_quotes, reference.strip_newsgroup_quoting),
+    ):
+        assert ours(text) == theirs(text)
+
+
+def test_described_messages_are_whole(root):
+    path = root / TEST / "sci.space" / "50000"
+    path.write_text(MESSAGE)
+    for protocol, whole in (("described", True), ("published", False)):
+        corpus = read_newsgroups(root, validation=0, protocol=protocol)
+        texts = {document.name: document.text for document in corpus.test}
+        assert (texts["sci.space/50000"] == MESSAGE) is whole
+        assert "ellipse" in texts["sci.space/50000"]
 
 
 def test_validation_is_drawn_by_the_seed(root):
@@ -98,5 +161,6 @@ def test_folder_without_messages(root):
 
 @pytest.mark.parametrize("validation", [-1, MESSAGES])
 def test_validation_that_leaves_nothing(root, validation):
-    with pytest.raises(ValueError, match=rf"{validation} messages for validation of 16 in 20news"):
+    text = rf"{validation} messages for validation of 16 in .*20news-bydate-train; give 0 to 15"
+    with pytest.raises(TooFewMessages, match=text):
         read_newsgroups(root, validation=validation)

@@ -117,9 +117,59 @@ def test_only_safetensors_are_asked_for(monkeypatch, tmp_path):
         "huggingface_hub.snapshot_download",
         lambda name, **options: asked.update(options, name=name) or str(tmp_path),
     )
+    for name in pretrained.BERT_FILES:
+        (tmp_path / name).touch()
     assert pretrained.bert_folder("") == tmp_path
     assert asked["name"] == "google-bert/bert-base-uncased"
     assert all(name.endswith((".json", ".safetensors")) for name in asked["allow_patterns"])
+
+
+def test_what_the_hub_leaves_out_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *at, **how: str(tmp_path))
+    (tmp_path / "config.json").touch()
+    text = rf"11_text: {tmp_path} lacks model\.safetensors, tokenizer\.json; the hub gave no more"
+    with pytest.raises(FileNotFoundError, match=text):
+        pretrained.bert_folder("")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_weights_that_are_cut_short(folder, share):
+    cfg = from_folder(folder)
+    tokenizer = pretrained.load_reader(cfg, {})
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    text = rf"11_text: {folder} does not hold bert-base \(.*\); copy config\.json.* there again"
+    with pytest.raises(ValueError, match=text):
+        pretrained.build_encoder(cfg, tokenizer, 2)
+
+
+def test_pooler_that_a_file_lacks_is_drawn_from_the_seed(folder):
+    path = folder / "model.safetensors"
+    tensors = {k: v for k, v in load_file(path).items() if not k.startswith("pooler.")}
+    save_file(tensors, path, metadata={"format": "pt"})
+    tokenizer = pretrained.load_reader(from_folder(folder), {})
+    weights = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(len(weights))  # nothing that was drawn before may count
+        before = torch.get_rng_state()
+        model = pretrained.build_encoder(from_folder(folder, seed=seed), tokenizer, 2)
+        weights.append(model.fc_norm.dense.weight.detach())
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("model", ["tiny-bert", "minilm-l6"])
+@pytest.mark.parametrize(("key", "value"), [("source", "random"), ("weights_root", "weights")])
+def test_what_is_of_bert_base_is_refused_for_other_models(model, key, value):
+    text = rf"11_text\.yaml: {key} = '{value}' .*bert-base alone, and text_model is {model}; leave"
+    with pytest.raises(ValueError, match=text):
+        TextParams.checked({"text_model": model, key: value}, "11_text.yaml")
+
+
+def test_random_weights_are_of_no_folder():
+    given = {"text_model": "bert-base", "source": "random", "weights_root": "weights"}
+    with pytest.raises(ValueError, match=r"weights_root = 'weights' .*random reads no weights"):
+        TextParams.checked(given, "11_text.yaml")
 
 
 def test_pooler_that_was_never_trained_passes_the_class_token_on():

@@ -144,13 +144,56 @@ def test_without_the_extra(folder, monkeypatch):
         load_tokenizer(folder)
 
 
-def test_the_real_tokenizer():
+@pytest.fixture(scope="module")
+def real():
+    """Its file cuts at 128 tokens and pads to 128; its vocabulary has letters of many scripts."""
     try:
-        folder = minilm.minilm_folder()
+        return load_tokenizer(minilm.minilm_folder())
     except ConnectionError as error:
         pytest.skip(f"MiniLM cannot be had: {error}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Это был ужасный фильм", "Хороший фильм", "Великолепно", "Це був жахливий фільм",
+        "كان فيلما سيئا للغاية", "Αυτή ήταν μια φρικτή ταινία", "Μου άρεσε πολύ",
+        "这是一部糟糕的电影", "不好", "我", "これはひどい映画でした", "끔찍한 영화였습니다",
+        "यह एक भयानक फिल्म थी", "זה היה סרט נורא", "ছবি টি খুব ভালো ছিল", "ภาพยนตร์ดีมาก",
+    ],
+)  # fmt: skip
+def test_other_scripts_are_refused_though_their_letters_are_known(real, text):
+    what = r"no word of text .*, or few: \d+ of \d+ .* at most 50% may.*script: leave it out or use"
+    with pytest.raises(ValueError, match=what):
+        encode(real, text, 64)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Brilliant", "Meh", "Bleh", "I", "F", "10/10", "B-", "?", "xqzt", "Été", "Amélie ★★★★☆",
+        "LOL wtf, kr3w got pwnd :) 😀😀", "Apichatpong Weerasethakul", "sooooo gooood!!!!",
+        "Ностальгия is great", "Good! 好", "C'était un film épouvantable", "Phim này rất hay",
+    ],
+)  # fmt: skip
+def test_odd_names_slang_and_other_languages_in_latin_letters_are_read(real, text):
+    assert len(encode(real, text, 64)) > 2
+
+
+def test_hardly_any_real_review_is_refused(real):
+    from relevit.text import movie_reviews
+
+    try:
+        corpus = movie_reviews.movie_reviews(800, 0, 0)
+    except ConnectionError as error:
+        pytest.skip(f"the reviews cannot be had: {error}")
+    for document in corpus.train:
+        encode(real, document.text, 64)
+
+
+def test_the_real_tokenizer(real):
     text = "Unwatchable! " + "It's not good. " * 60
-    tokenizer = load_tokenizer(folder)  # its file cuts at 128 and pads to 128
+    tokenizer = real
     found = encode(tokenizer, text, 512)
     assert found.ids[0] == 101 and found.ids[-1] == 102 and 0 not in found.ids
     assert len(found) > 300 and found.left_out == 0 and found.unknown_share == 0

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution.observe import Observation, observe, scaled_to_one
+from relevit.attribution.observe import Observation, model_family, observe, scaled_to_one
 from relevit.relevance import Protocol, check_protocol
 from relevit.rows import Pooling, pool_rows, read_rows
 
@@ -25,15 +25,20 @@ def gradcam(
     Source: Selvaraju et al. 2017 as in Chefer et al. 2021; Beyond Intuition App. B. `published`
     scales each map to [0, 1], so that one whose values are all clamped is NaN (differences
     C19), and for average pooling weights each query instead of each head (D3) and averages
-    over keys (D2). As `described` the clamped map is zero.
+    over keys (D2). For BERT it weights and scales by all queries and keys, the class token's
+    among them (F3). As `described` the clamped map is zero.
     Raises: as `observe`.
     """
     check_protocol(protocol)
+    as_bert = protocol == "published" and model_family(model) == "bert"
     seen = observe(
-        model, images, target, gradients="last", pooling=pooling, create_graph=create_graph
-    )
+        model, images, target,
+        gradients="last", pooling=pooling, whole=as_bert, create_graph=create_graph,
+    )  # fmt: skip
     if protocol == "published" and seen.pooling == "patches":
         return scaled_to_one(_by_query(seen))
+    if as_bert and seen.pooling == "class_token":
+        return _by_whole_map(seen)
     rows, slopes = (
         read_rows(matrix, seen.pooling, seen.prefix)[..., seen.prefix :]
         for matrix in (seen.maps[-1], seen.gradients[-1])
@@ -41,6 +46,13 @@ def gradcam(
     cam = (rows * slopes.mean(dim=(2, 3), keepdim=True)).mean(dim=1).clamp(min=0)
     pooled = pool_rows(cam, seen.pooling, 0)
     return scaled_to_one(pooled) if protocol == "published" else pooled
+
+
+def _by_whole_map(seen: Observation) -> Tensor:
+    """The class token's row of the whole map of all queries and keys, scaled as one."""
+    weight = seen.gradients[-1].mean(dim=(2, 3), keepdim=True)
+    cam = (weight * seen.maps[-1]).mean(dim=1).clamp(min=0)
+    return scaled_to_one(cam.flatten(1)).view_as(cam)[:, 0, seen.prefix :]
 
 
 def _by_query(seen: Observation) -> Tensor:

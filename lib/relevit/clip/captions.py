@@ -35,6 +35,7 @@ _SOME = (
     "bacon", "broccoli", "cheese", "garlic", "popcorn", "ice cream",
 )  # fmt: skip
 _GROUNDS = {"reef": "a reef"}
+_AN = re.compile(r"(?!eu|uni)[aeiou]", re.IGNORECASE)  # how words begin that come after "an"
 
 
 @dataclass(frozen=True)
@@ -77,19 +78,31 @@ def caption(label: int, family: int | None = None, drawings: Drawings | None = N
 
 
 def prompt(name: str, template: str = PROMPT) -> str:
-    """The text that stands for a class zero-shot, its name as one says it.
+    """The text that stands for a class zero-shot, its name as one says it after its article.
 
-    Beyond Intuition Sec. 4.2 has "a photo of {class name}"; the article is CLIP's own.
-    Raises: ValueError for a template without a place for the name.
+    Beyond Intuition Sec. 4.2 has "a photo of {class name}"; the article is CLIP's own, and becomes
+    "an" or nothing where a name needs it. Raises: ValueError for a template without a place for
+    the name.
     """
     if "{}" not in template:
         raise ValueError(
             f"prompt: template {template!r} has no place for a class; put {{}} into it"
         )
-    text, vowel = spoken(name), spoken(name)[0] in "aeiou"
-    if text in _SOME:
-        return template.replace(" a {}", " {}").format(text)
-    return template.replace("a {}", "an {}" if vowel else "a {}").format(text)
+    text = spoken(name)
+    if text.lower() in _SOME:
+        template = re.sub(r"\ba (?=\{\})", "", template, flags=re.IGNORECASE)
+    elif _AN.match(text):
+        template = re.sub(r"\b(a) (?=\{\})", r"\1n ", template, flags=re.IGNORECASE)
+    return template.format(text)
+
+
+def published_prompt(name: str) -> str:
+    """The prompt of the published script for CLIP: "a photo of a" and any name, as it is written.
+
+    Source: CLIP/CLIP/visualisation.py, "a photo of a American chameleon" and "a photo of a
+    scissors" too. Its names are torchvision's, each a tuple of synonyms; here it is one of them.
+    """
+    return PROMPT.format(name)
 
 
 def described(label: int, drawings: Drawings | None = None) -> str:
@@ -131,14 +144,14 @@ def captioned(
 def class_of_caption(text: str, classes: Sequence[str] = CLASSES) -> int:
     """The place in `classes` of the one class that a caption names.
 
-    Names are found as whole words, the longest first: "a hot dog" is no dog. Capitals and
-    hyphens do not matter.
+    Names are found as whole words, the longest first: "a hot dog" is no dog. Capitals, hyphens
+    and apostrophes do not matter, in the caption or in the names.
     Raises: ValueError for a caption that names none of the classes, or several.
     """
-    rest, found = re.sub(r"[^a-z0-9]+", " ", text.lower()), []
-    for place in sorted(range(len(classes)), key=lambda i: -len(classes[i])):
-        name = re.escape(spoken(classes[place]))
-        rest, times = re.subn(rf"\b{name}\b", "|", rest)
+    rest, found = _letters(text), []
+    known = [_letters(spoken(name)) for name in classes]
+    for place in sorted(range(len(classes)), key=lambda i: -len(known[i])):
+        rest, times = re.subn(rf"\b{re.escape(known[place])}\b", "|", rest)
         found += [place] if times else []
     if len(found) == 1:
         return found[0]
@@ -192,7 +205,12 @@ def colour_words(rgb: Float[Tensor, "pixels 3"]) -> Tensor:
 def _article(words: str, name: str) -> str:
     if name in _SOME:
         return "some"
-    return "an" if words[0] in "aeiou" else "a"
+    return "an" if _AN.match(words) else "a"
+
+
+def _letters(text: str) -> str:
+    """Words in lower case with one space between them, nothing else."""
+    return re.sub(r"[\W_]+", " ", text.lower()).strip()
 
 
 def _check_place(kind: str, place: int, count: int) -> None:

@@ -123,10 +123,10 @@ class DualEncoder(nn.Module):
     ) -> Float[Tensor, "batch width"]:
         """Features of texts as they are written: captions, or prompts of classes.
 
-        Raises: ValueError for an empty phrase, or one of which the vocabulary knows no word.
+        Raises: ValueError as `encode_whole`.
         """
         limit = self.text_tower.limit
-        return self.embed_texts([encode(tokenizer, text, limit) for text in phrases])
+        return self.embed_texts([encode_whole(tokenizer, text, limit) for text in phrases])
 
     def image_classifier(self, text_features: Float[Tensor, "classes width"]) -> nn.Module:
         """The image tower, shared, whose logits are the similarities to these texts.
@@ -162,6 +162,21 @@ class DualEncoder(nn.Module):
     @staticmethod
     def _like(tower: nn.Module) -> Tensor:
         return next(tower.parameters())
+
+
+def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
+    """The tokens of a caption or prompt, all of them: as CLIP's own tokenizer, nothing is cut.
+
+    Raises: ValueError for more than `limit` tokens, an empty text, or one of which the vocabulary
+    knows no word.
+    """
+    tokens = encode(tokenizer, text, limit)
+    if tokens.left_out:
+        raise ValueError(
+            f"clip: text {text[:40]!r}... has {len(tokens) + tokens.left_out} tokens, the two "
+            f"special ones included; the model reads at most {limit}: write a shorter one"
+        )
+    return tokens
 
 
 def check_methods(where: str, methods: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from relevit.clip.captions import Captioned, captioned, names, prompt
+from relevit.clip.captions import Captioned, captioned, names, prompt, published_prompt
 from relevit.clip.dual import DualEncoder
 from relevit.clip.from_transformers import clip_folder, load_clip
 from relevit.clip.joining import JoinSettings
@@ -73,7 +73,10 @@ class Encoder:
 
 def begin(cfg: ClipParams, seed: int) -> Towers:
     """Both towers before they are joined, on `cfg.device`. Raises: as the towers' makers."""
-    towers = workshop_towers() if cfg.dual_model == "dinov2-minilm" else quick_towers(seed)
+    if cfg.dual_model == "dinov2-minilm":
+        towers = workshop_towers()
+    else:
+        towers = quick_towers(seed, things.PRETRAINING if cfg.captioned_things else None)
     device = choose_device(cfg.device)
     towers.image.to(device)
     towers.text.to(device)
@@ -116,9 +119,10 @@ def join_encoder(
 def ready_encoder(cfg: ClipParams, classes: Sequence[str]) -> Encoder:
     """CLIP as published, or with `source` random two blocks of its shape, on `cfg.device`.
 
+    Prompts are those of the published script, or with `protocol` described have their own article.
     Raises: as `clip_folder` and `load_clip`.
     """
-    prompts = tuple(map(prompt, classes))
+    prompts = tuple(map(published_prompt if cfg.protocol == "published" else prompt, classes))
     if cfg.source == "random":
         dual, tokenizer = random_clip(prompts, cfg.seed)
     else:
@@ -216,13 +220,17 @@ def erased_images(
 
 
 def perturbation(
-    cfg: ClipParams, classifier: nn.Module, spec: ModelSpec, batch: Batch, **options: Any
+    cfg: ClipParams,
+    classifier: nn.Module,
+    spec: ModelSpec,
+    group: str,
+    batch: Batch,
+    **options: Any,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`zero_shot_perturbation` by all methods, with the names that claims read."""
-    rows, table = zero_shot_perturbation(
-        classifier, spec, batch, protocol=cfg.protocol, **options
-    )  # fmt: skip
-    return rows, table.assign(model=cfg.dual_model).replace({"target": {"label": "target"}})
+    """`zero_shot_perturbation` on images of `group`, with the names that claims read."""
+    rows, table = zero_shot_perturbation(classifier, spec, batch, protocol=cfg.protocol, **options)
+    table = table.assign(model=cfg.dual_model, classes=group)
+    return rows, table.replace({"target": {"label": "target"}})
 
 
 # Two phrases

@@ -19,6 +19,7 @@ from relevit.extras import text_extra
 from relevit.model_spec import ModelSpec
 from relevit.paths import from_project
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
+from relevit.text.pretrained import _silent_loading
 from relevit.text.tokens import load_tokenizer
 
 if TYPE_CHECKING:
@@ -26,8 +27,19 @@ if TYPE_CHECKING:
 
 CLIP = "clip-b32"  # its folder below weights_root
 PAPER_CLIP = "openai/clip-vit-base-patch32"  # Beyond Intuition Sec. 4.2
+# Its main branch holds a pickle alone. This commit is the hub's own conversion of it, which others
+# load by the same id; it was not fetched here.
+REVISION = "c237dc49a33fc61debc9276459120b7eac67e7ef"
 TIMM_NAME = "vit_base_patch32_clip_quickgelu_224"  # timm's model of the same anatomy
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+FILES = ("config.json", "tokenizer.json")  # beside them
+PIXELS = "preprocessor_config.json"
+# One line of Python that makes the file from a pickle, which is then read as tensors and no code.
+CONVERT = (
+    "import torch; from safetensors.torch import save_file; "
+    "t = torch.load('pytorch_model.bin', weights_only=True); "
+    "save_file({k: v.contiguous() for k, v in t.items()}, 'model.safetensors', {'format': 'pt'})"
+)
 _ACTIVATIONS = ("quick_gelu", "gelu")
 
 
@@ -62,24 +74,25 @@ def from_clip(
 def clip_folder(weights_root: str) -> Path:
     """Folder with PAPER_CLIP's files: `clip-b32` below `weights_root`, or fetched from the hub.
 
-    Raises: FileNotFoundError for a folder that lacks one, ConnectionError when the hub cannot be
-    reached, ImportError without the extra `text`.
+    Raises: FileNotFoundError for a folder that lacks one, also a fetched one, ConnectionError when
+    the hub cannot be reached, ImportError without the extra `text`.
     """
     if weights_root:
         folder = from_project(weights_root) / CLIP
-        _need_files(folder)
+        _need_files(folder, "12_clip: weights_root", "or leave it empty to fetch them")
         return folder
     with text_extra("12_clip"):
         from huggingface_hub import snapshot_download
-    patterns = ["*.json", "model*.safetensors", "merges.txt"]
+    patterns = ["*.json", "model*.safetensors"]
+    own = f"give weights_root, a folder with {CLIP}/ and in it {', '.join((*FILES, WEIGHTS[0]))}"
     try:
-        return Path(snapshot_download(PAPER_CLIP, allow_patterns=patterns))
+        folder = Path(snapshot_download(PAPER_CLIP, revision=REVISION, allow_patterns=patterns))
     except Exception as error:  # the hub's errors are of many kinds
         raise ConnectionError(
-            f"12_clip: {PAPER_CLIP} cannot be had from the hub ({one_line(error)}); give "
-            f"weights_root, a folder with {CLIP}/ and in it config.json, tokenizer.json and "
-            f"{WEIGHTS[0]}"
+            f"12_clip: {PAPER_CLIP} cannot be had from the hub ({one_line(error)}); {own}"
         ) from error
+    _need_files(folder, f"12_clip: commit {REVISION[:8]} from the hub", f"or {own}")
+    return folder
 
 
 def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
@@ -88,23 +101,27 @@ def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
     It has `config.json`, `tokenizer.json` and `model.safetensors`, as the hub has them. No pickle
     is read, and no code of the folder is run. Pixel statistics are those of its
     `preprocessor_config.json`, where it has one, else CLIP's.
-    Raises: FileNotFoundError for a missing file, ValueError for a model of another kind,
-    ImportError without the extra `text`.
+    Raises: FileNotFoundError for a missing file, ValueError for a model of another kind or one that
+    lacks tensors and for a damaged file, ImportError without the extra `text`.
     """
     with text_extra("12_clip"):
         from transformers import CLIPModel
-    _need_files(folder)
-    tokenizer = load_tokenizer(folder)
+    _need_files(folder, "clip", f"as {PAPER_CLIP} has them")
+    tokenizer, statistics = load_tokenizer(folder), _pixel_statistics(folder / PIXELS)
     try:
-        model = CLIPModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False
-        )
+        with _silent_loading():
+            model, about = CLIPModel.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False,
+                output_loading_info=True,
+            )  # fmt: skip
+        if lacking := sorted(about["missing_keys"]):  # they would be left at random
+            raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"clip: {folder} holds no CLIP model that transformers can read ({one_line(error)}); "
             f"copy the files of {PAPER_CLIP} again"
         ) from error
-    return from_clip(model.float().eval(), *_pixel_statistics(folder)), tokenizer
+    return from_clip(model.float().eval(), *statistics), tokenizer
 
 
 def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
@@ -137,22 +154,35 @@ def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
     return tower.eval()
 
 
-def _need_files(folder: Path) -> None:
+def _need_files(folder: Path, where: str, remedy: str) -> None:
+    """Raise FileNotFoundError unless a folder has weights and FILES."""
+    absent = [name for name in FILES if not (folder / name).is_file()]
     if not any((folder / name).is_file() for name in WEIGHTS):
         raise FileNotFoundError(
-            f"clip: {folder} has no {WEIGHTS[0]}; pickled weights (.bin, .pt) are not read: put "
-            f"config.json, tokenizer.json and {WEIGHTS[0]} of {PAPER_CLIP} there"
+            f"{where}: {folder} has no {', '.join((WEIGHTS[0], *absent))}; pickled weights (.bin, "
+            f".pt) are not read: put {WEIGHTS[0]}, {' and '.join(FILES)} there, {remedy}. Where "
+            f"there is a pytorch_model.bin alone, run once in its folder: python -c "
+            f'"{CONVERT}"'
         )
-    for name in ("config.json", "tokenizer.json"):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(
-                f"clip: {folder} has no {name}; copy it from where the weights came from"
-            )
+    if absent:
+        raise FileNotFoundError(
+            f"{where}: {folder} has no {', '.join(absent)}; copy it from where the weights came "
+            f"from, {remedy}"
+        )
 
 
-def _pixel_statistics(folder: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    path = folder / "preprocessor_config.json"
+def _pixel_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of red, green and blue, of pixels in [0, 1]."""
     if not path.is_file():
         return OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
-    found = json.loads(path.read_text())
-    return tuple(found["image_mean"]), tuple(found["image_std"])
+    try:
+        found = json.loads(path.read_text())
+        mean, std = (tuple(map(float, found[key])) for key in ("image_mean", "image_std"))
+        if len(mean) != 3 or len(std) != 3 or not min(std) > 0:
+            raise ValueError(f"image_mean {mean}, image_std {std}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"clip: {path} is damaged or of another kind ({one_line(error)}); needed are image_mean"
+            " and image_std, three numbers each: copy it again, or delete it to take CLIP's own"
+        ) from error
+    return mean, std

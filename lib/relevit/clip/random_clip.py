@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
-
 from relevit.clip.dual import DualEncoder
 from relevit.clip.from_transformers import from_clip
+from relevit.seeding import seeded
 from relevit.text.tokens import word_tokenizer, words_of
 
 if TYPE_CHECKING:
@@ -26,6 +25,5 @@ def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tok
     text = {"vocab_size": tokenizer.get_vocab_size(), "num_hidden_layers": CUT_BLOCKS,
             "bos_token_id": first, "eos_token_id": last, "pad_token_id": 0}  # fmt: skip
     config = CLIPConfig(text_config=text, vision_config={"num_hidden_layers": CUT_BLOCKS})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return from_clip(CLIPModel(config).eval()), tokenizer

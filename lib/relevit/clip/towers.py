@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.clip.captions import Captioned, caption, captioned, prompt
-from relevit.clip.dual import DualEncoder, run_texts, with_head
+from relevit.clip.dual import DualEncoder, encode_whole, run_texts, with_head
 from relevit.clip.joining import JoinSettings, Joint, caption_places, join, join_training_text
 from relevit.data.foregrounds import CLASSES, Drawings
 from relevit.data.textures import FAMILIES
@@ -28,7 +28,7 @@ from relevit.models import load_model, load_pretrained, model_spec
 from relevit.text.convert import from_bert
 from relevit.text.encoder import TextTransformer, build_tiny
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import Tokens, encode, load_tokenizer, word_tokenizer, words_of
+from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -48,8 +48,8 @@ class Towers:
     frozen: bool = True
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokens of texts. Raises: ValueError for an empty text or one of unknown words."""
-        return [encode(self.tokenizer, text, self.text.limit) for text in texts]
+        """Tokens of texts. Raises: ValueError as `encode_whole`."""
+        return [encode_whole(self.tokenizer, text, self.text.limit) for text in texts]
 
 
 @dataclass(frozen=True)
@@ -87,20 +87,26 @@ def workshop_towers() -> Towers:
     return Towers(image, text, load_tokenizer(folder), model_spec("dinov2-s"))
 
 
-def quick_towers(seed: int = 0) -> Towers:
-    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense."""
-    tokenizer = caption_tokenizer()
+def quick_towers(seed: int = 0, others: Drawings | None = None) -> Towers:
+    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense.
+
+    `others` are drawings beside the animals whose captions it is to read.
+    """
+    tokenizer = caption_tokenizer(others)
     text = build_tiny(tokenizer.get_vocab_size(), 1, positions=24, reads="mean", seed=seed)
     return Towers(load_model("tiny"), text, tokenizer, model_spec("tiny"), frozen=False)
 
 
-def caption_tokenizer() -> Tokenizer:
-    """Words of all captions and prompts of the animals; [PAD] is 0, then the other special tokens.
+def caption_tokenizer(others: Drawings | None = None) -> Tokenizer:
+    """Words of all captions and prompts of the animals, and of `others` where these are given.
 
-    Raises: ImportError without the extra `text`.
+    [PAD] is 0, then the other special tokens. Raises: ImportError without the extra `text`.
     """
     texts = [caption(i % len(CLASSES), i % len(FAMILIES)) for i in range(len(CLASSES) * 3)]
     texts += [prompt(name) for name in CLASSES] + ["a an some something"]
+    if others is not None:
+        texts += [caption(i, None, others) for i in range(len(others.classes))]
+        texts += [prompt(name) for name in others.classes]
     return word_tokenizer(words_of(texts))
 
 

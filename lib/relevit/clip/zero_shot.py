@@ -11,12 +11,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.clip.dual import CLIP_METHODS, check_methods
-from relevit.comparison import area_table, method_maps, perturb, perturb_by_label
+from relevit.comparison import method_maps, perturb, perturb_by_label
 from relevit.data.batch import Batch
 from relevit.iav.trend import bootstrap_interval
 from relevit.model_spec import ModelSpec
 from relevit.paper import read_table
 from relevit.paper_attribution import METHOD_NAMES, TARGET_NAMES
+from relevit.perturbation import SHARES_PCT, Rule, auc_table, auc_weights
 from relevit.relevance import Protocol
 
 TARGETS = ("predicted", "label")
@@ -91,22 +92,34 @@ def zero_shot_perturbation(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
 
-    `classifier` is `DualEncoder.image_classifier`. The paper's own test for CLIP erases to the mean
-    colour (differences E7), which is the default here; `options` as `perturbation_rows`. Each map
-    is for the predicted class and, under target `label`, for the right one.
-    Returns: the rows of `comparison.perturb` with target, and `area_table` for each target.
+    `classifier` is `DualEncoder.image_classifier`. The paper's own script for CLIP erases to the
+    mean colour, and measures 100 % erased, too, instead of setting it to 0 (differences E7). The
+    former is the default here; the latter is done as published, where shares must end with 100.
+    `options` as `perturbation_rows`. Each map is for the predicted class and, under target
+    `label`, for the right one.
+    Returns: the rows of `comparison.perturb` with target; and the areas: method, direction, images,
+    auc_pct, standard_error_pts, target.
     Raises: ValueError for an unknown method or one that CLIP has not, and as the test.
     """
     methods = tuple(methods)
     check_methods("zero_shot", methods)
-    options = {"fill": "mean"} | options
+    whole = protocol == "published"
+    rule: Rule = "measured" if whole else "published"
+    shares = (*SHARES_PCT, 100) if whole else SHARES_PCT
+    options = {"fill": "mean", "shares_pct": shares} | options
+    auc_weights([0, *options["shares_pct"]], rule)  # refuses shares before the work
     maps, _ = method_maps(classifier, spec, batch, methods, protocol=protocol)
     predicted = perturb(classifier, spec, batch, maps, on_method, **options)
     by_label = perturb_by_label(classifier, spec, batch, predicted, protocol=protocol, **options)
     parts = dict(zip(TARGETS, (predicted, by_label), strict=True))
-    areas = [area_table(rows, methods).assign(target=target) for target, rows in parts.items()]
+    areas = [
+        auc_table(rows[rows["method"] == name], rule).assign(method=name, target=target)
+        for target, rows in parts.items()
+        for name in methods
+    ]
+    columns = ["method", "direction", "images", "auc_pct", "standard_error_pts", "target"]
     rows = [rows.assign(target=target) for target, rows in parts.items()]
-    return pd.concat(rows, ignore_index=True), pd.concat(areas, ignore_index=True)
+    return pd.concat(rows, ignore_index=True), pd.concat(areas, ignore_index=True)[columns]
 
 
 def published_zero_shot_perturbation() -> pd.DataFrame:

@@ -12,6 +12,8 @@ TextModelName = Literal["tiny-bert", "minilm-l6", "bert-base"]
 DualModelName = Literal["tiny-dual", "dinov2-minilm", "clip-b32"]
 CorpusName = Literal["generated", "movie_reviews", "eraser_movies", "newsgroups"]
 ON_DISK = ("eraser_movies", "newsgroups")
+READY = "clip-b32"  # of the dual models the one that is not joined here
+DRAWN_CLASSES = 40  # of the animals in Cutouts
 Source = Literal["pretrained", "random"]
 Rate = Annotated[float, Field(gt=0, le=1)]
 
@@ -22,7 +24,9 @@ class TextParams(Params):
     notebook: ClassVar[str] = "11_text"
 
     text_model: TextModelName = "tiny-bert"
-    source: Source = Field("pretrained", description="random: the same size, for rehearsals")
+    source: Source = Field(
+        "pretrained", description="random: two random blocks as wide as bert-base, for rehearsals"
+    )
     weights_root: str = Field("", description="folder with bert-base; empty: transformers' hub")
     corpora: list[CorpusName] = Field(["generated"], min_length=1, description="labelled texts")
     corpus_root: str = Field(
@@ -55,10 +59,25 @@ class TextParams(Params):
     erase: Literal["pad", "mask"] = Field(
         "pad", description="an erased token is hidden, or becomes [MASK] (differences D10)"
     )
-    protocol: Literal["published", "described"] = "published"
+    protocol: Literal["published", "described"] = Field(
+        "published", description="of the maps, the tests and 20 Newsgroups (differences F4)"
+    )
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     shown: int = Field(2, ge=1, le=10, description="texts whose tokens are shaded")
     seed: Seed = Field(0, description="draws the texts, the head and the order of training")
+
+    @field_validator("source", "weights_root")
+    @classmethod
+    def _is_of_bert_base(cls, value: str, info: ValidationInfo) -> str:
+        model, source = info.data.get("text_model", "bert-base"), info.data.get("source")
+        if value not in ("", "pretrained") and model != "bert-base":
+            raise ValueError(
+                f"it is of bert-base alone, and text_model is {model}; leave it out, or choose "
+                "bert-base"
+            )
+        if info.field_name == "weights_root" and value and source == "random":
+            raise ValueError("source = random reads no weights; leave one of the two out")
+        return value
 
     @field_validator("corpora")
     @classmethod
@@ -84,7 +103,7 @@ class TextParams(Params):
 
 
 class ClipParams(Params):
-    """12_clip: attributions of a model of images and text."""
+    """12_clip: attributions of a model of images and text; clip-b32, or two towers joined here."""
 
     notebook: ClassVar[str] = "12_clip"
 
@@ -92,10 +111,12 @@ class ClipParams(Params):
     source: Source = Field("pretrained", description="random: the same size, for rehearsals")
     weights_root: str = Field("", description="folder with clip-b32; empty: transformers' hub")
     captioned_images: int = Field(
-        400, ge=40, description="animals of all classes; each seed trains on half of the classes"
-    )
+        400, ge=2 * DRAWN_CLASSES,
+        description="animals of all classes, half of the images in the middle, half anywhere; "
+        "each seed trains on half of the classes",
+    )  # fmt: skip
     captioned_things: int = Field(
-        0, ge=0, description="of the hundred other drawings, for more words; 0: none"
+        0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
     )
     joining_epochs: int = Field(30, ge=1, description="of the projections' training")
     batch_size: int = Field(64, ge=4, description="images and their captions")
@@ -103,7 +124,9 @@ class ClipParams(Params):
     head_seeds: Seeds = Field(
         [0], description="trainings of the projections, each with its own half of the classes"
     )
-    held_out_images: int = Field(80, ge=20, description="for the zero-shot accuracy")
+    held_out_images: int = Field(
+        80, ge=20, description="for the zero-shot accuracy; 40 or more where towers are joined"
+    )
     images: int = Field(8, ge=2, description="images of the perturbation test")
     pairs: int = Field(
         6, ge=2, description="images with two objects for each group of classes; no photographs"
@@ -111,6 +134,42 @@ class ClipParams(Params):
     protocol: Literal["published", "described"] = "published"
     shown: int = Field(3, ge=1, le=10, description="images and phrases that are shown")
     seed: Seed = 0
+
+    @field_validator("source")
+    @classmethod
+    def _is_known(cls, source: str, info: ValidationInfo) -> str:
+        model = info.data.get("dual_model", READY)
+        if source == "random" and model != READY:
+            raise ValueError(f"{READY} alone comes at random; {model} needs 'pretrained'")
+        return source
+
+    @field_validator("weights_root")
+    @classmethod
+    def _is_read(cls, weights_root: str, info: ValidationInfo) -> str:
+        model = info.data.get("dual_model", READY)
+        if weights_root and model != READY:
+            raise ValueError(f"{READY} alone is read from there; leave it empty for {model}")
+        if weights_root and info.data.get("source") == "random":
+            raise ValueError("source = random reads no weights; leave one of the two out")
+        return weights_root
+
+    @field_validator("captioned_things")
+    @classmethod
+    def _are_none_or_some(cls, things: int) -> int:
+        if things == 1:
+            raise ValueError("needed are 0, or 2 and more: half in the middle, half anywhere")
+        return things
+
+    @field_validator("held_out_images")
+    @classmethod
+    def _have_all_classes(cls, images: int, info: ValidationInfo) -> int:
+        model = info.data.get("dual_model", READY)
+        if images < DRAWN_CLASSES and model != READY:
+            raise ValueError(
+                f"{model} is tested on {DRAWN_CLASSES} classes in turn, and needs an image of "
+                f"each: {DRAWN_CLASSES} or more"
+            )
+        return images
 
 
 TEXT_MODELS, DUAL_MODELS = get_args(TextModelName), get_args(DualModelName)

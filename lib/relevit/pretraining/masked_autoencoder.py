@@ -23,6 +23,7 @@ from relevit.data.labelled import Labelled
 from relevit.finetune import epoch_plan
 from relevit.model_spec import ModelSpec
 from relevit.pretraining.optimizer import make_optimizer
+from relevit.seeding import seeded
 from relevit.training import History, loss_figures, run_epochs
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
@@ -103,8 +104,7 @@ class MaskedAutoencoder(nn.Module):
 
 def build_autoencoder(encoder: VisionTransformer, settings: PretrainSettings) -> MaskedAutoencoder:
     """An untrained autoencoder around `encoder`, drawn from the seed; torch's own is left alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
+    with seeded(settings.seed):
         model = MaskedAutoencoder(encoder, settings.decoder_width, settings.decoder_depth)
     return model.to(encoder.pos_embed.device)
 

@@ -34,6 +34,7 @@ from relevit.pretraining.teacher import (
     entropy,
     teacher_targets,
 )
+from relevit.seeding import seeded
 from relevit.training import History, loss_figures, run_epochs
 
 BETAS = (0.9, 0.999)  # the published code's, which are AdamW's own
@@ -152,8 +153,7 @@ def build_distillation(
             "DINO compares class tokens: build the model with global_pool='token' and without "
             "a distillation token"
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
+    with seeded(settings.seed):
         model = SelfDistillation(encoder, settings.hidden, settings.bottleneck, settings.prototypes)
     return model.to(encoder.pos_embed)
 

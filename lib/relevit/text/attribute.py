@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -39,7 +40,8 @@ def attribute(
     the batch and padding can get nothing. Special tokens get 0: they are no part of the text
     (Beyond Intuition keeps the class token out; differences D9). `target` None is the class
     that is predicted. `progress` is told the number of texts done. `options` go to the method.
-    Raises: ValueError for another method, no texts, or a bad target.
+    Raises: ValueError for another method, no texts, a bad target, or a model whose answers are
+    not finite, as after a training that diverged.
     """
     if method not in TEXT_METHODS:
         raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
@@ -52,7 +54,8 @@ def attribute(
     for places in same_length(tokens, chunk_tokens):
         ids = torch.tensor([tokens[i].ids for i in places], device=device)
         wanted = None if target is None else target[torch.tensor(places)].to(device)
-        found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
+        with _finite_answers(model):
+            found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
         if method in _SCALED:  # a constant map, which they make NaN: no token stands out
             found = found.nan_to_num(nan=0.0)
         for i, values in zip(places, in_order(model, found.cpu()), strict=True):
@@ -60,6 +63,24 @@ def attribute(
         if progress is not None:
             progress(len(places))
     return maps
+
+
+@contextmanager
+def _finite_answers(model: TextTransformer) -> Iterator[None]:
+    """Look at the model's answers while a method asks for them: NaN would pass for C19's."""
+
+    def look(module: Any, inputs: Any, logits: Tensor) -> None:
+        if bad := int((~logits.isfinite()).any(dim=1).sum()):
+            raise ValueError(
+                f"text: the model's answers to {bad} of {len(logits)} texts are not finite; its "
+                "weights or its training are broken: train it again, with a lower learning rate"
+            )
+
+    handle = model.register_forward_hook(look)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def same_length(tokens: Sequence[Tokens], chunk_tokens: int) -> list[list[int]]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from relevit.seeding import seeded
 from relevit.text.encoder import Pooler, Reads, TextBlock, TextTransformer, TokenEmbedding
 
 # Their positions begin after the padding token's.
@@ -37,12 +38,13 @@ def from_bert(
     encoder = getattr(model, getattr(model, "base_model_prefix", ""), model)
     config = model.config
     try:
-        result = _bert(encoder, config, reads)
-        tensors = _bert_embedding(encoder.state_dict(), result.embedding)
-        for i, layer in enumerate(encoder.encoder.layer):
-            tensors |= block_tensors(layer.state_dict(), _BERT_NAMES, f"blocks.{i}.")
-        _fill(result, tensors)
-        _bert_head(result, model, encoder, classes, seed)
+        with seeded(seed):  # random weights that are overwritten are drawn, too
+            result = _bert(encoder, config, reads)
+            tensors = _bert_embedding(encoder.state_dict(), result.embedding)
+            for i, layer in enumerate(encoder.encoder.layer):
+                tensors |= block_tensors(layer.state_dict(), _BERT_NAMES, f"blocks.{i}.")
+            _fill(result, tensors)
+            _bert_head(result, model, encoder, classes, seed)
     except (AttributeError, KeyError, RuntimeError) as error:
         raise ValueError(_unknown(model, f"its parts do not fit ({error})")) from error
     result = result.to(encoder.device).eval()
@@ -149,8 +151,7 @@ def _bert_head(
     if classifier is not None:
         result.head = _copied(getattr(classifier, "out_proj", classifier))
     elif classes is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             result.head = nn.Linear(width, classes)
             nn.init.normal_(result.head.weight, std=0.02)
             nn.init.zeros_(result.head.bias)

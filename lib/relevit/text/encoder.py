@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float, Int
 from timm.layers import Attention, Mlp
 from torch import Tensor, nn
 
+from relevit.seeding import seeded
+
 Reads = Literal["first", "mean", "last"]
 
 
@@ -218,8 +220,7 @@ def build_tiny(
     seed: int = 0,
 ) -> TextTransformer:
     """A small encoder of BERT's kind with random weights; torch's own seed is left alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return TextTransformer(
             TokenEmbedding(words, positions, width, norm=nn.LayerNorm(width, eps=1e-12), drop=drop),
             [TextBlock(width, heads, 4 * width, norm_first=False, drop=drop, attn_drop=drop)

@@ -8,6 +8,7 @@ one review a file, a sentence a line, words parted by single blanks.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ def read_eraser_movies(data_root: Path) -> Corpus:
     A text's lines are parted by line breaks, its words by one blank. Passages that overlap are
     joined; a review without any keeps an empty rationale, as one has in the published set.
     Raises: FileNotFoundError for a missing folder, file or review; ValueError, with file and line,
-    for a line that is no annotation, an unknown label, or a passage that its review does not have.
+    for a line that is no annotation, an unknown label, a blank review, or a passage that its
+    review does not have; ValueError, with the file, for one that is not UTF-8.
     """
     folder = data_root / FOLDER
     for path in (folder, folder / DOCS, *(folder / name for name in FILES.values())):
@@ -66,9 +68,10 @@ def read_review(path: Path) -> Review:
     """The words of one file of `docs`, counted as ERASER does: by line breaks and blanks alone.
 
     Other white space, which `str.split` and `str.splitlines` would part at, is in some reviews.
+    Raises: ValueError, with the file, when it is not UTF-8.
     """
     text, words = "", []
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    for line in _read_utf8(path).split("\n"):
         parted = [word for word in line.strip().split(" ") if word]
         for place, word in enumerate(parted):
             text += " " if place else "\n" if text else ""
@@ -77,20 +80,26 @@ def read_review(path: Path) -> Review:
     return Review(text, tuple(words))
 
 
+def _read_utf8(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"eraser: {path} is not UTF-8 ({error}); {AGAIN}") from error
+
+
 def _annotations(path: Path) -> Iterator[Annotation]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"eraser: {path}:{number}"
-            try:
-                entry = json.loads(line)
-                passages = [dict(passage) for group in entry["evidences"] for passage in group]
-                name, kind = entry["annotation_id"], entry["classification"]
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-                raise ValueError(
-                    f"{where}: {line.strip()[:40]!r} is no annotation with annotation_id, "
-                    f"classification and evidences ({type(error).__name__}: {error}); {AGAIN}"
-                ) from error
-            yield Annotation(where, str(name), str(kind), passages)
+    for number, line in enumerate(io.StringIO(_read_utf8(path)), start=1):
+        where = f"eraser: {path}:{number}"
+        try:
+            entry = json.loads(line)
+            passages = [dict(passage) for group in entry["evidences"] for passage in group]
+            name, kind = entry["annotation_id"], entry["classification"]
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{where}: {line.strip()[:40]!r} is no annotation with annotation_id, "
+                f"classification and evidences ({type(error).__name__}: {error}); {AGAIN}"
+            ) from error
+        yield Annotation(where, str(name), str(kind), passages)
 
 
 def _document(folder: Path, found: Annotation) -> Document:
@@ -103,6 +112,8 @@ def _document(folder: Path, found: Annotation) -> Document:
     if not path.is_file():
         raise FileNotFoundError(f"{found.where}: its review {path} is missing; {AGAIN}")
     review = read_review(path)
+    if not review.words:
+        raise ValueError(f"{found.where}: its review {path} is blank; {AGAIN}")
     spans = [_span(found, review, passage) for passage in found.passages]
     return Document(review.text, LABELS[found.kind], merged_spans(spans), found.name)
 

@@ -6,6 +6,7 @@ asked of the classifiers is in `relevit.text.comparison`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from relevit.classifier import TrainSettings
 from relevit.config import TextParams
+from relevit.dinov2 import fingerprint
 from relevit.paths import from_project
 from relevit.precision import choose_device
 from relevit.text.documents import Corpus, Document
@@ -26,7 +28,7 @@ from relevit.text.encoder import TextTransformer
 from relevit.text.eraser import read_eraser_movies
 from relevit.text.generated import generated_corpus
 from relevit.text.movie_reviews import SOURCES, SPLITS, movie_reviews
-from relevit.text.newsgroups import read_newsgroups
+from relevit.text.newsgroups import TooFewMessages, read_newsgroups
 from relevit.text.planted import clear_sentences, neutral_sentences, plant
 from relevit.text.pretrained import TINY, build_encoder
 from relevit.text.tokens import Tokens, encode
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 COUNTS = dict(zip(SPLITS, ("training_texts", "validation_texts", "held_out_texts"), strict=True))
 ALL_REVIEWS = 23_500  # nearly all that there are to train on
 CHARACTERS = 4.5  # a token, in English: so long are short texts, which are hardly ever cut
+SCORED = 2  # texts, at least: an interval over them needs as many
 SENTENCES = 1600  # held-out ones of Rotten Tomatoes, from which those to plant are taken
 
 
@@ -103,11 +106,15 @@ def reasoning_documents(cfg: TextParams, name: str, corpus: Corpus) -> tuple[Doc
         ) from error
 
 
-def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], limit: int) -> Texts:
+def read_texts(
+    tokenizer: Tokenizer, documents: Sequence[Document], limit: int, counted_by: str = ""
+) -> Texts:
     """`documents` cut to `limit` tokens, without those that cannot be read (`tokens.encode`).
 
-    Raises: ValueError when none is left, with the reason of the last.
+    `counted_by` names the parameter that says how many texts are scored; SCORED are then needed.
+    Raises: ValueError when fewer are left, else when none is, with the reason of the last.
     """
+    needed = SCORED if counted_by else 1
     kept: list[tuple[Document, Tokens]] = []
     reason = "there is none"
     for document in documents:
@@ -115,10 +122,12 @@ def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], limit: int) 
             kept.append((document, encode(tokenizer, document.text, limit)))
         except ValueError as error:
             reason = str(error)
-    if not kept:
+    if len(kept) < needed:
+        found = f"{len(kept) or 'none'} of {len(documents)} texts can be read ({reason})"
+        more = f"raise {counted_by}, or " if counted_by else ""
         raise ValueError(
-            f"11_text: none of {len(documents)} texts can be read ({reason}); at least one is "
-            "needed: choose another corpus or model"
+            f"11_text: {counted_by and counted_by + ': '}{found}; at least {needed} must be: "
+            f"{more}choose another corpus or model"
         )
     readable, tokens = zip(*kept, strict=True)
     return Texts(readable, tokens, len(documents) - len(kept))
@@ -134,16 +143,20 @@ def train(
 ) -> tuple[TextTransformer, History]:
     """A classifier of one corpus, on `cfg.device`, and its log; its files go to `folder/name`.
 
-    A run that was stopped goes on where it was, and one that has ended is only read.
+    A run that was stopped goes on where it was, and one that has ended is only read, when texts,
+    labels, weights at the start and settings are the same.
     Raises: as `build_encoder`, `read_texts` and `train_text_classifier`.
     """
     device = choose_device(cfg.device)
-    model = build_encoder(cfg, tokenizer, len(corpus.classes)).to(device)
+    model = build_encoder(cfg, tokenizer, len(corpus.classes))
+    start = fingerprint(model.state_dict())
+    model = model.to(device)
     if cfg.frozen_words:
         model.embedding.requires_grad_(False)
     texts = read_texts(tokenizer, corpus.train, cfg.train_limit)
     validation = read_texts(tokenizer, corpus.validation, cfg.train_limit)
-    about = {"source": cfg.source, "corpus": corpus.source, "validation": len(validation)}
+    about = {"source": cfg.source, "corpus": corpus.source, "start": start}
+    about |= {"train": _texts_hash(texts), "validation": _texts_hash(validation)}
     about |= {key: getattr(cfg, key) for key in ("train_limit", "dropout", "frozen_words")}
     history = train_text_classifier(
         model,
@@ -201,15 +214,34 @@ def _read(cfg: TextParams, name: str) -> Corpus:
         except ValueError as error:
             asked = ", ".join(f"{key} = {getattr(cfg, key)}" for key in COUNTS.values())
             raise ValueError(f"11_text: {asked}: {error}") from error
+    return _drawn(read_on_disk(cfg, name), wanted, cfg.seed)
+
+
+def read_on_disk(cfg: TextParams, name: str, where: str = "11_text") -> Corpus:
+    """One of `config.text.ON_DISK` below `cfg.corpus_root`, whole.
+
+    Raises: as its reader, with `where` the parameters stand and the one that it is about.
+    """
     root = from_project(cfg.corpus_root)
-    return _drawn(read_on_disk(name, root, cfg.validation_texts, cfg.seed), wanted, cfg.seed)
+    try:
+        if name == "eraser_movies":
+            return read_eraser_movies(root)
+        return read_newsgroups(
+            root, validation=cfg.validation_texts, protocol=cfg.protocol, seed=cfg.seed
+        )
+    except TooFewMessages as error:
+        raise ValueError(f"{where}: validation_texts = {cfg.validation_texts}: {error}") from error
+    except (FileNotFoundError, ValueError) as error:
+        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
+        raise kind(f"{where}: corpus_root = {cfg.corpus_root!r}: {error}") from error
 
 
-def read_on_disk(name: str, root: Path, validation: int, seed: int) -> Corpus:
-    """One of `config.text.ON_DISK` below `root`, whole. Raises: as its reader."""
-    if name == "eraser_movies":
-        return read_eraser_movies(root)
-    return read_newsgroups(root, validation=validation, seed=seed)
+def _texts_hash(texts: Texts) -> str:
+    """SHA-256 over the token ids and the labels, text by text."""
+    found = hashlib.sha256()
+    for one, label in zip(texts.tokens, texts.labels.tolist(), strict=True):
+        found.update(np.array([label, len(one), *one.ids], dtype="<i8").tobytes())
+    return found.hexdigest()
 
 
 def _reviews(cfg: TextParams, training: int, validation: int, held_out: int) -> Corpus:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from relevit.config import TextParams
 from relevit.errors import one_line
 from relevit.extras import text_extra
 from relevit.paths import from_project
+from relevit.seeding import seeded
 from relevit.text.convert import from_bert
 from relevit.text.documents import Corpus
 from relevit.text.encoder import Pooler, TextTransformer, build_tiny
@@ -52,7 +54,7 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
     """The encoder of `cfg.text_model` under a new head for `classes`, on the CPU.
 
     `source="random"` gives BERT-base's width and heads in CUT_BLOCKS random blocks, and needs no
-    file; the tiny model is always random.
+    file; the tiny model is always random. A pooler that the file lacks is drawn from `cfg.seed`.
     Raises: ValueError when one of the limits is more than it reads; ImportError without the
     extra `text`; further as `from_bert`, `minilm_folder` and `bert_folder`.
     """
@@ -108,27 +110,36 @@ def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
 def bert_folder(weights_root: str) -> Path:
     """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once.
 
-    Raises: FileNotFoundError for a folder that lacks one, ConnectionError when the hub cannot be
-    reached, ImportError without the extra `text`.
+    Raises: FileNotFoundError for a folder that lacks one, the hub's too; ConnectionError when the
+    hub cannot be reached, ImportError without the extra `text`.
     """
     if weights_root:
         folder = from_project(weights_root) / BERT
-        missing = [name for name in BERT_FILES if not (folder / name).is_file()]
-        if missing:
-            raise FileNotFoundError(
-                f"11_text: {folder} lacks {', '.join(missing)}; put the files of {BERT_HUB} there, "
-                "or leave weights_root empty to fetch them"
-            )
-        return folder
+        return _with_files(
+            folder,
+            f"put the files of {BERT_HUB} there, or leave weights_root empty to fetch them",
+        )
     with text_extra("11_text"):
         from huggingface_hub import snapshot_download
     try:
-        return Path(snapshot_download(BERT_HUB, allow_patterns=list(BERT_FILES)))
+        fetched = snapshot_download(BERT_HUB, allow_patterns=list(BERT_FILES))
     except Exception as error:  # the hub's errors are of many kinds
         raise ConnectionError(
             f"11_text: {BERT_HUB} cannot be had from the hub ({one_line(error)}); give "
             f"weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
         ) from error
+    return _with_files(
+        Path(fetched),
+        f"the hub gave no more of {BERT_HUB}: remove this folder to fetch it again, or give "
+        f"weights_root, a folder with {BERT}/ and these files in it",
+    )
+
+
+def _with_files(folder: Path, remedy: str) -> Path:
+    missing = [name for name in BERT_FILES if not (folder / name).is_file()]
+    if missing:
+        raise FileNotFoundError(f"11_text: {folder} lacks {', '.join(missing)}; {remedy}")
+    return folder
 
 
 def _folder(cfg: TextParams) -> Path:
@@ -144,12 +155,11 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
         config = BertConfig(
             vocab_size=tokenizer.get_vocab_size(), num_hidden_layers=CUT_BLOCKS, **dropout
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(cfg.seed)
+        with seeded(cfg.seed):
             return BertModel(config)
     folder = _folder(cfg)
     try:
-        with _silent_loading():
+        with _silent_loading(), seeded(cfg.seed):  # of a pooler that the file lacks
             model, about = BertModel.from_pretrained(
                 folder,
                 use_safetensors=True,  # a pickle would run what it says
@@ -160,7 +170,7 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
         lacking = [key for key in about["missing_keys"] if not key.startswith("pooler.")]
         if lacking:  # it would be left at random
             raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"11_text: {folder} does not hold {cfg.text_model} ({one_line(error)}); copy "
             f"{', '.join(BERT_FILES)} there again"

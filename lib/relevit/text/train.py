@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from relevit.classifier import TrainSettings, parameter_groups
 from relevit.finetune import epoch_plan
 from relevit.precision import autocast
+from relevit.seeding import seeded
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Tokens
 from relevit.training import History, loss_figures, run_epochs
@@ -146,8 +147,7 @@ def _step(
     noise: np.random.Generator,
 ) -> float:
     device = model.embedding.words.weight.device
-    with torch.random.fork_rng(devices=[]):  # dropout, the same in a run that was resumed
-        torch.manual_seed(int(noise.integers(2**31)))
+    with seeded(int(noise.integers(2**31)), device):  # dropout, the same in a resumed run
         with autocast(device, settings.precision):
             logits = _answer(model, tokens)
         loss = cross_entropy(logits.float(), labels.to(device))

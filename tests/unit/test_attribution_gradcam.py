@@ -1,0 +1,89 @@
+"""GradCAM as each family's published code has it, by hand from maps and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relevit.attribution import METHODS
+from relevit.attribution.observe import observe
+from relevit.text.attribute import attribute
+from relevit.text.encoder import build_tiny
+from relevit.text.tokens import Tokens
+
+IDS = torch.tensor([[1, 5, 6, 7, 2], [1, 9, 8, 5, 2]])
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_tiny(12, 2, width=8, heads=2, seed=3).double()
+
+
+@pytest.fixture(scope="module")
+def embedded(model):
+    return model.embed(IDS).detach()
+
+
+@pytest.fixture
+def parts(model, embedded):
+    """Maps and gradients of the last block, whole, for class 1."""
+    target = torch.ones(2, dtype=torch.long)
+    seen = observe(model, embedded, target, gradients="last", whole=True)
+    return seen.maps[-1], seen.gradients[-1], target
+
+
+def test_published_bert_counts_the_class_token_and_scales_the_whole_map(model, embedded, parts):
+    """Differences F3."""
+    maps, slopes, target = parts
+    found = METHODS["gradcam"](model, embedded, target)
+    for text in range(2):
+        weights = [slopes[text, head].sum() / 25 for head in range(2)]  # 5 queries, 5 keys
+        cam = sum(w * maps[text, head] for head, w in enumerate(weights)) / 2
+        cam = cam.clamp(min=0)
+        expected = (cam - cam.min()) / (cam.max() - cam.min())
+        torch.testing.assert_close(found[text], expected[0, 1:])
+
+
+def test_described_bert_leaves_the_class_token_out(model, embedded, parts):
+    maps, slopes, target = parts
+    weights = slopes[:, :, 0, 1:].mean(dim=2)
+    expected = torch.einsum("bh,bhk->bk", weights, maps[:, :, 0, 1:]) / 2
+    found = METHODS["gradcam"](model, embedded, target, protocol="described")
+    torch.testing.assert_close(found, expected.clamp(min=0))
+
+
+def test_published_clip_leaves_the_class_token_out(embedded, parts):
+    clip = build_tiny(12, 2, width=8, heads=2, seed=3).double()
+    clip.family = "clip"
+    maps, slopes, target = parts
+    weights = slopes[:, :, 0, 1:].mean(dim=2)
+    cam = torch.einsum("bh,bhk->bk", weights, maps[:, :, 0, 1:]).clamp(min=0)
+    low, high = cam.amin(dim=1, keepdim=True), cam.amax(dim=1, keepdim=True)
+    found = METHODS["gradcam"](clip, embedded, target)
+    torch.testing.assert_close(found, (cam - low) / (high - low), equal_nan=True)
+
+
+# Answers that are not finite
+
+
+def tokens():
+    return [
+        Tokens("", tuple(ids), ((0, 0),) * 5, (True, *[False] * 3, True)) for ids in IDS.tolist()
+    ]
+
+
+@pytest.mark.parametrize("method", ["raw_attention", "gradcam", "rollout"])
+def test_a_broken_model_is_told_from_a_constant_map(method):
+    broken = build_tiny(12, 2, width=8, heads=2, seed=3)
+    broken.head.weight.data[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"answers to 2 of 2 texts are not finite.*train it again"):
+        attribute(broken, tokens(), method, protocol="published")
+    assert not broken._forward_hooks  # none is left, also after an exception
+
+
+def test_a_constant_map_is_zero():
+    flat = build_tiny(12, 2, width=8, heads=2, seed=3)
+    flat.head.weight.data.zero_()  # no class has a slope
+    for values in attribute(flat, tokens(), "gradcam", protocol="published"):
+        assert values.tolist() == [0] * 5
+    assert not flat._forward_hooks
