@@ -19,7 +19,7 @@ from relevit.extras import text_extra
 from relevit.model_spec import ModelSpec
 from relevit.paths import from_project
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
-from relevit.text.pretrained import _silent_loading
+from relevit.text.pretrained import silent_loading
 from relevit.text.tokens import load_tokenizer
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
     _need_files(folder, "clip", f"as {PAPER_CLIP} has them")
     tokenizer, statistics = load_tokenizer(folder), _pixel_statistics(folder / PIXELS)
     try:
-        with _silent_loading():
+        with silent_loading():
             model, about = CLIPModel.from_pretrained(
                 folder, local_files_only=True, use_safetensors=True, trust_remote_code=False,
                 output_loading_info=True,

@@ -159,7 +159,7 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
             return BertModel(config)
     folder = _folder(cfg)
     try:
-        with _silent_loading(), seeded(cfg.seed):  # of a pooler that the file lacks
+        with silent_loading(), seeded(cfg.seed):  # of a pooler that the file lacks
             model, about = BertModel.from_pretrained(
                 folder,
                 use_safetensors=True,  # a pickle would run what it says
@@ -179,7 +179,7 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
 
 
 @contextmanager
-def _silent_loading() -> Iterator[None]:
+def silent_loading() -> Iterator[None]:
     """No bars and no notes on the heads that are left out; the settings are put back."""
     from transformers.utils import logging
 
