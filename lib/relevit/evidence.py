@@ -83,11 +83,16 @@ def _links(cells: list[Cell]) -> str:
     return "<br>".join(texts)
 
 
-# The pages' own style aligns to the right. Columns: id, evidence, ..., criterion, reason.
+# The pages' own style aligns to the right and lets a table grow beyond the page. Columns: id,
+# evidence, verdict; then number, claim, criterion and reason, which share what is left.
 _STYLE = (
+    ".claims {table-layout: fixed; width: 100%} "
     ".claims th, .claims td {text-align: left !important; vertical-align: top} "
+    ".claims th:nth-child(1) {width: 4em} "
+    ".claims th:nth-child(2) {width: 9em} "
+    ".claims th:nth-child(3) {width: 9em} "
     ".claims td:nth-child(-n+2) {white-space: nowrap} "
-    ".claims td:nth-child(n+4) {min-width: 14em}"
+    ".claims td:nth-child(n+4) {overflow-wrap: anywhere; white-space: normal}"
 )
 # Colours that are told apart in print too: dark, middle and light.
 _COLOURS = {"holds": "#1b7f4b", "fails": "#b3261e", "not testable here": "#6b7280"}
