@@ -79,9 +79,8 @@ def test_tokenizer(corpus):
     from relevit.text.tokens import encode
 
     tokenizer = generated_tokenizer()
-    assert [tokenizer.id_to_token(i) for i in range(5)] == list(SPECIAL_TOKENS) and SPECIAL_TOKENS[
-        0
-    ] == "[PAD]"
+    assert [tokenizer.id_to_token(i) for i in range(5)] == list(SPECIAL_TOKENS)
+    assert SPECIAL_TOKENS[0] == "[PAD]"
     assert tokenizer.get_vocab_size() == len(vocabulary()) + len(SPECIAL_TOKENS)
     for document in corpus.train:
         found = encode(tokenizer, document.text, LIMIT)

