@@ -14,6 +14,7 @@ from torch import Tensor
 
 from relevit.plots import BLUE, ORIGINAL, OURS, heatmap_grid, subplots
 from relevit.relevance import to_pixels
+from relevit.two_objects import Pairs
 
 GROUP_COLOURS = {"seen": ORIGINAL, "unseen": OURS, "all": BLUE}
 
@@ -81,18 +82,18 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
 
 
 def phrase_figure(
-    images: UInt8[Tensor, "images 3 height width"],
-    phrases: Sequence[tuple[str, str]],
-    maps: Mapping[str, Float[Tensor, "images 2 patches"]],
+    pairs: Pairs,
+    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
+    phrases: Sequence[str],
 ) -> Figure:
     """Both phrases of each image side by side, one row of heatmaps for each method (Fig. 7).
 
-    Each heatmap is stretched over its own range.
+    `phrases` has one for each class. Each heatmap is stretched over its own range.
     """
-    size = tuple(images.shape[-2:])
+    size = tuple(pairs.images.shape[-2:])
     rows = [(name, to_pixels(both.flatten(0, 1).float(), size)) for name, both in maps.items()]
-    titles = [fill(text, 16) for both in phrases for text in both]
-    return heatmap_grid(images.repeat_interleave(2, dim=0), rows, titles)
+    titles = [fill(phrases[label], 16) for label in pairs.labels.flatten().tolist()]
+    return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles)
 
 
 def pointing_bars(table: pd.DataFrame, title: str) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,11 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def select(self, rows: Tensor | Sequence[int]) -> Pairs:
+        """The pairs of these rows, in their order."""
+        rows = torch.as_tensor(rows)
+        return Pairs(self.images[rows], self.masks[rows], self.labels[rows])
 
 
 def draw_pairs(count: int, *, seed: int = 0, size: int = 112) -> Pairs:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import nbformat
 import pandas as pd
 import pytest
 import torch
@@ -12,11 +9,10 @@ import torch
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 from relevit.attribution import METHODS
 from relevit.clip import experiment
-from relevit.clip.looking import setting_maps, settings_table, word_shares
+from relevit.clip.looking import first_of_groups, setting_maps, settings_table, word_shares
 from relevit.clip.towers import examples
 from relevit.config import ClipParams
 from relevit.data.foregrounds import class_split
-from relevit.paths import project_root
 from relevit.text.tokens import word_tokenizer, words_of
 from relevit.two_objects import Pairs
 
@@ -114,7 +110,7 @@ def test_pairs_are_found_for_each_group(pairs):
 
 def test_photographs_get_the_two_classes_they_are_most_similar_to(encoder, shown):
     classifier, spec = encoder.classifier(), encoder.dual.spec
-    found = experiment.likely_pairs(classifier, spec, shown.batch.select(range(3)))
+    found = experiment.likely_pairs(classifier, spec, shown.batch, 3)
     with torch.no_grad():
         logits = classifier(spec.normalise(found.images))
     assert found.labels[:, 0].equal(logits.argmax(dim=1)) and not bool(found.masks.any())
@@ -176,17 +172,8 @@ def test_prompts_of_clip_are_the_published_ones(monkeypatch):
     assert made["described"][0] == "a photo of an American chameleon"
 
 
-# Cells of the notebook that pick images
-
-
-def cell(part):
-    notebook = nbformat.read(project_root() / "notebooks" / "12_clip.ipynb", 4)
-    (source,) = [cell.source for cell in notebook.cells if part in cell.source]
-    return source
-
-
 @pytest.mark.parametrize(
-    ("shown", "pairs", "groups", "expected"),
+    ("count", "each", "groups", "expected"),
     [
         (3, 2, 2, [[0, 1], [2, 3]]),
         (1, 2, 2, [[0], [2]]),
@@ -194,36 +181,28 @@ def cell(part):
         (9, 3, 1, [[0, 1, 2]]),
     ],
 )
-def test_no_more_pairs_are_shown_than_there_are(shown, pairs, groups, expected):
-    many = pairs * groups
-    numbered = torch.arange(many)[:, None, None, None].expand(-1, 3, 4, 4)
-    duo = Pairs(numbered, torch.zeros(many, 2, 4, 4), torch.zeros(many, 2).long())
-    seen = []
-    names = {
-        "cfg": SimpleNamespace(shown=shown, pairs=pairs), "duo": duo, "phrases": ["a cat"],
-        "maps": {"rollout": torch.zeros(many, 2, 4)},
-        "first": SimpleNamespace(groups=dict.fromkeys(range(groups))),
-        "plots_clip": SimpleNamespace(
-            phrase_figure=lambda images, *_: seen.append(images[:, 0, 0, 0].tolist())
-        ),
-    }  # fmt: skip
-    exec(cell("def phrases_on"), names)
-    exec(cell("if len(first.groups) > 1 else None"), names)
-    assert seen == expected
+def test_no_more_pairs_are_shown_than_there_are(count, each, groups, expected):
+    many = each * groups
+    numbers = torch.arange(many)
+    duo = Pairs(
+        numbers[:, None, None, None].expand(-1, 3, 4, 4),
+        torch.zeros(many, 2, 4, 4),
+        numbers[:, None].expand(-1, 2),
+    )
+    maps = {"rollout": numbers[:, None, None].expand(-1, 2, 4)}
+    parts = first_of_groups(duo, maps, groups, count)
+    assert [part.images[:, 0, 0, 0].tolist() for part, _ in parts] == expected
+    assert [part.labels[:, 1].tolist() for part, _ in parts] == expected
+    assert [found["rollout"][:, 1, 3].tolist() for _, found in parts] == expected
 
 
-def test_no_more_photographs_are_asked_for_than_there_are(shown):
-    taken = []
-    names = {
-        "cfg": SimpleNamespace(shown=3, protocol="published"), "joined": False, "spec": None,
-        "first": SimpleNamespace(prompts=(), classifier=lambda phrases: None), "CLIP_METHODS": (),
-        "bench": SimpleNamespace(generated=False), "batch": shown.batch.select(range(2)),
-        "experiment": SimpleNamespace(likely_pairs=lambda _, __, batch: taken.append(len(batch))),
-        "tqdm": lambda **_: SimpleNamespace(update=None, close=lambda: None),
-        "phrase_maps": lambda *_, **__: {},
-    }  # fmt: skip
-    exec(cell("experiment.likely_pairs"), names)
-    assert taken == [2]
+def test_no_more_photographs_are_asked_for_than_there_are(encoder, shown):
+    classifier = encoder.classifier(list(encoder.prompts))
+    for count, expected in ((1, 1), (3, 2)):
+        found = experiment.likely_pairs(
+            classifier, encoder.dual.spec, shown.batch.select(range(2)), count
+        )
+        assert len(found) == expected
 
 
 def test_a_tokenizer_of_other_words_knows_these_alone():

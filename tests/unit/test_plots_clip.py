@@ -6,6 +6,7 @@ import pandas as pd
 import torch
 
 from relevit import plots_clip
+from relevit.two_objects import Pairs
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
 
@@ -18,7 +19,8 @@ def test_captions_stand_below_their_images():
 
 def test_two_phrases_of_an_image_are_side_by_side():
     maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
-    figure = plots_clip.phrase_figure(IMAGES, [("a cat", "a dog"), ("an ant", "a bee")], maps)
+    pairs = Pairs(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
+    figure = plots_clip.phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"])
     top, below = figure.axes[:4], figure.axes[4:]
     assert [axis.get_title() for axis in top] == ["a cat", "a dog", "an ant", "a bee"]
     peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in below]

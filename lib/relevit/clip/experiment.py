@@ -247,18 +247,20 @@ def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Pairs:
                   for part in encoder.groups.values()]  # fmt: skip
         if min(int(mask.sum()) for mask in inside) >= cfg.pairs:
             keep = torch.cat([mask.nonzero()[: cfg.pairs, 0] for mask in inside])
-            return Pairs(pool.images[keep], pool.masks[keep], pool.labels[keep])
+            return pool.select(keep)
     raise ValueError(
         f"12_clip: pairs = {cfg.pairs} of classes in {list(encoder.groups)}: too few came up; "
         "take fewer pairs"
     )
 
 
-def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch) -> Pairs:
-    """Images with the two classes they are most similar to in place of two known objects.
+def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch, count: int) -> Pairs:
+    """The first `count` images (or all) with the two classes they are most similar to.
 
-    The masks are empty: where photographs show what is not known.
+    These stand in for two known objects. The masks are empty: where photographs show what is not
+    known.
     """
+    batch = batch.select(range(len(batch))[:count])
     device = next(classifier.parameters()).device
     with torch.no_grad():
         logits = classifier(spec.normalise(batch.images.to(device)))

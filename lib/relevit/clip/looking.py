@@ -63,6 +63,24 @@ def setting_maps(
     return {rule: torch.stack(sides, dim=1) for rule, sides in maps.items()}
 
 
+def first_of_groups(
+    pairs: Pairs,
+    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
+    groups: int,
+    count: int,
+) -> list[tuple[Pairs, dict[str, Float[Tensor, "some 2 patches"]]]]:
+    """The first `count` pairs of each group (or all of it), with their maps.
+
+    The groups have as many pairs each, one group after the other (`experiment.group_pairs`).
+    """
+    each = len(pairs) // groups
+    rows = [range(i * each, i * each + min(count, each)) for i in range(groups)]
+    return [
+        (pairs.select(part), {name: both[list(part)] for name, both in maps.items()})
+        for part in rows
+    ]
+
+
 def settings_table(
     pairs: Pairs, maps: Mapping[tuple[str, str, int], Float[Tensor, "pairs 2 patches"]]
 ) -> pd.DataFrame:
