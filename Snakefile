@@ -99,6 +99,7 @@ rule learning_rate:
         summary=f"{OUT}/02_learning_rate/summary.json",
         rates=f"{OUT}/02_learning_rate/rates.parquet",
     threads: THREADS
+    priority: 1  # the longest chain: 02_learning_rate, 02_finetune, 04, 06
     resources:
         gpu=1,
     shell:
@@ -117,6 +118,7 @@ rule finetune:
         summary=f"{OUT}/02_finetune/seed{{seed}}/summary.json",
         weights=f"{OUT}/02_finetune/seed{{seed}}/weights.safetensors",
     threads: THREADS
+    priority: 1
     resources:
         gpu=1,
         device=lambda wildcards: device(SEEDS.index(int(wildcards.seed))),
@@ -245,6 +247,7 @@ rule segmentation:
         images=f"{OUT}/04_segmentation/finetuned_images.parquet",
         maps=f"{OUT}/04_segmentation/maps.safetensors",
     threads: THREADS
+    priority: 1
     resources:
         gpu=1,
     shell:
@@ -277,6 +280,7 @@ rule faithfulness:
         executed=f"{OUT}/06_faithfulness/executed.ipynb",
         summary=f"{OUT}/06_faithfulness/summary.json",
     threads: THREADS
+    priority: 1
     resources:
         gpu=1,
     shell:

@@ -35,6 +35,7 @@ def arm_params(cfg: BaselinesParams, method: str, protocol: str) -> FinetunePara
         seed=cfg.seed,
         epochs=cfg.epochs,
         images_per_class=cfg.images_per_class,
+        validation_images=cfg.validation_images,
         validation_maps=cfg.validation_maps,
     )
 

@@ -19,9 +19,9 @@ RUN_S = 900  # limit for a whole run, also on a busy machine
 SMALLEST = {
     "00_start": {"images_per_set": 40, "shown": 2},
     "01_masks": {"seeds": [0], "images": 10, "shown": 2},
-    "02_baselines": {"rates": [1.0e-5], "limit_pts": 100.0, "images_per_class": 2, "steps": 2,
-                     "shown": 2},
-    "02_learning_rate": {"rates": [1.0e-5], "limit_pts": 100.0},
+    "02_baselines": {"rates": [1.0e-5], "limit_pts": 100.0, "images_per_class": 2,
+                     "validation_images": 40, "steps": 2, "shown": 2},
+    "02_learning_rate": {"rates": [1.0e-5], "limit_pts": 100.0, "validation_images": 40},
     # Three epochs, so that there is something left when the first checkpoint is there.
     "02_finetune": {"images_per_class": 1, "epochs": 3, "validation_images": 40,
                     "validation_maps": 8, "shown": 2},

@@ -53,6 +53,7 @@ class LearningRateParams(Params):
         [5.0e-6, 2.0e-5, 5.0e-5], min_length=1, description="learning rates to try"
     )
     limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
+    validation_images: int = Field(80, ge=40, description="that the rule looks at, each epoch")
     seed: Seed = 0
 
 
@@ -148,6 +149,7 @@ class BaselinesParams(Params):
     limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
     epochs: int = Field(1, ge=1, description="of each run of the search")
     images_per_class: int = Field(2, ge=2, description="finetuned on in each run of the search")
+    validation_images: int = Field(80, ge=40, description="that the rule looks at, each epoch")
     validation_maps: int = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
     shown: int = Field(6, ge=2, le=20, description="images in a gallery row, of the proof's")
