@@ -59,10 +59,13 @@ def model_spec(name: str) -> ModelSpec:
     return MODELS[name]
 
 
-def build_model(name: str, seed: int = 0, classes: int | None = None) -> nn.Module:
+def build_model(
+    name: str, seed: int = 0, classes: int | None = None, image_size: int | None = None
+) -> nn.Module:
     """The architecture with random weights drawn from `seed`; torch's own seed is left alone.
 
-    `classes`: none for those of Cutouts, or of a paper's model. Its `pretrained_cfg` gives the
+    `classes`: none for those of Cutouts, or of a paper's model. `image_size` in pixels: none for
+    that of the spec, which a paper's model always has. Its `pretrained_cfg` gives the
     mean and std of the spec, from which others know black.
     """
     if name in PAPER_MODELS:
@@ -72,7 +75,7 @@ def build_model(name: str, seed: int = 0, classes: int | None = None) -> nn.Modu
         model = timm.create_model(
             spec.timm_name,
             num_classes=len(CLASSES) if classes is None else classes,
-            img_size=spec.image_size,
+            img_size=image_size or spec.image_size,
             **spec.options,
         )
     model.pretrained_cfg.update(mean=spec.mean, std=spec.std)
@@ -80,19 +83,25 @@ def build_model(name: str, seed: int = 0, classes: int | None = None) -> nn.Modu
 
 
 def load_pretrained(
-    name: str, seed: int = 0, classes: int | None = None, backbone: Path | None = None
+    name: str,
+    seed: int = 0,
+    classes: int | None = None,
+    backbone: Path | None = None,
+    *,
+    image_size: int | None = None,
 ) -> nn.Module:
     """The model before it has seen Cutouts: a pretrained backbone under a new head.
 
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size, the
     `mini` models from the pretraining that comes with the suite; `tiny` has none and starts at
     random. `backbone` is another pretraining of a `mini` model (`pretraining.save_backbone`).
+    `image_size` as in `build_model`, for `dinov2-s` alone.
     Raises: ValueError for an unknown name, for `tiny-mae`, whose pretraining is not shipped, and
     for models of the papers.
     """
     if name in PAPER_MODELS:
         raise ValueError(f"models: {name!r} comes trained with its head; use load_model")
-    model = build_model(name, seed, classes)
+    model = build_model(name, seed, classes, image_size)
     if name == "tiny-mae":
         raise ValueError(
             "models: only the trained 'tiny-mae' comes with the package, not its pretraining; "

@@ -155,6 +155,15 @@ def test_words_have_shares_for_each_method(towers, encoder, shown):
     assert sums.round(3).tolist() == [100, 100]
 
 
+def test_images_of_two_animals_are_among_the_examples_where_asked_for(towers):
+    few = CFG.model_copy(update={"captioned_pairs": 4})
+    alone = CFG.model_copy(update={"captioned_pairs": 0})
+    (both, _), (singles, _) = (experiment.draw_examples(cfg, towers) for cfg in (few, alone))
+    assert (len(both.captions), len(singles.captions)) == (84, 80)
+    assert torch.equal(both.features[:80], singles.features)
+    assert all(first != second for first, second in both.labels[80:].tolist())
+
+
 def test_words_of_things_are_known_where_their_captions_are_trained_on():
     more = experiment.begin(CFG.model_copy(update={"captioned_things": 100}), 1)
     assert "[UNK]" not in more.tokenizer.encode("a blue bus").tokens

@@ -12,12 +12,15 @@ from relevit.clip.joining import JoinSettings
 from relevit.clip.zero_shot import zero_shot_table
 from relevit.data import things
 from relevit.data.foregrounds import class_split
+from relevit.features import class_features
+from relevit.two_objects import draw_pairs
 
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 from relevit.clip.towers import (
     Examples,
     caption_tokenizer,
     captioned_examples,
+    captioned_pairs,
     examples,
     join_towers,
     quick_towers,
@@ -67,13 +70,34 @@ def test_frozen_text_tower_stays_as_it_is(shown):
 
 
 def test_examples_of_some_classes(shown, seen):
-    made = Examples(torch.arange(80.0)[:, None], shown.captions, shown.batch.labels)
+    labels = shown.batch.labels[:, None].expand(-1, 2)
+    made = Examples(torch.arange(80.0)[:, None], shown.captions, labels)
     some = made.of_classes([seen[1]])
     assert some.features.flatten().tolist() == list(range(1, 80, 4)) and len(some.captions) == 20
     assert all("beetle" in full for full, _ in some.captions)
-    assert set(some.labels.tolist()) == {seen[1]}
+    assert set(some.labels.flatten().tolist()) == {seen[1]}
     with pytest.raises(ValueError, match=r"none of 80 images has a class of \[39\]"):
         made.of_classes([39])
+
+
+def test_an_image_of_two_classes_stays_where_both_are_wanted():
+    labels = torch.tensor([[0, 1], [2, 3], [4, 0], [0, 2]])
+    captions = (("a", "b"), ("c", "d"), ("e", "a"), ("a", "c"))
+    some = Examples(torch.arange(4.0)[:, None], captions, labels).of_classes([0, 2])
+    assert some.features.flatten().tolist() == [3]
+    assert some.captions == (("a", "c"),) and some.labels.tolist() == [[0, 2]]
+
+
+def test_both_animals_of_a_pair_have_captions_and_tests_show_other_pairs():
+    towers = quick_towers()
+    made = captioned_pairs(towers, 3)
+    assert made.captions == tuple(
+        tuple(caption(label) for label in both) for both in made.labels.tolist()
+    )
+    assert all(first != second for first, second in made.labels.tolist())
+    drawn = draw_pairs(3, size=towers.spec.image_size)
+    tested = class_features(towers.image, towers.spec, [drawn.images])
+    assert not any(torch.allclose(*two) for two in zip(made.features, tested, strict=True))
 
 
 def test_captioned_examples_are_in_the_middle_and_anywhere():
@@ -81,7 +105,7 @@ def test_captioned_examples_are_in_the_middle_and_anywhere():
     made = captioned_examples(towers, 5, drawings=things.PRETRAINING)
     shorts = [short for _, short in made.captions]
     assert shorts[:3] == ["a red apple", "a yellow pear", "some purple grapes"]
-    assert shorts[3:] == shorts[:2] and made.labels.tolist() == [0, 1, 2, 0, 1]
+    assert shorts[3:] == shorts[:2] and made.labels[:, 1].tolist() == [0, 1, 2, 0, 1]
     assert made.features.shape == (5, 128)
     assert not torch.allclose(made.features[0], made.features[3])
     tested = examples(towers, captioned("train", range(1), drawings=things.PRETRAINING))

@@ -216,7 +216,8 @@ def test_sets_look_as_their_recipes_differ():
     [
         ({"set_name": "imagenet"}, r"set 'imagenet' is unknown; use one of \('train', .*'val'"),
         ({"size": 15}, r"size 15 px; it must lie in 16\.\.128"),
-        ({"size": 129}, r"size 129 px; it must lie in 16\.\.128"),
+        ({"size": 129}, r"size 129 px; it must lie in 16\.\.128, or be even and at most 256"),
+        ({"size": 258}, r"size 258 px; it must lie in 16\.\.128"),
         ({"labels": [0, 40]}, r"2 labels for 2 images, out of range: \[40\]; .*0\.\.39 for each"),
         ({"labels": [-1, 0]}, r"out of range: \[-1\]; give one label in 0\.\.39"),
         ({"indices": []}, r"no images asked for; give at least one index"),
@@ -267,3 +268,14 @@ def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():
         assert all((2 * pair in first) == (2 * pair + 1 in first) for pair in range(20))
     assert len({tuple(first) for first, _ in splits}) == 20
     assert splits == [class_split(seed) for seed in range(20)]
+
+
+def test_large_images_are_small_ones_enlarged():
+    options = {"labels": [4, 7], "families": [1, 2], "seed": 3}
+    large = cutouts.draw("si_size", [5, 6], size=130, **options)
+    small = cutouts.draw("si_size", [5, 6], size=65, **options)
+    assert large.images.shape == (2, 3, 130, 130)
+    assert all(large.masks[..., i::2, j::2].equal(small.masks) for i in (0, 1) for j in (0, 1))
+    means = torch.nn.functional.avg_pool2d(large.images.float(), 2)
+    assert (means - small.images.float()).abs().mean() < 3
+    assert large.labels.tolist() == [4, 7] and large.families.tolist() == [1, 2]

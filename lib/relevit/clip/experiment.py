@@ -27,8 +27,10 @@ from relevit.clip.towers import (
     Examples,
     Towers,
     captioned_examples,
+    captioned_pairs,
     join_towers,
     quick_towers,
+    together,
     workshop_towers,
 )
 from relevit.clip.zero_shot import zero_shot_hits, zero_shot_perturbation, zero_shot_table
@@ -86,6 +88,9 @@ def begin(cfg: ClipParams, seed: int) -> Towers:
 def draw_examples(cfg: ClipParams, towers: Towers) -> tuple[Examples, Examples | None]:
     """What the image tower makes of captioned animals, all classes, and of captioned things."""
     animals = captioned_examples(towers, cfg.captioned_images, seed=cfg.seed)
+    if cfg.captioned_pairs:
+        pairs = captioned_pairs(towers, cfg.captioned_pairs, seed=cfg.seed)
+        animals = together([animals, pairs])
     if not cfg.captioned_things:
         return animals, None
     drawings = things.PRETRAINING

@@ -9,7 +9,7 @@ there it can only guess.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,11 +29,15 @@ from relevit.text.convert import from_bert
 from relevit.text.encoder import TextTransformer, build_tiny
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
+from relevit.two_objects import draw_pairs
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 BATCH = 50  # images run at once
+# Pixels. DINOv2 learned on 224 and more; at 112 an animal is a few patches, and maps of two phrases
+# point worse.
+WORKSHOP_SIDE = 224
 SEED = 1000  # added to that of draws to train on, so that tests show other images
 
 
@@ -54,15 +58,18 @@ class Towers:
 
 @dataclass(frozen=True)
 class Examples:
-    """What the image tower makes of captioned images, run once, with captions and labels."""
+    """What the image tower makes of captioned images, run once, with what is written below each.
+
+    `labels` are the classes that the captions name.
+    """
 
     features: Float[Tensor, "images width"]
     captions: tuple[tuple[str, ...], ...]
-    labels: Int[Tensor, " images"]
+    labels: Int[Tensor, "images captions"]
 
     def of_classes(self, wanted: Sequence[int]) -> Examples:
-        """Those whose label is wanted. Raises: ValueError when there is none."""
-        keep = torch.isin(self.labels, torch.tensor(list(wanted)))
+        """Images that show these classes alone. Raises: ValueError when there is none."""
+        keep = torch.isin(self.labels, torch.tensor(list(wanted))).all(dim=1)
         places = keep.nonzero()[:, 0].tolist()
         if not places:
             raise ValueError(
@@ -74,7 +81,7 @@ class Examples:
 
 
 def workshop_towers() -> Towers:
-    """DINOv2-S at 112 px and MiniLM-L6 with its mean pooling, both out of pinned wheels.
+    """DINOv2-S at WORKSHOP_SIDE and MiniLM-L6 with its mean pooling, both out of pinned wheels.
 
     Raises: ImportError without the extra `text`, ConnectionError when a wheel cannot be had.
     """
@@ -82,9 +89,10 @@ def workshop_towers() -> Towers:
         from transformers import BertModel
     folder = minilm_folder()
     encoder = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-    image = load_pretrained("dinov2-s").eval()
+    image = load_pretrained("dinov2-s", image_size=WORKSHOP_SIDE).eval()
+    spec = replace(model_spec("dinov2-s"), image_size=WORKSHOP_SIDE)
     text = from_bert(encoder.float().eval(), reads="mean")
-    return Towers(image, text, load_tokenizer(folder), model_spec("dinov2-s"))
+    return Towers(image, text, load_tokenizer(folder), spec)
 
 
 def quick_towers(seed: int = 0, others: Drawings | None = None) -> Towers:
@@ -114,7 +122,8 @@ def examples(towers: Towers, shown: Captioned) -> Examples:
     """Run the image tower over captioned images, once for all that is trained on them."""
     batches = (part.images for part in shown.batch.split(BATCH))
     features = class_features(towers.image, towers.spec, batches)
-    return Examples(features, shown.captions, shown.batch.labels)
+    labels = shown.batch.labels[:, None].expand(-1, len(shown.captions[0]))
+    return Examples(features, shown.captions, labels)
 
 
 def captioned_examples(
@@ -138,6 +147,22 @@ def captioned_examples(
         )
         for name, many in halves
     ]
+    return together(parts)
+
+
+def captioned_pairs(towers: Towers, count: int, *, seed: int = 0) -> Examples:
+    """`count` images of two animals, each with a caption of its own, drawn as by `two_objects`.
+
+    Raises: ValueError for a count below 1.
+    """
+    pairs = draw_pairs(count, seed=SEED + seed, size=towers.spec.image_size)
+    captions = tuple(tuple(map(caption, both)) for both in pairs.labels.tolist())
+    features = class_features(towers.image, towers.spec, pairs.images.split(BATCH))
+    return Examples(features, captions, pairs.labels)
+
+
+def together(parts: Sequence[Examples]) -> Examples:
+    """One after the other; all have as many captions an image."""
     return Examples(
         torch.cat([part.features for part in parts]),
         tuple(forms for part in parts for forms in part.captions),
@@ -153,14 +178,14 @@ def join_towers(
     A tower that is trained is the one in `towers`: begin with new ones for each training.
     Raises: ValueError as `join`.
     """
-    captions, captions_of = caption_places([forms for part in parts for forms in part.captions])
-    features = torch.cat([part.features for part in parts])
+    shown = together(parts)
+    captions, captions_of = caption_places(shown.captions)
     texts = towers.encode(captions)
     if towers.frozen:
         pooled = run_texts(with_head(towers.text, nn.Identity()), texts)
-        joint = join(features, pooled, captions_of, settings)
+        joint = join(shown.features, pooled, captions_of, settings)
     else:
-        joint = join_training_text(features, towers.text, texts, captions_of, settings)
+        joint = join_training_text(shown.features, towers.text, texts, captions_of, settings)
     projections = joint.image_projection, joint.text_projection
     dual = DualEncoder(towers.image, towers.text, *projections, joint.scale, towers.spec)
     return dual, joint

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import grid_sample
+from torch.nn.functional import grid_sample, interpolate
 
 from relevit.data import textures
 from relevit.data.batch import Batch, join
@@ -24,6 +24,7 @@ from relevit.distributed import share
 
 HOME_SHARE = 0.7  # how often a class stands on its own texture family
 CHUNK = 64  # images drawn at once; the bytes do not depend on it
+LARGEST = 2 * textures.SIDE  # pixels of an image that is enlarged
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,22 @@ def draw(
     Arguments: `indices` name the images; `labels` gives their classes, by default
     index modulo 40, so that any whole multiple of 40 images is balanced. `families` puts
     the same animals on other textures and changes nothing else. `size` is the side in
-    pixels, at most 128. `drawings` are pasted instead of the animals, with random choices of
+    pixels, at most 128; an even one up to 256 is drawn at half of it and enlarged, as textures
+    are no finer. `drawings` are pasted instead of the animals, with random choices of
     their own; labels then count their classes.
     Same arguments, same bytes, in whatever order or batches they are asked for.
     Raises: ValueError for no index, an unknown set, a label out of range or a bad size.
     """
     if set_name not in RECIPES:
         raise ValueError(f"cutouts: set {set_name!r} is unknown; use one of {tuple(RECIPES)}")
+    if textures.SIDE < size <= LARGEST and size % 2 == 0:
+        options = {"labels": labels, "families": families, "seed": seed, "drawings": drawings}
+        return _twice_as_large(draw(set_name, indices, size=size // 2, **options))
     if not 16 <= size <= textures.SIDE:
-        raise ValueError(f"cutouts: size {size} px; it must lie in 16..{textures.SIDE}")
+        raise ValueError(
+            f"cutouts: size {size} px; it must lie in 16..{textures.SIDE}, or be even and at most "
+            f"{LARGEST}"
+        )
     if len(indices) == 0:
         raise ValueError("cutouts: no images asked for; give at least one index")
     classes = len(CLASSES if drawings is None else drawings.classes)
@@ -149,6 +157,12 @@ def batches(
     starts = range(0, count, batch_size)
     for start in share(starts) if shared else starts:
         yield draw(set_name, range(start, min(start + batch_size, count)), seed=seed, size=size)
+
+
+def _twice_as_large(batch: Batch) -> Batch:
+    pixels = interpolate(batch.images.float(), scale_factor=2, mode="bicubic")
+    masks = batch.masks.repeat_interleave(2, dim=-2).repeat_interleave(2, dim=-1)
+    return replace(batch, images=pixels.round().clamp(0, 255).to(torch.uint8), masks=masks)
 
 
 def _draw_chunk(
