@@ -66,9 +66,12 @@ HALF = $(shell $(BIN)/python -c 'from relevit.machine import cores; print(max(1,
 test: setup  ## Run all tests, and the notebooks against their stored outputs
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \
 		test-pipeline test-notebooks
+	$(NBVAL) $(LAST)
 
 # These need no other notebook, or 00_original alone: they even out the two streams.
 APART := $(patsubst %,notebooks/%.ipynb,07_pretraining 11_text 12_clip 05_attribution)
+# It reads what all others have written.
+LAST := notebooks/99_report.ipynb
 NBVAL = $(BIN)/python -m pytest --nbval-lax --nbval-current-env
 
 test-pipeline:
@@ -76,7 +79,7 @@ test-pipeline:
 	$(NBVAL) $(APART)
 test-notebooks:
 	$(BIN)/python -m pytest tests/unit
-	$(NBVAL) $(filter-out $(APART),$(IN_ORDER))
+	$(NBVAL) $(filter-out $(APART) $(LAST),$(IN_ORDER))
 
 lint: setup  ## Check style, formatting and the notebooks' metadata
 	$(BIN)/ruff check .
