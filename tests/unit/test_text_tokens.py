@@ -11,8 +11,6 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from relevit.text import minilm
 from relevit.text.tokens import encode, load_tokenizer
 
-from .registry import registry_needed
-
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "film", "play", "##ing", "##s", "good", ".", "，")
 PAD, UNK, CLS, SEP = range(4)
 
@@ -149,8 +147,7 @@ def test_without_the_extra(folder, monkeypatch):
 @pytest.fixture(scope="module")
 def real():
     """Its file cuts at 128 tokens and pads to 128; its vocabulary has letters of many scripts."""
-    with registry_needed():
-        return load_tokenizer(minilm.minilm_folder())
+    return load_tokenizer(minilm.minilm_folder())
 
 
 @pytest.mark.parametrize(
@@ -183,8 +180,7 @@ def test_odd_names_slang_and_other_languages_in_latin_letters_are_read(real, tex
 def test_no_real_review_is_refused(real):
     from relevit.text import movie_reviews
 
-    with registry_needed():
-        corpus = movie_reviews.movie_reviews(800, 0, 0)
+    corpus = movie_reviews.movie_reviews(800, 0, 0)
     for document in corpus.train:
         encode(real, document.text, 64)
 
