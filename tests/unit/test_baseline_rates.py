@@ -64,10 +64,10 @@ def test_run_that_diverged_is_a_row(asked, tmp_path):
 
 
 def test_runs_are_those_of_the_preset_but_shorter():
-    params = arm_params(CFG, "rrr", "described")
+    params = arm_params(CFG.model_copy(update={"validation_images": 120}), "rrr", "described")
     assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
     assert (params.epochs, params.images_per_class, params.seed) == (2, 3, 1)
-    assert params.validation_maps == CFG.validation_maps
+    assert (params.validation_images, params.validation_maps) == (120, CFG.validation_maps)
     # The weights are left to the paper's tables.
     assert params.weight_background is None and params.weight_classification is None
 

@@ -165,6 +165,12 @@ def test_position_embedding_is_resampled(backbone):
     torch.testing.assert_close(position[:, 1:].mean(dim=1), theirs, rtol=0, atol=0.15)
 
 
+def test_backbone_takes_images_of_another_size(backbone):
+    model = load_pretrained("dinov2-s", image_size=112)
+    assert tuple(model.pos_embed.shape) == (1, 1 + 8 * 8, 16)
+    assert model(torch.zeros(1, 3, 112, 112)).shape == (1, len(CLASSES))
+
+
 def test_tiny_has_no_pretraining(small, monkeypatch):
     monkeypatch.setattr(models, "load_dinov2", lambda: pytest.fail("tiny needs no download"))
     assert equal(load_pretrained("tiny", 4), build_model("tiny", 4).state_dict())
