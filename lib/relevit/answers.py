@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from relevit.class_token import shorten
 from relevit.precision import Precision
 
 Doubt = Callable[[Float[Tensor, "batch classes"], float], Bool[Tensor, " batch"]]
@@ -156,12 +157,15 @@ def unsure_best_rank(
 
 
 def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """A copy in evaluation mode. Tensors are copied when the format of any of them changes."""
+    """A copy in evaluation mode, `shorten`ed. Tensors are copied when the format of one changes."""
     tensors = [*model.parameters(), *model.buffers()]
     changed = dtype is not None and any(t.is_floating_point() and t.dtype != dtype for t in tensors)
     if changed:
-        return copy.deepcopy(model).to(dtype).eval()
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
+        copied = copy.deepcopy(model).to(dtype)
+    else:
+        copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    shorten(copied)
+    return copied.eval()
 
 
 def _begin(model: nn.Module, pixels: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:

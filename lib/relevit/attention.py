@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from jaxtyping import Float
-from timm.layers import Attention
-from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from relevit.class_token import class_token_only
 
 FAMILIES = "ViT, DeiT (also distilled), AugReg, BEiT, DINO, DINOv2 (with registers), MAE"
 
@@ -47,7 +48,7 @@ def record_attention(
     timm's global switch is not touched. A second forward pass starts the tape anew.
 
     `class_row=True` lets the last block work for the class token alone where that is all the
-    head reads (`reads_class_token_only`): its map is then [batch, heads, 1, tokens] and the
+    head reads (`class_token_only`): its map is then [batch, heads, 1, tokens] and the
     logits are the same. On other models the option does nothing. `last_only=True` records the
     last block's map alone; the other blocks keep their fused attention.
 
@@ -56,56 +57,20 @@ def record_attention(
     """
     attentions = _attentions(model, values)[-1 if last_only else 0 :]
     tape = Tape()
-    fused = [attention.fused_attn for attention in attentions]
-    handles = [
-        attention.attn_drop.register_forward_hook(partial(_keep_map, tape, i))
-        for i, attention in enumerate(attentions)
-    ]
-    handles += [a.register_forward_pre_hook(partial(_note_tokens, tape)) for a in attentions]
-    if inputs:
-        handles += [
-            block.register_forward_pre_hook(partial(_keep_input, tape, i))
-            for i, block in enumerate(model.blocks)
-        ]
-    if values:
-        handles += [
-            attention.qkv.register_forward_hook(partial(_keep_values, tape, i, attention.num_heads))
-            for i, attention in enumerate(attentions)
-        ]
-    last = model.blocks[-1]
-    shortened = class_row and not values and reads_class_token_only(model)
-    try:
-        for attention in attentions:
-            attention.fused_attn = False
-        if shortened:
-            last.forward = partial(_class_token_block, last)
-        yield tape
-    finally:
-        for handle in handles:
-            handle.remove()
-        for attention, value in zip(attentions, fused, strict=True):
-            attention.fused_attn = value
-        if shortened:
-            del last.forward
+    # Before our own hooks are there: one of another's in the last block keeps that whole.
+    with class_token_only(model) if class_row and not values else nullcontext():
+        fused = [attention.fused_attn for attention in attentions]
+        handles = _hooks(tape, model, attentions, inputs=inputs, values=values)
+        try:
+            for attention in attentions:
+                attention.fused_attn = False
+            yield tape
+        finally:
+            for handle in handles:
+                handle.remove()
+            for attention, value in zip(attentions, fused, strict=True):
+                attention.fused_attn = value
     _check_recorded(tape, len(attentions), values)
-
-
-def reads_class_token_only(model: nn.Module) -> bool:
-    """Whether the head sees the class token's row of the last block and nothing else.
-
-    True for timm's plain Vision Transformer with class-token pooling and standard blocks.
-    """
-    block = model.blocks[-1]
-    return (
-        type(model) is VisionTransformer
-        and model.global_pool == "token"
-        and model.has_class_token
-        and getattr(model, "attn_pool", None) is None
-        and type(block) is Block
-        and type(block.attn) is Attention
-        and getattr(block.attn, "gate", None) is None
-        and "forward" not in vars(block)
-    )
 
 
 @contextmanager
@@ -164,6 +129,28 @@ def _attentions(model: nn.Module, values: bool) -> list[nn.Module]:
     return attentions
 
 
+def _hooks(
+    tape: Tape, model: nn.Module, attentions: list[nn.Module], *, inputs: bool, values: bool
+) -> list[RemovableHandle]:
+    """Register what fills the tape."""
+    handles = [
+        attention.attn_drop.register_forward_hook(partial(_keep_map, tape, i))
+        for i, attention in enumerate(attentions)
+    ]
+    handles += [a.register_forward_pre_hook(partial(_note_tokens, tape)) for a in attentions]
+    if inputs:
+        handles += [
+            block.register_forward_pre_hook(partial(_keep_input, tape, i))
+            for i, block in enumerate(model.blocks)
+        ]
+    if values:
+        handles += [
+            attention.qkv.register_forward_hook(partial(_keep_values, tape, i, attention.num_heads))
+            for i, attention in enumerate(attentions)
+        ]
+    return handles
+
+
 def _check_recorded(tape: Tape, expected: int, values: bool) -> None:
     silent_values = values and len(tape.values) != expected
     if tape.blocks != list(range(expected)) or silent_values:
@@ -211,27 +198,3 @@ def _keep_values(
     batch, tokens, width = output.shape
     split = output.reshape(batch, tokens, 3, heads, width // (3 * heads))
     tape.values.append(split[:, :, 2].transpose(1, 2))
-
-
-def _class_token_block(
-    block: Block, tokens: Float[Tensor, "batch tokens width"]
-) -> Float[Tensor, "batch 1 width"]:
-    """The block's output for the class token: one query row, one row through the MLP."""
-    attention = block.attn
-    batch, count, _ = tokens.shape
-    normed = block.norm1(tokens)
-    width = attention.num_heads * attention.head_dim
-    weight, bias = attention.qkv.weight, attention.qkv.bias
-    query_bias, rest_bias = (None, None) if bias is None else (bias[:width], bias[width:])
-    query = nn.functional.linear(normed[:, :1], weight[:width], query_bias)
-    rest = nn.functional.linear(normed, weight[width:], rest_bias)
-    query = query.reshape(batch, 1, attention.num_heads, attention.head_dim).transpose(1, 2)
-    rest = rest.reshape(batch, count, 2, attention.num_heads, attention.head_dim)
-    key, value = rest.permute(2, 0, 3, 1, 4).unbind(0)
-    query, key = attention.q_norm(query), attention.k_norm(key)
-    scores = (query * attention.scale) @ key.transpose(-2, -1)
-    mixed = attention.attn_drop(scores.softmax(dim=-1)) @ value
-    mixed = attention.norm(mixed.transpose(1, 2).reshape(batch, 1, width))
-    mixed = attention.proj_drop(attention.proj(mixed))
-    residual = tokens[:, :1] + block.drop_path1(block.ls1(mixed))
-    return residual + block.drop_path2(block.ls2(block.mlp(block.norm2(residual))))

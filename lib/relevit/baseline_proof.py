@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from relevit.attention import unfused_attention
 from relevit.baselines import BASELINE_WEIGHTS, Baseline, BaselineWeights, baseline_losses
+from relevit.class_token import class_token_only
 from relevit.finetune import make_optimizer
 from relevit.relevance import Protocol
 from relevit.settings import FinetuneSettings
@@ -83,7 +84,7 @@ def total_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""
 
 def label_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
     """Plain finetuning: the labels' cross-entropy times its weight. No mask, no second term."""
-    with _attention(model, case):
+    with _attention(model, case), class_token_only(model):
         return case.weights.classification * cross_entropy(model(sample.images), sample.labels)
 
 
@@ -185,7 +186,7 @@ def pixel_gradients(
     log-probabilities.
     """
     images = sample.images.detach().requires_grad_()
-    with torch.enable_grad():
+    with torch.enable_grad(), class_token_only(model):
         logits = model(images)
         answer = logits.gather(1, sample.labels[:, None])
         if method == "rrr":

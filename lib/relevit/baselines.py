@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from relevit.attention import unfused_attention
+from relevit.class_token import class_token_only
 from relevit.losses import gradmask_loss, rrr_loss
 from relevit.paper import hyperparameters
 from relevit.relevance import Protocol, check_protocol, checked_target
@@ -115,7 +116,8 @@ def baseline_losses(
     images = images.detach().requires_grad_()  # a new tensor: the caller's is left alone
     options = {"protocol": protocol, "create_graph": graph}
     attention = unfused_attention(model) if graph else nullcontext()
-    with torch.enable_grad(), torch.autocast(images.device.type, enabled=False), attention:
+    exact = torch.autocast(images.device.type, enabled=False)
+    with torch.enable_grad(), exact, attention, class_token_only(model):
         logits = model(images)
         classes = checked_target(logits, labels)
         if method == "gradmask":

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from torchvision.transforms import v2
 
 from relevit.answers import Answers
+from relevit.class_token import class_token_only
 from relevit.config import Params
 from relevit.data.labelled import Labelled
 from relevit.evaluate import BATCH
@@ -164,7 +165,7 @@ def _step(
     pixels, target = spec.normalise(images.to(device)), labels.to(device)
     if settings.mixing:
         pixels, target = mix(pixels, target, model.num_classes, rng)
-    with autocast(device, settings.precision):
+    with autocast(device, settings.precision), class_token_only(model):
         logits = model(pixels)
     loss = cross_entropy(logits.float(), target)
     optimizer.zero_grad(set_to_none=True)

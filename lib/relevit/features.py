@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from relevit.class_token import shorten
 from relevit.model_spec import ModelSpec
 from relevit.precision import Precision, autocast
 
@@ -29,6 +30,7 @@ def class_features(
     Raises: ValueError for no images, or NaN or infinity in a vector.
     """
     network = copy.deepcopy(model).eval()
+    shorten(network)
     like = next(network.parameters())
     parts = []
     for images in batches:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attention import frozen_weights, reads_class_token_only, record_attention
+from relevit.attention import frozen_weights, record_attention
+from relevit.class_token import reads_class_token_only
 
 ALL_KINDS = (
     "plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias", "average",

@@ -11,6 +11,7 @@ from torch.nn.functional import avg_pool2d
 
 from relevit.attention import frozen_weights, record_attention
 from relevit.attribution.path import check_chunk
+from relevit.class_token import class_token_only
 from relevit.relevance import checked_target
 
 Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]
@@ -28,7 +29,8 @@ def logits_in_chunks(
     with torch.no_grad():
         with record_attention(model):
             logits = [model(images[:1])]
-        logits += [model(part) for part in images[1:].split(chunk) if len(part)]
+        with class_token_only(model):
+            logits += [model(part) for part in images[1:].split(chunk) if len(part)]
     return torch.cat(logits)
 
 
@@ -61,7 +63,7 @@ def sum_of_gradients(
     pairs = torch.cartesian_prod(torch.arange(len(images)), torch.arange(len(weights)))
     for part in pairs.to(images.device).split(chunk):
         rows, points = part.unbind(1)
-        with frozen_weights(model), torch.enable_grad():
+        with frozen_weights(model), class_token_only(model), torch.enable_grad():
             inputs = stop(rows, points).detach().requires_grad_()
             score = model(inputs).gather(1, target[rows, None]).sum()
             (slopes,) = torch.autograd.grad(score, inputs)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS
+from relevit.class_token import class_token_only
 from relevit.iav.attention import class_attention
 from relevit.iav.drift import map_drift
 from relevit.iav.runs import FinetunedRun, Pictures
@@ -85,7 +86,8 @@ class Explainer:
         pairs = zip(pictures.images.split(PART), pictures.labels.split(PART), strict=True)
         for picture, truth in pairs:
             pixels = spec.normalise(picture.to(device))
-            with torch.no_grad():  # inference mode makes classes that autograd cannot be asked for
+            # Inference mode makes classes that autograd cannot be asked for.
+            with torch.no_grad(), class_token_only(model):
                 predicted = model(pixels).argmax(dim=1).cpu()
             target = truth if self.label == "true" else predicted
             maps = {m: self._map(m, model, pixels, target.to(device)) for m in self.methods}
