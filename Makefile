@@ -69,7 +69,7 @@ test: setup  ## Run all tests, and the notebooks against their stored outputs
 	$(NBVAL) $(LAST)
 
 # These need no other notebook, or 00_original alone: they even out the two streams.
-APART := $(patsubst %,notebooks/%.ipynb,07_pretraining 11_text 12_clip 05_attribution)
+APART := $(patsubst %,notebooks/%.ipynb,07_pretraining 11_text 12_clip 05_attribution 00_start)
 # It reads what all others have written.
 LAST := notebooks/99_report.ipynb
 NBVAL = $(BIN)/python -m pytest --nbval-lax --nbval-current-env

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS
-from relevit.attribution.beyond_intuition import express
+from relevit.attribution.beyond_intuition import express_all
 from relevit.data import cutouts
 from relevit.evaluate import predict
 from relevit.model_spec import ModelSpec
@@ -67,16 +67,17 @@ def ablation_maps(
     batch: cutouts.Batch,
     *,
     protocol: Protocol = "published",
-    on_method: Callable[[], object] = lambda: None,
+    on_part: Callable[[int], object] = lambda images: None,
 ) -> Maps:
     """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`."""
-    rules = {
-        f"{perception}|{feedback}": partial(
-            express, perception=perception, feedback=feedback, protocol=protocol
-        )
-        for perception, feedback in ABLATION
-    }
-    return _maps(model, spec, batch, rules, None, on_method)[0]
+    device = next(model.parameters()).device
+    parts = []
+    for part in batch.split(BATCH):
+        pixels = spec.normalise(part.images.to(device))
+        parts.append(express_all(model, pixels, pairs=ABLATION, protocol=protocol))
+        on_part(len(part))
+    made = [torch.cat(some).cpu() for some in zip(*parts, strict=True)]
+    return dict(zip(map("|".join, ABLATION), made, strict=True))
 
 
 def right_answers(

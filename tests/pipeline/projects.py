@@ -39,6 +39,10 @@ SMALLEST = {
                      "classes": [2], "rate_factors": [2.0], "images_per_set": 40},
     "09_sis": {"images": 1, "labels": 1},
     "10_knn": {"seeds": [0], "train_images": 24, "test_images": 24, "shown": 1},
+    "11_text": {"training_texts": 40, "validation_texts": 10, "held_out_texts": 10, "epochs": 1,
+                "explained_texts": 4, "planted_texts": 4, "shown": 1},
+    "12_clip": {"captioned_images": 80, "captioned_pairs": 0, "joining_epochs": 1, "images": 2,
+                "held_out_images": 40, "pairs": 2, "shown": 1},
     "99_report": {"seeds": [0]},
     "pipeline": {"seeds": [0]},
 }  # fmt: skip

@@ -278,6 +278,8 @@ def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
     for folder in (project / "notebooks", project / "params" / "small", jobs):
         folder.mkdir(parents=True)
     shutil.copytree(ROOT / "profiles", project / "profiles")
+    with (project / "profiles" / "kubernetes" / "config.yaml").open("a") as profile:
+        profile.write("seconds-between-status-checks: 1\n")  # ten, unless told
     (project / "Snakefile").write_text(SNAKEFILE)
     (project / "params" / "small" / "pipeline.yaml").write_text("preset: small\n")
     kubectl = jobs / "kubectl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attribution import METHODS
-from relevit.attribution.beyond_intuition import express
+from relevit.attribution import METHODS, explain_all
+from relevit.attribution.beyond_intuition import express, express_all
 from relevit.attribution.feedback import FEEDBACKS
 from relevit.attribution.perception import PERCEPTIONS
 from relevit.relevance import gae
@@ -224,6 +224,30 @@ def test_parts_of_beyond_intuition(vit, images):
         express(vit(), images, perception="eyes")
     with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
         express(vit(), images, perception="none", feedback="ear")
+
+
+@pytest.mark.parametrize("family", ["vit", "clip"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_parts_that_are_shared_give_the_same_maps(vit, images, protocol, family):
+    model, seen = vit(), []
+    model.family = family
+    model.patch_embed.register_forward_hook(lambda m, inputs, output: seen.append(len(output)))
+    pairs = [(p, f) for p in PERCEPTIONS for f in FEEDBACKS]
+    shared = express_all(model, images, pairs=pairs, protocol=protocol)
+    one_path = {"published": 3 + 19 * 3, "described": 3 + 6 * 3}  # the last point is the image
+    assert sum(seen) == one_path[protocol]
+    for (perception, feedback), ours in zip(pairs, shared, strict=True):
+        alone = express(model, images, perception=perception, feedback=feedback, protocol=protocol)
+        close(ours, alone)
+
+
+@pytest.mark.parametrize("methods", [("token_wise", "ga", "head_wise"), ("gae",), ("head_wise",)])
+def test_methods_explained_together_give_the_same_maps(build_vit, images, methods):
+    model, target = build_vit(), torch.tensor([1, 0, 4])
+    maps = explain_all(model, images, target, methods)
+    assert tuple(maps) == methods
+    for name, ours in maps.items():
+        close(ours, METHODS[name](model, images, target))
 
 
 @pytest.mark.parametrize("name", ["head_wise", "token_wise", "integrated_gradients"])

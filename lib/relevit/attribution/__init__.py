@@ -7,9 +7,13 @@ whether the rule is that of the papers' text or of their code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from relevit.attribution.beyond_intuition import head_wise, token_wise
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
 from relevit.attribution.ga import ga
 from relevit.attribution.gradcam import gradcam
 from relevit.attribution.integrated_gradients import integrated_gradients
@@ -38,3 +42,27 @@ METHODS: dict[str, Callable] = {
 VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
 # What its Tables 1 and 2 compare them with.
 BASELINES = ("raw_attention", "rollout", "gradcam", "partial_lrp", "ga", "transformer_attribution")
+
+
+def explain_all(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None,
+    methods: Iterable[str],
+    **options: Any,
+) -> dict[str, Float[Tensor, "batch patches"]]:
+    """The maps of several METHODS; the VARIANTS share their path, which is most of their work.
+
+    `options`, as `protocol`, go to every method. Raises: as the methods do.
+    """
+    methods = tuple(methods)
+    own = [name for name in VARIANTS if name in methods]
+    maps = {}
+    if own:
+        pairs = [(name, "integrated_gradient") for name in own]
+        made = express_all(model, images, target, pairs=pairs, **options)
+        maps = dict(zip(own, made, strict=True))
+    return {
+        name: maps[name] if name in maps else METHODS[name](model, images, target, **options)
+        for name in methods
+    }

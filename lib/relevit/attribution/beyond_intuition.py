@@ -5,6 +5,7 @@ Source: Chen et al., Rethinking Token Attributions inside Transformers (TMLR 202
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -27,6 +28,23 @@ def express(
     *,
     perception: str,
     feedback: str = "integrated_gradient",
+    **options: Any,
+) -> Float[Tensor, "batch patches"]:
+    """T = P * F_c, entry by entry, in the rows that the head reads (Eq. 16 to 18).
+
+    `perception` is one of PERCEPTIONS, `feedback` one of FEEDBACKS: together the rows and
+    columns of the paper's Table 4. `options` and errors: as `express_all`.
+    """
+    (made,) = express_all(model, images, target, pairs=[(perception, feedback)], **options)
+    return made
+
+
+def express_all(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    target: Int[Tensor, " batch"] | None = None,
+    *,
+    pairs: Sequence[tuple[str, str]],
     protocol: Protocol = "published",
     start_block: int | None = None,
     pooling: Pooling | None = None,
@@ -35,40 +53,49 @@ def express(
     baseline: Float[Tensor, "3 1 1"] | None = None,
     chunk: int = CHUNK,
     create_graph: bool = False,
-) -> Float[Tensor, "batch patches"]:
-    """T = P * F_c, entry by entry, in the rows that the head reads (Eq. 16 to 18).
+) -> list[Float[Tensor, "batch patches"]]:
+    """`express` for several pairs of perception and feedback; each part is computed once.
 
-    `perception` is one of PERCEPTIONS, `feedback` one of FEEDBACKS: together the rows and
-    columns of the paper's Table 4. `start_block` as in `first_block` (differences C3, C4:
-    later blocks stand on the left, in text and code). `steps`, `rule`, `baseline`: the path,
-    see `integration_path` and `path_baseline`. `chunk` images are run at once along it.
+    `start_block` as in `first_block` (differences C3, C4: later blocks stand on the left, in text
+    and code). `steps`, `rule`, `baseline`: the path, see `integration_path` and `path_baseline`.
+    `chunk` images are run at once along it.
     Raises: ValueError for an unknown part, and as `observe`, `first_block`, `integration_path`.
     """
-    for kind, name, known in (
-        ("perception", perception, tuple(PERCEPTIONS)),
-        ("feedback", feedback, FEEDBACKS),
-    ):
-        if name not in known:
-            raise ValueError(f"{kind} {name!r} is unknown; use one of {known}")
-    parts = PERCEPTIONS[perception]
-    start = first_block(model, start_block, protocol, perception)
+    perceptions, feedbacks = (dict.fromkeys(names) for names in zip(*pairs, strict=True))
+    _check_parts("perception", perceptions, tuple(PERCEPTIONS))
+    _check_parts("feedback", feedbacks, FEEDBACKS)
+    starts = {name: first_block(model, start_block, protocol, name) for name in perceptions}
     path = integration_path(protocol, steps, rule)
     check_chunk(chunk)
     # Asked for only where there is a path: not every model knows what black is.
     black = None
-    if feedback == "integrated_gradient":
+    if "integrated_gradient" in feedbacks:
         black = path_baseline(model, images, protocol, baseline)
-    gradients = "all" if parts.needs_gradients else "none" if feedback == "none" else "last"
+    parts = [PERCEPTIONS[name] for name in perceptions]
+    last = "none" if set(feedbacks) == {"none"} else "last"
+    gradients = "all" if any(part.needs_gradients for part in parts) else last
     # The published rule for CLIP computes the attention of every token again (D12).
-    whole = parts.moves_tokens and model_family(model) == "clip" and protocol == "published"
+    moved = any(part.moves_tokens for part in parts)
     seen = observe(
         model, images, target,
-        gradients=gradients, pooling=pooling, whole=whole, create_graph=create_graph,
+        gradients=gradients,
+        pooling=pooling,
+        whole=moved and model_family(model) == "clip" and protocol == "published",
+        create_graph=create_graph,
     )  # fmt: skip
-    rows = perceive(model, seen, perception, protocol, start)
-    rows = rows * feed_back(model, images, seen, feedback, path, black, chunk, create_graph)
-    pooled = pool_rows(rows, seen.pooling, seen.prefix)
-    return pooled if create_graph else pooled.detach()
+    for name, start in starts.items():
+        perceptions[name] = perceive(model, seen, name, protocol, start)
+    for name in feedbacks:
+        feedbacks[name] = feed_back(model, images, seen, name, path, black, chunk, create_graph)
+    made = [perceptions[one] * feedbacks[other] for one, other in pairs]
+    pooled = [pool_rows(rows, seen.pooling, seen.prefix) for rows in made]
+    return pooled if create_graph else [values.detach() for values in pooled]
+
+
+def _check_parts(kind: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{kind} {name!r} is unknown; use one of {known}")
 
 
 def token_wise(
@@ -79,7 +106,7 @@ def token_wise(
 ) -> Float[Tensor, "batch patches"]:
     """Attention whose keys are weighed by the length of their value (Eq. 14), times feedback.
 
-    `options` and errors: as `express`.
+    `options` and errors: as `express_all`.
     """
     return express(model, images, target, perception="token_wise", **options)
 
@@ -92,6 +119,6 @@ def head_wise(
 ) -> Float[Tensor, "batch patches"]:
     """Attention whose heads are weighed by their share in the class score (Eq. 15), times feedback.
 
-    `options` and errors: as `express`.
+    `options` and errors: as `express_all`.
     """
     return express(model, images, target, perception="head_wise", **options)

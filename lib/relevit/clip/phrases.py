@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution import METHODS
+from relevit.attribution import explain_all
 from relevit.clip.captions import class_of_caption
 from relevit.clip.dual import CLIP_METHODS, DualEncoder, check_methods
 from relevit.data.foregrounds import CLASSES
@@ -32,7 +32,7 @@ def phrase_maps(
     methods: Iterable[str] = CLIP_METHODS,
     *,
     protocol: Protocol = "published",
-    on_method: Callable[[], object] = lambda: None,
+    on_part: Callable[[int], object] = lambda images: None,
 ) -> dict[str, Float[Tensor, "pairs 2 patches"]]:
     """For each method, the maps of both phrases on each image, on the CPU.
 
@@ -46,22 +46,19 @@ def phrase_maps(
     device = next(classifier.parameters()).device
     for start, images in enumerate(pairs.images.split(BATCH)):
         _need_answers(classifier, spec.normalise(images.to(device)), start * BATCH)
-    maps = {}
-    for name in methods:
-        sides = []
-        for side in (0, 1):
-            parts = zip(pairs.images.split(BATCH), pairs.labels[:, side].split(BATCH), strict=True)
-            made = [
-                METHODS[name](
-                    classifier, spec.normalise(images.to(device)), target.to(device),
-                    protocol=protocol,
-                )
-                for images, target in parts
-            ]  # fmt: skip
-            sides.append(torch.cat(made).nan_to_num(nan=0.0).cpu())
-        maps[name] = torch.stack(sides, dim=1)
-        on_method()
-    return maps
+    parts = []
+    for images, labels in zip(pairs.images.split(BATCH), pairs.labels.split(BATCH), strict=True):
+        pixels = spec.normalise(images.to(device))
+        sides = [
+            explain_all(classifier, pixels, target, methods, protocol=protocol)
+            for target in labels.to(device).T
+        ]
+        parts.append({name: torch.stack([side[name] for side in sides], dim=1) for name in methods})
+        on_part(len(images))
+    return {
+        name: torch.cat([part[name] for part in parts]).nan_to_num(nan=0.0).cpu()
+        for name in methods
+    }
 
 
 def phrase_pointing(
