@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from relevit.class_token import class_token_only
 from relevit.model_spec import ModelSpec
 from relevit.text.attribute import same_length
 from relevit.text.encoder import TextTransformer
@@ -103,7 +104,8 @@ class DualEncoder(nn.Module):
         if not len(images):
             raise ValueError("DualEncoder: no images to embed; give at least one")
         tower = with_head(self.image_tower, self.image_projection)
-        made = [tower(part.to(self._like(tower))) for part in images.split(chunk)]
+        with class_token_only(tower):
+            made = [tower(part.to(self._like(tower))) for part in images.split(chunk)]
         return normalize(torch.cat(made), dim=1)
 
     @torch.no_grad()
