@@ -49,7 +49,8 @@ def record_attention(
 
     `class_row=True` lets the last block work for the class token alone where that is all the
     head reads (`class_token_only`): its map is then [batch, heads, 1, tokens] and the
-    logits are the same. On other models the option does nothing. `last_only=True` records the
+    logits are the same. On other models, or with a hook of somebody else's in that block, the
+    option does nothing. `last_only=True` records the
     last block's map alone; the other blocks keep their fused attention.
 
     Raises: ValueError for a model without global self-attention blocks; RuntimeError on

@@ -1,7 +1,7 @@
 """The last block, worked for the class token alone where the head reads nothing else.
 
-The other tokens' last queries and their rows of the last MLP change no logit: without them a
-block of twelve costs a sixth, in both directions.
+The other tokens' last queries and their rows of the last MLP change no logit. Without them the last
+block costs a sixth of a whole one, in both directions.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 
 @contextmanager
-def class_token_only(model: nn.Module) -> Iterator[bool]:
+def class_token_only(model: nn.Module) -> Iterator[None]:
     """Let the last block work for the class token alone; the logits and gradients are the same.
 
-    The value says whether it does: where `reads_class_token_only` is false, nothing changes.
-    Inside, `forward_features` gives the class token alone. The model is as it was afterwards.
+    Where `reads_class_token_only` is false, nothing changes. Inside, `forward_features` gives the
+    class token alone. The model is as it was afterwards.
     """
     if not reads_class_token_only(model):
-        yield False
+        yield
         return
     shorten(model)
     try:
-        yield True
+        yield
     finally:
         del model.blocks[-1].forward
 
@@ -45,7 +45,8 @@ def reads_class_token_only(model: nn.Module) -> bool:
     """Whether the class token's row of the last block is all that the head, or a hook, sees.
 
     True for timm's plain Vision Transformer with class-token pooling and standard blocks, unless
-    the last block has a forward of its own, or a forward hook from there to the head.
+    there is a hook from the last block to the head, that block or its attention has a forward or a
+    `qkv` of its own (LoRA, quantisation), or the backward pass runs it again (checkpointing).
     """
     blocks = getattr(model, "blocks", ())
     block = blocks[-1] if len(blocks) else None
@@ -56,14 +57,17 @@ def reads_class_token_only(model: nn.Module) -> bool:
         and getattr(model, "attn_pool", None) is None
         and type(block) is Block
         and type(block.attn) is Attention
+        and type(block.attn.qkv) is nn.Linear
         and getattr(block.attn, "gate", None) is None
-        and "forward" not in vars(block)
+        and not model.grad_checkpointing
+        and not any("forward" in vars(module) for module in (block, *block.attn.modules()))
         and not any(map(_hooked, (blocks, *block.modules(), model.norm)))
     )
 
 
 def _hooked(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    before, after = module._forward_pre_hooks, module._forward_hooks
+    return bool(before or after or module._backward_pre_hooks or module._backward_hooks)
 
 
 def _class_token_block(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, check_known, explain_all
 from relevit.attribution.beyond_intuition import express_all
 from relevit.data import cutouts
 from relevit.evaluate import predict
@@ -50,34 +51,57 @@ def method_maps(
 ) -> tuple[Maps, dict[str, float]]:
     """The maps of each method for each image, on the CPU, and the seconds an image took.
 
-    `target` has one class an image; None explains the predicted one. Raises: ValueError for an
-    unknown method, before any work, and as the methods do.
+    `target` has one class an image; None explains the predicted one. Each method works for itself,
+    as its time is measured; `shared_maps` is faster. Raises: ValueError for an unknown method,
+    before any work, and as the methods do.
     """
     methods = tuple(methods)
-    unknown = [name for name in methods if name not in METHODS]
-    if unknown:
-        raise ValueError(f"method_maps: {unknown} are unknown; use some of {list(METHODS)}")
-    rules = {name: partial(METHODS[name], protocol=protocol) for name in methods}
-    return _maps(model, spec, batch, rules, target, on_method)
+    check_known(methods)
+    maps, seconds = {}, {}
+    for name in methods:
+        start = time.perf_counter()
+        maps |= shared_maps(model, spec, batch.images, [name], target=target, protocol=protocol)
+        seconds[name] = (time.perf_counter() - start) / len(batch)
+        on_method()
+    return maps, seconds
+
+
+def shared_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    images: UInt8[Tensor, "images 3 height width"],
+    methods: Iterable[str] = tuple(METHODS),
+    *,
+    target: Int[Tensor, " images"] | None = None,
+    protocol: Protocol = "published",
+    on_part: Callable[[int], object] = lambda count: None,
+) -> Maps:
+    """The maps of `method_maps`, what they have in common computed once (`explain_all`).
+
+    `on_part` hears how many images were done. Raises: as `method_maps`.
+    """
+    rule = partial(explain_all, model, methods=tuple(methods), protocol=protocol)
+    return _explained(model, spec, images, rule, target, on_part)
 
 
 def ablation_maps(
     model: nn.Module,
     spec: ModelSpec,
-    batch: cutouts.Batch,
+    images: UInt8[Tensor, "images 3 height width"],
     *,
     protocol: Protocol = "published",
-    on_part: Callable[[int], object] = lambda images: None,
+    on_part: Callable[[int], object] = lambda count: None,
 ) -> Maps:
-    """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`."""
-    device = next(model.parameters()).device
-    parts = []
-    for part in batch.split(BATCH):
-        pixels = spec.normalise(part.images.to(device))
-        parts.append(express_all(model, pixels, pairs=ABLATION, protocol=protocol))
-        on_part(len(part))
-    made = [torch.cat(some).cpu() for some in zip(*parts, strict=True)]
-    return dict(zip(map("|".join, ABLATION), made, strict=True))
+    """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`.
+
+    `on_part` as `shared_maps`.
+    """
+
+    def rows(pixels: Tensor, target: None) -> Maps:
+        made = express_all(model, pixels, target, pairs=ABLATION, protocol=protocol)
+        return dict(zip(map("|".join, ABLATION), made, strict=True))
+
+    return _explained(model, spec, images, rows, None, on_part)
 
 
 def right_answers(
@@ -160,7 +184,7 @@ def perturb_by_label(
         return rows
     part = batch.select(wrong)
     methods = rows["method"].unique()
-    maps, _ = method_maps(model, spec, part, methods, target=part.labels, protocol=protocol)
+    maps = shared_maps(model, spec, part.images, methods, target=part.labels, protocol=protocol)
     anew = perturb(model, spec, part, maps, explained=part.labels, **options)
     anew["index"] = anew["index"].map(dict(enumerate(wrong)))
     return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
@@ -192,24 +216,19 @@ def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFr
     return names.join(table).reset_index(drop=True)
 
 
-def _maps(
+def _explained(
     model: nn.Module,
     spec: ModelSpec,
-    batch: cutouts.Batch,
-    rules: Mapping[str, Callable[..., Tensor]],
+    images: Tensor,
+    rule: Callable[[Tensor, Tensor | None], Maps],
     target: Tensor | None,
-    on_method: Callable[[], object],
-) -> tuple[Maps, dict[str, float]]:
+    on_part: Callable[[int], object],
+) -> Maps:
     device = next(model.parameters()).device
-    maps, seconds = {}, {}
-    for name, rule in rules.items():
-        start = time.perf_counter()
-        parts = []
-        for i, part in enumerate(batch.split(BATCH)):
-            classes = None if target is None else target[i * BATCH : i * BATCH + len(part)]
-            pixels = spec.normalise(part.images.to(device))
-            parts.append(rule(model, pixels, classes).detach().cpu())
-        maps[name] = torch.cat(parts)
-        seconds[name] = (time.perf_counter() - start) / len(batch)
-        on_method()
-    return maps, seconds
+    classes = repeat(None) if target is None else target.to(device).split(BATCH)
+    parts = []
+    for some, wanted in zip(images.split(BATCH), classes, strict=False):
+        made = rule(spec.normalise(some.to(device)), wanted)
+        parts.append({name: values.cpu() for name, values in made.items()})
+        on_part(len(some))
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

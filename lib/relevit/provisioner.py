@@ -1,7 +1,7 @@
-"""Kernels forked from the pipeline's process, for jupyter_client (`relevit.warm_kernels`).
+"""Kernels forked from a process that has the libraries loaded (`relevit.warm_kernels`).
 
-A provisioner is what starts and ends a kernel. Where that process cannot be reached, on another
-machine of a cluster for example, kernels start as always.
+A provisioner is what starts and ends a kernel for jupyter_client. Where that process cannot be
+reached, on another machine of a cluster for example, kernels start as always.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class WarmKernel:
 
 
 def _fork(cmd: list[str], options: dict[str, Any]) -> WarmKernel | None:
-    """Ask the pipeline's process for a kernel; None when it is of another kind or not there."""
+    """Ask that process for a kernel; None when it is not there or the kernel is of another kind."""
     path = os.environ.get(SOCKET)
     if path is None or cmd[0] != sys.executable or cmd[1:3] != LAUNCHER:
         return None

@@ -1,10 +1,10 @@
 """Kernels that start with the libraries loaded.
 
 Loading torch and timm takes 5 to 10 seconds of a core, and a pipeline has a kernel for each of its
-twenty to forty notebooks. So the pipeline, as a test of the notebooks, keeps one process that loads
-them once; a kernel is a fork of it. jupyter_client asks for one through `relevit.provisioner`, so
-that papermill, nbval and the notebooks notice nothing. Linux only; elsewhere kernels start as
-always.
+twenty to forty notebooks. So the pipeline keeps one process that loads them once, and pytest, where
+it tests notebooks, another; a kernel is a fork of it. jupyter_client asks for one through
+`relevit.provisioner`, so that papermill, nbval and the notebooks notice nothing. Linux only;
+elsewhere kernels start as always.
 """
 
 from __future__ import annotations
@@ -106,10 +106,8 @@ def _be_kernel(connection: socket.socket, request: str) -> None:
         _use_threads(environment.get("OMP_NUM_THREADS", ""))
         connection.sendall(f"{os.getpid()}\n".encode())
         threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
-        # Nobody reads a warning here: that nbval talks over TCP would be said for every notebook.
-        options = [f"parent_handle={os.getppid()}", "log_level=ERROR"]
-        own = [f"--IPKernelApp.{option}" for option in options]
-        sys.argv = ["ipykernel_launcher", *arguments, *own]
+        parent = f"--IPKernelApp.parent_handle={os.getppid()}"
+        sys.argv = ["ipykernel_launcher", *arguments, parent]
         sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
         from ipykernel import kernelapp
 

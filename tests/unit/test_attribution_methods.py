@@ -224,6 +224,8 @@ def test_parts_of_beyond_intuition(vit, images):
         express(vit(), images, perception="eyes")
     with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
         express(vit(), images, perception="none", feedback="ear")
+    with pytest.raises(ValueError, match="pairs: none given"):
+        express_all(vit(), images, pairs=[])
 
 
 @pytest.mark.parametrize("family", ["vit", "clip"])
@@ -248,6 +250,8 @@ def test_methods_explained_together_give_the_same_maps(build_vit, images, method
     assert tuple(maps) == methods
     for name, ours in maps.items():
         close(ours, METHODS[name](model, images, target))
+    with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; use some of \['raw_"):
+        explain_all(model, images, target, ["ga", "shap"])
 
 
 @pytest.mark.parametrize("name", ["head_wise", "token_wise", "integrated_gradients"])

@@ -79,7 +79,7 @@ def test_maps_of_both_phrases(dual, pairs):
     classifier = dual.image_classifier(dual.embed_texts(TEXTS))
     done = []
     maps = phrase_maps(classifier, dual.spec, pairs, on_part=done.append)
-    assert tuple(maps) == CLIP_METHODS and done == [3]
+    assert tuple(maps) == CLIP_METHODS and done == [3, 3]
     for name, both in maps.items():
         assert both.shape == (3, 2, 16) and both.isfinite().all(), name
         blind = name in ("raw_attention", "rollout")

@@ -61,7 +61,7 @@ def test_protocol_reaches_the_methods(micro, pictures):
 
 
 def test_unknown_method_is_an_error_before_any_work(pictures):
-    with pytest.raises(ValueError, match=r"method_maps: \['shap'\] are unknown; .*'gae'"):
+    with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; .*'gae'"):
         method_maps(None, SPEC, pictures, ["gae", "shap"])
 
 
@@ -113,7 +113,7 @@ def test_erasing_the_object_hurts_more_than_erasing_the_rest():
 
 
 def test_ablation_has_the_rows_of_the_paper(micro, pictures):
-    maps = ablation_maps(micro, SPEC, pictures)
+    maps = ablation_maps(micro, SPEC, pictures.images)
     whole, _ = method_maps(micro, SPEC, pictures, ["head_wise", "token_wise"])
     torch.testing.assert_close(maps["head_wise|integrated_gradient"], whole["head_wise"])
     torch.testing.assert_close(maps["token_wise|integrated_gradient"], whole["token_wise"])

@@ -8,7 +8,6 @@ whether the rule is that of the papers' text or of their code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from relevit.attribution.raw_attention import raw_attention
 from relevit.attribution.rollout import rollout
 from relevit.attribution.smoothgrad import smoothgrad
 from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
-from relevit.relevance import gae
+from relevit.relevance import Protocol, gae
 
 METHODS: dict[str, Callable] = {
     "raw_attention": raw_attention,
@@ -44,25 +43,33 @@ VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
 BASELINES = ("raw_attention", "rollout", "gradcam", "partial_lrp", "ga", "transformer_attribution")
 
 
+def check_known(methods: Iterable[str]) -> None:
+    """Raises: ValueError for names that are not of METHODS."""
+    if unknown := [name for name in methods if name not in METHODS]:
+        raise ValueError(f"methods: {unknown} are unknown; use some of {list(METHODS)}")
+
+
 def explain_all(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Int[Tensor, " batch"] | None,
     methods: Iterable[str],
-    **options: Any,
+    protocol: Protocol = "published",
 ) -> dict[str, Float[Tensor, "batch patches"]]:
     """The maps of several METHODS; the VARIANTS share their path, which is most of their work.
 
-    `options`, as `protocol`, go to every method. Raises: as the methods do.
+    Raises: ValueError for an unknown method, before any work, and as the methods do.
     """
     methods = tuple(methods)
+    check_known(methods)
     own = [name for name in VARIANTS if name in methods]
     maps = {}
     if own:
         pairs = [(name, "integrated_gradient") for name in own]
-        made = express_all(model, images, target, pairs=pairs, **options)
+        made = express_all(model, images, target, pairs=pairs, protocol=protocol)
         maps = dict(zip(own, made, strict=True))
     return {
-        name: maps[name] if name in maps else METHODS[name](model, images, target, **options)
+        name: maps[name] if name in maps
+        else METHODS[name](model, images, target, protocol=protocol)
         for name in methods
-    }
+    }  # fmt: skip

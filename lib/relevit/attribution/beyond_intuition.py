@@ -58,10 +58,13 @@ def express_all(
 
     `start_block` as in `first_block` (differences C3, C4: later blocks stand on the left, in text
     and code). `steps`, `rule`, `baseline`: the path, see `integration_path` and `path_baseline`.
-    `chunk` images are run at once along it.
-    Raises: ValueError for an unknown part, and as `observe`, `first_block`, `integration_path`.
+    `chunk` images are run at once along it. With `create_graph` all maps have one graph.
+    Raises: ValueError without pairs, for an unknown part, and as `observe`, `first_block`,
+    `integration_path`.
     """
-    perceptions, feedbacks = (dict.fromkeys(names) for names in zip(*pairs, strict=True))
+    if not pairs:
+        raise ValueError("pairs: none given; give one perception and feedback or more")
+    perceptions, feedbacks = (tuple(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
     _check_parts("perception", perceptions, tuple(PERCEPTIONS))
     _check_parts("feedback", feedbacks, FEEDBACKS)
     starts = {name: first_block(model, start_block, protocol, name) for name in perceptions}
@@ -83,11 +86,12 @@ def express_all(
         whole=moved and model_family(model) == "clip" and protocol == "published",
         create_graph=create_graph,
     )  # fmt: skip
-    for name, start in starts.items():
-        perceptions[name] = perceive(model, seen, name, protocol, start)
-    for name in feedbacks:
-        feedbacks[name] = feed_back(model, images, seen, name, path, black, chunk, create_graph)
-    made = [perceptions[one] * feedbacks[other] for one, other in pairs]
+    seen_rows = {name: perceive(model, seen, name, protocol, starts[name]) for name in perceptions}
+    fed_rows = {
+        name: feed_back(model, images, seen, name, path, black, chunk, create_graph)
+        for name in feedbacks
+    }
+    made = [seen_rows[perception] * fed_rows[feedback] for perception, feedback in pairs]
     pooled = [pool_rows(rows, seen.pooling, seen.prefix) for rows in made]
     return pooled if create_graph else [values.detach() for values in pooled]
 

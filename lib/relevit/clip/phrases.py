@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution import explain_all
 from relevit.clip.captions import class_of_caption
 from relevit.clip.dual import CLIP_METHODS, DualEncoder, check_methods
+from relevit.comparison import shared_maps
 from relevit.data.foregrounds import CLASSES
 from relevit.model_spec import ModelSpec
 from relevit.relevance import Protocol
@@ -32,33 +32,29 @@ def phrase_maps(
     methods: Iterable[str] = CLIP_METHODS,
     *,
     protocol: Protocol = "published",
-    on_part: Callable[[int], object] = lambda images: None,
+    on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Float[Tensor, "pairs 2 patches"]]:
     """For each method, the maps of both phrases on each image, on the CPU.
 
     `classifier` is `DualEncoder.image_classifier` with a phrase for each class of the labels. A map
     without any positive value, NaN as published (differences C19), is zero.
     Raises: ValueError for a method that CLIP has not or a model whose answers are not finite,
-    before any work, and as the methods do.
+    before any work, and as the methods do. `on_part` hears how many phrases were explained.
     """
     methods = tuple(methods)
     check_methods("phrase_maps", methods)
     device = next(classifier.parameters()).device
     for start, images in enumerate(pairs.images.split(BATCH)):
         _need_answers(classifier, spec.normalise(images.to(device)), start * BATCH)
-    parts = []
-    for images, labels in zip(pairs.images.split(BATCH), pairs.labels.split(BATCH), strict=True):
-        pixels = spec.normalise(images.to(device))
-        sides = [
-            explain_all(classifier, pixels, target, methods, protocol=protocol)
-            for target in labels.to(device).T
-        ]
-        parts.append({name: torch.stack([side[name] for side in sides], dim=1) for name in methods})
-        on_part(len(images))
-    return {
-        name: torch.cat([part[name] for part in parts]).nan_to_num(nan=0.0).cpu()
-        for name in methods
-    }
+    sides = [
+        shared_maps(
+            classifier, spec, pairs.images, methods,
+            target=target, protocol=protocol, on_part=on_part,
+        )
+        for target in pairs.labels.T
+    ]  # fmt: skip
+    both = {name: torch.stack([side[name] for side in sides], dim=1) for name in methods}
+    return {name: values.nan_to_num(nan=0.0) for name, values in both.items()}
 
 
 def phrase_pointing(

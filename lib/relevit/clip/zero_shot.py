@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.clip.dual import CLIP_METHODS, check_methods
-from relevit.comparison import method_maps, perturb, perturb_by_label
+from relevit.comparison import perturb, perturb_by_label, shared_maps
 from relevit.data.batch import Batch
 from relevit.iav.trend import bootstrap_interval
 from relevit.model_spec import ModelSpec
@@ -108,7 +108,7 @@ def zero_shot_perturbation(
     shares = (*SHARES_PCT, 100) if whole else SHARES_PCT
     options = {"fill": "mean", "shares_pct": shares} | options
     auc_weights([0, *options["shares_pct"]], rule)  # refuses shares before the work
-    maps, _ = method_maps(classifier, spec, batch, methods, protocol=protocol)
+    maps = shared_maps(classifier, spec, batch.images, methods, protocol=protocol)
     predicted = perturb(classifier, spec, batch, maps, on_method, **options)
     by_label = perturb_by_label(classifier, spec, batch, predicted, protocol=protocol, **options)
     parts = dict(zip(TARGETS, (predicted, by_label), strict=True))
