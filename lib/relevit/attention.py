@@ -47,11 +47,10 @@ def record_attention(
     Fused attention keeps no map, so it is off inside and as it was afterwards, block by block;
     timm's global switch is not touched. A second forward pass starts the tape anew.
 
-    `class_row=True` lets the last block work for the class token alone where that is all the
-    head reads (`class_token_only`): its map is then [batch, heads, 1, tokens] and the
-    logits are the same. On other models, or with a hook of somebody else's in that block, the
-    option does nothing. `last_only=True` records the
-    last block's map alone; the other blocks keep their fused attention.
+    `class_row=True` lets the last block work for the class token alone where that is all the head
+    reads (`class_token_only`): its map is then [batch, heads, 1, tokens] and the logits are the
+    same. On other models, or with a hook of somebody else's in that block, the option does nothing.
+    `last_only=True` records the last block's map alone; the others keep their fused attention.
 
     Raises: ValueError for a model without global self-attention blocks; RuntimeError on
     leaving when a forward pass was made and some block recorded nothing, or none was made.

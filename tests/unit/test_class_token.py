@@ -8,6 +8,8 @@ from functools import partial
 
 import pytest
 import torch
+from timm.layers import Attention
+from timm.models.vision_transformer import ResPostBlock
 from torch import nn
 
 from relevit.answers import Answers
@@ -104,6 +106,15 @@ def with_adapter(model):
     model.blocks[-1].attn.qkv = adapted
 
 
+def with_gate(model):
+    model.blocks[-1].attn = Attention(16, num_heads=2, qkv_bias=True, gated=True).double()
+
+
+def with_another_block(model):
+    norm_after = ResPostBlock(16, num_heads=2, init_values=0.5).double()
+    model.blocks[-1] = norm_after.eval()
+
+
 def with_forward(model, place):
     module = model.get_submodule(place)
     module.forward = lambda x, **kwargs: 2 * type(module).forward(module, x, **kwargs)
@@ -111,10 +122,10 @@ def with_forward(model, place):
 
 @pytest.mark.parametrize(
     "change",
-    [with_adapter, partial(with_forward, place="blocks.1.attn"),
+    [with_adapter, with_gate, with_another_block, partial(with_forward, place="blocks.1.attn"),
      partial(with_forward, place="blocks.1.attn.qkv")],
 )  # fmt: skip
-def test_attention_that_is_not_timms_alone_stays(build_vit, images, change):
+def test_blocks_that_are_not_timms_own_stay(build_vit, images, change):
     model = build_vit()
     change(model)
     expected = model(images)
@@ -209,8 +220,10 @@ def test_dropped_paths_are_the_same_images(build_vit, images):
 
 def test_dropout_is_drawn_in_training_alone(build_vit, images):
     model = build_vit(attn_drop_rate=0.9)
+    model.blocks[0].attn.attn_drop.p = 0.0
     for fused in (False, True):
-        model.blocks[-1].attn.fused_attn = fused
+        for block in model.blocks:
+            block.attn.fused_attn = fused
         with class_token_only(model):
             assert torch.equal(model.eval()(images), model(images))
             assert not torch.equal(model.train()(images), model(images))

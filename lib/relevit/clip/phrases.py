@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from relevit.clip.captions import class_of_caption
 from relevit.clip.dual import CLIP_METHODS, DualEncoder, check_methods
-from relevit.comparison import shared_maps
+from relevit.comparison import BATCH, shared_maps
 from relevit.data.foregrounds import CLASSES
 from relevit.model_spec import ModelSpec
 from relevit.relevance import Protocol
@@ -21,7 +21,6 @@ from relevit.text.tokens import Tokens
 # What decides `two_objects.pointing_table`, here for each phrase apart.
 from relevit.two_objects import Pairs, own_share_pct, points_at_own
 
-BATCH = 20  # images explained at once
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
 
 
