@@ -78,7 +78,8 @@ def shared_maps(
 ) -> Maps:
     """The maps of `method_maps`, what they have in common computed once (`explain_all`).
 
-    `on_part` hears how many images were done. Raises: as `method_maps`.
+    `on_part` hears how many images were done. Raises: ValueError without images, and as
+    `explain_all`.
     """
     rule = partial(explain_all, model, methods=tuple(methods), protocol=protocol)
     return _explained(model, spec, images, rule, target, on_part)
@@ -224,6 +225,8 @@ def _explained(
     target: Tensor | None,
     on_part: Callable[[int], object],
 ) -> Maps:
+    if not len(images):
+        raise ValueError("maps: no images to explain; give at least one")
     device = next(model.parameters()).device
     classes = repeat(None) if target is None else target.to(device).split(BATCH)
     parts = []

@@ -193,8 +193,8 @@ def draw_changes(axis: Axes, changes: pd.DataFrame, title: str) -> None:
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set_xticks(range(changes["dataset"].nunique()), changes["dataset"].unique(), rotation=20)
     axis.set(ylabel="change of top-1 (points)", title=title)
-    if groups != [None]:
-        axis.legend(frameon=False)
+    if groups != [None]:  # beside the bars: there is no corner that no set's error bar reaches
+        axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def class_bars(changes: pd.Series, title: str) -> Figure:

@@ -21,6 +21,7 @@ from relevit.comparison import (
     perturb_by_label,
     right_answers,
     segmentation_table,
+    shared_maps,
 )
 from relevit.data import cutouts
 from relevit.models import ModelSpec, load_model, model_spec
@@ -63,6 +64,11 @@ def test_protocol_reaches_the_methods(micro, pictures):
 def test_unknown_method_is_an_error_before_any_work(pictures):
     with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; .*'gae'"):
         method_maps(None, SPEC, pictures, ["gae", "shap"])
+
+
+def test_no_images_are_refused(micro, pictures):
+    with pytest.raises(ValueError, match="maps: no images to explain; give at least one"):
+        shared_maps(micro, SPEC, pictures.images[:0], ["gae"])
 
 
 def test_answers_are_right_wrong_or_of_unknown_class(micro, pictures):
