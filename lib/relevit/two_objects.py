@@ -12,10 +12,12 @@ from jaxtyping import Bool, Int, UInt8
 from torch import Tensor
 
 from relevit.data import cutouts
+from relevit.data.batch import Batch
 from relevit.data.foregrounds import CLASSES
 from relevit.relevance import to_pixels
 
 APART = 4  # pixels that must lie between the two objects' boxes
+PART = 100  # images drawn at once; even, as two make a pair
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,19 @@ def draw_pairs(count: int, *, seed: int = 0, size: int = 112) -> Pairs:
     if count < 1:
         raise ValueError(f"draw_pairs: {count} pairs asked for; give at least 1")
     random = np.random.default_rng([seed, 2])
-    images, masks, labels = [], [], []
+    pairs: list[tuple[Tensor, Tensor, Tensor]] = []
     drawn = 0
-    while len(images) < count:
+    while len(pairs) < count:
         wanted = [int(x) for x in random.integers(len(CLASSES), size=2 * count)]
-        indices = range(drawn, drawn + len(wanted))
-        pool = cutouts.draw("si_location", indices, labels=wanted, seed=seed + 1, size=size)
-        drawn += len(wanted)
-        for first in range(0, len(pool) - 1, 2):
-            second = first + 1
-            alike = pool.labels[first] // 2 == pool.labels[second] // 2
-            if alike or not _apart(pool.masks[first, 0], pool.masks[second, 0]):
-                continue
-            mask = pool.masks[second]
-            images.append(torch.where(mask, pool.images[second], pool.images[first]))
-            masks.append(torch.cat([pool.masks[first], mask]))
-            labels.append(pool.labels[[first, second]])
-    return Pairs(*(torch.stack(values[:count]) for values in (images, masks, labels)))
+        for start in range(0, len(wanted), PART):
+            part = wanted[start : start + PART]
+            indices = range(drawn, drawn + len(part))
+            pool = cutouts.draw("si_location", indices, labels=part, seed=seed + 1, size=size)
+            pairs += _pasted(pool)
+            drawn += len(part)
+            if len(pairs) >= count:
+                break
+    return Pairs(*(torch.stack(parts) for parts in zip(*pairs[:count], strict=True)))
 
 
 def pointing_table(
@@ -120,6 +118,20 @@ def _distance(masks: Bool[Tensor, "pairs size size"], places: Int[Tensor, "pairs
     grid = torch.stack([y, x]).float()
     far = (grid - places[:, :, None, None]).square().sum(dim=1).sqrt()
     return torch.where(masks, far, torch.inf).amin(dim=(1, 2))
+
+
+def _pasted(pool: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Image, masks and labels of each two images of the pool that make a pair."""
+    made = []
+    for first in range(0, len(pool) - 1, 2):
+        second = first + 1
+        alike = pool.labels[first] // 2 == pool.labels[second] // 2
+        if alike or not _apart(pool.masks[first, 0], pool.masks[second, 0]):
+            continue
+        mask = pool.masks[second]
+        image = torch.where(mask, pool.images[second], pool.images[first])
+        made.append((image, torch.cat([pool.masks[first], mask]), pool.labels[[first, second]]))
+    return made
 
 
 def _apart(a: Bool[Tensor, "size size"], b: Bool[Tensor, "size size"]) -> bool:

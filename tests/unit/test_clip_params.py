@@ -15,6 +15,7 @@ from relevit.paths import project_root
     [
         ({"held_out_images": 39}, "held_out_images = 39 .*tiny-dual is tested on 40 classes"),
         ({"captioned_images": 79}, "captioned_images = 79 .*greater than or equal to 80"),
+        ({"temperature": 0}, "temperature = 0 .*greater than 0"),
         ({"captioned_things": 1}, "captioned_things = 1 .*needed are 0, or 2 and more"),
         ({"source": "random"}, "source = 'random' .*clip-b32 alone .*tiny-dual needs"),
         (

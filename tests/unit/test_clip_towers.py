@@ -100,6 +100,27 @@ def test_both_animals_of_a_pair_have_captions_and_tests_show_other_pairs():
     assert not any(torch.allclose(*two) for two in zip(made.features, tested, strict=True))
 
 
+def test_pairs_of_no_group_are_left_out_before_the_tower_is_run(monkeypatch):
+    towers = quick_towers()
+    whole = captioned_pairs(towers, 12)
+    groups = [range(20), range(20, 40)]
+    run = []
+
+    def counted(model, spec, batches):
+        run.extend(parts := list(batches))
+        return class_features(model, spec, parts)
+
+    monkeypatch.setattr("relevit.clip.towers.class_features", counted)
+    spared = captioned_pairs(towers, 12, groups=groups)
+    assert 0 < len(spared.captions) == sum(map(len, run)) < 12
+    for group in groups:
+        one, other = whole.of_classes(group), spared.of_classes(group)
+        assert one.captions == other.captions and torch.equal(one.labels, other.labels)
+        torch.testing.assert_close(one.features, other.features)
+    with pytest.raises(ValueError, match="none of 12 images shows two classes of one group"):
+        captioned_pairs(towers, 12, groups=[[0], [1]])
+
+
 def test_captioned_examples_are_in_the_middle_and_anywhere():
     towers = quick_towers()
     made = captioned_examples(towers, 5, drawings=things.PRETRAINING)

@@ -86,10 +86,14 @@ def begin(cfg: ClipParams, seed: int) -> Towers:
 
 
 def draw_examples(cfg: ClipParams, towers: Towers) -> tuple[Examples, Examples | None]:
-    """What the image tower makes of captioned animals, all classes, and of captioned things."""
+    """What the image tower makes of captioned animals, all classes, and of captioned things.
+
+    Of two animals it is run where both have captions for at least one of `cfg.head_seeds`.
+    """
     animals = captioned_examples(towers, cfg.captioned_images, seed=cfg.seed)
     if cfg.captioned_pairs:
-        pairs = captioned_pairs(towers, cfg.captioned_pairs, seed=cfg.seed)
+        groups = [class_split(seed)[0] for seed in cfg.head_seeds]
+        pairs = captioned_pairs(towers, cfg.captioned_pairs, seed=cfg.seed, groups=groups)
         animals = together([animals, pairs])
     if not cfg.captioned_things:
         return animals, None
@@ -111,8 +115,9 @@ def join_encoder(
     if not towers.frozen:
         towers = begin(cfg, seed)
     settings = JoinSettings(
-        epochs=cfg.joining_epochs, batch_size=cfg.batch_size, lr=cfg.lr, seed=seed
-    )
+        width=cfg.joint_width, epochs=cfg.joining_epochs, batch_size=cfg.batch_size, lr=cfg.lr,
+        temperature=cfg.temperature, seed=seed,
+    )  # fmt: skip
     shown = [animals.of_classes(seen)] + ([others] if others is not None else [])
     dual, joint = join_towers(towers, shown, settings)
     return Encoder(

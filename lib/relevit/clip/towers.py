@@ -150,12 +150,23 @@ def captioned_examples(
     return together(parts)
 
 
-def captioned_pairs(towers: Towers, count: int, *, seed: int = 0) -> Examples:
+def captioned_pairs(
+    towers: Towers, count: int, *, seed: int = 0, groups: Sequence[Sequence[int]] | None = None
+) -> Examples:
     """`count` images of two animals, each with a caption of its own, drawn as by `two_objects`.
 
-    Raises: ValueError for a count below 1.
+    With `groups` of classes the tower is spared those that show no two of one group: no training
+    on one of these groups takes them. Raises: ValueError for a count below 1, or none left.
     """
     pairs = draw_pairs(count, seed=SEED + seed, size=towers.spec.image_size)
+    if groups is not None:
+        wanted = [torch.tensor(list(group)) for group in groups]
+        inside = [torch.isin(pairs.labels, group).all(dim=1) for group in wanted]
+        pairs = pairs.select(torch.stack(inside).any(dim=0).nonzero()[:, 0])
+        if not len(pairs):
+            raise ValueError(
+                f"captioned_pairs: none of {count} images shows two classes of one group; draw more"
+            )
     captions = tuple(tuple(map(caption, both)) for both in pairs.labels.tolist())
     features = class_features(towers.image, towers.spec, pairs.images.split(BATCH))
     return Examples(features, captions, pairs.labels)

@@ -117,13 +117,17 @@ class ClipParams(Params):
     )  # fmt: skip
     captioned_pairs: int = Field(
         400, ge=0,
-        description="images of two animals, a caption for each; each seed trains on those whose "
+        description="drawings of two animals, a caption for each; each seed trains on those whose "
         "both classes have captions, a quarter; 0: none",
     )  # fmt: skip
     captioned_things: int = Field(
         0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
     )
     joining_epochs: int = Field(30, ge=1, description="of the projections' training")
+    joint_width: int = Field(128, ge=1, description="numbers of the space that both towers meet in")
+    temperature: float = Field(
+        0.07, gt=0, le=10, description="of the similarities before training, which changes it"
+    )
     batch_size: int = Field(64, ge=4, description="images and their captions")
     lr: Rate = Field(1.0e-3, description="of the projections")
     head_seeds: Seeds = Field(
