@@ -10,11 +10,11 @@ pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 from relevit.attribution import METHODS
 from relevit.clip import experiment
 from relevit.clip.looking import first_of_groups, setting_maps, settings_table, word_shares
-from relevit.clip.towers import examples
+from relevit.clip.towers import SEED, examples
 from relevit.config import ClipParams
 from relevit.data.foregrounds import class_split
 from relevit.text.tokens import word_tokenizer, words_of
-from relevit.two_objects import Pairs
+from relevit.two_objects import Pairs, draw_pairs
 
 CFG = ClipParams.checked(
     {"captioned_images": 80, "joining_epochs": 1, "pairs": 2, "images": 3, "head_seeds": [1]},
@@ -163,6 +163,16 @@ def test_images_of_two_animals_are_among_the_examples_where_asked_for(towers):
     assert torch.equal(both.features[:80], singles.features)
     seen = set(class_split(1)[0])  # of the only one of CFG's head seeds
     assert all(set(pair) <= seen and len(set(pair)) == 2 for pair in both.labels[80:].tolist())
+
+
+def test_no_seed_loses_an_image_of_two_animals(towers):
+    cfg = CFG.model_copy(update={"captioned_pairs": 24, "head_seeds": [0, 1]})
+    made, _ = experiment.draw_examples(cfg, towers)
+    drawn = draw_pairs(24, seed=SEED + cfg.seed, size=towers.spec.image_size).labels
+    for seed in cfg.head_seeds:
+        seen = class_split(seed)[0]
+        mine = torch.isin(drawn, torch.tensor(list(seen))).all(dim=1)
+        assert 0 < int(mine.sum()) == len(made.of_classes(seen).labels[40:])
 
 
 def test_width_and_temperature_reach_the_joining(towers):

@@ -34,7 +34,7 @@ from relevit.two_objects import draw_pairs
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-BATCH = 10  # images run at once; of 224 px more fill the cache, and one core takes a fifth longer
+BATCH = 10  # images run at once; with 50 of 224 px one core takes a fifth longer
 # Pixels. DINOv2 learned on 224 and more; at 112 an animal is a few patches, and maps of two phrases
 # point worse.
 WORKSHOP_SIDE = 224
