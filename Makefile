@@ -51,17 +51,17 @@ quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 
 notebooks: setup  ## Execute the committed notebooks again and store their outputs
-	$(BIN)/python -m relevit.notebooks
+	$(BIN)/python -m relevit.pipeline.notebooks
 	$(STRIP) notebooks/*.ipynb
 
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (10 min on 2 cores)
-	$(BIN)/python -m relevit.rehearsal -j $(JOBS)
+	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
 
 lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.
-HALF = $(shell $(BIN)/python -c 'from relevit.machine import cores; print(max(1, cores() // 2))')
+HALF = $(shell $(BIN)/python -c 'from relevit.base.machine import cores; print(max(1, cores() // 2))')
 
 test: setup  ## Run all tests, and the notebooks against their stored outputs
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \

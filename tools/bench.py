@@ -39,7 +39,7 @@ from bench_evaluation import describe_evaluation, measure_evaluation
 from bench_path import describe_path, measure_path
 from bench_smoothgrad import describe_smoothgrad, measure_smoothgrad
 from bench_tokencut import measure_tokencut
-from relevit.precision import choose_device, fast_bfloat16
+from relevit.base.precision import choose_device, fast_bfloat16
 
 __all__ = ["TABLES", "TASKS", "agree", "build", "differences", "main", "parse"]
 

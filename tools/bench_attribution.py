@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from bench_core import Numbers, Table, Variant
-from relevit.attention import Tape, record_attention
+from relevit.attention.recording import Tape, record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.observe import first_block
 from relevit.attribution.path import PUBLISHED_STEPS

@@ -26,12 +26,12 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from bench_core import LIMIT, TINY, Numbers, Table, compare, describe, differences
+from relevit.base.precision import fast_bfloat16, tensor_float32
 from relevit.data import cutouts
 from relevit.data.real.image_set import ImageSet, View
 from relevit.data.real.loading import batches
-from relevit.evaluate import predict
-from relevit.models import ModelSpec
-from relevit.precision import fast_bfloat16, tensor_float32
+from relevit.evaluate.predictions import predict
+from relevit.models.loading import ModelSpec
 
 TARGETS = (("timm", "float32", ">=", 1.0), ("timm", "bfloat16", ">=", 2.5))
 # Pictures and batch, by device.

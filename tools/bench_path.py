@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relevit.attention.rows import pool_rows
 from relevit.attribution.feedback import feed_back
 from relevit.attribution.observe import observe
 from relevit.attribution.path import integration_path
 from relevit.attribution.perception import perceive
 from relevit.data.cutouts import draw
-from relevit.models import load_model, model_spec
-from relevit.rows import pool_rows
+from relevit.models.loading import load_model, model_spec
 
 MODEL, IMAGES, CHUNK = "tiny", 40, 40
 TARGET_PASSES = 6  # that may cost the accuracy of the published 20

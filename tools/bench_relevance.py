@@ -2,7 +2,7 @@
 
 The published order (RobustViT's code) makes one gradient call per block, multiplies N x N
 matrices, and runs two more forward passes a step: the current model for the class term, the
-original for the log. Ours is `relevit.relevance.gae` and `relevit.steps.step_losses`. The
+original for the log. Ours is `relevit.relevance.gae` and `relevit.finetune.step.step_losses`. The
 floor is a step with one forward pass, one gradient of the class score down to the attention
 maps, left unused, and one backward pass to the weights; none uses fused attention.
 """
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from bench_core import Numbers, Table, Variant
-from relevit.attention import record_attention
-from relevit.finetune import make_optimizer
+from relevit.attention.recording import record_attention
+from relevit.base.precision import autocast
+from relevit.finetune.loop import make_optimizer
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
 from relevit.losses import background_loss, confidence_loss, foreground_loss
-from relevit.precision import autocast
 from relevit.relevance import gae, to_pixels
-from relevit.settings import FinetuneSettings
-from relevit.steps import step_losses
 
 # With a learning rate of 0 a step does all its work and every variant meets the same weights.
 SETTINGS = FinetuneSettings(lr=0.0)

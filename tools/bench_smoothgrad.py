@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from bench_core import LIMIT, differences
 from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
+from relevit.base.precision import choose_device, choose_precision
 from relevit.data import cutouts
 from relevit.iav.measure import Explainer
 from relevit.iav.runs import Pictures
-from relevit.models import MINI_KINDS, build_model, model_spec
-from relevit.precision import choose_device, choose_precision
+from relevit.models.loading import MINI_KINDS, build_model, model_spec
 
 DRAWS, TARGET_S = 20, 360
 # Images, chunk, models.

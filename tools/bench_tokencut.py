@@ -23,7 +23,7 @@ from bench_core import CLOCKS, Numbers, Table, compare, time_rounds
 from relevit.data import cutouts
 from relevit.masks import bilateral_solve, feature_model, key_features, solid
 from relevit.masks.cut import affinity, second_eigenpairs
-from relevit.models import model_spec
+from relevit.models.loading import model_spec
 
 MODEL = "tiny-mae"
 LIMIT = 1e-6  # of the eigenvectors, whose errors grow where the next eigenvalue is near

@@ -8,13 +8,14 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from relevit import plots, robustness
+from relevit.base.paths import project_root
+from relevit.base.stages import read_summary
 from relevit.data import cutouts
 from relevit.data.foregrounds import CLASSES
-from relevit.looking import look
-from relevit.models import load_model, model_spec
-from relevit.paths import project_root
-from relevit.stages import read_summary
+from relevit.evaluate import robustness
+from relevit.evaluate.looking import look
+from relevit.models.loading import load_model, model_spec
+from relevit.plots import basics as plots
 
 EXAMPLES = ("a", "si_location", "r", "si_size", "objectnet")
 NUMBER = 24  # the same image of each set, chosen before looking: no best cases

@@ -21,14 +21,14 @@ from pathlib import Path
 
 import torch
 
-from relevit import pretraining
-from relevit.classifier import TrainSettings
 from relevit.data.drawn import drawn
-from relevit.models import build_model, model_spec
-from relevit.original import train_original
-from relevit.pretraining import masked_autoencoder
-from relevit.pretraining.masked_autoencoder import PretrainSettings
-from relevit.training import LOG, WEIGHTS
+from relevit.models.loading import build_model, model_spec
+from relevit.training import masked_autoencoder
+from relevit.training import recipes as pretraining
+from relevit.training.classifier import TrainSettings
+from relevit.training.epochs import LOG, WEIGHTS
+from relevit.training.masked_autoencoder import PretrainSettings
+from relevit.training.original import train_original
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "lib" / "relevit" / "assets" / "weights"

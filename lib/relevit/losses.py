@@ -88,7 +88,7 @@ def gradmask_loss(
     (differences B8) and a constant to autograd (B9); `described` is the L2 norm of each image,
     averaged over the batch, and in the graph. `create_graph` parts the graph from the formula;
     None leaves it to the protocol. With it, attention must not be fused
-    (`relevit.attention.unfused_attention`).
+    (`relevit.attention.recording.unfused_attention`).
     Raises: ValueError for a mask or labels that do not fit, for images that the logits do not
     come from, and for an unknown protocol.
     """

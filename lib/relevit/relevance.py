@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention import frozen_weights, record_attention
-from relevit.rows import carry_rows, head_pooling, pool_rows, prefix_tokens, read_rows
+from relevit.attention.recording import frozen_weights, record_attention
+from relevit.attention.rows import carry_rows, head_pooling, pool_rows, prefix_tokens, read_rows
 
 Protocol = Literal["published", "described"]
 Explanation = Literal["gae", "attention", "rollout"]
@@ -75,7 +75,8 @@ def relevance_and_logits(
 
     `exact=False` takes grad A as a constant, as the published code does (differences A2).
     `exact=True` keeps its graph too: the gradient that the text's formulas have.
-    Only the rows that the head reads are carried through the recursion, see `relevit.rows`.
+    Only the rows that the head reads are carried through the recursion, see
+    `relevit.attention.rows`.
     `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
     `attention` is the last block's, averaged over heads, `rollout` the rows of
     (A_L + I) ... (A_1 + I). Neither depends on the class, so `target` is only checked.

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.baseline_proof import first_step_size
-from relevit.baselines import (
+from relevit.finetune.baselines import (
     BASELINE_WEIGHTS,
     BASELINES,
     BaselineWeights,
     baseline_losses,
     paper_rate,
 )
-from relevit.finetune import make_optimizer
-from relevit.settings import FinetuneSettings
+from relevit.finetune.loop import make_optimizer
+from relevit.finetune.proof import first_step_size
+from relevit.finetune.settings import FinetuneSettings
 
 SCRIPT_RATE = 3.0e-6  # learning rate of both published scripts
 CASES = [

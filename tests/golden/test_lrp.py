@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from relevit.attention.rows import carry_rows
 from relevit.attribution import METHODS
 from relevit.attribution.lrp import lrp_pixels
 from relevit.attribution.lrp_model import from_head, through_blocks
 from relevit.attribution.observe import observe
-from relevit.rows import carry_rows
 
 TOLERANCE = 1e-5
 EPS = {"asis": 1e-5, "eps1e-6": 1e-6}  # of the final norm, in the published class and in timm's

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.perturbation import accuracy_curves, auc_table, perturbation_rows
+from relevit.evaluate.perturbation import accuracy_curves, auc_table, perturbation_rows
 
 TOLERANCE = 1e-9
 NAMES = {"pos": "positive", "neg": "negative"}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.finetune import make_optimizer
+from relevit.finetune.loop import make_optimizer
+from relevit.finetune.settings import FinetuneSettings, LossWeights
+from relevit.finetune.step import step_losses
 from relevit.relevance import gae, relevance_and_logits, to_pixels
-from relevit.settings import FinetuneSettings, LossWeights
-from relevit.steps import step_losses
 
 SETTINGS = FinetuneSettings(lr=3.0e-6)
 CASES = [

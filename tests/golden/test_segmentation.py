@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from relevit.evaluate.segmentation import SegmentationTest, segmentation_rows
 from relevit.relevance import to_pixels
-from relevit.segmentation import SegmentationTest, segmentation_rows
 
 EXACT = 1e-9
 AS_FLOAT32 = 2.5e-8  # the script's own format; it decides which scores are equal

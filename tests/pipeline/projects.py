@@ -78,11 +78,11 @@ def edit(project: Path, name: str, **values) -> None:
 
 def command(*arguments: str) -> list[str]:
     """Two stages side by side, as `make` runs them."""
-    return [sys.executable, "-m", "relevit.pipeline", *arguments, "--jobs", "2"]
+    return [sys.executable, "-m", "relevit.pipeline.run", *arguments, "--jobs", "2"]
 
 
 def run(project: Path, *arguments: str) -> Ended:
-    """`python -m relevit.pipeline` in a project's folder."""
+    """`python -m relevit.pipeline.run` in a project's folder."""
     start = time.perf_counter()
     done = subprocess.run(command(*arguments), cwd=project, capture_output=True, text=True)
     return Ended(done.returncode, done.stdout, done.stderr, time.perf_counter() - start)

@@ -15,10 +15,11 @@ import pytest
 import yaml
 from snakemake.cli import get_argument_parser
 
-from relevit import cluster, pipeline
-from relevit.cluster import Cluster, read_profile
 from relevit.config import PipelineParams
-from relevit.sweep import expand
+from relevit.finetune.sweep import expand
+from relevit.pipeline import cluster
+from relevit.pipeline import run as pipeline
+from relevit.pipeline.cluster import Cluster, read_profile
 
 from .projects import PRESET, ROOT, edit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relevit import pipeline
+from relevit.pipeline import run as pipeline
 
 from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from relevit.base.machine import cores
 from relevit.config import NOTEBOOKS
-from relevit.machine import cores
 
 from .projects import PRESET, RUN_S, results, run
 

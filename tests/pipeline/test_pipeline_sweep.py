@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relevit.stages import read_summary
+from relevit.base.stages import read_summary
 
 from .projects import PRESET, RUN_S, SWEEP, Ended, command, results, run
 

@@ -16,7 +16,7 @@ import pytest
 from jupyter_client import KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 
-from relevit import provisioner, warm_kernels
+from relevit.pipeline import provisioner, warm_kernels
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork and pidfd")
 SOURCE = """\
@@ -149,7 +149,7 @@ def test_a_request_that_makes_no_sense_harms_nobody(asked, monkeypatch):
 
 def test_the_process_ends_with_a_pipeline_that_was_killed():
     code = (
-        "from relevit.warm_kernels import warm_kernels\nimport os, time\n"
+        "from relevit.pipeline.warm_kernels import warm_kernels\nimport os, time\n"
         "with warm_kernels() as environment:\n"
         "    print(environment['RELEVIT_WARM_KERNELS'], flush=True); time.sleep(60)"
     )
@@ -173,7 +173,8 @@ def test_those_with_a_provisioner_of_their_own_keep_it(monkeypatch):
 
 def test_no_module_that_is_loaded_ahead_opens_the_display_of_pictures():
     code = (
-        "import sys\nfrom importlib import import_module\nfrom relevit.warm_kernels import LOADED\n"
+        "import sys\nfrom importlib import import_module\n"
+        "from relevit.pipeline.warm_kernels import LOADED\n"
         "for name in LOADED: import_module(name)\n"
         "print('matplotlib_inline.backend_inline' in sys.modules)"
     )

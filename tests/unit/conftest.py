@@ -13,7 +13,8 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from relevit import dinov2, paths
+from relevit.base import paths
+from relevit.models import dinov2
 
 from . import dinov2_replica
 

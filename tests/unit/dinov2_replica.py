@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from relevit import dinov2
+from relevit.models import dinov2
 
 DEPTH, WIDTH, HEADS, GRID, PATCH = 2, 8, 2, 2, 14
 TOKENS = 1 + GRID**2

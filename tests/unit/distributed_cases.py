@@ -19,19 +19,21 @@ import pandas as pd
 import torch
 from safetensors.torch import save_file
 
-from relevit import accuracies, answered_sets, finetune
-from relevit.answered_sets import evaluate_sets
-from relevit.benchmark import imagenet
 from relevit.config import PipelineParams
 from relevit.config.robustvit import Method
 from relevit.data import cutouts
+from relevit.data.benchmark import imagenet
 from relevit.data.real.image_set import ImageSet
 from relevit.distributed import all_rows, each, only_first, process_group, world
 from relevit.distributed.command import main
-from relevit.evaluate import BATCH
-from relevit.models import ModelSpec
-from relevit.settings import LossWeights
-from relevit.steps import step_losses
+from relevit.evaluate import accuracies
+from relevit.evaluate import sets as answered_sets
+from relevit.evaluate.predictions import BATCH
+from relevit.evaluate.sets import evaluate_sets
+from relevit.finetune import loop as finetune
+from relevit.finetune.settings import LossWeights
+from relevit.finetune.step import step_losses
+from relevit.models.loading import ModelSpec
 
 from .micro_finetuning import SETTINGS, SPEC, Stop, micro_model, pictures
 

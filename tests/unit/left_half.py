@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from relevit.perturbation import perturbation_rows
+from relevit.evaluate.perturbation import perturbation_rows
 
 GRID, SIDE = 4, 8
 

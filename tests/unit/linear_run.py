@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from relevit import checkpoints
-from relevit.training import EPOCHS as FOLDER
-from relevit.training import LOG, WEIGHTS, epoch_file, run_epochs
+from relevit.models import checkpoints
+from relevit.training.epochs import EPOCHS as FOLDER
+from relevit.training.epochs import LOG, WEIGHTS, epoch_file, run_epochs
 
 EPOCHS = 4
 IDENTITY = {"kind": "linear", "lr": 0.1}

@@ -15,11 +15,11 @@ from pathlib import Path
 import timm
 import torch
 
-from relevit import finetune
 from relevit.data import cutouts
-from relevit.models import ModelSpec
-from relevit.settings import FinetuneSettings
-from relevit.steps import step_losses
+from relevit.finetune import loop as finetune
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
+from relevit.models.loading import ModelSpec
 
 SIZE = 28
 SPEC = ModelSpec(

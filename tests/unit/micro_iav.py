@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from relevit.config import PretrainingParams
-from relevit.data.cifar10 import CLASSES
+from relevit.data.real.cifar10 import CLASSES
 from relevit.iav import runs
-from relevit.models import MINI_KINDS, MODELS, build_model
-from relevit.pretraining import save_backbone
+from relevit.models.loading import MINI_KINDS, MODELS, build_model
+from relevit.training.recipes import save_backbone
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16

@@ -7,7 +7,7 @@ import argparse
 import timm
 import torch
 
-from relevit.paper_registry import PAPER_MODELS
+from relevit.models.registry import PAPER_MODELS
 
 SMALL = {"img_size": 64, "embed_dim": 16, "depth": 2, "num_heads": 2}
 BEIT = SMALL | {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "init_values": 0.1}

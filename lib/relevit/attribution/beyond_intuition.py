@@ -11,12 +11,12 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.rows import Pooling, pool_rows
 from relevit.attribution.feedback import FEEDBACKS, feed_back
 from relevit.attribution.observe import first_block, model_family, observe
 from relevit.attribution.path import Rule, check_chunk, integration_path, path_baseline
 from relevit.attribution.perception import PERCEPTIONS, perceive
 from relevit.relevance import Protocol
-from relevit.rows import Pooling, pool_rows
 
 CHUNK = 40  # images run at once along the path; bounds the memory
 

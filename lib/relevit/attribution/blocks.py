@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from relevit.attention import FAMILIES
+from relevit.attention.recording import FAMILIES
 
 
 def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:

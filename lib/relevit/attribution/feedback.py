@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention import frozen_weights, record_attention
+from relevit.attention.recording import frozen_weights, record_attention
+from relevit.attention.rows import read_rows
 from relevit.attribution.observe import Observation
 from relevit.attribution.path import Quadrature
-from relevit.rows import read_rows
 
 FEEDBACKS = ("none", "gradient", "integrated_gradient")
 

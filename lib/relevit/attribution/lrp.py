@@ -7,12 +7,12 @@ from jaxtyping import Float, Int
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
+from relevit.attention.rows import Pooling
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.lrp_model import from_head, through_blocks
 from relevit.attribution.observe import observe
 from relevit.attribution.pixels import sum_over_patches
 from relevit.relevance import Protocol, check_protocol
-from relevit.rows import Pooling
 
 
 def lrp(

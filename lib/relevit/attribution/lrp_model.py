@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relevit.attention.rows import head_pooling
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.blocks import qkv_bias
 from relevit.attribution.lrp_replay import (
@@ -26,7 +27,6 @@ from relevit.attribution.lrp_replay import (
 )
 from relevit.attribution.observe import Observation
 from relevit.relevance import Protocol
-from relevit.rows import head_pooling
 
 
 class BlockRelevance(NamedTuple):

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention import FAMILIES
+from relevit.attention.recording import FAMILIES
 from relevit.attribution.blocks import qkv_bias, scale_branch
 
 LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")

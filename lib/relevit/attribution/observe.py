@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention import attention_layers, frozen_weights, record_attention
+from relevit.attention.recording import attention_layers, frozen_weights, record_attention
+from relevit.attention.rows import Pooling, head_pooling, prefix_tokens
 from relevit.relevance import Protocol, check_protocol, checked_target
-from relevit.rows import Pooling, head_pooling, prefix_tokens
 
 # The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for
 # BERT (D8) and for CLIP (D11). What is not named begins at the first.

@@ -72,7 +72,8 @@ def path_baseline(
     Given, it is taken as it is. Otherwise `published` starts at 0: the mean colour (the code
     scales the normalised image, differences C10), for text no embedding at all (D9).
     `described` starts at black, which the model's own mean and std give (`pretrained_cfg`, as
-    timm and `relevit.models` set it), for text at padding (`TextTransformer.path_baseline`).
+    timm and `relevit.models.loading` set it), for text at padding
+    (`TextTransformer.path_baseline`).
     Raises: ValueError when a described path has neither.
     """
     if baseline is not None:

@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relevit.attention.rows import carry_rows, read_rows
 from relevit.attribution.blocks import scale_branch, value_projection
 from relevit.attribution.lrp_replay import replay
 from relevit.attribution.observe import Observation, model_family
 from relevit.relevance import Protocol
-from relevit.rows import carry_rows, read_rows
 
 Matrices = list[Float[Tensor, "batch query tokens"]]
 

@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
-from relevit.attention import frozen_weights, record_attention
+from relevit.attention.class_token import class_token_only
+from relevit.attention.recording import frozen_weights, record_attention
 from relevit.attribution.path import check_chunk
-from relevit.class_token import class_token_only
 from relevit.relevance import checked_target
 
 Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.rows import Pooling, pool_rows, read_rows
 from relevit.attribution.observe import observe, scaled_to_one
 from relevit.relevance import Protocol, check_protocol
-from relevit.rows import Pooling, pool_rows, read_rows
 
 
 def raw_attention(

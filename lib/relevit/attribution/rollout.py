@@ -5,9 +5,9 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.rows import Pooling, carry_rows, pool_rows
 from relevit.attribution.observe import first_block, observe
 from relevit.relevance import Protocol
-from relevit.rows import Pooling, carry_rows, pool_rows
 
 
 def rollout(

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.rows import Pooling, carry_rows, pool_rows, read_rows
 from relevit.attribution.lrp_model import from_head, through_blocks
 from relevit.attribution.lrp_replay import record_layers
 from relevit.attribution.observe import first_block, observe
 from relevit.relevance import Protocol, check_protocol
-from relevit.rows import Pooling, carry_rows, pool_rows, read_rows
 
 
 def transformer_attribution(

@@ -27,7 +27,7 @@ class PipelineParams(Checked):
     seeds: Seeds
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
     disk_mb: int = Field(500, ge=1, description="free space that a run needs")
-    data: Data = Field("cutouts", description="the images of all stages (relevit.benchmark)")
+    data: Data = Field("cutouts", description="the images of all stages (relevit.data.benchmark)")
     data_root: str = Field("", description="folder with the real sets, for imagenet")
     preprocessing: Literal["published", "timm"] = Field(
         "published", description="of real pictures: the papers' code (B5), or the model's own"

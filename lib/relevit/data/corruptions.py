@@ -19,9 +19,9 @@ from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 from torchvision.transforms.v2.functional import gaussian_blur
 
-from relevit.answers import Answers, unsure_rank
-from relevit.model_spec import ModelSpec
-from relevit.precision import Precision
+from relevit.base.precision import Precision
+from relevit.evaluate.answers import Answers, unsure_rank
+from relevit.models.spec import ModelSpec
 
 Corruption = Literal["none", "blur", "jigsaw", "patch_jigsaw"]
 
@@ -106,7 +106,7 @@ def shift_table(
     (standard deviation), `jigsaw` (grid 2) and `patch_jigsaw` (the model's patch grid) in swaps.
     `precision` runs a converted copy of the weights; None keeps the model's own format. With
     `bfloat16`, answers that rounding could change are computed again in float32, judged by the
-    errors on PROBE images under each corruption and level (`relevit.answers`).
+    errors on PROBE images under each corruption and level (`relevit.evaluate.answers`).
 
     One row a corruption and level, in the order given, after the row ('none', 0). Columns:
     `corruption`, `level`, `top1_pct`, `images` (their number).

@@ -36,7 +36,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from relevit.errors import one_line
+from relevit.base.errors import one_line
 
 Backend = Literal["auto", "gloo", "nccl"]
 BUCKET_MB = 25  # of gradients that travel together

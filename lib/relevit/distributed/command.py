@@ -11,12 +11,12 @@ from pathlib import Path
 import yaml
 
 from relevit import distributed
+from relevit.base.errors import one_line
+from relevit.base.precision import choose_device
 from relevit.config import ComparisonParams, FinetuneParams, Params, RobustnessParams
 from relevit.distributed import Backend, launched, process_group, world
 from relevit.distributed.evaluation import evaluate_models
 from relevit.distributed.finetuning import make_run
-from relevit.errors import one_line
-from relevit.precision import choose_device
 
 # What is made of the parameters of a notebook, which are in a file of its name.
 WORK: dict[type[Params], Callable[..., str]] = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from relevit.accuracies import nine_sets
-from relevit.benchmark import benchmark
+from relevit.base.stages import stage_folder
 from relevit.config import ComparisonParams, RobustnessParams
+from relevit.data.benchmark import benchmark
 from relevit.distributed import only_first, tell
-from relevit.runs import compared_weights, origin_weights
-from relevit.stages import stage_folder
-from relevit.sweep import compared_models, find_runs, sweep_runs
-from relevit.training import WEIGHTS
+from relevit.evaluate.accuracies import nine_sets
+from relevit.finetune.runs import compared_weights, origin_weights
+from relevit.finetune.sweep import compared_models, find_runs, sweep_runs
+from relevit.training.epochs import WEIGHTS
 
 Evaluation = RobustnessParams | ComparisonParams
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from relevit import runs
+from relevit.base.stages import stage_folder
 from relevit.config import FinetuneParams
 from relevit.distributed import only_first
-from relevit.stages import stage_folder
+from relevit.finetune import runs
 
 
 def make_run(cfg: FinetuneParams, say: Callable[[str], None]) -> str:

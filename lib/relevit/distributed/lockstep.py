@@ -19,9 +19,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
+from relevit.base.errors import one_line
 from relevit.distributed import broadcast_bytes, tell, world
-from relevit.errors import one_line
-from relevit.training import History
+from relevit.training.epochs import History
 
 TrainEpoch = Callable[[int], dict[str, float]]
 

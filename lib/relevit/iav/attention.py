@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention import record_attention
+from relevit.attention.recording import record_attention
+from relevit.attention.rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
 from relevit.attribution.path import check_chunk
-from relevit.rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
 
 CHUNK = 50  # images run at once; bounds the memory
 

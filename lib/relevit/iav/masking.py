@@ -1,7 +1,7 @@
 """Masking patches in the order of a map: does what a model looks at matter to its answer?
 
-Source: IAV Sec. V.C, Fig. 5. It is the positive perturbation test of `relevit.perturbation`,
-on whole patches, for several maps and a random order beside them.
+Source: IAV Sec. V.C, Fig. 5. It is the positive perturbation test of
+`relevit.evaluate.perturbation`, on whole patches, for several maps and a random order beside them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.model_spec import ModelSpec
-from relevit.perturbation import SHARES_PCT, Fill, accuracy_curves, perturbation_rows
-from relevit.precision import Precision
+from relevit.base.precision import Precision
+from relevit.evaluate.perturbation import SHARES_PCT, Fill, accuracy_curves, perturbation_rows
+from relevit.models.spec import ModelSpec
 
 RANDOM = "random"
 IMAGES = 500  # kept normalised in memory at once; the answers do not depend on it

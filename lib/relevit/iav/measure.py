@@ -11,17 +11,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.class_token import class_token_only
 from relevit.attribution import METHODS
-from relevit.class_token import class_token_only
+from relevit.base.precision import Precision, autocast
 from relevit.iav.attention import class_attention
 from relevit.iav.drift import map_drift
 from relevit.iav.runs import FinetunedRun, Pictures
 from relevit.iav.scores import attention_entropy, global_iav, ia_scores
 from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
-from relevit.model_spec import ModelSpec
-from relevit.plots_heads import HeadView
-from relevit.precision import Precision, autocast
+from relevit.models.spec import ModelSpec
+from relevit.plots.heads import HeadView
 
 PART = 25  # images explained between two calls of on_part
 

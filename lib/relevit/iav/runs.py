@@ -15,24 +15,19 @@ from typing import Any
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.benchmark import Benchmark
-from relevit.checkpoints import load_weights
-from relevit.classifier import TrainSettings, train_classifier
+from relevit.base.files import file_fingerprint
+from relevit.base.paths import from_project, run_folder
+from relevit.base.precision import choose_device
 from relevit.config import IavData, IavParams, PretrainingParams
 from relevit.data import cutouts
-from relevit.data.cifar10 import read_cifar10
+from relevit.data.benchmark import Benchmark
 from relevit.data.drawn import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.data.labelled import Labelled
-from relevit.files import file_fingerprint
-from relevit.hub_models import (
-    HUB_KINDS,
-    HUB_MODELS,
-    build_hub_model,
-    load_hub_model,
-    weights_file,
-)
-from relevit.models import (
+from relevit.data.real.cifar10 import read_cifar10
+from relevit.models.checkpoints import load_weights
+from relevit.models.hub import HUB_KINDS, HUB_MODELS, build_hub_model, load_hub_model, weights_file
+from relevit.models.loading import (
     MINI_KINDS,
     ModelSpec,
     build_model,
@@ -40,9 +35,8 @@ from relevit.models import (
     model_spec,
     shipped_weights,
 )
-from relevit.paths import from_project, run_folder
-from relevit.precision import choose_device
-from relevit.training import History, epoch_file
+from relevit.training.classifier import TrainSettings, train_classifier
+from relevit.training.epochs import History, epoch_file
 
 STAGE = "07_pretraining"
 EXPLAINED_CLASSES = 10

@@ -18,7 +18,7 @@ from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from relevit.knn import vote
+from relevit.evaluate.knn import vote
 
 NEIGHBOURS = 10
 PERPLEXITY = 30.0  # usual for t-SNE; the paper gives none

@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 from relevit.masks.bilateral import PUBLISHED, BilateralSettings, bilateral_solve, solid
 from relevit.masks.cut import TAU, tokencut
 from relevit.masks.features import KeyBias, key_features
-from relevit.model_spec import ModelSpec
+from relevit.models.spec import ModelSpec
 from relevit.relevance import Protocol
 
 BATCH = 25  # images whose features are computed at once; masks do not depend on it but for rounding

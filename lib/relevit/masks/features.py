@@ -10,11 +10,11 @@ from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.dinov2 import load_dinov2
-from relevit.model_spec import ModelSpec
-from relevit.models import load_model, load_pretrained, model_spec
-from relevit.paper_registry import PAPER_MODELS, paper_spec
-from relevit.rows import prefix_tokens
+from relevit.attention.rows import prefix_tokens
+from relevit.models.dinov2 import load_dinov2
+from relevit.models.loading import load_model, load_pretrained, model_spec
+from relevit.models.registry import PAPER_MODELS, paper_spec
+from relevit.models.spec import ModelSpec
 
 KeyBias = Literal["removed", "kept"]
 

@@ -13,9 +13,9 @@ from jaxtyping import UInt8
 from safetensors.torch import save_file
 from torch import Tensor
 
-from relevit.checkpoints import FACTS, read_tensors
-from relevit.files import write_atomically
+from relevit.base.files import write_atomically
 from relevit.masks.automatic import AutomaticMasks
+from relevit.models.checkpoints import FACTS, read_tensors
 
 MASKS = "masks.safetensors"
 PARTS = ("coarse", "refined", "kept")

@@ -2,7 +2,7 @@
 
 Source: Beyond Intuition Sec. 4.2, Fig. 6 (claims BI-08 to BI-11). Its figure has curves and no
 numbers, so that our areas and means were fixed here before any result was seen. The areas are
-means over the erased shares of 10 to 100 % (rule `described` of `relevit.perturbation`).
+means over the erased shares of 10 to 100 % (rule `described` of `relevit.evaluate.perturbation`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from relevit.attribution import BASELINES, VARIANTS
+from relevit.evaluate.perturbation import accuracy_curves, image_auc_pct
 from relevit.iav.trend import bootstrap_interval
-from relevit.perturbation import accuracy_curves, image_auc_pct
 from relevit.relevance import Protocol
 from relevit.text.attribute import TEXT_METHODS, attribute
 from relevit.text.encoder import TextTransformer

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relevit.seeding import seeded
+from relevit.base.seeding import seeded
 from relevit.text.encoder import Pooler, Reads, TextBlock, TextTransformer, TokenEmbedding
 
 # Their positions begin after the padding token's.

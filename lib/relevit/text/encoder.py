@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from timm.layers import Attention, Mlp
 from torch import Tensor, nn
 
-from relevit.seeding import seeded
+from relevit.base.seeding import seeded
 
 Reads = Literal["first", "mean", "last"]
 

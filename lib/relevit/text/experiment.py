@@ -18,11 +18,10 @@ from jaxtyping import Int
 from scipy.stats import binomtest
 from torch import Tensor
 
-from relevit.classifier import TrainSettings
+from relevit.base.paths import from_project
+from relevit.base.precision import choose_device
 from relevit.config import TextParams
-from relevit.dinov2 import fingerprint
-from relevit.paths import from_project
-from relevit.precision import choose_device
+from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus, Document
 from relevit.text.encoder import TextTransformer
 from relevit.text.eraser import read_eraser_movies
@@ -33,7 +32,8 @@ from relevit.text.planted import clear_sentences, neutral_sentences, plant
 from relevit.text.pretrained import TINY, build_encoder
 from relevit.text.tokens import Tokens, encode
 from relevit.text.train import text_logits, train_text_classifier
-from relevit.training import History
+from relevit.training.classifier import TrainSettings
+from relevit.training.epochs import History
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

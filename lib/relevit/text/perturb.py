@@ -1,7 +1,8 @@
 """The perturbation test on texts: erase the tokens that a map calls relevant, see accuracy fall.
 
 Source: Beyond Intuition Sec. 4.2 (BERT: Movie Reviews, 20 Newsgroups; Fig. 6, claims BI-09 to
-BI-11). The rows are those of `relevit.perturbation`, whose `accuracy_curves`, `image_auc_pct` and
+BI-11). The rows are those of `relevit.evaluate.perturbation`, whose `accuracy_curves`,
+`image_auc_pct` and
 `auc_table` serve here too. Their rule `described` is the mean over the erased shares; the rule
 `published` takes the accuracy at 100 % for 0, which no text does: it ends at a guess.
 
@@ -26,8 +27,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from relevit.erasing import DIRECTIONS, Direction, check_name, erased_parts, erasing_ranks
-from relevit.perturbation import (
+from relevit.evaluate.erasing import DIRECTIONS, Direction, check_name, erased_parts, erasing_ranks
+from relevit.evaluate.perturbation import (
     answer_rows,
     check_rows,
     check_shares,
@@ -71,7 +72,7 @@ def token_perturbation_rows(
     looked at. `explained` is the class whose logit is kept, by default the one predicted for the
     whole text. `shares_pct` are the shares of a text's own tokens to erase, rounded down to whole
     tokens; 0 is always added. `protocol="published"` ranks negative values as 0, so that they tie
-    (differences D10), `"described"` as they are; ties as in `relevit.erasing`.
+    (differences D10), `"described"` as they are; ties as in `relevit.evaluate.erasing`.
 
     `erase`: `pad` is the published way, id [PAD] and attention mask 0 in place: no token sees
     those erased, and the others keep their positions. `mask` puts the token `mask_id` there, which
@@ -80,7 +81,7 @@ def token_perturbation_rows(
     `model` has `embed(ids)`, is called with embedded tokens and a mask, and gives logits; tokens
     whose mask is False must not matter. Answers depend on `batch_tokens` by rounding alone, and
     the mode of the model is left as it is. `progress` hears of the inputs done and of all.
-    Rows and columns: as `relevit.perturbation.perturbation_rows`, `index` counting texts.
+    Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index` counting texts.
     Raises: ValueError for maps, labels, shares or names that do not fit, before any answer.
     """
     check_protocol(protocol)

@@ -11,11 +11,11 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from relevit.base.errors import one_line
+from relevit.base.extras import text_extra
+from relevit.base.paths import from_project
+from relevit.base.seeding import seeded
 from relevit.config import TextParams
-from relevit.errors import one_line
-from relevit.extras import text_extra
-from relevit.paths import from_project
-from relevit.seeding import seeded
 from relevit.text.convert import from_bert
 from relevit.text.documents import Corpus
 from relevit.text.encoder import Pooler, TextTransformer, build_tiny

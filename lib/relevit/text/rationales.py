@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from relevit.erasing import erased_parts, erasing_ranks
+from relevit.evaluate.erasing import erased_parts, erasing_ranks
 from relevit.iav.trend import LEVEL_PCT, RESAMPLES, bootstrap_interval, need_columns
 from relevit.relevance import Protocol, check_protocol
 from relevit.text.documents import Document
@@ -73,7 +73,8 @@ def rationale_f1(
     `maps` have one value a token, as `attribute` gives them. A document of fewer than k tokens
     gives all it has, so that its precision is that of everything. For short texts `shares_pct`
     takes shares of the document's tokens instead of `ks`, rounded down, one token at least.
-    Equal values go by a shuffled order, as in `relevit.erasing`; so does a map that is not finite.
+    Equal values go by a shuffled order, as in `relevit.evaluate.erasing`; so does a map that is
+    not finite.
 
     One row a document and k: index (from `first_index` on), k, precision, recall, f1, all three
     in 0..1; with `shares_pct` the column `share_pct` comes before k, the tokens it makes.

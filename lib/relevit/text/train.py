@@ -13,13 +13,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from relevit.classifier import TrainSettings, parameter_groups
-from relevit.finetune import epoch_plan
-from relevit.precision import autocast
-from relevit.seeding import seeded
+from relevit.base.precision import autocast
+from relevit.base.seeding import seeded
+from relevit.finetune.loop import epoch_plan
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Tokens
-from relevit.training import History, loss_figures, run_epochs
+from relevit.training.classifier import TrainSettings, parameter_groups
+from relevit.training.epochs import History, loss_figures, run_epochs
 
 BATCH = 32  # texts in one forward pass
 SORTED_TOGETHER = 16  # batches whose texts are dealt out by length

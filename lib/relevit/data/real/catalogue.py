@@ -155,14 +155,14 @@ ENTRIES = (
         "cifar10", "CIFAR-10", ("cifar-10-batches-bin",), 60_000, 10, 0.2,
         ("cifar-10-binary.tar.gz",), "https://www.cs.toronto.edu/~kriz/cifar.html",
         "no licence given; cite Krizhevsky 2009",
-        ("07_pretraining", "07_iav"), "relevit.data.cifar10.read_cifar10", side=32,
+        ("07_pretraining", "07_iav"), "relevit.data.real.cifar10.read_cifar10", side=32,
     ),
     Entry(
         "cifar100", "CIFAR-100", ("cifar-100-binary", "cifar-100-python"), 60_000, 100, 0.2,
         ("cifar-100-binary.tar.gz",),
         "https://www.cs.toronto.edu/~kriz/cifar.html",
         "no licence given; cite Krizhevsky 2009",
-        ("10_knn",), "relevit.data.real_knn.read_cifar100", side=32,
+        ("10_knn",), "relevit.data.real.knn.read_cifar100", side=32,
     ),
     Entry(
         "inat2021_mini", "iNaturalist 2021, mini training and validation",
@@ -170,12 +170,12 @@ ENTRIES = (
         ("train_mini.tar.gz", "val.tar.gz"),
         "https://github.com/visipedia/inat_comp/tree/master/2021",
         "non-commercial research and education only",
-        ("10_knn",), "relevit.data.real_knn.read_inat2021_mini", side=224,
+        ("10_knn",), "relevit.data.real.knn.read_inat2021_mini", side=224,
     ),
     Entry(
         "pneumonia", "Chest X-rays", ("chest_xray",), 5856, 2, 1.2, ("ChestXRay2017.zip",),
         "https://data.mendeley.com/datasets/rscbjbr9sj/2", "CC BY 4.0",
-        ("10_knn",), "relevit.data.real_knn.read_pneumonia", side=224,
+        ("10_knn",), "relevit.data.real.knn.read_pneumonia", side=224,
         readable=(5856, 5840),  # Kaggle's copy has 16 of them in a folder of their own
     ),
     Entry(

@@ -17,10 +17,10 @@ import torch
 from jaxtyping import UInt8
 from PIL import Image
 
+from relevit.base.errors import one_line
 from relevit.data.real.classes import IMAGENET_INDEX
 from relevit.data.real.folders import PAPER_VIEW
 from relevit.data.real.image_set import ImageSet, Mask, View
-from relevit.errors import one_line
 
 NAME = "gtsegs"
 FILE = "gtsegs_ijcv.mat"

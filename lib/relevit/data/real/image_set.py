@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from relevit.errors import one_line
+from relevit.base.errors import one_line
 
 Interpolation = Literal["bilinear", "bicubic"]
 Mask = Bool[np.ndarray, "height width"]

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.io import loadmat
 from scipy.io.matlab import MatReadError
 
+from relevit.base.errors import one_line
 from relevit.data.real.classes import IMAGENET_INDEX
 from relevit.data.real.folders import PAPER_VIEW, need_folder, picture_set, read_class_folders
 from relevit.data.real.image_set import ImageSet, View
-from relevit.errors import one_line
 
 Part = Literal["val", "train"]
 FOLDER = "imagenet"

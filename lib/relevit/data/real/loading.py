@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
+from relevit.base.machine import cores
 from relevit.data.batch import Batch
 from relevit.data.real.image_set import ImageSet, UnreadableImage
 from relevit.distributed import share, world
-from relevit.machine import cores
 
 Corrupted = Literal["error", "skip"]
 AHEAD = 2  # batches that are decoded before they are asked for; more only fill the memory

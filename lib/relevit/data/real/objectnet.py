@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args
 import torch
 from PIL import Image
 
+from relevit.base.errors import one_line
 from relevit.data.real.classes import IMAGENET_WNIDS
 from relevit.data.real.folders import PAPER_VIEW, need_folder, picture_names
 from relevit.data.real.image_set import ImageSet, View
-from relevit.errors import one_line
 
 Answers = Literal["any", "first"]
 NAME = "objectnet"

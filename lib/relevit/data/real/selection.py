@@ -3,7 +3,7 @@
 Source: RobustViT Sec. 4, "first 500 classes from ImageNet-S", 3 images each. The published code
 takes them in the order in which the disk lists folders (B1), which no one else can repeat. Here
 they are sorted, or drawn by a seed: both give the same choice on every machine. So are the images
-of a class (`relevit.benchmark`).
+of a class (`relevit.data.benchmark`).
 """
 
 from __future__ import annotations

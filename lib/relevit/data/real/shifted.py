@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from relevit.data.real.classes import (
-    A_WNIDS,
-    IMAGENET_INDEX,
-    IMAGENET_WNIDS,
-    R_WNIDS,
-    index_of,
-)
+from relevit.data.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_WNIDS, R_WNIDS, index_of
 from relevit.data.real.folders import PAPER_VIEW, read_class_folders
 from relevit.data.real.image_set import ImageSet, View
 

@@ -1,0 +1,21 @@
+"""How attention runs inside timm's Vision Transformers, and how to watch it.
+
+Here live the record of the attention maps, the last block's short cut for the class token, and
+the rows of a token matrix that a head reads. Imports nothing else of the suite.
+"""
+
+from relevit.attention.recording import (
+    Tape,
+    attention_layers,
+    frozen_weights,
+    record_attention,
+    unfused_attention,
+)
+
+__all__ = [
+    "Tape",
+    "attention_layers",
+    "frozen_weights",
+    "record_attention",
+    "unfused_attention",
+]

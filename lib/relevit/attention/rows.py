@@ -1,0 +1,89 @@
+"""Which rows of a token-by-token matrix a model's head reads, and how they go through the blocks.
+
+Relevance recursions multiply one matrix a block, R <- R + A R, and keep only some rows of the
+result: the class token's, or, for a head that averages the patches, the patches'. Carrying
+these rows from the last block to the first gives the same numbers and multiplies vectors
+instead of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from relevit.attention.recording import attention_layers
+
+Pooling = Literal["class_token", "patches", "both"]
+
+
+def prefix_tokens(model: nn.Module) -> int:
+    """How many tokens stand before the patches: class token, distillation token, registers."""
+    return int(getattr(model, "num_prefix_tokens", 1))
+
+
+def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:
+    """The rows that the head of `model` reads, or `pooling` when it is given.
+
+    `class_token`: its row. `patches`: the mean over the patches' rows (Beyond Intuition Eq. 8;
+    differences D1). `both`: the sum of these two, the published rule for DINO's linear
+    classifier, which reads both (D5). timm models tell by `global_pool`.
+    Raises: ValueError for an unknown pooling, one that the model's tokens do not allow, a head
+    that pools in another way, or a model without global self-attention.
+    """
+    attention_layers(model)
+    kinds = {"token": "class_token", "avg": "patches", "both": "both"}
+    found = pooling or kinds.get(getattr(model, "global_pool", "token"))
+    if found not in get_args(Pooling):
+        raise ValueError(
+            f"pooling: {pooling or getattr(model, 'global_pool', None)!r} is unknown; use a model "
+            f"that pools by its class token or by the mean, or choose one of {get_args(Pooling)}"
+        )
+    if found != "patches" and not getattr(model, "has_class_token", prefix_tokens(model) > 0):
+        raise ValueError(
+            f"pooling: this {type(model).__name__} has no class token, whose row was asked for; "
+            "use pooling='patches' or a model with class_token=True"
+        )
+    return found
+
+
+def read_rows(
+    matrix: Float[Tensor, "*batch query tokens"], pooling: Pooling, prefix: int
+) -> Float[Tensor, "*batch rows tokens"]:
+    """The rows that `pooling` needs; a matrix of one row has been cut already."""
+    if matrix.shape[-2] == 1 or pooling == "class_token":
+        return matrix[..., :1, :]
+    patches = matrix[..., prefix:, :]
+    return patches if pooling == "patches" else torch.cat([matrix[..., :1, :], patches], dim=-2)
+
+
+def carry_rows(
+    matrices: Sequence[Float[Tensor, "batch query tokens"]],
+    pooling: Pooling,
+    prefix: int,
+    start_block: int = 1,
+) -> Float[Tensor, "batch rows tokens"]:
+    """The read rows of (I + A_L) ... (I + A_start), blocks counted from 1.
+
+    The last matrix may hold the class token's row only: the rows start as unit vectors, so no
+    other row of it is read.
+    """
+    batch, _, tokens = matrices[0].shape
+    unit = torch.eye(tokens, dtype=matrices[0].dtype, device=matrices[0].device)
+    rows = read_rows(unit.expand(batch, tokens, tokens), pooling, prefix)
+    for matrix in reversed(matrices[start_block - 1 :]):
+        rows = rows + (matrix if matrix.shape[1] == 1 else rows @ matrix)
+    return rows
+
+
+def pool_rows(
+    rows: Float[Tensor, "batch rows tokens"], pooling: Pooling, prefix: int
+) -> Float[Tensor, "batch patches"]:
+    """One value a patch: the class token's row, the mean of the patches' rows, or their sum."""
+    patches = rows[:, :, prefix:]
+    if pooling == "both":
+        return patches[:, 0] + patches[:, 1:].mean(dim=1)
+    return patches.mean(dim=1)

@@ -1,0 +1,1 @@
+"""What every room stands on: paths, files and stages' folders, downloads, number formats, seeds."""

@@ -1,0 +1,73 @@
+"""How a notebook reaches the files of the stages before it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relevit.base import extras
+from relevit.base.files import write_atomically
+from relevit.base.paths import project_root, run_folder
+from relevit.config import Params
+
+EXECUTED = "executed.ipynb"
+SUMMARY = "summary.json"
+
+
+def stage_folder(cfg: Params, run: str = "") -> Path:
+    """The folder that the notebook with these parameters writes to."""
+    return run_folder(cfg.preset, cfg.notebook, run, cfg.output_root)
+
+
+def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) -> Path:
+    """Folder of an earlier stage, which is run now if it has not been yet.
+
+    In the pipeline the stages come in order and this only returns the folder. A notebook
+    started alone gets what it needs: the earlier notebook runs with the parameter file of
+    the same preset, exactly as `papermill NOTEBOOK OUT -f FILE` would.
+    Raises: FileNotFoundError without a parameter file; papermill's error when the stage fails.
+    """
+    folder = run_folder(cfg.preset, notebook, run, cfg.output_root)
+    if (folder / SUMMARY).is_file():
+        return folder
+    import papermill  # heavy, and not needed inside the pipeline
+
+    root = project_root()
+    file = root / "params" / cfg.preset / f"{notebook}.yaml"
+    if not file.is_file():
+        raise FileNotFoundError(f"params: {file} is missing; copy it from params/quick and edit it")
+    values = yaml.safe_load(file.read_text()) | {"output_root": cfg.output_root} | parameters
+    print(f"{notebook} {run} has no results in {cfg.preset!r} yet: running it now ...")
+    start = time.perf_counter()
+    papermill.execute_notebook(
+        root / "notebooks" / f"{notebook}.ipynb",
+        folder / EXECUTED,
+        parameters=values,
+        engine_name="relevit",
+        progress_bar=False,
+        kernel_name="python3",
+    )
+    print(f"... done in {time.perf_counter() - start:.0f} s")
+    return folder
+
+
+def possible_stage(cfg: Params, notebook: str) -> Path:
+    """As `need_stage`, but a stage whose extra is not installed is left as it is, run or not."""
+    if notebook in extras.NOTEBOOKS_ON_TEXT and extras.absent():
+        return run_folder(cfg.preset, notebook, "", cfg.output_root)
+    return need_stage(cfg, notebook)
+
+
+def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:
+    """Write the stage's last file: its parameters and main figures. Marks the stage as done."""
+    text = json.dumps({"parameters": cfg.model_dump(), **figures}, indent=2, sort_keys=True)
+    write_atomically(folder / SUMMARY, lambda target: target.write_text(text + "\n"))
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Read what `write_summary` wrote. Raises: FileNotFoundError."""
+    return json.loads((folder / SUMMARY).read_text())

@@ -1,0 +1,1 @@
+"""What the papers claim against what came out here: criteria, verdicts, tables side by side."""

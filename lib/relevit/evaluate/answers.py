@@ -1,0 +1,185 @@
+"""A classifier in bfloat16 that falls back on float32 where rounding could change the answer.
+
+Some processors multiply bfloat16 several times faster than float32, but round every number to
+three digits, which moves the logits. An answer is sure when no two logits that decide it are
+closer than `margin`; all others are computed a second time, in float32. With a margin of twice
+the largest error of a logit seen on a sample, the answers are those of float32.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from relevit.attention.class_token import shorten
+from relevit.base.precision import Precision
+
+Doubt = Callable[[Float[Tensor, "batch classes"], float], Bool[Tensor, " batch"]]
+Logits = Callable[[], Float[Tensor, "batch classes"]]
+
+
+class Answers:
+    """Logits of a copy of `model` in evaluation mode, on the CPU; the model itself stays as it is.
+
+    The copy shares the weights that keep their format. `precision` None keeps the model's own.
+    With `bfloat16` and a `margin` above 0, inputs whose logits leave doubt are answered again in
+    float32; `repeated` counts them. `compile` runs `torch.compile` on the copy, which takes
+    minutes once and needs a C++ compiler; answers in float32 for those in doubt go without.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        precision: Precision | None = None,
+        margin: float = 0.0,
+        *,
+        compile: bool = False,
+    ) -> None:
+        self._fast = _copy(model, None if precision is None else getattr(torch, precision))
+        self._exact = _copy(model, torch.float32) if precision == "bfloat16" else None
+        if compile:
+            self._fast = torch.compile(self._fast)
+        self.margin = margin
+        self.repeated = 0
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor with the device and the format that inputs should have."""
+        model = self._fast if self._exact is None else self._exact
+        return next(model.parameters())
+
+    def __call__(
+        self, pixels: Float[Tensor, "batch 3 height width"], doubt: Doubt | None = None
+    ) -> Float[Tensor, "batch classes"]:
+        """Logits, in float32 or better; `doubt` says which could mislead, as by `unsure_*`."""
+        return self.later(pixels, doubt)()
+
+    @torch.inference_mode()
+    def later(
+        self, pixels: Float[Tensor, "batch 3 height width"], doubt: Doubt | None = None
+    ) -> Logits:
+        """As a call, but a GPU is not waited for until the logits are, by calling the result."""
+        logits, arrived = _begin(self._fast, pixels)
+        if self._exact is None or doubt is None or self.margin == 0:
+            return partial(self._end, logits, arrived)
+        return partial(self._end, logits, arrived, pixels, doubt)
+
+    @torch.inference_mode()
+    def _end(
+        self,
+        logits: Tensor,
+        arrived: torch.cuda.Event | None,
+        pixels: Tensor | None = None,
+        doubt: Doubt | None = None,
+    ) -> Tensor:
+        if arrived is not None:
+            arrived.synchronize()
+        if pixels is None or doubt is None:
+            return logits
+        again = doubt(logits, self.margin)
+        if again.any():
+            logits[again] = _logits(self._exact, pixels[again.to(pixels.device)])
+            self.repeated += int(again.sum())
+        return logits
+
+    @torch.inference_mode()
+    def largest_error(self, batches: Iterable[Float[Tensor, "batch 3 height width"]]) -> float:
+        """By how much a logit in bfloat16 is off on these inputs, at most; 0 in other formats.
+
+        Logits are compared after taking off their mean, which decides nothing. NaN where a
+        logit is no number.
+        """
+        if self._exact is None:
+            return 0.0
+        errors = []
+        for pixels in batches:
+            apart = _logits(self._fast, pixels) - _logits(self._exact, pixels)
+            errors.append((apart - apart.mean(dim=1, keepdim=True)).abs().max())
+        return float(torch.stack(errors).max())
+
+
+def right_classes(
+    labels: Int[Tensor, " batch"], classes: int, accepted: Mapping[int, Sequence[int]]
+) -> Bool[Tensor, "batch classes"]:
+    """Which classes are right: those that `accepted` gives for the label, else the label itself.
+
+    Raises: ValueError for a class that the model has no output for.
+    """
+    several = [accepted.get(label, (label,)) for label in labels.tolist()]
+    places = [(row, column) for row, columns in enumerate(several) for column in columns]
+    wrong = sorted({column for _, column in places if not 0 <= column < classes})
+    if wrong:
+        raise ValueError(
+            f"answers: the classes {wrong[:5]} are right, and the model has {classes} outputs; "
+            "give a model with an output for each class, as of ImageNet-1k for its sets"
+        )
+    right = torch.zeros(len(labels), classes, dtype=torch.bool)
+    right[tuple(torch.tensor(places).unbind(dim=1))] = True
+    return right
+
+
+def unsure_prediction(
+    logits: Float[Tensor, "batch classes"], margin: float
+) -> Bool[Tensor, " batch"]:
+    """Where a change of the logits' differences by less than `margin` could win another class."""
+    first, second = logits.topk(2, dim=1).values.unbind(dim=1)
+    return ~(first - second >= margin)  # so written, NaN is unsure
+
+
+def unsure_rank(
+    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], margin: float, k: int
+) -> Bool[Tensor, " batch"]:
+    """Where such a change could bring the label into the first `k` classes, or out of them."""
+    right = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, labels[:, None], True)
+    return unsure_best_rank(logits, right, margin, k)
+
+
+def unsure_best_rank(
+    logits: Float[Tensor, "batch classes"],
+    right: Bool[Tensor, "batch classes"],
+    margin: float,
+    k: int,
+) -> Bool[Tensor, " batch"]:
+    """Where such a change could bring the first right class into the first `k`, or out of them.
+
+    It is among them when it comes before the k-th of the wrong classes.
+    """
+    if k >= logits.shape[1]:
+        return torch.zeros(len(logits), dtype=torch.bool)
+    own = logits.masked_fill(~right, -torch.inf).amax(dim=1)
+    rival = logits.masked_fill(right, -torch.inf).topk(k, dim=1).values[:, -1]
+    return ~((own - rival).abs() >= margin)
+
+
+def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """A copy in evaluation mode, `shorten`ed. Tensors are copied when the format of one changes."""
+    tensors = [*model.parameters(), *model.buffers()]
+    changed = dtype is not None and any(t.is_floating_point() and t.dtype != dtype for t in tensors)
+    if changed:
+        copied = copy.deepcopy(model).to(dtype)
+    else:
+        copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    shorten(copied)
+    return copied.eval()
+
+
+def _begin(model: nn.Module, pixels: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """Logits on the CPU, and when they have arrived there; None: they have."""
+    logits = model(pixels.to(next(model.parameters())))
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if not logits.is_cuda:
+        return logits.cpu(), None
+    copied = logits.to("cpu", non_blocking=True)
+    return copied, torch.cuda.current_stream(logits.device).record_event()
+
+
+def _logits(model: nn.Module, pixels: Tensor) -> Tensor:
+    logits, arrived = _begin(model, pixels)
+    if arrived is not None:
+        arrived.synchronize()
+    return logits

@@ -1,0 +1,244 @@
+"""k nearest neighbours in the model's features: does finetuning help on classes it never saw?
+
+Source: RobustViT supp. M, k = 1 and 10 on the [CLS] representation with the head removed. The
+paper names neither distance nor rule for ties. Here neighbours are those with the largest
+cosine, the usual choice for features of transformers (DINO's k-NN among them): only the
+direction of a vector counts. Each neighbour has one vote, and the nearest decides a tie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d, normalize
+
+from relevit.base.precision import Precision
+from relevit.config import KnnParams
+from relevit.data import things
+from relevit.data.labelled import Labelled
+from relevit.data.real.knn import read_real
+from relevit.evaluate.features import class_features
+from relevit.models.spec import ModelSpec
+
+ORIGINAL = "original"
+Metric = Literal["cosine", "euclidean"]
+KNOWN = "train"  # recipe of the drawings with known classes
+# Those to classify: of the same kind, as in the paper's data sets, and shifted.
+ASKED = ("val", "objectnet")
+BATCH = 50  # images; the vectors do not depend on it beyond rounding
+CELL = 7  # pixels
+FLOOR = 20_000  # images whose colours are compared at most: 3,072 numbers each
+SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
+AT_ONCE = 2**25  # similarities held in memory
+# RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
+PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
+
+
+def open_data(cfg: KnnParams, size: int) -> tuple[Labelled, dict[str, Labelled]]:
+    """Images with known classes, and by name the sets to classify, `size` pixels a side.
+
+    `cutouts` draws things (`relevit.data.things`); real data sets are read and sampled.
+    Raises: as `read_real`.
+    """
+    if cfg.data == "cutouts":
+        known = things.labelled(things.UNSEEN, KNOWN, cfg.train_images, seed=cfg.seed, size=size)
+        return known, {
+            name: things.labelled(things.UNSEEN, name, cfg.test_images, seed=cfg.seed, size=size)
+            for name in ASKED
+        }
+    known, asked = read_real(cfg.data, cfg.data_root, size)
+    known, asked = known.sample(cfg.train_images, cfg.seed), asked.sample(cfg.test_images, cfg.seed)
+    return known, {cfg.data: asked}
+
+
+def short_names(classes: Iterable[str]) -> list[str]:
+    """Names for captions: iNaturalist's species without number and taxa, others as they are."""
+    return [" ".join(name.split("_")[-2:]) if SPECIES.fullmatch(name) else name for name in classes]
+
+
+def nearest(
+    asked: Float[Tensor, "asked width"],
+    known: Float[Tensor, "known width"],
+    k: int,
+    metric: Metric = "cosine",
+) -> Int[Tensor, "asked k"]:
+    """Places in `known` of the k nearest vectors to each asked one, the nearest first.
+
+    Raises: ValueError for an unknown metric, vectors of other lengths, or k outside
+    1..known.
+    """
+    if metric not in get_args(Metric):
+        raise ValueError(f"nearest: metric {metric!r} is unknown; use one of {get_args(Metric)}")
+    if asked.shape[1] != known.shape[1]:
+        raise ValueError(
+            f"nearest: vectors of {asked.shape[1]} and {known.shape[1]} numbers; take both from "
+            "the same model"
+        )
+    if not 1 <= k <= len(known):
+        raise ValueError(f"nearest: k = {k} with {len(known)} known vectors; use 1..{len(known)}")
+    lengths = 0.0
+    if metric == "cosine":
+        asked, known = normalize(asked, dim=1), normalize(known, dim=1)
+    else:  # half the squared distance is |asked|^2 / 2, the same for all, less what follows
+        lengths = known.square().sum(dim=1) / 2
+    rows = max(1, AT_ONCE // len(known))
+    parts = [(part @ known.T - lengths).topk(k, dim=1).indices for part in asked.split(rows)]
+    return torch.cat(parts)
+
+
+def vote(labels: Int[Tensor, "asked k"]) -> Int[Tensor, " asked"]:
+    """The commonest label among the neighbours, given nearest first; the nearest decides a tie.
+
+    scikit-learn's k-NN gives a tie to the smallest label instead, which means nothing here.
+    """
+    k = labels.shape[1]
+    same = (labels[:, :, None] == labels[:, None, :]).sum(dim=2)  # votes of each one's label
+    places = torch.arange(k, device=labels.device)
+    winner = (same * k - places).argmax(dim=1)  # whole numbers: a vote outweighs any place
+    return labels.gather(1, winner[:, None])[:, 0]
+
+
+def knn_answers(
+    known: Float[Tensor, "known width"],
+    known_labels: Int[Tensor, " known"],
+    asked: Float[Tensor, "asked width"],
+    asked_labels: Int[Tensor, " asked"],
+    neighbours: Sequence[int],
+    metric: Metric = "cosine",
+) -> pd.DataFrame:
+    """Classify `asked` for each number of neighbours; one row an image and k.
+
+    Columns: k, index, label, prediction. One search serves every k. Errors as `nearest`.
+    """
+    if not neighbours:
+        raise ValueError("knn_answers: no number of neighbours; give at least one")
+    places = nearest(asked, known, max(neighbours), metric)
+    labels = known_labels.to(places.device)[places]
+    parts = [
+        pd.DataFrame(
+            {
+                "k": k,
+                "index": np.arange(len(asked)),
+                "label": asked_labels.cpu().numpy(),
+                "prediction": vote(labels[:, :k]).cpu().numpy(),
+            }
+        )
+        for k in neighbours
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def pixel_features(images: Labelled) -> Float[Tensor, "images width"]:
+    """Mean colours of small squares, CELL pixels a side: what k-NN can do without a model."""
+    parts = [avg_pool2d(batch.float(), CELL).flatten(1) for batch in images.batches(BATCH)]
+    colours = torch.cat(parts)
+    return colours - colours.mean(dim=1, keepdim=True)
+
+
+def colour_answers(
+    known: Labelled, asked: dict[str, Labelled], neighbours: Sequence[int], seed: int
+) -> pd.DataFrame:
+    """`knn_answers` by `pixel_features`, with `model_run` and `data`; a sample of large sets."""
+    some = known if len(known) <= FLOOR else known.sample(FLOOR, seed)
+    colours, parts = pixel_features(some), []
+    for name, images in asked.items():
+        images = images if len(images) <= FLOOR else images.sample(FLOOR, seed)
+        features = pixel_features(images)
+        rows = knn_answers(colours, some.labels, features, images.labels, neighbours)
+        parts.append(rows.assign(model_run="colours", data=name))
+    return pd.concat(parts)
+
+
+def changed_examples(
+    answers: pd.DataFrame, model_run: str, data: str, k: int, count: int
+) -> tuple[list[int], list[int]]:
+    """Images that a finetuned run corrects and that it ruins: the first `count` of each."""
+    rows = answers[(answers["data"] == data) & (answers["k"] == k)]
+    right = rows.assign(right=rows["label"] == rows["prediction"]).pivot(
+        index="index", columns="model_run", values="right"
+    )
+    before, after = right[ORIGINAL].astype(bool), right[model_run].astype(bool)
+    corrected, ruined = right.index[after & ~before], right.index[before & ~after]
+    return corrected[:count].tolist(), ruined[:count].tolist()
+
+
+def same_answers_pct(
+    model: nn.Module,
+    spec: ModelSpec,
+    known: Labelled,
+    asked: Labelled,
+    precision: Precision,
+    k: int = 1,
+) -> float:
+    """Share of `asked` that get the same answer in `precision` as in float32, in percent.
+
+    Rounding moves every vector a little, and with it the order of near neighbours.
+    """
+    answers = []
+    for number_format in ("float32", precision):
+        vectors = [
+            class_features(model, spec, images.batches(BATCH), number_format)
+            for images in (known, asked)
+        ]
+        rows = knn_answers(vectors[0], known.labels, vectors[1], asked.labels, [k])
+        answers.append(rows["prediction"])
+    return 100.0 * float((answers[0] == answers[1]).mean())
+
+
+def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy in percent: model_run, data, k, images, accuracy_pct.
+
+    `answers` are those of `knn_answers` with `model_run` and `data` added.
+    """
+    right = answers.assign(accuracy_pct=100.0 * (answers["label"] == answers["prediction"]))
+    groups = right.groupby(["model_run", "data", "k"], sort=False)["accuracy_pct"]
+    return groups.agg(images="size", accuracy_pct="mean").reset_index()
+
+
+def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
+    """What finetuning changed, image by image, with its spread; one row a data set and k.
+
+    Columns: data, k, images, seeds, original_pct, ours_pct (mean over the finetuned runs),
+    change_pts, change_std_pts (sample deviation over the runs, NaN for one),
+    standard_error_pts (of the change of one run over images, mean over the runs) and
+    seeds_better (runs that gained).
+    Raises: ValueError without 'original', without another run, or when runs hold other images.
+    """
+    runs = answers["model_run"].unique().tolist()
+    if ORIGINAL not in runs or len(runs) < 2:
+        raise ValueError(
+            f"knn_changes: runs {runs}; it needs {ORIGINAL!r} and at least one finetuned run"
+        )
+    keys = ["data", "k", "index", "label"]
+    right = 100.0 * (answers["label"] == answers["prediction"])
+    wide = answers[["model_run", *keys]].assign(right=right)
+    if wide.duplicated(["model_run", *keys]).any():
+        raise ValueError("knn_changes: an image occurs twice in a run; give each once")
+    wide = wide.pivot(index=keys, columns="model_run", values="right")
+    if wide.isna().to_numpy().any():
+        raise ValueError("knn_changes: runs hold other images; classify the same ones with each")
+    ours = [run for run in runs if run != ORIGINAL]
+    images = wide[ours].sub(wide[ORIGINAL], axis=0).groupby(["data", "k"], sort=False)
+    before = wide.groupby(["data", "k"], sort=False)[ORIGINAL]
+    changes = images.mean()
+    table = pd.DataFrame(
+        {
+            "images": before.size(),
+            "seeds": len(ours),
+            "original_pct": before.mean(),
+            "ours_pct": before.mean() + changes.mean(axis=1),
+            "change_pts": changes.mean(axis=1),
+            "change_std_pts": changes.std(axis=1),
+            "standard_error_pts": images.sem().mean(axis=1),
+            "seeds_better": (changes > 0).sum(axis=1),
+        }
+    )
+    order = answers[["data", "k"]].drop_duplicates()  # pivoting has sorted them
+    return table.loc[pd.MultiIndex.from_frame(order)].reset_index()

@@ -1,0 +1,84 @@
+"""A linear probe: a new head on a frozen backbone, for the comparison with DINO.
+
+Source: RobustViT supp. L takes DINO's own linear classifier. Here the classifier is the exact
+optimum of a penalised logistic regression on the Cutouts classes, where DINO makes steps of
+SGD: fewer choices, and the same result each time.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+from relevit.base.precision import Precision
+from relevit.data.cutouts import Batch
+from relevit.evaluate.features import class_features
+from relevit.models.spec import ModelSpec
+
+BATCH = 50  # images
+STEPS = 2000  # at most, of L-BFGS
+WITHOUT_PRETRAINING = ("tiny-mae",)
+
+
+def linear_probe(
+    model: nn.Module,
+    spec: ModelSpec,
+    train: Batch,
+    *,
+    inverse_penalty: float = 1.0,
+    precision: Precision = "float32",
+) -> nn.Module:
+    """A copy of `model`, in eval mode, whose head is fitted to `train` on frozen features.
+
+    `model` is a raw backbone (`load_pretrained`) and is left as it was; its head's size says
+    how many classes there are. Features are those of `class_features`, computed in `precision`
+    and brought to mean 0 and deviation 1; the new head holds that scaling. `inverse_penalty`
+    is scikit-learn's C: the penalty is the weights' squared norm over 2 C.
+    Raises: ValueError for a model whose pretraining is not shipped, a head that is not linear
+    or has fewer than 3 classes, labels out of range, a class without image, a penalty that is
+    not positive, or features that are not finite.
+    """
+    _check(model, spec, train, inverse_penalty)
+    parts = (part.images for part in train.split(BATCH))
+    features = class_features(model, spec, parts, precision).double().cpu()
+    mean, spread = features.mean(dim=0), features.std(dim=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    fitted = LogisticRegression(C=inverse_penalty, max_iter=STEPS)
+    fitted.fit(((features - mean) / spread).numpy(), train.labels.numpy())
+    weight = torch.from_numpy(fitted.coef_) / spread
+    return _with_head(model, weight, torch.from_numpy(fitted.intercept_) - weight @ mean)
+
+
+def _with_head(model: nn.Module, weight: Tensor, bias: Tensor) -> nn.Module:
+    probed = copy.deepcopy(model).eval()
+    with torch.no_grad():
+        probed.head.weight.copy_(weight)
+        probed.head.bias.copy_(bias)
+    return probed
+
+
+def _check(model: nn.Module, spec: ModelSpec, train: Batch, inverse_penalty: float) -> None:
+    if spec.name in WITHOUT_PRETRAINING:
+        raise ValueError(
+            f"linear_probe: {spec.name!r} only comes already trained with labels, and its "
+            "self-supervised backbone is not shipped; use 'dinov2-s'"
+        )
+    head = getattr(model, "head", None)
+    if not isinstance(head, nn.Linear) or head.bias is None or head.out_features < 3:
+        raise ValueError(
+            f"linear_probe: the head is {head}; it needs one linear layer with a bias for 3 or "
+            "more classes: use a model of load_pretrained"
+        )
+    if not inverse_penalty > 0:
+        raise ValueError(f"linear_probe: inverse_penalty {inverse_penalty}; give a value above 0")
+    missing = sorted(set(range(head.out_features)) - set(train.labels.tolist()))
+    beyond = sorted(set(train.labels.tolist()) - set(range(head.out_features)))
+    if missing or beyond:
+        raise ValueError(
+            f"linear_probe: {len(train)} images without classes {missing[:5]} and with "
+            f"{beyond[:5]}; the head has {head.out_features} classes and each needs an image: "
+            "draw a whole multiple of the classes"
+        )

@@ -1,0 +1,153 @@
+"""Where a model looks, and whether its answer depends on the background."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+
+from relevit.attention.class_token import class_token_only
+from relevit.data import cutouts
+from relevit.data.batch import Batch, join
+from relevit.data.foregrounds import CLASSES
+from relevit.data.textures import SEEN
+from relevit.evaluate.predictions import BATCH, predict
+from relevit.models.spec import ModelSpec
+from relevit.relevance import foreground_iou_pct, gae, to_pixels
+
+RIGHT, WRONG = "#1b7f4b", "#b3261e"
+TENSORS = ("heatmaps", "predictions", "confidence_pct", "iou_pct", "on_object_pct")  # of a Look
+
+
+@dataclass(frozen=True)
+class Look:
+    """Relevance maps of a batch for the predicted classes, and what they say."""
+
+    heatmaps: Float[Tensor, "batch 1 size size"]
+    predictions: Int[Tensor, " batch"]
+    confidence_pct: Float[Tensor, " batch"]
+    iou_pct: Float[Tensor, " batch"]
+    on_object_pct: Float[Tensor, " batch"]  # share of all relevance that lies on the mask
+    titles: list[str]
+    colours: list[str]
+
+
+def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str] = CLASSES) -> Look:
+    """Explain each image's predicted class, BATCH images at a time; results on the CPU.
+
+    `classes` are the names for the titles. As in `predict`, the answer is one of the batch's
+    candidates, and right where the label accepts it. Without any mask, shares on it are NaN.
+    """
+    device = next(model.parameters()).device
+    heatmaps, logits = [], []
+    for part in batch.split(BATCH):
+        pixels = spec.normalise(part.images.to(device))
+        with torch.inference_mode(), class_token_only(model):
+            found = _sought(model(pixels).float(), batch.candidates)
+        target = found.argmax(dim=1) if batch.candidates else None
+        heatmaps.append(to_pixels(gae(model, pixels, target), pixels.shape[-2:]).cpu())
+        logits.append(found.cpu())
+    heat = torch.cat(heatmaps)
+    confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
+    total = heat.sum(dim=(1, 2, 3)).clamp_min(1e-12)
+    known = 1.0 if batch.masks.any() else math.nan
+    answers = zip(predictions.tolist(), batch.labels.tolist(), strict=True)
+    return Look(
+        heatmaps=heat,
+        predictions=predictions,
+        confidence_pct=100 * confidence,
+        iou_pct=known * foreground_iou_pct(heat, batch.masks),
+        on_object_pct=known * (100 * (heat * batch.masks).sum(dim=(1, 2, 3)) / total),
+        titles=[
+            f"{classes[p]} {100 * c:.0f} %" for p, c in zip(predictions, confidence, strict=True)
+        ],
+        colours=[
+            RIGHT if p in batch.accepted.get(label, (label,)) else WRONG for p, label in answers
+        ],
+    )
+
+
+def look_at_parts(
+    model: nn.Module, spec: ModelSpec, parts: Sequence[Batch], classes: Sequence[str] = CLASSES
+) -> Look:
+    """As `look`, for images of several sets, which may differ in what counts as right."""
+    alike: list[list[Batch]] = []
+    for part in parts:
+        last = alike[-1][0] if alike else None
+        if last and (part.accepted, part.candidates) == (last.accepted, last.candidates):
+            alike[-1].append(part)
+        else:
+            alike.append([part])
+    looks = [look(model, spec, join(group), classes) for group in alike]
+    return Look(
+        *(torch.cat([getattr(one, name) for one in looks]) for name in TENSORS),
+        titles=[title for one in looks for title in one.titles],
+        colours=[colour for one in looks for colour in one.colours],
+    )
+
+
+def _sought(
+    logits: Float[Tensor, "batch classes"], candidates: Sequence[int]
+) -> Float[Tensor, "batch classes"]:
+    """Only the candidates can be the answer; all classes when there are none."""
+    if not candidates:
+        return logits
+    allowed = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
+    allowed[list(candidates)] = True
+    return logits.masked_fill(~allowed, -torch.inf)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Answers to the same animals on their home texture and on the other seen ones."""
+
+    right_home_pct: float
+    right_other_pct: float
+    changed_pct: float  # of the animals, how many get another answer on some texture
+    home_images: UInt8[Tensor, "shown 3 size size"]
+    other_images: UInt8[Tensor, "shown 3 size size"]
+    home_titles: list[str]
+    other_titles: list[str]
+
+
+def background_swap(
+    model: nn.Module, spec: ModelSpec, *, images: int, seed: int = 0, shown: int = 10
+) -> Swap:
+    """Draw `images` validation images on all eight seen textures; all else stays the same.
+
+    Of Cutouts alone: a photograph has one background.
+    """
+    answers, pictures = [], []
+    home = [cutouts.home_family(i % len(CLASSES)) for i in range(images)]
+    for step in range(len(SEEN)):
+        families = [(family + step) % len(SEEN) for family in home]
+        batch = cutouts.draw(
+            "validation", range(images), families=families, seed=seed, size=spec.image_size
+        )
+        found = predict(model, spec, batch.split(BATCH))["prediction"]
+        answers.append(torch.tensor(found.tolist()))
+        pictures.append(batch.images)
+    given = torch.stack(answers)  # [textures, images]; row 0 is the home texture
+    right = given == batch.labels
+    changed = (given[1:] != given[0]).any(dim=0)
+    pick = _first(changed & right[0], shown)
+    other = [1 + int((given[1:, i] != given[0, i]).int().argmax()) for i in pick]
+    return Swap(
+        right_home_pct=100 * float(right[0].float().mean()),
+        right_other_pct=100 * float(right[1:].float().mean()),
+        changed_pct=100 * float(changed.float().mean()),
+        home_images=pictures[0][pick],
+        other_images=torch.stack([pictures[t][i] for t, i in zip(other, pick, strict=True)]),
+        home_titles=[CLASSES[given[0, i]] for i in pick],
+        other_titles=[CLASSES[given[t, i]] for t, i in zip(other, pick, strict=True)],
+    )
+
+
+def _first(wanted: Tensor, count: int) -> list[int]:
+    """Up to `count` indices, the wanted ones first, then the rest in order."""
+    order = torch.argsort(wanted.int(), descending=True, stable=True)
+    return order[:count].tolist()

@@ -1,0 +1,237 @@
+"""Many attribution methods on the same images: their maps, and both tests of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor, nn
+
+from relevit.attribution import METHODS, check_known, explain_all
+from relevit.attribution.beyond_intuition import express_all
+from relevit.data import cutouts
+from relevit.evaluate.perturbation import auc_table, perturbation_rows
+from relevit.evaluate.predictions import predict
+from relevit.evaluate.segmentation import METRICS, segmentation_intervals, segmentation_rows
+from relevit.models.spec import ModelSpec
+from relevit.relevance import Protocol, to_pixels
+
+PART = 500  # images tested at once, whatever their number: what they need fits in memory
+BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
+Maps = dict[str, Float[Tensor, "images patches"]]
+
+# The rows of Beyond Intuition Table 4: perception, feedback.
+ABLATION = (
+    ("none", "integrated_gradient"),
+    ("head_wise", "none"),
+    ("head_wise", "gradient"),
+    ("head_wise", "integrated_gradient"),
+    ("last_attention", "integrated_gradient"),
+    ("avg_attention", "integrated_gradient"),
+    ("token_wise", "integrated_gradient"),
+)
+
+
+def method_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    methods: Iterable[str] = tuple(METHODS),
+    *,
+    target: Int[Tensor, " images"] | None = None,
+    protocol: Protocol = "published",
+    on_method: Callable[[], object] = lambda: None,
+) -> tuple[Maps, dict[str, float]]:
+    """The maps of each method for each image, on the CPU, and the seconds an image took.
+
+    `target` has one class an image; None explains the predicted one. Each method works for itself,
+    as its time is measured; `shared_maps` is faster. Raises: ValueError for an unknown method,
+    before any work, and as the methods do.
+    """
+    methods = tuple(methods)
+    check_known(methods)
+    maps, seconds = {}, {}
+    for name in methods:
+        start = time.perf_counter()
+        maps |= shared_maps(model, spec, batch.images, [name], target=target, protocol=protocol)
+        seconds[name] = (time.perf_counter() - start) / len(batch)
+        on_method()
+    return maps, seconds
+
+
+def shared_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    images: UInt8[Tensor, "images 3 height width"],
+    methods: Iterable[str] = tuple(METHODS),
+    *,
+    target: Int[Tensor, " images"] | None = None,
+    protocol: Protocol = "published",
+    on_part: Callable[[int], object] = lambda count: None,
+) -> Maps:
+    """The maps of `method_maps`, what they have in common computed once (`explain_all`).
+
+    `on_part` hears how many images were done. Raises: ValueError without images, and as
+    `explain_all`.
+    """
+    rule = partial(explain_all, model, methods=tuple(methods), protocol=protocol)
+    return _explained(model, spec, images, rule, target, on_part)
+
+
+def ablation_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    images: UInt8[Tensor, "images 3 height width"],
+    *,
+    protocol: Protocol = "published",
+    on_part: Callable[[int], object] = lambda count: None,
+) -> Maps:
+    """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`.
+
+    `on_part` as `shared_maps`.
+    """
+
+    def rows(pixels: Tensor, target: None) -> Maps:
+        made = express_all(model, pixels, target, pairs=ABLATION, protocol=protocol)
+        return dict(zip(map("|".join, ABLATION), made, strict=True))
+
+    return _explained(model, spec, images, rows, None, on_part)
+
+
+def right_answers(
+    model: nn.Module, spec: ModelSpec, batch: cutouts.Batch
+) -> Float[np.ndarray, " images"]:
+    """Whether each answer is right: 1 or 0, and NaN where the class is unknown (label -1)."""
+    known = batch.labels >= 0
+    right = np.full(len(batch), np.nan)
+    if bool(known.any()):
+        answers = predict(model, spec, batch.select(known).split(BATCH))
+        right[known.numpy()] = answers["label_rank"] == 0
+    return right
+
+
+def segmentation_table(
+    maps: Mapping[str, Tensor],
+    masks: Bool[Tensor, "images 1 height width"],
+    protocol: Protocol = "published",
+) -> pd.DataFrame:
+    """Segmentation test of each method: method, metric, value_pct, low_pct, high_pct.
+
+    The interval holds 95 % of the bootstrap over images.
+    """
+    parts = []
+    for name, values in maps.items():
+        pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
+        rows = pd.concat(
+            segmentation_rows(to_pixels(some, masks.shape[-2:]), truth, protocol=protocol)
+            for some, truth in pairs
+        )
+        parts.append(segmentation_intervals(rows).assign(method=name))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["method", "metric", "value_pct", "low_pct", "high_pct"]]
+
+
+def perturb(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    maps: Mapping[str, Tensor],
+    on_method: Callable[[], object] = lambda: None,
+    *,
+    explained: Int[Tensor, " images"] | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    """The rows of `perturbation_rows` for each method on the same images, with its name.
+
+    `explained` and `options` as `perturbation_rows`.
+    """
+    parts = []
+    for name, values in maps.items():
+        for start in range(0, len(batch), PART):
+            some = slice(start, start + PART)
+            rows = perturbation_rows(
+                model, spec.normalise, batch.images[some], values[some], batch.labels[some],
+                None if explained is None else explained[some], first_index=start, **options,
+            )  # fmt: skip
+            parts.append(rows.assign(method=name))
+        on_method()
+    return pd.concat(parts, ignore_index=True)
+
+
+def perturb_by_label(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: cutouts.Batch,
+    rows: pd.DataFrame,
+    *,
+    protocol: Protocol = "published",
+    **options: Any,
+) -> pd.DataFrame:
+    """The rows of `perturb` had every map been for the label instead of the predicted class.
+
+    Where the answer on the whole image is right these are the same maps, so only the images
+    answered wrongly are explained and erased anew. Arguments as for `rows` themselves.
+    """
+    whole = rows[(rows["share_pct"] == 0) & ~rows["hit"]]
+    wrong = sorted(whole["index"].unique().tolist())
+    if not wrong:
+        return rows
+    part = batch.select(wrong)
+    methods = rows["method"].unique()
+    maps = shared_maps(model, spec, part.images, methods, target=part.labels, protocol=protocol)
+    anew = perturb(model, spec, part, maps, explained=part.labels, **options)
+    anew["index"] = anew["index"].map(dict(enumerate(wrong)))
+    return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
+
+
+def area_table(rows: pd.DataFrame, methods: Iterable[str] | None = None) -> pd.DataFrame:
+    """Areas under the curves of `perturb`, ends of the curve as published (differences E6).
+
+    Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
+    """
+    methods = rows["method"].unique() if methods is None else methods
+    parts = [auc_table(rows[rows["method"] == name]).assign(method=name) for name in methods]
+    columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
+    return pd.concat(parts, ignore_index=True)[columns]
+
+
+def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:
+    """Both tests of `ablation_maps` in the form of Beyond Intuition Table 4, one row each.
+
+    Columns: perception, feedback, the four METRICS, and for each direction `*_auc_pct` and
+    `*_standard_error_pts`.
+    """
+    scores = segmentation.pivot(index="method", columns="metric", values="value_pct")
+    wide = areas.pivot(index="method", columns="direction")[["auc_pct", "standard_error_pts"]]
+    wide.columns = [f"{direction}_{name}" for name, direction in wide.columns]
+    table = scores[list(METRICS)].join(wide)
+    table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
+    names = pd.DataFrame(ABLATION, columns=["perception", "feedback"], index=table.index)
+    return names.join(table).reset_index(drop=True)
+
+
+def _explained(
+    model: nn.Module,
+    spec: ModelSpec,
+    images: Tensor,
+    rule: Callable[[Tensor, Tensor | None], Maps],
+    target: Tensor | None,
+    on_part: Callable[[int], object],
+) -> Maps:
+    if not len(images):
+        raise ValueError("maps: no images to explain; give at least one")
+    device = next(model.parameters()).device
+    classes = repeat(None) if target is None else target.to(device).split(BATCH)
+    parts = []
+    for some, wanted in zip(images.split(BATCH), classes, strict=False):
+        made = rule(spec.normalise(some.to(device)), wanted)
+        parts.append({name: values.cpu() for name, values in made.items()})
+        on_part(len(some))
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

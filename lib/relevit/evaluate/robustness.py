@@ -1,0 +1,259 @@
+"""Original against finetuned: changes of accuracy, over sets, classes and seeds.
+
+All functions take `predictions`, one row a model run and image, with the columns
+`model_run` ('original', and one name for each finetuned run, say 'seed0'), `dataset`,
+`index` (number of the image in its set), `label` and `label_rank` (0: the label has the
+highest logit); others are ignored. Every run must hold the same images, so that changes are
+paired. Changes are in percentage points (`_pts`), accuracies in percent (`_pct`). A standard
+deviation over runs is the sample one (n - 1) and NaN for a single run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.evaluate.predictions import accuracy_table
+from relevit.paper.published import METRICS, SHIFTED_AVERAGE
+
+ORIGINAL = "original"
+COLUMNS = ("model_run", "dataset", "index", "label", "label_rank")
+CHANGES = [f"change_{metric}_pts" for metric in METRICS]
+
+
+def paired_changes(predictions: pd.DataFrame) -> pd.DataFrame:
+    """What finetuning changed, image by image.
+
+    Columns: model_run (finetuned runs alone), dataset, index, label, change_top1_pts and
+    change_top5_pts, each 100 (corrected), 0 (as before) or -100 (ruined).
+    Raises: ValueError for missing columns or runs, repeated images, or runs on other images.
+    """
+    _check(predictions)
+    keys = ["dataset", "index", "label"]
+    right = predictions[["model_run", *keys]].assign(
+        top1=100.0 * (predictions["label_rank"] == 0),
+        top5=100.0 * (predictions["label_rank"] < 5),
+    )
+    is_original = right["model_run"] == ORIGINAL
+    before = right[is_original].drop(columns="model_run")
+    pairs = right[~is_original].merge(before, on=keys, suffixes=("", "_before"))
+    _check_paired(right, pairs)
+    for metric in METRICS:
+        pairs[f"change_{metric}_pts"] = pairs[metric] - pairs[f"{metric}_before"]
+    return pairs[["model_run", *keys, *CHANGES]]
+
+
+def seed_changes(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Mean change of each finetuned run on each set: model_run, dataset, change_*_pts."""
+    return _means(paired_changes(predictions), ["model_run", "dataset"])
+
+
+def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
+    """The nine sets, original against finetuned; compare RobustViT T1, T2, T8 and T9.
+
+    Columns: dataset (order of TEST_SETS), images, seeds, and for top1 and top5
+    `original_*_pct`, over the runs `ours_*_pct` (mean), `ours_*_std_pct`, `change_*_pts`
+    (mean), `change_*_std_pts`, `change_*_min_pts`, `change_*_max_pts`. With one original,
+    the spread of ours and of the change are equal.
+    Raises: ValueError when a set is missing or unknown, or as `paired_changes`.
+    """
+    changes = seed_changes(predictions)
+    need_sets(changes["dataset"], TEST_SETS, "change_table")
+    accuracy = accuracy_table(predictions, ["model_run", "dataset"])
+    is_original = accuracy["model_run"] == ORIGINAL
+    original = accuracy[is_original].set_index("dataset")
+    ours = accuracy[~is_original].groupby("dataset", observed=True)
+    columns = {"images": original["images"], "seeds": ours.size()}
+    for metric in METRICS:
+        columns[f"original_{metric}_pct"] = original[f"{metric}_pct"]
+        columns[f"ours_{metric}_pct"] = ours[f"{metric}_pct"].mean()
+        columns[f"ours_{metric}_std_pct"] = ours[f"{metric}_pct"].std()
+    spread = _over_seeds(changes, ["dataset"], ("mean", "std", "min", "max"))
+    table = pd.DataFrame(columns).join(spread)
+    return table.loc[list(TEST_SETS)].rename_axis("dataset").reset_index()
+
+
+def shifted_average(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Average change over the seven shifted sets, each set with the same weight.
+
+    One row a metric (top1, top5). Columns: metric, mean_pts and std_pts over the finetuned
+    runs, then the average of each run under the run's name.
+    Raises: ValueError when a shifted set is missing, or as `paired_changes`.
+    """
+    changes = seed_changes(predictions)
+    need_sets(changes["dataset"], SHIFTED_SETS, "shifted_average")
+    runs = _means(changes[changes["dataset"].isin(SHIFTED_SETS)], ["model_run"])
+    runs = runs.set_index("model_run")
+    rows = [
+        {"metric": metric, "mean_pts": runs[column].mean(), "std_pts": runs[column].std()}
+        | runs[column].to_dict()
+        for metric, column in zip(METRICS, CHANGES, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def split_table(
+    predictions: pd.DataFrame,
+    finetuned_classes: dict[str, list[int]],
+    *,
+    everywhere: bool = True,
+) -> pd.DataFrame:
+    """Change for the classes used in finetuning (A) and for the others (B).
+
+    Source: RobustViT T10, T11. `finetuned_classes` gives the labels A of each finetuned run,
+    as they may differ between seeds. The last two rows average the seven shifted sets. With
+    `everywhere=False` a set may lack A or B in some runs, as real ones of few classes do: it is
+    left out there, and NaN where no run has any.
+    Columns: dataset, classes (A, B), seeds, then for top1 and top5 `change_*_pts`,
+    `change_*_std_pts`.
+    Raises: ValueError when a run has no list, a set has no image of A or of B, a set is
+    missing or unknown, or as `paired_changes`.
+    """
+    pairs = paired_changes(predictions)
+    need_sets(pairs["dataset"], TEST_SETS, "split_table")
+    runs = pairs["model_run"].unique().tolist()
+    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes))
+    seeds = _means(pairs, ["model_run", "dataset", "classes"])
+    if everywhere and len(seeds) != 2 * len(runs) * len(TEST_SETS):
+        raise ValueError(
+            "split_table: a set has no images of classes A or none of B; both are needed: "
+            "check finetuned_classes against the labels"
+        )
+    shifted = _means(seeds[seeds["dataset"].isin(SHIFTED_SETS)], ["model_run", "classes"])
+    seeds = pd.concat([seeds, shifted.assign(dataset=SHIFTED_AVERAGE)])
+    order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
+    table = _over_seeds(seeds, ["dataset", "classes"]).reindex(order).reset_index()
+    table.insert(2, "seeds", len(runs))
+    return table
+
+
+def per_class_changes(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Mean change of every class on every set; compare RobustViT App. J.
+
+    Columns: dataset, label, images, then for top1 and top5 `change_*_pts` (mean over the
+    finetuned runs) and `change_*_std_pts`.
+    """
+    pairs = paired_changes(predictions)
+    keys = ["dataset", "label"]
+    table = _over_seeds(_means(pairs, ["model_run", *keys]), keys)
+    images = pairs.groupby(keys, sort=False, observed=True)["index"].nunique()
+    table.insert(0, "images", images)
+    return table.reset_index()
+
+
+def changed_examples(
+    predictions: pd.DataFrame, run: str, dataset: str
+) -> tuple[list[int], list[int]]:
+    """Images that one run corrected and ruined (top-1), as numbers in their set.
+
+    Raises: ValueError for an unknown run or set, or as `paired_changes`.
+    """
+    pairs = _one(paired_changes(predictions), run, dataset, "changed_examples")
+    change = pairs.set_index("index")["change_top1_pts"].sort_index()
+    return change.index[change > 0].tolist(), change.index[change < 0].tolist()
+
+
+def change_standard_error_pts(
+    predictions: pd.DataFrame, run: str, dataset: str, metric: str = "top1"
+) -> float:
+    """Standard error over images of one run's change, in points; NaN for one image.
+
+    The sample standard deviation of the paired differences over the square root of their
+    number. It tells how far the test images, rather than the seed, could move the change.
+    Raises: ValueError for an unknown run, set or metric, or as `paired_changes`.
+    """
+    if metric not in METRICS:
+        raise ValueError(
+            f"change_standard_error_pts: metric {metric!r} is unknown; use one of {METRICS}"
+        )
+    pairs = _one(paired_changes(predictions), run, dataset, "change_standard_error_pts")
+    return float(pairs[f"change_{metric}_pts"].sem())
+
+
+def need_sets(found: Iterable[str], needed: Iterable[str], where: str) -> None:
+    """Raise ValueError when a needed set is missing or a name is no test set."""
+    found = set(found)
+    missing = [name for name in needed if name not in found]
+    unknown = sorted(found - {*TEST_SETS, SHIFTED_AVERAGE})
+    if missing or unknown:
+        raise ValueError(
+            f"{where}: sets missing: {missing}, unknown: {unknown}; needed are "
+            f"{list(needed)}: evaluate every run on them"
+        )
+
+
+def _check(predictions: pd.DataFrame) -> None:
+    absent = [name for name in COLUMNS if name not in predictions.columns]
+    if absent:
+        raise ValueError(f"robustness: predictions lack {absent}; they need {list(COLUMNS)}")
+    runs = predictions["model_run"].unique().tolist()
+    if ORIGINAL not in runs or len(runs) < 2:
+        raise ValueError(
+            f"robustness: model runs are {runs}; 'original' and at least one finetuned run "
+            "are needed: evaluate both"
+        )
+    repeated = predictions.duplicated(["model_run", "dataset", "index"])
+    if repeated.any():
+        row = predictions[repeated].iloc[0]
+        raise ValueError(
+            f"robustness: image {row['index']} of {row['dataset']} occurs twice in run "
+            f"{row['model_run']!r}; one row an image is needed: drop the others"
+        )
+
+
+def _check_paired(rows: pd.DataFrame, pairs: pd.DataFrame) -> None:
+    counts = rows["model_run"].astype(str).value_counts()
+    for run in counts.index.drop(ORIGINAL):
+        paired = int((pairs["model_run"] == run).sum())
+        if not paired == counts[run] == counts[ORIGINAL]:
+            raise ValueError(
+                f"robustness: run {run!r} shares {paired} of its {counts[run]} images with the "
+                f"{counts[ORIGINAL]} of 'original'; all runs need the same images and labels: "
+                "evaluate them with the same images_per_set and seed"
+            )
+
+
+def _classes(pairs: pd.DataFrame, finetuned_classes: dict[str, list[int]]) -> np.ndarray:
+    """'A' or 'B' for each row, by the classes of its run."""
+    missing = [run for run in pairs["model_run"].unique() if run not in finetuned_classes]
+    if missing:
+        raise ValueError(
+            f"split_table: no finetuned classes for {missing}; give the labels A of every run"
+        )
+    in_a = np.zeros(len(pairs), dtype=bool)
+    for run, labels in finetuned_classes.items():
+        in_a |= ((pairs["model_run"] == run) & pairs["label"].isin(labels)).to_numpy()
+    return np.where(in_a, "A", "B")
+
+
+def _one(pairs: pd.DataFrame, run: str, dataset: str, where: str) -> pd.DataFrame:
+    rows = pairs[(pairs["model_run"] == run) & (pairs["dataset"] == dataset)]
+    if rows.empty:
+        raise ValueError(
+            f"{where}: no images for run {run!r} and set {dataset!r}; runs are "
+            f"{pairs['model_run'].unique().tolist()}, sets {pairs['dataset'].unique().tolist()}"
+        )
+    return rows
+
+
+def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    return rows.groupby(by, sort=False, observed=True)[CHANGES].mean().reset_index()
+
+
+def _over_seeds(
+    seeds: pd.DataFrame, by: list[str], statistics: tuple[str, ...] = ("mean", "std")
+) -> pd.DataFrame:
+    """Mean (`change_*_pts`) and other statistics (`change_*_std_pts`) over the runs."""
+    groups = seeds.groupby(by, sort=False, observed=True)
+    return pd.DataFrame(
+        {
+            f"change_{metric}{'' if name == 'mean' else '_' + name}_pts": getattr(
+                groups[f"change_{metric}_pts"], name
+            )()
+            for metric in METRICS
+            for name in statistics
+        }
+    )

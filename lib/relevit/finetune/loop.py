@@ -1,0 +1,190 @@
+"""RobustViT: finetune a ViT so that its relevance map lies on the object.
+
+Source: RobustViT Sec. 3-4 and, where text and published code differ, the choices A1-A16 of
+the list of differences, each a named setting (`relevit.finetune.settings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from relevit.data import cutouts
+from relevit.distributed import part, sum_gradients, sum_numbers, world
+from relevit.distributed.lockstep import in_lockstep
+from relevit.finetune.settings import FinetuneSettings, check_settings
+from relevit.finetune.step import TERMS, part_of_batch, step_losses
+from relevit.models.spec import ModelSpec
+from relevit.training.epochs import History, run_epochs
+
+CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
+
+
+def finetune(
+    model: nn.Module,
+    spec: ModelSpec,
+    train: cutouts.Batch,
+    validate: Callable[[nn.Module, FinetuneSettings], dict[str, float]],
+    settings: FinetuneSettings,
+    folder: Path,
+    *,
+    inputs: dict[str, Any],
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_step: Callable[[int, int], None] = lambda step, steps: None,
+) -> History:
+    """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
+
+    `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
+    (`relevit.evaluate.predictions.validation_figures` does). `inputs` says what the run is made
+    from beside its settings (weights at the start, images for training and validation), so that a
+    changed input is not taken for the same run.
+    Several processes (`relevit.distributed`) make the same run but for rounding, each with its part
+    of every batch; the first has files, validation and callbacks, all get the result.
+    Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.
+    Raises: ValueError for masks without object or without background and for settings out of
+    range, before the first step; further as `run_epochs`.
+    """
+    check_settings(settings)
+    check_masks(train.masks, may_be_full=train.images.shape[-1] > spec.image_size)
+    optimizer = make_optimizer(model, settings)
+    report = on_step if world()[0] == 0 else lambda step, steps: None
+
+    def train_epoch(epoch: int) -> dict[str, float]:
+        for group in optimizer.param_groups:
+            group["lr"] = settings.lr_at(epoch)
+        model.train()
+        rows = []
+        plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
+        for step, (rows_of_batch, rng) in enumerate(plan):
+            rows.append(_train_step(model, spec, optimizer, train, rows_of_batch, rng, settings))
+            report(step + 1, len(plan))
+        means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+        return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
+
+    def validate_epoch() -> dict[str, float]:
+        model.eval()
+        return {f"validation_{k}": v for k, v in validate(model, settings).items()}
+
+    lead = partial(
+        run_epochs,
+        model,
+        optimizer,
+        folder,
+        architecture=spec.name,
+        identity={"kind": "relevance", "inputs": inputs, **asdict(settings)},
+        epochs=settings.epochs,
+        validate=validate_epoch,
+        criterion="validation_loss_total" if settings.keep != "last" else None,
+        on_epoch=on_epoch,
+    )
+    history = in_lockstep(model, optimizer, train_epoch, lead)
+    model.eval()
+    return history
+
+
+def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
+    """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
+    return torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
+
+
+def _train_step(
+    model: nn.Module,
+    spec: ModelSpec,
+    optimizer: torch.optim.Optimizer,
+    train: cutouts.Batch,
+    rows: Int[Tensor, " rows"],
+    rng: np.random.Generator,
+    settings: FinetuneSettings,
+) -> dict[str, float]:
+    """One step on the batch of these rows; returns the losses of the whole batch."""
+    device, mine = next(model.parameters()).device, part(len(rows))
+    numbers = {f"loss_{name}": 0.0 for name in TERMS}
+    optimizer.zero_grad(set_to_none=True)
+    batch = train.select(rows[mine])
+    if len(batch):  # a last batch can be smaller than the number of processes
+        images, masks = augment(batch, rng, spec.image_size, skip=mine.start)
+        losses = step_losses(
+            model,
+            spec.normalise(images.to(device)),
+            masks.to(device).float(),
+            batch.labels.to(device),
+            settings,
+        )
+        losses = part_of_batch(losses, len(batch) / len(rows), settings)
+        losses.total.backward()
+        numbers = losses.numbers()
+    sum_gradients(model.parameters())
+    optimizer.step()
+    return sum_numbers(numbers)
+
+
+def epoch_plan(
+    count: int, batch_size: int, seed: int, epoch: int
+) -> list[tuple[Int[Tensor, " rows"], np.random.Generator]]:
+    """The batches of one epoch in a random order, each with its own random generator.
+
+    Everything follows from (seed, epoch), so that a resumed run draws the same.
+    """
+    order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(count))
+    batches = order.split(batch_size)
+    return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
+
+
+def augment(
+    batch: cutouts.Batch, rng: np.random.Generator, size: int | None = None, *, skip: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Random crop to `size` and left-right flip, the same for image and mask (differences B4).
+
+    The published code resizes to 256 pixels and crops 224; so are images that are larger than
+    `size`. Others, for which it can be left out, are mirrored outwards by CROP_MARGIN of 112
+    pixels, in the same proportion, and cropped back to their size. `skip` images of a larger batch
+    come before these: what happens to an image does not depend on how the batch is dealt out.
+    """
+    size = size or batch.images.shape[-1]
+    both = (batch.images, batch.masks)
+    if batch.images.shape[-1] == size:
+        margin = [CROP_MARGIN * size // 112] * 4
+        both = tuple(pad(part.float(), margin, mode="reflect").to(part.dtype) for part in both)
+    room = both[0].shape[-1] - size
+    moves = [_move(rng, room) for _ in range(skip + len(batch))][skip:]
+    images, masks = (
+        torch.stack([_moved(x, size, *move) for x, move in zip(part, moves, strict=True)])
+        for part in both
+    )
+    return images, masks
+
+
+def _moved(picture: Tensor, size: int, top: int, left: int, mirrored: bool) -> Tensor:
+    crop = picture[:, top : top + size, left : left + size]
+    return crop.flip(-1) if mirrored else crop
+
+
+def _move(rng: np.random.Generator, room: int) -> tuple[int, int, bool]:
+    """Top and left edge of an image's crop, and whether it is mirrored."""
+    top, left = rng.integers(room + 1, size=2).tolist()
+    return top, left, bool(rng.random() < 0.5)
+
+
+def check_masks(
+    masks: Bool[Tensor, "batch 1 height width"] | Float[Tensor, "batch 1 height width"],
+    *,
+    may_be_full: bool = False,
+) -> None:
+    """Raise ValueError when a mask is empty or full: its loss would teach nothing or harm."""
+    share = masks.float().mean(dim=(1, 2, 3))
+    full = (share == 1) & (not may_be_full)
+    for kind, wrong in (("no object", share == 0), ("no background", full)):
+        if bool(wrong.any()):
+            raise ValueError(
+                f"finetune: mask {int(wrong.nonzero()[0])} has {kind} "
+                f"({int(wrong.sum())} such masks); leave these images out or mend the masks"
+            )

@@ -1,0 +1,252 @@
+"""Finetuning runs: what the parameters of 02_finetune ask for, from which weights and images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relevit.base.files import file_fingerprint
+from relevit.base.paths import project_root
+from relevit.base.precision import choose_device, choose_precision
+from relevit.base.stages import need_stage, read_summary
+from relevit.config import FinetuneParams, OriginalParams, Params, RobustnessParams
+from relevit.data import cutouts
+from relevit.data.benchmark import benchmark
+from relevit.evaluate.predictions import validation_figures
+from relevit.finetune.baselines import paper_rate, table_model
+from relevit.finetune.loop import finetune
+from relevit.finetune.settings import FinetuneSettings
+from relevit.masks import MASKS, AutomaticMasks, load_masks
+from relevit.models.loading import load_model, shipped_weights
+from relevit.models.registry import PAPER_MODELS
+from relevit.training.epochs import WEIGHTS, History
+
+# What each variant of the method changes (RobustViT Table 4, supplement Tables 8 and 9; A2, A8,
+# A11, B23; RV-42 for predicted_target). The temperature is the published one for DeiT-B.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "no_background": {"weight_background": 0.0},
+    "no_foreground": {"weight_foreground": 0.0},
+    "no_classification": {"weight_classification": 0.0},
+    "only_background": {"weight_foreground": 0.0, "weight_classification": 0.0},
+    "only_foreground": {"weight_background": 0.0, "weight_classification": 0.0},
+    "only_classification": {"weight_relevance": 0.0},
+    "ground_truth": {"class_term": "label"},
+    "predicted_target": {"target": "predicted"},
+    "attention": {"explanation": "attention"},
+    "rollout": {"explanation": "rollout"},
+    "exact_gradient": {"gradient": "exact"},
+    "temperature": {"temperature": 0.65},
+    "constant_rate": {"schedule": "constant"},
+}
+
+
+def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
+    """The parameters of a variant of `base`, with `others` changed too.
+
+    Raises: ValueError for an unknown variant or parameter.
+    """
+    if name not in VARIANTS:
+        raise ValueError(f"variant: {name!r} is unknown; use some of {list(VARIANTS)}")
+    return FinetuneParams.checked(base.model_dump() | VARIANTS[name] | others, f"variant {name}")
+
+
+def preset_params(cfg: Params, **others: Any) -> FinetuneParams:
+    """The parameters of 02_finetune in the preset of `cfg`, on its device, with `others` changed.
+
+    Raises: FileNotFoundError, ValueError.
+    """
+    file = project_root() / "params" / cfg.preset / "02_finetune.yaml"
+    same = {"device": cfg.device, "output_root": cfg.output_root}
+    values = FinetuneParams.from_file(file).model_dump()
+    return FinetuneParams.checked(values | same | others, str(file))
+
+
+def main_model(preset: str) -> str:
+    """The model that a preset trains and finetunes as its own."""
+    file = project_root() / "params" / preset / "00_original.yaml"
+    return OriginalParams.from_file(file).model
+
+
+def origin_weights(cfg: Params, model: str | None = None) -> Path:
+    """The weights that finetuning starts from: the preset's own original, or another model's.
+
+    Others are shipped, or models of the papers that 00_original has made ready.
+    Raises: ValueError for a model that is neither the preset's nor there.
+    """
+    model = model or cfg.model
+    if model == main_model(cfg.preset):
+        return need_stage(cfg, "00_original") / WEIGHTS
+    if model not in PAPER_MODELS:
+        return shipped_weights(model)
+    weights = need_stage(cfg, "00_original") / f"{model}.safetensors"
+    if not weights.is_file():
+        raise ValueError(
+            f"origin_weights: {weights} is missing; add {model!r} to others in "
+            f"params/{cfg.preset}/00_original.yaml and run 00_original again"
+        )
+    return weights
+
+
+def compared_weights(cfg: RobustnessParams) -> dict[str, Path]:
+    """The weights of the models that 03_robustness compares: `original`, and `seed<N>` of each run.
+
+    Runs that are not there yet are made. Raises as `need_stage`.
+    """
+    stages = {"original": need_stage(cfg, "00_original")}
+    for seed in cfg.seeds:
+        stages[f"seed{seed}"] = need_stage(cfg, "02_finetune", f"seed{seed}", seed=seed)
+    return {run: folder / WEIGHTS for run, folder in stages.items()}
+
+
+def rate(cfg: FinetuneParams) -> float:
+    """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
+
+    The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
+    02_baselines, where a method without a rate that passes gets the lowest one tried. Other models
+    of the papers take the papers' (T5-T7), or where these have none ViT-B's.
+    Raises: ValueError for a model, method and protocol that were not searched.
+    """
+    if cfg.lr is not None:
+        return cfg.lr
+    if cfg.method == "relevance" and cfg.model == main_model(cfg.preset):
+        return read_summary(need_stage(cfg, "02_learning_rate"))["chosen_lr"]
+    if cfg.model in PAPER_MODELS:
+        method = "ours" if cfg.method == "relevance" else cfg.method
+        return paper_rate(method, table_model(method, cfg.model))
+    found = read_summary(need_stage(cfg, "02_baselines"))
+    arm, searched = f"{cfg.method}-{cfg.protocol}", found["parameters"]["compared_model"]
+    if arm not in found["lowest"] or cfg.model != searched:
+        raise ValueError(
+            f"rate: 02_baselines has searched no rate for {arm} on {cfg.model}, only for "
+            f"{', '.join(found['lowest'])} on {searched}; give the parameter lr, or search there"
+        )
+    chosen = found["chosen"][arm]
+    return found["lowest"][arm] if chosen is None else chosen
+
+
+def start(cfg: FinetuneParams) -> tuple[float, Path]:
+    """The learning rate of a run and the weights it starts from.
+
+    Makes the stages that it stands on, the masks among them, where they are missing. Raises as
+    `rate` and `origin_weights`.
+    """
+    if cfg.masks == "tokencut":
+        need_stage(cfg, "01_masks")
+    return rate(cfg), origin_weights(cfg)
+
+
+def finetune_at(
+    cfg: FinetuneParams,
+    lr: float,
+    origin: Path,
+    folder: Path,
+    on_epoch: Callable[[dict], None] = lambda row: None,
+) -> tuple[torch.nn.Module, History]:
+    """One finetuning run as `cfg` describes it, at one learning rate.
+
+    `origin` are the original model's weights. Resumes and raises as `finetune`.
+    """
+    device = choose_device(cfg.device)
+    images = benchmark(cfg.preset)
+    spec = images.spec(cfg.model)
+    settings = FinetuneSettings.from_params(cfg, lr, choose_precision(cfg.precision, device))
+    model = load_model(cfg.model, origin, device)
+    figures = validation_figures(
+        spec,
+        images=cfg.validation_images,
+        maps=cfg.validation_maps,
+        precision=settings.precision,
+        masks=_validation_masks(cfg),
+        draw=partial(images.draw, **images.masks_for(cfg.protocol)),
+    )
+    train = images_to_crop(cfg)
+    inputs = {name: getattr(cfg, name) for name in _INPUTS}
+    if train.images.shape[-1] > spec.image_size:
+        inputs["resized"] = train.images.shape[-1]
+    if train.masks.is_floating_point():
+        inputs["edges"] = "soft"
+    if cfg.masks == "tokencut":
+        inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
+    history = finetune(
+        model,
+        spec,
+        train,
+        figures,
+        settings,
+        folder,
+        inputs=inputs | {"origin": file_fingerprint(origin)},
+        on_epoch=on_epoch,
+    )
+    return model, history
+
+
+_INPUTS = ("images_per_class", "classes", "validation_images", "validation_maps")
+
+
+def finetuned_classes(cfg: FinetuneParams) -> list[int]:
+    """Labels of the classes that a run is finetuned on: A, or the first of A (Fig. 7)."""
+    return benchmark(cfg.preset).split(cfg.seed)[0][: cfg.classes]
+
+
+def training_images(cfg: FinetuneParams) -> cutouts.Batch:
+    """The images that a run with these parameters is finetuned on, with its kind of masks.
+
+    With automatic masks, images that got none worth training on are left out (B15, B17).
+    """
+    labels = finetuned_classes(cfg) * cfg.images_per_class
+    images = benchmark(cfg.preset)
+    size = images.spec(cfg.model).image_size
+    batch = images.draw("finetune", range(len(labels)), labels=labels, seed=cfg.seed, size=size)
+    if cfg.masks == "annotated":
+        return batch
+    found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
+    _need_kept(found, f"the training images of seed {cfg.seed}")
+    return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+
+
+def images_to_crop(cfg: FinetuneParams) -> cutouts.Batch:
+    """What training crops at random: `training_images`, or larger ones of the same photographs.
+
+    Larger are photographs with annotated masks, as in the published code (differences B4); the
+    paper describes no augmentation, so both protocols have it; their masks differ
+    (`Benchmark.masks_for`). Automatic masks are of the size
+    that the model takes: those images are mirrored outwards before the crop, like Cutouts.
+    """
+    images = benchmark(cfg.preset)
+    if images.to_crop is None or cfg.masks != "annotated":
+        return training_images(cfg)
+    labels = finetuned_classes(cfg) * cfg.images_per_class
+    return images.to_crop(labels, cfg.seed, **images.masks_for(cfg.protocol))
+
+
+def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:
+    """Those of the images whose maps are looked at after each epoch; None: the annotated ones."""
+    if cfg.masks == "annotated":
+        return None
+    images = benchmark(cfg.preset)
+    size = images.spec(cfg.model).image_size
+    shown = images.draw("validation", range(cfg.validation_maps), size=size)
+    found = load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
+    _need_kept(found, "the validation images")
+    return found
+
+
+def _need_kept(masks: AutomaticMasks, of: str) -> None:
+    if not bool(masks.kept.any()):
+        raise ValueError(
+            f"masks: 01_masks kept 0 of {len(masks.kept)} masks of {of}, so there is nothing to "
+            "train on; give it another feature_model, key_bias or tau"
+        )
+
+
+def kept_epoch(history: History, keep: str) -> int:
+    """The epoch whose weights a run keeps: its last, or the lowest validation loss (A13)."""
+    if keep == "last":
+        return history[-1]["epoch"]
+    return min(history[1:], key=lambda r: (r["validation_loss_total"], -r["epoch"]))["epoch"]

@@ -1,0 +1,137 @@
+"""The sweep: models x methods x protocols x masks x seeds, one run of 02_finetune each.
+
+Snakemake makes the runs, side by side where there is room. A run that fails leaves the word
+`failed` instead of `done`, so that the others and the report go on without it; the next call of
+the pipeline makes those that are not done, and what follows from them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from relevit.base.paths import project_root
+from relevit.base.stages import EXECUTED, need_stage
+from relevit.config import ComparisonParams, Params, PipelineParams
+
+STAGE = "02_finetune"
+OUTCOME = "outcome.txt"  # done or failed
+FAILED = "failed"
+
+
+class Run(NamedTuple):
+    """What tells one run of the sweep from the others."""
+
+    model: str
+    method: str
+    protocol: str
+    masks: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its folder below the stage, as in the Snakefile."""
+        return f"{self.model}.{self.method}.{self.protocol}.{self.masks}.seed{self.seed}"
+
+
+class Missing(NamedTuple):
+    """A run without results, and the error that ended it."""
+
+    run: str
+    reason: str
+
+
+def sweep_runs(preset: str) -> list[Run]:
+    """All runs of a preset's sweep, in the order of `pipeline.yaml`, each once.
+
+    Raises: ValueError, FileNotFoundError.
+    """
+    file = project_root() / "params" / preset / "pipeline.yaml"
+    return expand(PipelineParams.from_file(file))
+
+
+def expand(pipeline: PipelineParams) -> list[Run]:
+    """The runs of `pipeline.sweep`, each once."""
+    runs = [
+        Run(*values)
+        for grid in pipeline.sweep
+        for values in product(grid.models, grid.methods, grid.protocols, grid.masks, grid.seeds)
+    ]
+    return list(dict.fromkeys(runs))
+
+
+def compared_models(preset: str) -> list[str]:
+    """What 03_comparison evaluates, by the names of its folders: originals, then all runs.
+
+    The preset's own original and its finetuned runs are not among them: 03_robustness has theirs.
+    Raises: ValueError, FileNotFoundError.
+    """
+    runs = sweep_runs(preset)
+    file = project_root() / "params" / preset / "03_comparison.yaml"
+    originals = sorted({run.model for run in runs} - {ComparisonParams.from_file(file).model})
+    return [*originals, *(run.name for run in runs)]
+
+
+def find_runs(
+    cfg: Params, runs: Iterable[Run] | None = None
+) -> tuple[dict[Run, Path], list[Missing]]:
+    """Folders of the sweep's runs, or of some of them, and what is missing.
+
+    In the pipeline all runs have ended by now. In a notebook started alone, those that were
+    never made are made here; one that fails is missing, and the others are still made.
+    """
+    found, missing = {}, []
+    for run in sweep_runs(cfg.preset) if runs is None else runs:
+        folder = project_root() / cfg.output_root / cfg.preset / STAGE / run.name
+        if failed(folder):
+            missing.append(Missing(run.name, why(folder)))
+            continue
+        try:
+            found[run] = need_stage(cfg, STAGE, run.name, run=run.name, **run._asdict())
+        except Exception as error:  # whatever ended the run: the others do not hang on it
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            missing.append(Missing(run.name, lines[-1]))
+    return found, missing
+
+
+def failed(folder: Path) -> bool:
+    """Whether the run in this folder has ended in an error."""
+    path = folder / OUTCOME
+    return path.is_file() and path.read_text().strip() == FAILED
+
+
+def why(folder: Path) -> str:
+    """The last line of the error that a run's notebook shows."""
+    try:
+        cells = json.loads((folder / EXECUTED).read_text())["cells"]
+    except (OSError, ValueError, KeyError):
+        return "it ended before its notebook was written; was it killed?"
+    errors = [
+        f"{output['ename']}: {(output['evalue'].strip().splitlines() or [''])[-1]}"
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if output["output_type"] == "error"
+    ]
+    return errors[-1] if errors else "its notebook shows no error; was it killed?"
+
+
+def unfinished(preset: str) -> list[str]:
+    """The marks, below the project, that runs of the sweep have yet to leave with `done` in them.
+
+    Snakemake is told to make these: by itself it would not miss a mark that a finished report
+    stands on, nor make a run again that has failed.
+    """
+    folder = project_root() / "outputs" / preset / STAGE
+    marks = [folder / run.name / OUTCOME for run in sweep_runs(preset)]
+    lacking = [mark for mark in marks if not mark.is_file() or failed(mark.parent)]
+    return [str(mark.relative_to(project_root())) for mark in lacking]
+
+
+def failures(preset: str) -> list[Missing]:
+    """The runs of the sweep that have failed, with their errors."""
+    root = project_root() / "outputs" / preset / STAGE
+    folders = [root / run.name for run in sweep_runs(preset)]
+    return [Missing(folder.name, why(folder)) for folder in folders if failed(folder)]

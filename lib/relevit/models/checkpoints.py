@@ -1,0 +1,73 @@
+"""Model weights in safetensors files: written whole or not at all, checked when read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from relevit.base.files import write_atomically
+
+FACTS = "relevit"  # the metadata entry that holds what the suite knows of the weights
+
+
+def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) -> None:
+    """Write the state of `model` with its architecture and further `facts` as metadata."""
+    state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    # One entry, because safetensors writes several in a random order: same run, same bytes.
+    facts_text = json.dumps({"architecture": architecture, **facts}, sort_keys=True)
+    write_atomically(path, lambda target: save_file(state, target, metadata={FACTS: facts_text}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file.
+
+    Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"weights: {path} is missing; run the stage that writes it")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            return tensors, json.loads((file.metadata() or {}).get(FACTS, "{}"))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"weights: {path} is cut short or damaged ({error}); "
+            "delete it and run the stage that writes it again"
+        ) from error
+
+
+def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, str]:
+    """Fill `model` from a file of `save_weights`; return the file's metadata.
+
+    Raises: FileNotFoundError, ValueError when the file is damaged, was made for another
+    architecture, or holds NaN or infinity. The model is unchanged after an error.
+    """
+    tensors, metadata = read_tensors(path)
+    written_for = metadata.get("architecture", "(none given)")
+    if written_for != architecture:
+        raise ValueError(
+            f"weights: {path} is for model {written_for!r}, not {architecture!r}; "
+            "choose that model or another file"
+        )
+    expected = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    found = {key: tuple(value.shape) for key, value in tensors.items()}
+    odd = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
+    if odd:
+        raise ValueError(
+            f"weights: {path} does not fit model {architecture!r} at {odd[0]!r} "
+            f"(file {found.get(odd[0])}, model {expected.get(odd[0])}; {len(odd)} in all); "
+            "use a file written by this version for this model"
+        )
+    for key, value in tensors.items():
+        if not torch.isfinite(value).all():
+            raise ValueError(
+                f"weights: {path} holds NaN or infinity in {key!r}; the run that wrote it "
+                "diverged: lower its learning rate and run it again"
+            )
+    model.load_state_dict(tensors)
+    return metadata

@@ -1,0 +1,1 @@
+"""Running things: presets through Snakemake, warm kernels, clusters, checks of data folders."""

@@ -1,0 +1,200 @@
+"""Whether a data root has what the paper preset needs: set by set, against the official numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from relevit.base.errors import one_line
+from relevit.data.real.catalogue import CATALOGUE, Entry, number
+
+if TYPE_CHECKING:
+    from relevit.data.labelled import Labelled
+    from relevit.data.real.image_set import ImageSet
+    from relevit.text.documents import Corpus
+
+    Part = ImageSet | Labelled | Corpus
+
+State = Literal["whole", "missing", "incomplete", "wrong", "unreadable"]
+SHOWN = 20  # unreadable images that are named on the screen
+AT_ONCE = 2000  # images that wait to be decoded
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of one set in a data root.
+
+    `incomplete` has other numbers than a whole set, `wrong` cannot be read as the set, and
+    `unreadable` has the right numbers, but images that cannot be decoded.
+    """
+
+    key: str
+    state: State
+    folder: str = ""  # the first that is there
+    images: int | None = None
+    classes: int | None = None
+    size_gb: float | None = None  # on this disk; with deep alone
+    problems: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """All that is known, the facts of the catalogue included."""
+        entry = CATALOGUE[self.key]
+        official = {name: getattr(entry, name) for name in ("images", "classes", "size_gb")}
+        about = {
+            name: getattr(entry, name)
+            for name in ("title", "holds", "folders", "archives", "page", "terms", "used_by")
+        }
+        return asdict(self) | {"official": official} | about
+
+
+def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
+    """Look at one set; `deep` decodes every image and mask, and measures the disk it takes.
+
+    Raises: FileNotFoundError when `data_root` is no folder, ValueError for an unknown key.
+    """
+    if key not in CATALOGUE:
+        raise ValueError(f"doctor: set {key!r} is unknown; use some of {list(CATALOGUE)}")
+    if not data_root.is_dir():
+        raise FileNotFoundError(
+            f"doctor: data root {data_root} is no folder; give the one that the archives were "
+            "unpacked to"
+        )
+    entry, parts, problems = CATALOGUE[key], [], []
+    for call in _readers(entry):
+        try:
+            parts += _as_parts(call(data_root))
+        except (ValueError, OSError) as error:
+            problems.append(" ".join(str(error).split()))
+    if problems:
+        return Finding(
+            key, "wrong" if _places(entry, data_root) else "missing", problems=tuple(problems)
+        )
+    return _judge(entry, parts, data_root, deep)
+
+
+def _places(entry: Entry, data_root: Path) -> list[Path]:
+    """Those of a set's folders that are there."""
+    return [data_root / folder for folder in entry.folders if (data_root / folder).exists()]
+
+
+def _readers(entry: Entry) -> list[Callable[[Path], Any]]:
+    """The calls that read a set, one a part. The module is loaded now: torch takes seconds."""
+    module, _, name = entry.reader.rpartition(".")
+    reader = getattr(import_module(module), name)
+    given = () if entry.side is None else (entry.side,)
+    return [
+        lambda root, options=options: reader(root, *given, **options) for options in entry.calls
+    ]
+
+
+def _as_parts(read: Any) -> Sequence[Part]:
+    return read if isinstance(read, tuple) else (read,)
+
+
+def _labels(part: Part) -> list[int]:
+    if hasattr(part, "documents"):
+        return [document.label for document in part.documents]
+    return part.labels.tolist()
+
+
+def _judge(entry: Entry, parts: Sequence[Part], data_root: Path, deep: bool) -> Finding:
+    images = sum(len(part) for part in parts)
+    classes = len({label for part in parts for label in _labels(part)})
+    problems = tuple(
+        f"{number(found)} {what}; a whole set has {' or '.join(map(number, expected))}: unpack "
+        f"{' and '.join(entry.archives)} again"
+        for what, found, expected in (
+            (entry.holds, images, entry.expected_images),
+            ("classes", classes, entry.expected_classes),
+        )
+        if expected and found not in expected
+    )
+    broken = tuple(text for part in parts for text in unreadable(part)) if deep else ()
+    return Finding(
+        entry.key,
+        "incomplete" if problems else "unreadable" if broken else "whole",
+        next((str(place.relative_to(data_root)) for place in _places(entry, data_root)), ""),
+        images,
+        classes,
+        disk_gb(_places(entry, data_root)) if deep else None,
+        problems,
+        broken,
+    )
+
+
+def unreadable(part: Part) -> list[str]:
+    """Decode all pictures, and their masks; what is wrong with those that cannot be.
+
+    Texts were read when they were counted.
+    """
+    found: list[str] = []
+    if hasattr(part, "documents"):
+        return found
+    with ThreadPoolExecutor() as pool:  # decoding lets go of the interpreter
+        for start in range(0, len(part), AT_ONCE):
+            places = range(start, min(start + AT_ONCE, len(part)))
+            found += [text for text in pool.map(partial(_problem, part), places) if text]
+    return found
+
+
+def _problem(part: Part, place: int) -> str:
+    """What is wrong with a picture or its mask; empty when both can be decoded."""
+    try:
+        if hasattr(part, "read"):
+            part.read([place])
+        else:
+            part[place]
+            if part.masks is not None:
+                part.mask(place)
+    except (ValueError, OSError, SyntaxError) as error:
+        text = one_line(error)
+        return text if text.startswith(f"{part.name}: ") else f"{part.name}: {place}: {text}"
+    return ""
+
+
+def disk_gb(places: Sequence[Path]) -> float:
+    """What files and folders take, in 10^9 bytes."""
+    files = (
+        path for place in places for path in ((place,) if place.is_file() else place.rglob("*"))
+    )
+    return sum(path.stat().st_size for path in files if path.is_file()) / 1e9
+
+
+def lines(finding: Finding) -> list[str]:
+    """A finding as text: the verdict, then what was found and what to do."""
+    entry = CATALOGUE[finding.key]
+    rows = []
+    if finding.images is not None:
+        found = _count(entry, finding.images, finding.classes)
+        rows.append(("found", f"{found} in {finding.folder}"))
+    rows.append(("official", _count(entry, entry.images, entry.classes)))
+    if entry.readable is not None:
+        rows.append(("of these", f"{_choices(entry)} are read"))
+    here = "" if finding.size_gb is None else f"; here {finding.size_gb:.1f} GB"
+    size = number(entry.size_gb) + ("" if entry.size_gb is None else " GB")
+    rows.append(("unpacked", size + here))
+    rows += [("problem", text) for text in finding.problems]
+    rows += [("unreadable", text) for text in finding.unreadable[:SHOWN]]
+    if len(finding.unreadable) > SHOWN:
+        rows.append(("", f"and {len(finding.unreadable) - SHOWN} more; --json names all"))
+    if finding.state != "whole":
+        rows.append(("get", f"{', '.join(entry.archives)} from {entry.page}"))
+    rows += [("terms", entry.terms), ("used by", ", ".join(entry.used_by))]
+    head = f"{entry.key} ({entry.title}): {finding.state}"
+    return [head, *(f"  {name:<11}{text}" for name, text in rows)]
+
+
+def _count(entry: Entry, images: int | None, classes: int | None) -> str:
+    return f"{number(images)} {entry.holds}, {number(classes)} classes"
+
+
+def _choices(entry: Entry) -> str:
+    """What is read of a whole set, in numbers."""
+    numbers = [(entry.holds, entry.expected_images), ("classes", entry.expected_classes)]
+    return ", ".join(f"{' or '.join(map(number, some))} {what}" for what, some in numbers if some)

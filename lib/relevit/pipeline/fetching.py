@@ -1,0 +1,59 @@
+"""What the stages of a preset need from outside: fetched or looked at before long work starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from relevit.base import extras
+from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, TextParams
+from relevit.config.text import ON_DISK
+
+
+def fetch(preset: Path) -> None:
+    """Fetch what the stages with the parameters in `preset` would fetch, once and now.
+
+    Texts and models that they name in a folder are looked at there instead.
+    Raises: RuntimeError without the extra `text`, ConnectionError for what cannot be had,
+    FileNotFoundError or ValueError for what is missing from a folder or wrong in it.
+    """
+    if absent := extras.absent():
+        raise RuntimeError(
+            f"pipeline: {' and '.join(absent)} not installed; "
+            f"{' and '.join(extras.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
+            f"it, or: {extras.INSTALL}"
+        )
+    stages = {name: cls.from_file(preset / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
+    original = cast(OriginalParams, stages["00_original"])
+    text, clip = cast(TextParams, stages["11_text"]), cast(ClipParams, stages["12_clip"])
+    pretrained = original.source == "train" and original.model == "dinov2-s"
+    joined = clip.dual_model == "dinov2-minilm"
+    if pretrained or joined or stages["01_masks"].feature_model == "dinov2-s":
+        from relevit.models.dinov2 import load_dinov2
+
+        load_dinov2()
+    if joined or text.text_model == "minilm-l6":
+        from relevit.text.minilm import minilm_folder
+
+        minilm_folder()
+    _fetch_texts(preset / "11_text.yaml", text)
+    if text.text_model == "bert-base" and text.source == "pretrained":
+        from relevit.text.pretrained import bert_folder
+
+        bert_folder(text.weights_root)
+    if clip.dual_model == "clip-b32" and clip.source == "pretrained":
+        from relevit.text.clip.from_transformers import clip_folder
+
+        clip_folder(clip.weights_root)
+
+
+def _fetch_texts(path: Path, cfg: TextParams) -> None:
+    if "movie_reviews" in cfg.corpora:
+        from relevit.text.movie_reviews import fetch_reviews
+
+        fetch_reviews()
+    if on_disk := [name for name in cfg.corpora if name in ON_DISK]:
+        from relevit.text.experiment import read_on_disk
+
+        for name in on_disk:
+            read_on_disk(cfg, name, where=str(path))

@@ -1,0 +1,206 @@
+"""Run the pipeline of a preset: `python -m relevit.pipeline.run workshop`.
+
+Checks every parameter file, the device, the disk and the download first, so that nothing
+fails after long work for a reason that was known before it. Order, resume and parallel runs
+are Snakemake's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import MappingProxyType
+
+from relevit.base.machine import cores
+from relevit.base.paths import need_disk_space, project_root
+from relevit.config import NOTEBOOKS, PipelineParams
+from relevit.config.preset import (
+    check_agreement,
+    check_data,
+    check_iav,
+    check_own_runs,
+    check_sweep,
+)
+from relevit.finetune import sweep
+from relevit.pipeline.cluster import Cluster, read_profile
+from relevit.pipeline.fetching import fetch
+from relevit.pipeline.warm_kernels import warm_kernels
+
+QUIET = ["--quiet", "rules", "host", "progress", "reason"]
+
+
+def check(preset: str) -> PipelineParams:
+    """Check the preset's files and the machine. Raises: ValueError, FileNotFoundError, OSError."""
+    folder = project_root() / "params" / preset
+    path = folder / "pipeline.yaml"
+    known = sorted(file.parent.name for file in folder.parent.glob(f"*/{path.name}"))
+    if not folder.is_dir():
+        raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"pipeline: {path} is missing, so preset {preset!r} is for single notebooks alone; "
+            f"use one of {known}, or copy what is missing from params/quick"
+        )
+    pipeline = PipelineParams.from_file(path)
+    stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
+    check_agreement(folder, pipeline, stages)
+    check_data(path, pipeline, stages)
+    check_own_runs(path, pipeline, stages)
+    check_sweep(path, pipeline, stages)
+    check_iav(folder, stages)
+    need_disk_space(project_root(), pipeline.disk_mb)
+    return pipeline
+
+
+def prepare_machine(preset: str, *, computes: bool = True) -> None:
+    """Check the devices asked for and fetch the pretrained weights if they are needed.
+
+    With a cluster this machine hands out the stages and `computes` none: it may lack a GPU.
+    """
+    from relevit.base.precision import choose_device
+
+    folder = project_root() / "params" / preset
+    for name, cls in NOTEBOOKS.items() if computes else ():
+        path = folder / f"{name}.yaml"
+        try:
+            choose_device(cls.from_file(path).device)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    fetch(folder)
+
+
+def snakemake(
+    preset: str,
+    *options: str,
+    jobs: int = 1,
+    gpus: int = 0,
+    cluster: Cluster | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+    **kwargs,
+) -> subprocess.CompletedProcess:
+    """Call Snakemake on the project's Snakefile for one preset.
+
+    One stage a GPU may compute at a time, or without any as many as `jobs`. Those that do share
+    the processor's cores: each is told to use its part of them. A `cluster` has places of its
+    own, and `jobs` and `gpus` of this machine then count for nothing.
+    """
+    options = (*options, *(cluster.options() if cluster else _places(jobs, gpus)))
+    root = project_root()
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
+    command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
+    # The stages call papermill and jupyter by name: those of this environment come first.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": path} | env
+    return subprocess.run([*command, *options], cwd=root, env=environment, **kwargs)
+
+
+def _places(jobs: int, gpus: int) -> list[str]:
+    """Options for the stages that this machine makes at once."""
+    count, places = max(cores(), jobs), gpus or jobs
+    settings = [f"threads={count // min(jobs, places)}", f"gpus={gpus}"]
+    return ["--cores", str(count), "--resources", f"gpu={places}", "--config", *settings]
+
+
+def todo(preset: str) -> list[str]:
+    """What is still to run: the message of each such job, in Snakemake's order."""
+    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host")
+    done = snakemake(preset, *options, *_forced(preset), capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{done.stdout}{done.stderr}")
+    return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
+
+
+def _forced(preset: str) -> list[str]:
+    marks = sweep.unfinished(preset)
+    return ["--forcerun", *marks] if marks else []
+
+
+def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
+    """Check, plan and run one preset, here or on the cluster of a profile; return the exit code."""
+    start = time.perf_counter()
+    check(preset)
+    cluster = read_profile(profile, jobs) if profile else None
+    report = project_root() / "outputs" / preset / "report.html"
+    snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
+    waiting = todo(preset)
+    if not waiting and report.is_file():
+        print(f"Nothing to do: {report} is up to date.")
+        return 0
+    prepare_machine(preset, computes=cluster is None)
+    print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
+    with nullcontext({}) if cluster else warm_kernels() as env:
+        code = snakemake(
+            preset, "--rerun-incomplete", "--keep-going", "--keep-incomplete", *QUIET,
+            *_forced(preset), jobs=jobs or 1, gpus=0 if cluster else _gpus(), cluster=cluster,
+            env=env,
+        ).returncode  # fmt: skip
+    minutes = (time.perf_counter() - start) / 60
+    lost = sweep.failures(preset)
+    for name, reason in lost:
+        print(f"Failed: {name}: {reason}", file=sys.stderr)
+    if lost and not code:
+        print(
+            f"Done in {minutes:.1f} min but for {len(lost)} runs of the sweep, which the report "
+            f"marks as missing. Mend and run again: only what is missing is made. Open {report}"
+        )
+        return 1
+    if code:
+        print(f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.")
+    else:
+        print(f"Done in {minutes:.1f} min. Open {report}")
+    return code
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def graph(preset: str) -> list[tuple[str, str]]:
+    """The pipeline's rules as (from, to) pairs, for the picture in the report."""
+    done = snakemake(preset, "--rulegraph", "--forceall", capture_output=True, text=True)
+    nodes, edges = {}, []
+    for line in done.stdout.splitlines():
+        text = line.strip()
+        if "->" in text:
+            left, right = text.split("->")
+            edges.append((left.strip(), right.strip().rstrip(";")))
+        elif 'label = "' in text:
+            nodes[text.split("[")[0].strip()] = text.split('label = "')[1].split('"')[0]
+    return [(nodes[a], nodes[b]) for a, b in edges if nodes[b] != "all"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; a wrong input is one message and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m relevit.pipeline.run", description=__doc__)
+    parser.add_argument("preset", help="folder of params/, for example quick or workshop")
+    parser.add_argument(
+        "-j", "--jobs", type=int, help="stages at once (default 1, or those of the profile)"
+    )
+    parser.add_argument(
+        "--profile", default="", help="Snakemake profile of a cluster, for example profiles/slurm"
+    )
+    parser.add_argument("--graph", action="store_true", help="print the stages' graph as JSON")
+    options = parser.parse_args(arguments)
+    try:
+        if options.graph:
+            check(options.preset)
+            print(json.dumps(graph(options.preset)))
+            return 0
+        return run(options.preset, options.jobs, options.profile)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Pictures, and one widget. Every function returns a matplotlib figure and shows nothing."""

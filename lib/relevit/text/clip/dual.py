@@ -1,0 +1,221 @@
+"""A dual encoder of CLIP's kind, and either side of it as a classifier.
+
+Source of the target: Beyond Intuition Sec. 4.2 explains the similarity of an image and a text, in
+the published Interpretor the logit of the pair. While one side is explained the other is a
+constant: the image tower with the texts' features is an image classifier, whose class j is text
+j, and the text tower with the images' features a text classifier. So every attribution of the
+suite takes them as they are, with the index of the text (or image) as its target.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from relevit.attention.class_token import class_token_only
+from relevit.models.spec import ModelSpec
+from relevit.text.attribute import same_length
+from relevit.text.encoder import TextTransformer
+from relevit.text.tokens import Tokens, encode
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Those of Beyond Intuition Table 3, and GAE, which its GA comes from. Rules of LRP need a head with
+# weights; the paper has none for CLIP.
+CLIP_METHODS = ("raw_attention", "rollout", "gradcam", "gae", "ga", "head_wise", "token_wise")
+CHUNK = 50  # images run at once
+CHUNK_TOKENS = 2048
+
+
+class SimilarityHead(nn.Module):
+    """Logits of a pooled token: scale times its cosine to each of the other side's features."""
+
+    def __init__(
+        self,
+        projection: nn.Module,
+        features: Float[Tensor, "classes width"],
+        scale: float | Float[Tensor, ""],
+    ) -> None:
+        super().__init__()
+        if features.ndim != 2 or not len(features) or not bool(features.isfinite().all()):
+            raise ValueError(
+                f"SimilarityHead: features {tuple(features.shape)}; needed is one finite vector "
+                "[classes, width] for each class: make them with embed_texts or embed_images"
+            )
+        self.projection = projection
+        features = normalize(features.detach(), dim=1)
+        self.register_buffer("features", features, persistent=False)
+        self.register_buffer(
+            "scale", torch.as_tensor(scale).detach().to(features), persistent=False
+        )
+        self.out_features = len(features)
+
+    @property
+    def weight(self) -> Tensor:
+        """There is none, which the rules of LRP ask for. Raises: ValueError."""
+        raise ValueError(
+            "lrp: a similarity is a cosine and has no weights that a rule of LRP could go through "
+            f"(Beyond Intuition has no LRP for CLIP); use one of {CLIP_METHODS}"
+        )
+
+    def forward(self, pooled: Float[Tensor, "batch width"]) -> Float[Tensor, "batch classes"]:
+        return self.scale * normalize(self.projection(pooled), dim=-1) @ self.features.T
+
+
+class DualEncoder(nn.Module):
+    """An image tower and a text tower that meet in one space, in evaluation mode.
+
+    The heads of the towers are not used: `image_projection` and `text_projection` take the pooled
+    tokens. `scale` multiplies cosines. `spec` says how pixels are normalised.
+    """
+
+    def __init__(
+        self,
+        image_tower: nn.Module,
+        text_tower: TextTransformer,
+        image_projection: nn.Module,
+        text_projection: nn.Module,
+        scale: float | Float[Tensor, ""],
+        spec: ModelSpec,
+    ) -> None:
+        super().__init__()
+        self.image_tower, self.text_tower = image_tower, text_tower
+        self.image_projection, self.text_projection = image_projection, text_projection
+        like = next(image_tower.parameters())
+        self.register_buffer("scale", torch.as_tensor(scale).detach().to(like))
+        self.spec = spec
+        self.eval()
+
+    @torch.no_grad()
+    def embed_images(
+        self, images: Float[Tensor, "batch 3 height width"], chunk: int = CHUNK
+    ) -> Float[Tensor, "batch width"]:
+        """Features of length 1 of normalised images, `chunk` at a time, detached.
+
+        Raises: ValueError without images.
+        """
+        if not len(images):
+            raise ValueError("DualEncoder: no images to embed; give at least one")
+        tower = with_head(self.image_tower, self.image_projection)
+        with class_token_only(tower):
+            made = [tower(part.to(self._like(tower))) for part in images.split(chunk)]
+        return normalize(torch.cat(made), dim=1)
+
+    @torch.no_grad()
+    def embed_texts(
+        self, texts: Sequence[Tokens], chunk_tokens: int = CHUNK_TOKENS
+    ) -> Float[Tensor, "batch width"]:
+        """Features of length 1 of texts, detached; texts of one length are run together.
+
+        Nothing is padded: a text's features do not depend on the others.
+        Raises: ValueError without texts, and as `TextTransformer.embed`.
+        """
+        tower = with_head(self.text_tower, self.text_projection)
+        return normalize(run_texts(tower, texts, chunk_tokens), dim=1)
+
+    def embed_phrases(
+        self, tokenizer: Tokenizer, phrases: Sequence[str]
+    ) -> Float[Tensor, "batch width"]:
+        """Features of texts as they are written: captions, or prompts of classes.
+
+        Raises: ValueError as `encode_whole`.
+        """
+        limit = self.text_tower.limit
+        return self.embed_texts([encode_whole(tokenizer, text, limit) for text in phrases])
+
+    def image_classifier(self, text_features: Float[Tensor, "classes width"]) -> nn.Module:
+        """The image tower, shared, whose logits are the similarities to these texts.
+
+        `scale` is a part of GAE's and GA's maps, where it weighs gradients against the identity;
+        the other maps only grow with it. Settings as published are those for CLIP (differences
+        D11, D12), but for one: the published Ours-H takes the number of blocks for that of heads
+        (D11), the same in their ViT-B. Here heads are counted.
+        """
+        return self._classifier(self.image_tower, self.image_projection, text_features)
+
+    def text_classifier(self, image_features: Float[Tensor, "classes width"]) -> TextTransformer:
+        """The text tower, shared, whose logits are the similarities to these images.
+
+        For `relevit.text.attribute`, or any method with `embed(ids)` as images. Settings as for
+        images; CLIP's text tower has 12 blocks and 8 heads, so that the published Ours-H, which
+        takes one for the other (differences D11), gives other numbers there.
+        """
+        return self._classifier(self.text_tower, self.text_projection, image_features)
+
+    def similarities(
+        self, images: Float[Tensor, "batch 3 height width"], texts: Sequence[Tokens]
+    ) -> Float[Tensor, "batch texts"]:
+        """Logits of every pair: scale times the cosine."""
+        return self.scale * self.embed_images(images) @ self.embed_texts(texts).T
+
+    def _classifier(self, tower: nn.Module, projection: nn.Module, features: Tensor) -> nn.Module:
+        like = self._like(tower)
+        result = with_head(tower, SimilarityHead(projection, features.to(like), self.scale))
+        result.family = "clip"
+        return result.eval()
+
+    @staticmethod
+    def _like(tower: nn.Module) -> Tensor:
+        return next(tower.parameters())
+
+
+def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
+    """The tokens of a caption or prompt, all of them: as CLIP's own tokenizer, nothing is cut.
+
+    Raises: ValueError for more than `limit` tokens, an empty text, or one of which the vocabulary
+    knows no word.
+    """
+    tokens = encode(tokenizer, text, limit)
+    if tokens.left_out:
+        raise ValueError(
+            f"clip: text {text[:40]!r}... has {len(tokens) + tokens.left_out} tokens, the two "
+            f"special ones included; the model reads at most {limit}: write a shorter one"
+        )
+    return tokens
+
+
+def check_methods(where: str, methods: Sequence[str]) -> None:
+    """Raise ValueError unless all are CLIP_METHODS."""
+    wrong = [name for name in methods if name not in CLIP_METHODS]
+    if wrong:
+        raise ValueError(f"{where}: methods {wrong} are not for CLIP; use some of {CLIP_METHODS}")
+
+
+@torch.no_grad()
+def run_texts(
+    tower: TextTransformer, texts: Sequence[Tokens], chunk_tokens: int = CHUNK_TOKENS
+) -> Float[Tensor, "texts classes"]:
+    """What a text tower makes of texts, detached; those of one length are run together.
+
+    Raises: ValueError without texts, and as `TextTransformer.embed`.
+    """
+    if not texts:
+        raise ValueError("DualEncoder: no texts to embed; give at least one")
+    device = next(tower.parameters()).device
+    made: dict[int, Tensor] = {}
+    for places in same_length(texts, chunk_tokens):
+        ids = torch.tensor([texts[i].ids for i in places], device=device)
+        made |= dict(zip(places, tower(tower.embed(ids)), strict=True))
+    return torch.stack([made[i] for i in range(len(texts))])
+
+
+def with_head(tower: nn.Module, head: nn.Module) -> nn.Module:
+    """The same tower, with the same weights in memory, under another head.
+
+    Only the outermost module is new; `tower` keeps its head, and hooks on one are not on the other.
+    """
+    result = copy.copy(tower)
+    for name, value in vars(tower).items():
+        if isinstance(value, dict):  # submodules, parameters, buffers and hooks by name
+            object.__setattr__(result, name, copy.copy(value))
+    result.head = head
+    if hasattr(result, "num_classes"):
+        result.num_classes = getattr(head, "out_features", 0)
+    return result

@@ -1,0 +1,135 @@
+"""Zero-shot: answers sought among prompts, for classes with captions and classes without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from relevit.data.batch import Batch
+from relevit.evaluate.methods import perturb, perturb_by_label, shared_maps
+from relevit.evaluate.perturbation import SHARES_PCT, Rule, auc_table, auc_weights
+from relevit.iav.trend import bootstrap_interval
+from relevit.models.spec import ModelSpec
+from relevit.paper.attribution import METHOD_NAMES, TARGET_NAMES
+from relevit.paper.published import read_table
+from relevit.relevance import Protocol
+from relevit.text.clip.dual import CLIP_METHODS, check_methods
+
+TARGETS = ("predicted", "label")
+
+
+def zero_shot_hits(
+    image_features: Float[Tensor, "images width"],
+    text_features: Float[Tensor, "classes width"],
+    labels: Int[Tensor, " images"],
+    candidates: Sequence[int],
+) -> Bool[Tensor, " images"]:
+    """Whether the most similar of the candidates' texts is the label's.
+
+    Raises: ValueError for a label that is no candidate, or a candidate without a text.
+    """
+    places = torch.tensor(list(candidates))
+    lost = labels[~torch.isin(labels, places)].unique().tolist()
+    if lost or bool(((places < 0) | (places >= len(text_features))).any()):
+        raise ValueError(
+            f"zero_shot: labels {lost[:5]} are not among the candidates {list(candidates)[:5]}..., "
+            f"or these are not among the {len(text_features)} texts; give images of the "
+            "candidates alone, and a text for each class"
+        )
+    logits = image_features @ text_features[places.to(text_features.device)].T
+    return places[logits.argmax(dim=1).cpu()] == labels
+
+
+def zero_shot_table(
+    image_features: Float[Tensor, "images width"],
+    text_features: Float[Tensor, "classes width"],
+    labels: Int[Tensor, " images"],
+    groups: Mapping[str, Sequence[int]],
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Accuracy within each group of classes, against chance.
+
+    The answer is sought among the group's classes alone, so that chance is one in as many.
+    Columns: group, classes, images, accuracy_pct (mean over classes), low_pct, high_pct,
+    chance_pct. The interval holds 95 % of the bootstrap over classes, not images: there is one
+    drawing of a class, and a class is known or is not.
+    Raises: ValueError for a group of fewer than two classes or without images of one.
+    """
+    rows = []
+    for name, classes in groups.items():
+        absent = sorted(set(classes) - set(labels.tolist()))
+        if len(classes) < 2 or absent:
+            raise ValueError(
+                f"zero_shot: group {name!r} of {len(classes)} classes, without images: "
+                f"{absent[:5]}; give two classes or more, and images of each"
+            )
+        keep = torch.isin(labels, torch.tensor(list(classes)))
+        hits = zero_shot_hits(
+            image_features[keep.to(image_features.device)], text_features, labels[keep], classes
+        )
+        by_class = torch.stack([100 * hits[labels[keep] == c].double().mean() for c in classes])
+        low, high = bootstrap_interval(by_class, seed=seed)
+        mean = by_class.mean().item()
+        rows.append((name, len(classes), int(keep.sum()), mean, low, high, 100 / len(classes)))
+    columns = ["group", "classes", "images", "accuracy_pct", "low_pct", "high_pct", "chance_pct"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def zero_shot_perturbation(
+    classifier: nn.Module,
+    spec: ModelSpec,
+    batch: Batch,
+    methods: Iterable[str] = CLIP_METHODS,
+    *,
+    protocol: Protocol = "published",
+    on_method: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
+
+    `classifier` is `DualEncoder.image_classifier`. The paper's own script for CLIP erases to the
+    mean colour, and measures 100 % erased, too, instead of setting it to 0 (differences E7). The
+    former is the default here; the latter is done as published, where shares must end with 100.
+    `options` as `perturbation_rows`. Each map is for the predicted class and, under target
+    `label`, for the right one.
+    Returns: the rows of `comparison.perturb` with target; and the areas: method, direction, images,
+    auc_pct, standard_error_pts, target.
+    Raises: ValueError for an unknown method or one that CLIP has not, and as the test.
+    """
+    methods = tuple(methods)
+    check_methods("zero_shot", methods)
+    whole = protocol == "published"
+    rule: Rule = "measured" if whole else "published"
+    shares = (*SHARES_PCT, 100) if whole else SHARES_PCT
+    options = {"fill": "mean", "shares_pct": shares} | options
+    auc_weights([0, *options["shares_pct"]], rule)  # refuses shares before the work
+    maps = shared_maps(classifier, spec, batch.images, methods, protocol=protocol)
+    predicted = perturb(classifier, spec, batch, maps, on_method, **options)
+    by_label = perturb_by_label(classifier, spec, batch, predicted, protocol=protocol, **options)
+    parts = dict(zip(TARGETS, (predicted, by_label), strict=True))
+    areas = [
+        auc_table(rows[rows["method"] == name], rule).assign(method=name, target=target)
+        for target, rows in parts.items()
+        for name in methods
+    ]
+    columns = ["method", "direction", "images", "auc_pct", "standard_error_pts", "target"]
+    rows = [rows.assign(target=target) for target, rows in parts.items()]
+    return pd.concat(rows, ignore_index=True), pd.concat(areas, ignore_index=True)[columns]
+
+
+def published_zero_shot_perturbation() -> pd.DataFrame:
+    """Beyond Intuition Table 3: CLIP ViT-B/32 on ImageNet val, area under the accuracy curve.
+
+    Columns: method (keys of METHODS), direction, target (predicted, label), auc_pct. Raw attention
+    and rollout, the same for every class, stand under `predicted` alone.
+    """
+    table = read_table("perturbation")
+    table = table[(table["paper"] == "beyond_intuition") & (table["table"] == "T3")]
+    table = table.replace({"method": METHOD_NAMES, "target": TARGET_NAMES})
+    columns = ["method", "direction", "target", "value"]
+    return table[columns].rename(columns={"value": "auc_pct"}).reset_index(drop=True)

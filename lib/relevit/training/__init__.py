@@ -1,0 +1,1 @@
+"""How models come to be before relevance finetuning: epochs, classifiers, pretrainings."""

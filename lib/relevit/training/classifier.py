@@ -1,0 +1,196 @@
+"""Train a classifier on labelled pictures, the plain way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torchvision.transforms import v2
+
+from relevit.attention.class_token import class_token_only
+from relevit.base.precision import Precision, autocast, choose_precision
+from relevit.base.seeding import seeded
+from relevit.config import Params
+from relevit.data.labelled import Labelled
+from relevit.evaluate.answers import Answers
+from relevit.evaluate.predictions import BATCH
+from relevit.finetune.loop import epoch_plan
+from relevit.models.spec import ModelSpec
+from relevit.training.epochs import History, loss_figures, run_epochs
+
+SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Plain supervised training: AdamW, linear warm-up, then a cosine to zero.
+
+    `fresh=True` shows new images in every epoch instead of the same ones again. `mixing=True` is
+    the strong augmentation of DeiT (Touvron et al. 2021): in every batch mixup or CutMix, half
+    of the time each, random erasing and smoothed labels.
+    """
+
+    lr: float
+    head_lr: float
+    images: int = 3200
+    epochs: int = 1
+    batch_size: int = 32
+    weight_decay: float = 0.05
+    precision: Precision = "float32"
+    fresh: bool = False
+    seed: int = 0
+    warmup: float = 0.1  # share of all steps with a rising learning rate
+    mixing: bool = False
+
+    @classmethod
+    def from_params(cls, cfg: Params, device: torch.device, **others: Any) -> TrainSettings:
+        """The settings that a notebook's parameters name alike; `others` go before them."""
+        shared = {f.name for f in fields(cls)} & set(type(cfg).model_fields) - {"precision"}
+        given = {name: getattr(cfg, name) for name in shared}
+        given["precision"] = choose_precision(cfg.precision, device)
+        return cls(**given | others)
+
+    def rate_share(self, step: int, steps: int) -> float:
+        """Share of the peak learning rate at one step, counted from 0."""
+        warm = max(1, round(self.warmup * steps))
+        if step < warm:
+            return (step + 1) / warm
+        return 0.5 * (1 + float(np.cos(np.pi * (step - warm) / max(1, steps - warm))))
+
+
+def train_classifier(
+    model: nn.Module,
+    spec: ModelSpec,
+    settings: TrainSettings,
+    folder: Path,
+    *,
+    train: Labelled,
+    validation: Labelled,
+    identity: dict[str, Any],
+    keep_epochs: bool = False,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+) -> History:
+    """Train `model` in place; weights, log and checkpoints go to `folder` (see `run_epochs`).
+
+    Every row of the log holds the epoch's mean loss in nats, the losses in at most twenty equal
+    parts of the epoch (`curve`) and top-1 on the validation images. `identity` says what the
+    images are; with the settings it decides whether an earlier run is resumed.
+    Raises: ValueError when `train` has fewer images than are asked for; further as `run_epochs`.
+    """
+    asked = settings.images * (settings.epochs if settings.fresh else 1)
+    if asked > len(train):
+        raise ValueError(
+            f"train_classifier: {asked} training images asked for, and {train.name} has "
+            f"{len(train)}; lower images or epochs"
+        )
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, settings), weight_decay=settings.weight_decay
+    )
+
+    def train_epoch(epoch: int) -> dict[str, Any]:
+        model.train()
+        offset = settings.images * (epoch - 1) if settings.fresh else 0
+        plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
+        losses = []
+        for step, (rows, rng) in enumerate(plan):
+            places = (rows + offset).tolist()
+            share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
+            images, labels = train.read(places), train.labels[places]
+            losses.append(_step(model, spec, optimizer, images, labels, share, settings, rng))
+            on_step(step + 1, len(plan), losses[-1])
+        return loss_figures(losses)
+
+    def validate() -> dict[str, float]:
+        return {"validation_top1_pct": top1_pct(model.eval(), spec, validation, settings.precision)}
+
+    return run_epochs(
+        model,
+        optimizer,
+        folder,
+        architecture=spec.name,
+        identity=identity | asdict(settings),
+        epochs=settings.epochs,
+        train_epoch=train_epoch,
+        validate=validate,
+        on_epoch=on_epoch,
+        keep_epochs=keep_epochs,
+    )
+
+
+@torch.inference_mode()
+def top1_pct(
+    model: nn.Module, spec: ModelSpec, images: Labelled, precision: Precision = "float32"
+) -> float:
+    """Share of pictures whose highest logit is at the label, in percent."""
+    answers = Answers(model, precision)
+    hits, start = 0, 0
+    for part in images.batches(BATCH):
+        logits = answers(spec.normalise(part, like=answers.like)).cpu()
+        hits += int((logits.argmax(dim=1) == images.labels[start : start + len(part)]).sum())
+        start += len(part)
+    return 100 * hits / len(images)
+
+
+def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+    """The head and all else, each with the peak of its learning rate."""
+    head = list(model.head.parameters())
+    known = {id(parameter) for parameter in head}
+    body = [p for p in model.parameters() if id(p) not in known]
+    return [
+        {"params": body, "lr": settings.lr, "peak": settings.lr},
+        {"params": head, "lr": settings.head_lr, "peak": settings.head_lr},
+    ]
+
+
+def _step(
+    model: nn.Module,
+    spec: ModelSpec,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    share: float,
+    settings: TrainSettings,
+    rng: np.random.Generator,
+) -> float:
+    device = next(model.parameters()).device
+    for group in optimizer.param_groups:
+        group["lr"] = share * group["peak"]
+    pixels, target = spec.normalise(images.to(device)), labels.to(device)
+    if settings.mixing:
+        pixels, target = mix(pixels, target, model.num_classes, rng)
+    with autocast(device, settings.precision), class_token_only(model):
+        logits = model(pixels)
+    loss = cross_entropy(logits.float(), target)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def mix(
+    images: Tensor, labels: Tensor, classes: int, rng: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Normalised images and soft labels [batch, classes], mixed about as DeiT mixes them.
+
+    Source: Touvron et al. 2021, Tab. 9, without RandAugment, stochastic depth and repeated
+    augmentation; erased are the mixed images, with zeros, where the published code erases before,
+    with noise. torchvision draws from torch's own generator, which is left as it was.
+    """
+    with seeded(int(rng.integers(2**31)), images.device):
+        choice = v2.RandomChoice(
+            [
+                v2.MixUp(alpha=MIXUP, num_classes=classes),
+                v2.CutMix(alpha=CUTMIX, num_classes=classes),
+            ]
+        )
+        images, soft = choice(images, labels)
+        erase = v2.RandomErasing(p=ERASING)
+        images = torch.stack([erase(image) for image in images])
+    return images, soft * (1 - SMOOTHING) + SMOOTHING / classes

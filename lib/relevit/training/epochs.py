@@ -1,0 +1,206 @@
+"""The epoch loop shared by all trainings: a checkpoint each epoch and exact resume.
+
+An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the
+whole state: a run that was killed and started again ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from relevit.base.files import file_fingerprint, write_atomically
+from relevit.base.paths import need_disk_space
+from relevit.models.checkpoints import load_weights, read_tensors, save_weights
+
+History = list[dict[str, Any]]
+WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint", "epochs"
+
+
+def run_epochs(
+    model: nn.Module,
+    optimizer: Optimizer,
+    folder: Path,
+    *,
+    architecture: str,
+    identity: dict[str, Any],
+    epochs: int,
+    train_epoch: Callable[[int], dict[str, float]],
+    validate: Callable[[], dict[str, float]],
+    criterion: str | None = None,
+    keep_epochs: bool = False,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> History:
+    """Train for `epochs`, resuming what `folder` holds of the same `identity`.
+
+    Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
+    `criterion` names the validation figure whose lowest value, the latest of equals, decides
+    which epoch's weights are kept (differences A13); None keeps the last epoch's. The model
+    holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
+    `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
+    Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
+    without room for the checkpoints.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink()  # a write that was killed
+    name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
+    kept = range(epochs + 1) if keep_epochs else range(0)
+    done = _finished(folder, name, kept)
+    if done is not None:
+        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # killed while it was removed
+        load_weights(folder / WEIGHTS, model, architecture)
+        return done
+    need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
+    history = _resume(folder, model, optimizer, architecture, name, kept)
+    if not history:
+        shutil.rmtree(folder / EPOCHS, ignore_errors=True)  # of another run, or not all there
+        history = [{"epoch": 0, **validate()}]
+        if keep_epochs:
+            (folder / EPOCHS).mkdir(exist_ok=True)
+            save_weights(epoch_file(folder, 0), model, architecture)
+        on_epoch(history[0])
+    for epoch in range(len(history), epochs + 1):
+        row = {"epoch": epoch, **train_epoch(epoch), **validate()}
+        bad = [k for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)]
+        if bad:
+            raise FloatingPointError(
+                f"training: {bad[0]} is {row[bad[0]]} in epoch {epoch} of {folder.name}; "
+                "lower the learning rate (the checkpoint of the epoch before is kept)"
+            )
+        history.append(row)
+        best = criterion is None or row[criterion] <= min(r[criterion] for r in history[1:])
+        newest = _save(folder / CHECKPOINT, model, optimizer, architecture, name, history, best)
+        if keep_epochs:
+            _link_or_copy(newest / WEIGHTS, epoch_file(folder, epoch))
+        _write_log(folder, history)
+        on_epoch(row)
+    return _finish(folder, model, architecture, name, history)
+
+
+def epoch_file(folder: Path, epoch: int) -> Path:
+    """Where `run_epochs` with `keep_epochs=True` leaves the weights of an epoch; 0 is before."""
+    return folder / EPOCHS / f"epoch_{epoch:04d}.safetensors"
+
+
+def loss_figures(losses: list[float]) -> dict[str, Any]:
+    """The mean of an epoch's losses, and the means of at most twenty parts of it (`curve`)."""
+    curve = [float(np.mean(part)) for part in np.array_split(losses, min(20, len(losses)))]
+    return {"train_loss": float(np.mean(losses)), "curve": curve}
+
+
+def _finished(folder: Path, name: str, kept: range) -> History | None:
+    needed = [folder / WEIGHTS, folder / LOG, *(epoch_file(folder, epoch) for epoch in kept)]
+    if not all(path.is_file() for path in needed):
+        return None
+    facts = read_tensors(folder / WEIGHTS)[1]
+    if facts.get("identity") != name:
+        return None
+    if facts.get("log") != file_fingerprint(folder / LOG):
+        return None  # a later run, since stopped, has written its own log
+    return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+
+
+def _resume(
+    folder: Path,
+    model: nn.Module,
+    optimizer: Optimizer,
+    architecture: str,
+    name: str,
+    kept: range,
+) -> History:
+    """Load the newest whole checkpoint of this run; an empty history when there is none."""
+    checkpoint = folder / CHECKPOINT
+    for leftover in checkpoint.glob(".*"):
+        shutil.rmtree(leftover)  # an interrupted write or removal
+    for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
+        state = json.loads((newest / "state.json").read_text())
+        if state["identity"] != name:
+            break
+        history = state["history"]
+        if kept:  # it may have been killed between the checkpoint and its copy
+            _link_or_copy(newest / WEIGHTS, epoch_file(folder, history[-1]["epoch"]))
+            if not all(epoch_file(folder, row["epoch"]).is_file() for row in history):
+                break
+        load_weights(newest / WEIGHTS, model, architecture)
+        optimizer.load_state_dict(torch.load(newest / "optimizer.pt", weights_only=True))
+        return history
+    for other in checkpoint.glob("epoch_*"):
+        _remove(other)
+    return []
+
+
+def _remove(folder: Path) -> None:
+    """Hide a checkpoint with one rename, then delete it: it is never seen half deleted."""
+    hidden = folder.with_name(f".{folder.name}.old")
+    os.replace(folder, hidden)
+    shutil.rmtree(hidden)
+
+
+def _save(
+    checkpoint: Path,
+    model: nn.Module,
+    optimizer: Optimizer,
+    architecture: str,
+    name: str,
+    history: History,
+    best: bool,
+) -> Path:
+    """Write one epoch's folder under a hidden name, show it with one rename, drop older ones."""
+    epoch = history[-1]["epoch"]
+    older = sorted(checkpoint.glob("epoch_*"))
+    hidden = checkpoint / f".epoch_{epoch:04d}"
+    hidden.mkdir(parents=True)
+    save_weights(hidden / WEIGHTS, model, architecture)
+    torch.save(optimizer.state_dict(), hidden / "optimizer.pt")
+    kept = hidden / WEIGHTS if best or not older else older[-1] / "kept.safetensors"
+    _link_or_copy(kept, hidden / "kept.safetensors")
+    state = {"identity": name, "history": history}
+    (hidden / "state.json").write_text(json.dumps(state))
+    shown = checkpoint / f"epoch_{epoch:04d}"
+    os.replace(hidden, shown)
+    for folder in older:
+        _remove(folder)
+    return shown
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # a disk without hard links
+        shutil.copyfile(source, target)
+
+
+def _finish(
+    folder: Path, model: nn.Module, architecture: str, name: str, history: History
+) -> History:
+    newest = max((folder / CHECKPOINT).glob("epoch_*"))
+    load_weights(newest / "kept.safetensors", model, architecture)
+    _write_log(folder, history)
+    log = file_fingerprint(folder / LOG)
+    save_weights(folder / WEIGHTS, model, architecture, identity=name, log=log)
+    for checkpoint in (folder / CHECKPOINT).glob("epoch_*"):
+        _remove(checkpoint)
+    shutil.rmtree(folder / CHECKPOINT)
+    return history
+
+
+def _write_log(folder: Path, history: History) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in history)
+    write_atomically(folder / LOG, lambda target: target.write_text(text))
+
+
+def _size_mb(model: nn.Module) -> int:
+    return sum(p.numel() * p.element_size() for p in model.parameters()) // 2**20

@@ -1,0 +1,116 @@
+"""The original model, the one that relevance finetuning starts from, and where it comes from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from relevit.base.files import write_atomically
+from relevit.base.paths import from_project
+from relevit.config import OriginalParams
+from relevit.data.benchmark import benchmark
+from relevit.data.drawn import drawn
+from relevit.evaluate.predictions import BATCH, predict
+from relevit.models.checkpoints import save_weights
+from relevit.models.loading import load_model, load_pretrained, model_spec, shipped_weights
+from relevit.models.published import load_paper_model
+from relevit.models.registry import CUT
+from relevit.models.spec import ModelSpec
+from relevit.training.classifier import TrainSettings, train_classifier
+from relevit.training.epochs import LOG, WEIGHTS, History
+
+VALIDATED = 100  # validation images that a model of a paper answers
+
+
+def make_original(
+    cfg: OriginalParams,
+    folder: Path,
+    device: torch.device,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> tuple[nn.Module, History]:
+    """The original model of a preset, with `weights.safetensors` and `log.jsonl` in `folder`.
+
+    `source="shipped"` copies the weights and the log that come with the suite, `"train"` trains.
+    `"published"` takes a paper's model as its authors trained it, and `"random"` leaves it
+    untrained; both make `others` ready too, and the log has one row, of epoch 0.
+    Raises: ValueError when the model has no shipped weights; further as `run_epochs` and
+    `load_paper_model`.
+    """
+    if cfg.source in ("published", "random"):
+        model = _paper_models(cfg, folder, device)
+        return model, [_as_it_is(cfg, model, folder, on_epoch)]
+    spec = model_spec(cfg.model)
+    if cfg.source == "shipped":
+        weights = shipped_weights(cfg.model)
+        history = [json.loads(line) for line in weights.with_suffix(".jsonl").open()]
+        model = load_model(cfg.model, weights, device)
+        for source, name in ((weights, WEIGHTS), (weights.with_suffix(".jsonl"), LOG)):
+            write_atomically(folder / name, partial(shutil.copyfile, source))
+        for row in history:
+            on_epoch(row)
+        return model, history
+    model = load_pretrained(cfg.model, cfg.seed).to(device)
+    settings = TrainSettings.from_params(cfg, device)
+    return model, train_original(model, spec, settings, folder, on_epoch=on_epoch)
+
+
+def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn.Module:
+    """Write the weights of the paper's models that a preset needs; returns its own."""
+    root = from_project(cfg.weights_root) if cfg.weights_root else None
+    for name in dict.fromkeys([*cfg.others, cfg.model]):  # its own last: with it the stage is made
+        path = folder / (WEIGHTS if name == cfg.model else f"{name}.safetensors")
+        model = load_paper_model(
+            name,
+            weights=None if cfg.source == "random" or name.endswith(CUT) else root,
+            random=cfg.source == "random",
+            seed=cfg.seed,
+        )
+        save_weights(path, model, name)
+    return model.to(device)
+
+
+def _as_it_is(
+    cfg: OriginalParams,
+    model: nn.Module,
+    folder: Path,
+    on_epoch: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """The log's only row for a model that is not trained here: its top-1 on validation images."""
+    images = benchmark(cfg.preset)
+    spec = images.spec(cfg.model)
+    shown = images.draw("validation", range(VALIDATED), size=spec.image_size)
+    right = predict(model, spec, shown.split(BATCH))["label_rank"] == 0
+    row = {"epoch": 0, "validation_top1_pct": 100.0 * float(right.mean())}
+    write_atomically(folder / LOG, lambda path: path.write_text(json.dumps(row) + "\n"))
+    on_epoch(row)
+    return row
+
+
+def train_original(
+    model: nn.Module,
+    spec: ModelSpec,
+    settings: TrainSettings,
+    folder: Path,
+    *,
+    validation_images: int = 400,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> History:
+    """Train `model` in place on the animals of Cutouts; files and log as `train_classifier`."""
+    count = settings.images * (settings.epochs if settings.fresh else 1)
+    return train_classifier(
+        model,
+        spec,
+        settings,
+        folder,
+        train=drawn("train", count, seed=settings.seed, size=spec.image_size),
+        validation=drawn("validation", validation_images, size=spec.image_size).kept(),
+        identity={"kind": "original"},
+        on_epoch=on_epoch,
+    )

@@ -1,0 +1,79 @@
+"""Rehearse the paper preset: `python -m replicas`, which is what `make rehearse` calls.
+
+Writes a small replica of every data set in its true format and runs the whole pipeline on them,
+with the papers' architectures cut to two blocks of random weights. What it computes means
+nothing; that it runs to its end does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from relevit.base.paths import project_root
+from relevit.config import PipelineParams
+from relevit.data.real.classes import IMAGENET_S_WNIDS
+from relevit.data.real.selection import finetuning_classes
+from relevit.pipeline import run as pipeline
+from replicas.cifar import write_cifar10
+from replicas.cifar100 import write_cifar100
+from replicas.gtsegs import write_gtsegs
+from replicas.imagenet import (
+    SHARED,
+    write_imagenet,
+    write_imagenet_a,
+    write_imagenet_r,
+    write_sketch,
+    write_v2,
+)
+from replicas.imagenet_s import write_imagenet_s
+from replicas.objectnet import write_objectnet
+from replicas.si_score import write_si_score
+from replicas.text import write_eraser_movies, write_newsgroups
+
+PRESET = "rehearsal"
+OTHERS = 8  # classes besides those that are finetuned
+
+
+def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None:
+    """A replica of every set of the paper preset below `data_root`, odd pictures included.
+
+    ImageNet-S has the classes that runs of these seeds finetune, and some to validate with.
+    """
+    chosen = {wnid for s in seeds for wnid in finetuning_classes(finetuned_classes, s or None)}
+    known = sorted(chosen | set([w for w in SHARED if w in IMAGENET_S_WNIDS][:OTHERS]))
+    shared = SHARED[:OTHERS]
+    write_imagenet(data_root, classes=known, per_class=3)
+    write_imagenet_s(data_root, classes=known, per_class=3)
+    write_imagenet_a(data_root, classes=shared, per_class=3)
+    write_imagenet_r(data_root, classes=shared, per_class=3)
+    write_sketch(data_root, classes=shared, per_class=3)
+    write_v2(data_root, classes=known, per_class=3)
+    write_objectnet(data_root, per_class=3)
+    write_si_score(data_root, per_class=3)
+    write_gtsegs(data_root, per_class=3)
+    write_cifar10(data_root)
+    write_cifar100(data_root)
+    write_eraser_movies(data_root, train=16, validation=12, test=12)
+    write_newsgroups(data_root)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; the exit code is the pipeline's."""
+    parser = argparse.ArgumentParser(prog="python -m replicas", description=__doc__)
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="stages at once (default 1)")
+    jobs = parser.parse_args(arguments).jobs
+    params = PipelineParams.from_file(project_root() / "params" / PRESET / "pipeline.yaml")
+    data_root = project_root() / params.data_root
+    if not (data_root / "whole").is_file():
+        shutil.rmtree(data_root, ignore_errors=True)  # a killed run leaves half of it
+        sys.stdout.write(f"Writing replicas of the data sets to {data_root}\n")
+        write_all(data_root, params.finetuned_classes, params.seeds)
+        (data_root / "whole").touch()
+    return pipeline.main([PRESET, "-j", str(jobs)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

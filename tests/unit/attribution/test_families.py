@@ -1,0 +1,143 @@
+"""Every method on every family of Vision Transformers, and a refusal for what is none.
+
+The models have random weights and a few blocks, but the structure of timm's own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import timm
+import torch
+from timm.layers import LayerNorm
+from timm.models.beit import Beit
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer
+
+from relevit.attribution import METHODS
+from relevit.attribution.integrated_gradients import completeness_gap
+
+from ..attribution_cases import PIXELS, PROTOCOLS, explain, know_black
+
+SIZES = {
+    "img_size": 28,
+    "patch_size": 7,
+    "embed_dim": 12,
+    "depth": 3,
+    "num_heads": 2,
+    "num_classes": 5,
+    "norm_layer": partial(LayerNorm, eps=1e-6),
+}
+VIT, BIASED = VisionTransformer, {"qkv_bias": True}
+RELATIVE = {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "init_values": 0.1}
+FAMILIES = {
+    "ViT": (VIT, BIASED),
+    "DeiT": (VIT, BIASED),
+    "DeiT distilled": (VisionTransformerDistilled, BIASED),
+    "DeiT-3": (VIT, BIASED | {"no_embed_class": True, "init_values": 1e-6}),
+    "AugReg": (VIT, BIASED | {"drop_path_rate": 0.1, "drop_rate": 0.1, "proj_drop_rate": 0.1}),
+    "BEiT": (Beit, RELATIVE | {"global_pool": "avg"}),
+    "BEiT v2, class token": (Beit, RELATIVE | {"global_pool": "token"}),
+    "BEiT, shared bias": (Beit, {"use_shared_rel_pos_bias": True, "scale_mlp": True}),
+    "DINO": (VIT, BIASED),
+    "DINOv2": (VIT, BIASED | {"init_values": 1e-5}),
+    "DINOv2 with registers": (
+        VIT, BIASED | {"init_values": 1e-5, "reg_tokens": 4, "no_embed_class": True}
+    ),
+    "DINOv2, any size": (VIT, BIASED | {"init_values": 1e-5, "dynamic_img_size": True}),
+    "MAE": (VIT, BIASED | {"global_pool": "avg"}),
+    "MAE, class token": (VIT, BIASED | {"global_pool": "token", "fc_norm": True}),
+    "no class token": (VIT, BIASED | {"global_pool": "avg", "class_token": False}),
+    "average after the norm": (VIT, BIASED | {"global_pool": "avg", "fc_norm": False}),
+    "qk_norm": (VIT, BIASED | {"qk_norm": True}),
+    "CLIP": (VIT, BIASED | {"pre_norm": True}),
+}  # fmt: skip
+OTHERS = {
+    "SwinTransformer": "swin_tiny_patch4_window7_224",
+    "ConvNeXt": "convnext_atto",
+    "ResNet": "resnet10t",
+    "Xcit": "xcit_nano_12_p16_224",  # its attention is among channels
+}
+SHRUNK = {
+    "SwinTransformer": {"img_size": 32, "embed_dim": 12, "depths": (1, 1), "num_heads": (2, 2),
+                        "window_size": 4},
+    "Xcit": {"img_size": 32, "embed_dim": 16, "depth": 2, "num_heads": 2, "cls_attn_layers": 1},
+}  # fmt: skip
+NAMED = r"ViT, DeiT \(also distilled\), AugReg, BEiT, DINO, DINOv2 \(with registers\), MAE"
+
+
+def random_weights(model):
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights += 0.2 * torch.randn(weights.shape, generator=random)
+    return know_black(model.double().eval())
+
+
+@pytest.fixture(scope="module")
+def families():
+    torch.manual_seed(1)  # with some weights a map is clamped altogether
+    return {name: random_weights(cls(**(SIZES | o))) for name, (cls, o) in FAMILIES.items()}
+
+
+@pytest.fixture(scope="module")
+def others():
+    return {
+        name: timm.create_model(tag, pretrained=False, **SHRUNK.get(name, {})).double().eval()
+        for name, tag in OTHERS.items()
+    }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_on_every_family(families, images, name, family, protocol):
+    found = explain(name, families[family], images, torch.tensor([4, 0, 2]), protocol=protocol)
+    assert found.shape == (3, 16)
+    if (name, protocol) == ("gradcam", "described"):  # a map may be clamped altogether
+        assert found.isfinite().all()
+        return
+    if (name, family, protocol) == ("raw_attention", "no class token", "published"):
+        assert found.isnan().all()
+        return
+    alive = ~found.isnan().any(dim=1)
+    assert alive.all() or (name, protocol) == ("gradcam", "published")
+    assert (found[alive].std(dim=1) > 0).all(), "a flat map tells nothing"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_integrated_gradients_are_complete_on_every_family(families, images, family):
+    gap = completeness_gap(families[family], images, steps=30, protocol="described")
+    assert gap.abs().max() < 2e-2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("name", METHODS)
+def test_other_networks_are_refused(others, state_of, name, other, protocol):
+    model = know_black(others[other])
+    before = state_of(model)
+    text = "block 0 made a map of shape" if other == "Xcit" else f"{other} has no blocks with"
+    with pytest.raises(ValueError, match=rf"record_attention: {text}.*global self-att.*{NAMED}"):
+        explain(name, model, torch.rand(2, 3, 32, 32).double(), protocol=protocol)
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gradient_checkpointing_is_refused(images, name):
+    model = random_weights(VIT(**SIZES))
+    model.set_grad_checkpointing()
+    with pytest.raises(ValueError, match=r"checkpointing; switch that off: model\.set_grad_check"):
+        explain(name, model, images)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_other_ways_of_pooling(images, name):
+    """A head that reads the patches with attention of its own has no row; pixels need none."""
+    model = random_weights(VIT(**(SIZES | {"global_pool": "map"})))
+    if name in PIXELS:
+        assert explain(name, model, images).shape == (3, 16)
+        return
+    with pytest.raises(ValueError, match=r"pooling: 'map' is unknown; use a model that pools by"):
+        explain(name, model, images)

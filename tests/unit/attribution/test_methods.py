@@ -1,0 +1,268 @@
+"""What holds for every attribution method: batches, classes, protocols, errors, no traces left."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relevit.attribution import METHODS, explain_all
+from relevit.attribution.beyond_intuition import express, express_all
+from relevit.attribution.feedback import FEEDBACKS
+from relevit.attribution.perception import PERCEPTIONS
+from relevit.relevance import gae
+
+from ..attribution_cases import (
+    CLASS_AGNOSTIC,
+    GRAPH,
+    LRP,
+    PIXELS,
+    PROTOCOLS,
+    START_BLOCK,
+    explain,
+    know_black,
+)
+
+KINDS = ("plain", "average", "registers", "distilled")
+every_method = pytest.mark.parametrize("name", METHODS)
+both_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
+POOLED = tuple(name for name in METHODS if name not in ("gae", *PIXELS))
+
+
+@pytest.fixture
+def vit(build_vit):
+    """Make a small ViT that knows what black is."""
+    return lambda kind="plain", **options: know_black(build_vit(kind, **options))
+
+
+def close(ours, theirs, tolerance=1e-10):
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_the_methods_and_their_order():
+    assert list(METHODS) == [
+        "raw_attention", "rollout", "gradcam", "gae", "ga", "partial_lrp", "lrp",
+        "transformer_attribution", "head_wise", "token_wise", "smoothgrad", "integrated_gradients",
+    ]  # fmt: skip
+    assert METHODS["gae"] is gae
+    assert all(method.__doc__ for method in METHODS.values())
+
+
+@both_protocols
+@pytest.mark.parametrize("kind", KINDS)
+@every_method
+def test_a_batch_is_its_images_one_by_one(vit, images, name, kind, protocol):
+    model, target = vit(kind), torch.tensor([0, 3, 1])
+    together = explain(name, model, images, target, protocol=protocol)
+    assert together.shape == (3, 16) and together.dtype == images.dtype
+    assert not together.requires_grad
+    if protocol == "described":
+        assert together.isfinite().all()
+    alone = [
+        explain(name, model, images[i : i + 1], target[i : i + 1], protocol=protocol)
+        for i in range(3)
+    ]
+    torch.testing.assert_close(
+        together,
+        torch.cat(alone),
+        **dict.fromkeys(("rtol", "atol"), 1e-6 if name in LRP else 1e-10),
+        equal_nan=True,
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize("name", ["head_wise", "token_wise", *PIXELS])
+def test_chunks_do_not_change_the_map(vit, images, name, chunk):
+    model = vit()
+    close(explain(name, model, images, chunk=chunk), explain(name, model, images))
+
+
+@every_method
+def test_no_target_is_the_predicted_class(vit, images, name):
+    model = vit()
+    predicted = model(images).argmax(dim=1)
+    found = explain(name, model, images, protocol="described")
+    close(found, explain(name, model, images, predicted, protocol="described"), 1e-12)
+    other = explain(name, model, images, (predicted + 1) % 5, protocol="described")
+    changed = bool((found - other).abs().max() > 1e-9)
+    assert changed == (name not in CLASS_AGNOSTIC)
+
+
+@pytest.mark.parametrize("target", [[0, 1, 5], [0, -1, 2], [0, 1]])
+@every_method
+def test_bad_target_is_an_error(vit, images, name, target):
+    with pytest.raises(ValueError, match=r"for 3 images and 5 classes; give one class in 0\.\.4"):
+        explain(name, vit(), images, torch.tensor(target))
+
+
+@both_protocols
+@every_method
+def test_no_nan_where_the_image_says_nothing(vit, name, protocol):
+    """A constant image, and one class whose logit depends on nothing."""
+    model = vit()
+    with torch.no_grad():
+        model.head.weight[2] = 0
+    images = torch.full((2, 3, 28, 28), 0.3).double()
+    found = explain(name, model, images, torch.tensor([2, 1]), protocol=protocol)
+    if protocol == "described":
+        assert found.isfinite().all()
+    else:
+        # NaN is what the published code makes of a map without any range (differences C19).
+        assert found.isfinite().all() or name in ("raw_attention", "gradcam")
+
+
+# The model is left as it was
+
+
+class Broken(torch.nn.Module):
+    def forward(self, tokens):
+        raise RuntimeError("broken layer")
+
+
+@pytest.mark.parametrize("case", ["runs", "bad target", "broken block"])
+@pytest.mark.parametrize("kind", ["plain", "average"])
+@every_method
+def test_model_is_left_as_it_was(vit, images, state_of, name, kind, case):
+    model = vit(kind)
+    model.train()
+    model.blocks[1].eval()
+    model.blocks[1].attn.fused_attn = False
+    model.patch_embed.requires_grad_(False)
+    if case == "broken block":
+        model.blocks[1].mlp = Broken()
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
+    before = state_of(model)
+    target = torch.tensor([0, 1, 5 if case == "bad target" else 4])
+    if case == "runs":
+        explain(name, model, images, target)
+    else:
+        with pytest.raises((ValueError, RuntimeError), match=r"target|broken layer"):
+            explain(name, model, images, target)
+    assert state_of(model) == before
+    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
+    assert torch.is_grad_enabled()
+
+
+@every_method
+def test_gradients_switched_off_outside_do_not_matter(vit, images, name):
+    model = vit()
+    with torch.no_grad():
+        inside = explain(name, model, images, protocol="described")
+        assert not torch.is_grad_enabled()
+    close(inside, explain(name, model, images, protocol="described"))
+
+
+@every_method
+def test_images_get_no_gradient(vit, images, name):
+    images = images.clone().requires_grad_()
+    assert not explain(name, vit(), images).requires_grad
+    assert images.grad is None and images.requires_grad
+
+
+@pytest.mark.parametrize("name", GRAPH)
+def test_map_is_in_the_graph_when_asked(vit, images, name):
+    found = explain(name, vit(), images, protocol="described", create_graph=True)
+    assert found.requires_grad
+    close(found.detach(), explain(name, vit(), images, protocol="described"))
+
+
+# Options and errors
+
+
+@every_method
+def test_unknown_protocol_is_an_error(vit, images, name):
+    with pytest.raises(ValueError, match=r"protocol 'paper' is unknown; use 'published'"):
+        explain(name, vit(), images, protocol="paper")
+
+
+@pytest.mark.parametrize("name", START_BLOCK)
+def test_start_block(vit, images, name):
+    model = vit(depth=3)
+    maps = [explain(name, model, images, protocol="described", start_block=i + 1) for i in range(3)]
+    assert (maps[0] - maps[1]).abs().max() > 1e-9 and (maps[1] - maps[2]).abs().max() > 1e-9
+    close(explain(name, model, images, protocol="described"), maps[0])
+    for block in (0, 4):
+        with pytest.raises(
+            ValueError, match=rf"start_block {block}: .* this model has 3; choose one in 1\.\.3"
+        ):
+            explain(name, model, images, protocol="described", start_block=block)
+    with pytest.raises(ValueError, match="start_block -1"):
+        explain(name, model, images, start_block=-1)
+
+
+@pytest.mark.parametrize("name", START_BLOCK)
+def test_no_block_at_all_leaves_nothing_as_published(vit, images, name):
+    assert explain(name, vit(), images, start_block=3).abs().max() == 0
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_pooling_can_be_chosen(vit, images, name):
+    model = vit()
+    options = {"protocol": "described"}
+    own = explain(name, model, images, **options)
+    close(own, explain(name, model, images, pooling="class_token", **options))
+    assert (own - explain(name, model, images, pooling="patches", **options)).abs().max() > 1e-9
+    with pytest.raises(ValueError, match=r"pooling: 'max' is unknown; .*or choose one of"):
+        explain(name, model, images, pooling="max")
+    bare = vit("average", class_token=False)
+    with pytest.raises(ValueError, match=r"no class token.*use pooling='patches' or a model"):
+        explain(name, bare, images, pooling="class_token")
+    assert explain(name, bare, images, **options).shape == (3, 16)
+
+
+def test_parts_of_beyond_intuition(vit, images):
+    """Every perception with every feedback, and what an unknown one says."""
+    for protocol in PROTOCOLS:
+        maps = [
+            express(vit(), images, perception=p, feedback=f, protocol=protocol)
+            for p in PERCEPTIONS
+            for f in FEEDBACKS
+        ]
+        flat = torch.stack(maps).flatten(1)
+        assert flat.isfinite().all() and (flat[0] == 1).all()
+        assert (torch.cdist(flat, flat) + torch.eye(len(flat))).min() > 1e-9
+    with pytest.raises(ValueError, match=r"perception 'eyes' is unknown; use one of \('none', "):
+        express(vit(), images, perception="eyes")
+    with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
+        express(vit(), images, perception="none", feedback="ear")
+    with pytest.raises(ValueError, match="pairs: none given"):
+        express_all(vit(), images, pairs=[])
+
+
+@pytest.mark.parametrize("family", ["vit", "clip"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_parts_that_are_shared_give_the_same_maps(vit, images, protocol, family):
+    model, seen = vit(), []
+    model.family = family
+    model.patch_embed.register_forward_hook(lambda m, inputs, output: seen.append(len(output)))
+    pairs = [(p, f) for p in PERCEPTIONS for f in FEEDBACKS]
+    shared = express_all(model, images, pairs=pairs, protocol=protocol)
+    one_path = {"published": 3 + 19 * 3, "described": 3 + 6 * 3}  # the last point is the image
+    assert sum(seen) == one_path[protocol]
+    for (perception, feedback), ours in zip(pairs, shared, strict=True):
+        alone = express(model, images, perception=perception, feedback=feedback, protocol=protocol)
+        close(ours, alone)
+
+
+@pytest.mark.parametrize("methods", [("token_wise", "ga", "head_wise"), ("gae",), ("head_wise",)])
+def test_methods_explained_together_give_the_same_maps(build_vit, images, methods):
+    model, target = build_vit(), torch.tensor([1, 0, 4])
+    maps = explain_all(model, images, target, methods)
+    assert tuple(maps) == methods
+    for name, ours in maps.items():
+        close(ours, METHODS[name](model, images, target))
+    with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; use some of \['raw_"):
+        explain_all(model, images, target, ["ga", "shap"])
+
+
+@pytest.mark.parametrize("name", ["head_wise", "token_wise", "integrated_gradients"])
+def test_path_options(build_vit, images, name):
+    model = build_vit()
+    with pytest.raises(ValueError, match=r"steps 0: the path integral needs at least [12] point"):
+        explain(name, model, images, steps=0)
+    text = r"baseline: this VisionTransformer does not say what black is.*baseline=-mean/std"
+    with pytest.raises(ValueError, match=text):
+        explain(name, model, images, protocol="described")
+    given = explain(name, model, images, protocol="described", baseline=-torch.ones(3, 1, 1))
+    close(given, explain(name, know_black(model), images, protocol="described"))
+    with pytest.raises(ValueError, match="chunk 0"):
+        explain(name, model, images, chunk=0)

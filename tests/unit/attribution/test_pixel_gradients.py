@@ -1,0 +1,192 @@
+"""SmoothGrad and integrated gradients: against captum, and what each promises."""
+
+from __future__ import annotations
+
+import captum.attr
+import pytest
+import torch
+from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
+
+from relevit.attribution import METHODS
+from relevit.attribution.integrated_gradients import completeness_gap, integrated_gradients_pixels
+from relevit.attribution.smoothgrad import noise_patterns, smoothgrad_pixels
+
+from ..attribution_cases import HALF, know_black
+
+TARGET = torch.tensor([4, 0, 2])
+SINGLE = 1e-7  # captum weighs the points of a path in single precision
+KINDS = ("plain", "average", "registers", "distilled")
+
+
+def close(ours, theirs, tolerance=1e-11):
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def patch_sums(pixels):
+    batch = len(pixels)
+    return pixels.reshape(batch, 4, 7, 4, 7).sum(dim=(2, 4)).flatten(1)
+
+
+# SmoothGrad
+
+
+@pytest.fixture
+def given_noise(monkeypatch, images):
+    """Let captum's noise tunnel add our noise: every draw of an image, then the next image."""
+
+    def scaled(*sizes):
+        patterns = noise_patterns(images, 6, seed=3)
+        span = images.amax(dim=(1, 2, 3)) - images.amin(dim=(1, 2, 3))
+        return torch.stack([0.2 * s * p for s in span for p in patterns])
+
+    noise = captum.attr._core.noise_tunnel
+    monkeypatch.setattr(noise.torch, "normal", lambda *args, **kwargs: scaled(), raising=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_smoothgrad_agrees_with_captum(build_vit, images, given_noise, kind):
+    model = build_vit(kind)
+    tunnel = NoiseTunnel(Saliency(model))
+    theirs = tunnel.attribute(
+        images.clone(), nt_type="smoothgrad", nt_samples=6, stdevs=1.0, target=TARGET, abs=False
+    )
+    ours = smoothgrad_pixels(model, images, TARGET, draws=6, noise=0.2, seed=3)
+    assert ours.abs().max() > 1e-3
+    close(ours, theirs)
+    maps = METHODS["smoothgrad"](model, images, TARGET, draws=6, noise=0.2, seed=3)
+    close(maps, patch_sums(theirs.abs().sum(dim=1)) / 49)
+
+
+def test_smoothgrad_without_noise_is_the_gradient(build_vit, images):
+    model = build_vit()
+    inputs = images.clone().requires_grad_()
+    score = model(inputs).gather(1, TARGET[:, None]).sum()
+    (slopes,) = torch.autograd.grad(score, inputs)
+    close(smoothgrad_pixels(model, images, TARGET, draws=2, noise=0.0), slopes)
+
+
+def test_smoothgrad_scales_its_noise_with_the_image(build_vit, images):
+    """A linear model of the rescaled image has the rescaled noise: the same map, scaled."""
+    model = build_vit()
+    weight = model.patch_embed.proj.weight
+    own = smoothgrad_pixels(model, images, TARGET)
+    with torch.no_grad():
+        weight /= 4
+    close(smoothgrad_pixels(model, 4 * images, TARGET), own / 4, 1e-9)
+
+
+def test_smoothgrad_depends_on_the_seed_alone(build_vit, images):
+    model = build_vit()
+    first = METHODS["smoothgrad"](model, images, seed=1)
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    assert torch.equal(METHODS["smoothgrad"](model, images, seed=1), first)
+    assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
+    assert (METHODS["smoothgrad"](model, images, seed=2) - first).abs().max() > 1e-6
+    assert (first >= 0).all()
+
+
+@pytest.mark.parametrize("options", [{"draws": 0}, {"noise": -0.1}])
+def test_smoothgrad_refuses(build_vit, images, options):
+    with pytest.raises(ValueError, match=r"smoothgrad: draws \d+, noise .*20 and 0.15 are the us"):
+        METHODS["smoothgrad"](build_vit(), images, **options)
+
+
+@pytest.mark.parametrize("name", ["smoothgrad", "integrated_gradients"])
+def test_fused_attention_stays_on_and_chunks_bound_the_batch(build_vit, images, name):
+    model, seen = build_vit(), []
+
+    def note(module, args):
+        if torch.is_grad_enabled():
+            seen.append((len(args[0]), model.blocks[0].attn.fused_attn, args[0].requires_grad))
+
+    model.register_forward_pre_hook(note)
+    before = model.blocks[0].attn.fused_attn
+    METHODS[name](model, images, chunk=8)  # 60 copies
+    assert seen == [(8, before, True)] * 7 + [(4, before, True)]
+
+
+# Integrated gradients
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integrated_gradients_agree_with_captum(build_vit, images, kind):
+    model = know_black(build_vit(kind))
+    black = -torch.ones_like(images)
+    theirs = IntegratedGradients(model).attribute(
+        images, black, target=TARGET, n_steps=7, method="gausslegendre"
+    )
+    ours = integrated_gradients_pixels(
+        model, images, TARGET, protocol="described", steps=7, rule="gauss"
+    )
+    assert ours.abs().max() > 1e-3
+    close(ours, theirs, SINGLE)
+    maps = METHODS["integrated_gradients"](
+        model, images, TARGET, protocol="described", steps=7, rule="gauss"
+    )
+    close(maps, patch_sums(theirs.sum(dim=1)), SINGLE)
+
+
+def test_published_path_is_the_trapezoid_with_whole_ends(build_vit, images):
+    """captum counts the first and the last point half, the published path in full."""
+    model = build_vit()
+    theirs = IntegratedGradients(model).attribute(
+        images, torch.zeros_like(images), target=TARGET, n_steps=5, method="riemann_trapezoid"
+    )
+    for end in (images, torch.zeros_like(images)):
+        slopes = smoothgrad_pixels(model, end, TARGET, draws=1, noise=0.0)
+        theirs = theirs + images * slopes / 5 / 2
+    close(integrated_gradients_pixels(model, images, TARGET, steps=5), theirs, SINGLE)
+
+
+def test_integrated_gradients_point_by_point(build_vit, images):
+    model = build_vit()
+    slopes = torch.zeros_like(images)
+    for k in range(5):
+        inputs = (k / 4 * images).requires_grad_()
+        score = model(inputs).gather(1, TARGET[:, None]).sum()
+        slopes += torch.autograd.grad(score, inputs)[0] / 5
+    close(integrated_gradients_pixels(model, images, TARGET, steps=5), images * slopes)
+
+
+def test_completeness(build_vit, images):
+    """Patches sum to the change of the logit; the gap shrinks with the steps."""
+    model = know_black(build_vit())
+    options = {"protocol": "described", "steps": 60}
+    maps = METHODS["integrated_gradients"](model, images, TARGET, **options)
+    with torch.no_grad():
+        after = model(images).gather(1, TARGET[:, None])[:, 0]
+        change = after - model(-torch.ones_like(images)).gather(1, TARGET[:, None])[:, 0]
+    gap = completeness_gap(model, images, TARGET, **options)
+    close(gap, maps.sum(dim=1) - change, 1e-9)
+    assert change.abs().min() > 0.1
+    coarse = completeness_gap(model, images, TARGET, protocol="described", steps=3)
+    assert (gap.abs() < 1e-3 * change.abs()).all() and (gap.abs() < coarse.abs() / 10).all()
+
+
+def test_completeness_with_a_given_baseline(build_vit, images):
+    model = know_black(build_vit())
+    baseline = torch.tensor([0.2, -0.4, 0.6]).view(3, 1, 1)
+    options = {"steps": 60, "baseline": baseline, "protocol": "described"}
+    assert completeness_gap(model, images, **options).abs().max() < 1e-3
+    predicted = model(images).argmax(dim=1)
+    close(
+        completeness_gap(model, images, **options),
+        completeness_gap(model, images, predicted, **options),
+    )
+
+
+def test_completeness_of_the_published_path(build_vit, images):
+    gap = completeness_gap(build_vit(), images, TARGET)
+    assert gap.shape == (3,) and gap.isfinite().all() and not gap.requires_grad
+
+
+def test_patches_of_a_grid_that_is_no_square(build_vit):
+    """Two rows of three patches: only the last one's pixels differ from the baseline."""
+    model = build_vit(img_size=(14, 21))
+    model.pretrained_cfg = HALF
+    image = torch.zeros(1, 3, 14, 21).double()
+    image[:, :, 7:, 14:] = 1
+    found = METHODS["integrated_gradients"](model, image)
+    assert found.shape == (1, 6)
+    assert found[0, :5].abs().max() == 0 and found[0, 5].abs() > 1e-6

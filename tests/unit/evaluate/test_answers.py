@@ -1,0 +1,133 @@
+"""Answers in bfloat16 that are those of float32."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from relevit.data import cutouts
+from relevit.evaluate.answers import (
+    Answers,
+    right_classes,
+    unsure_best_rank,
+    unsure_prediction,
+    unsure_rank,
+)
+from relevit.models.loading import load_model, model_spec
+
+LOGITS = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize("margin", [0.5, 0.99, 1.0, 1.01, 3.0, math.nan])
+def test_prediction_is_unsure_within_the_margin(margin):
+    assert unsure_prediction(LOGITS, margin).tolist() == [not margin <= 1.0]
+
+
+@pytest.mark.parametrize(
+    ("label", "k", "gap"),
+    [(0, 1, 1.0), (1, 1, 1.0), (2, 1, 2.0), (5, 1, 5.0), (0, 2, 2.0), (2, 2, 1.0), (0, 5, 5.0),
+     (4, 5, 1.0), (5, 5, 1.0)],
+)  # fmt: skip
+def test_rank_is_unsure_where_the_label_could_cross_the_border(label, k, gap):
+    labels = torch.tensor([label])
+    assert not unsure_rank(LOGITS, labels, gap - 0.01, k)
+    assert unsure_rank(LOGITS, labels, gap + 0.01, k)
+
+
+def test_every_label_is_among_as_many_places_as_there_are_classes():
+    assert not unsure_rank(LOGITS, torch.tensor([3]), 100.0, k=6)
+
+
+@pytest.mark.parametrize(
+    ("right", "k", "gap"),
+    [((1, 5), 1, 1.0),  # the first of them against 5.0
+     ((0, 1), 1, 2.0),  # both of them against 3.0: which of the two comes first is all one
+     ((1, 3), 2, 1.0), ((2, 3), 3, 2.0), ((3, 5), 2, 2.0), ((4, 5), 5, math.inf)],
+)  # fmt: skip
+def test_best_rank_is_unsure_where_the_first_right_class_could_cross_the_border(right, k, gap):
+    classes = right_classes(torch.tensor([right[0]]), 6, {right[0]: right})
+    assert not unsure_best_rank(LOGITS, classes, min(gap - 0.01, 100.0), k)
+    assert unsure_best_rank(LOGITS, classes, gap + 0.01, k) == (gap < math.inf)
+
+
+def test_right_classes_are_the_accepted_ones():
+    right = right_classes(torch.tensor([2, 0, 2, 1]), 4, {2: (3, 1), 0: (0,)})
+    assert [row.nonzero()[:, 0].tolist() for row in right] == [[1, 3], [0], [1, 3], [1]]
+
+
+@pytest.mark.parametrize(("labels", "accepted"), [([4], {}), ([-1], {}), ([0], {0: (0, 4)})])
+def test_a_right_class_without_an_output_is_an_error(labels, accepted):
+    text = r"answers: the classes \[(4|-1)\] are right, and the model has 4 outputs; give a model"
+    with pytest.raises(ValueError, match=text):
+        right_classes(torch.tensor(labels), 4, accepted)
+
+
+def test_logits_that_are_no_numbers_are_unsure():
+    logits = LOGITS * math.nan
+    assert unsure_prediction(logits, 0.1) and unsure_rank(logits, torch.tensor([0]), 0.1, k=1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("tiny")
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    spec = model_spec("tiny")
+    return torch.cat([
+        spec.normalise(cutouts.draw(name, range(60), size=112).images)
+        for name in ("sketch", "objectnet")
+    ])  # fmt: skip
+
+
+def test_doubtful_answers_are_repeated_and_others_are_not(model, pixels):
+    plain, exact = Answers(model, "bfloat16"), Answers(model, "float32")
+    careful = Answers(model, "bfloat16", 2 * plain.largest_error([pixels]))
+    found = careful(pixels, unsure_prediction)
+    rough, expected = plain(pixels, unsure_prediction), exact(pixels)
+    again = unsure_prediction(rough, careful.margin)
+    assert 0 < careful.repeated == int(again.sum()) < len(pixels)
+    assert plain.repeated == 0
+    torch.testing.assert_close(found[again], expected[again], rtol=1e-4, atol=1e-4)
+    assert torch.equal(found[~again], rough[~again])
+    assert torch.equal(found.argmax(dim=1), expected.argmax(dim=1))
+
+
+def test_error_is_the_largest_of_all_batches(model, pixels):
+    answers = Answers(model, "bfloat16")
+    some = pixels[50:70]
+    errors = [answers.largest_error([part]) for part in some.split(10)]
+    assert answers.largest_error(some.split(10)) == max(errors) > 0
+    assert Answers(model, "float32").largest_error([some]) == 0.0
+    assert math.isnan(answers.largest_error([some, some * math.nan]))
+
+
+def test_a_margin_that_is_no_number_repeats_everything(model, pixels):
+    answers = Answers(model, "bfloat16", math.nan)
+    answers(pixels[50:70], unsure_prediction)
+    assert answers.repeated == 20
+
+
+def test_weights_are_copied_only_into_another_format(model):
+    """A copy of a large model takes longer than to classify a batch with it."""
+    first = next(model.parameters())
+    for same in (Answers(model), Answers(model, "float32")):
+        assert same.like.data_ptr() == first.data_ptr()
+    rough = Answers(model, "bfloat16")
+    assert rough.like.data_ptr() == first.data_ptr() and rough.like.dtype == torch.float32
+    assert {p.dtype for p in rough._fast.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def test_answers_can_be_asked_for_later(model, pixels):
+    careful = Answers(model, "bfloat16", 0.5)
+    expected = careful(pixels[:8], unsure_prediction), careful(pixels[8:16], unsure_prediction)
+    repeated = careful.repeated
+    first = careful.later(pixels[:8], unsure_prediction)
+    second = careful.later(pixels[8:16], unsure_prediction)
+    assert careful.repeated == repeated > 0  # nothing yet
+    assert torch.equal(second(), expected[1]) and torch.equal(first(), expected[0])
+    assert careful.repeated == 2 * repeated

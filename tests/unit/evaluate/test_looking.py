@@ -1,0 +1,68 @@
+"""What a look says where a label accepts several answers, and where nobody drew a mask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from relevit.evaluate.looking import RIGHT, WRONG, look, look_at_parts
+from relevit.relevance import gae, to_pixels
+
+from ..micro_finetuning import SPEC, micro_model, pictures
+
+
+@pytest.fixture(scope="module")
+def model():
+    return micro_model().eval()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return pictures("val", 4)
+
+
+def test_any_accepted_answer_is_right_and_an_unknown_label_has_none(model, batch):
+    plain = look(model, SPEC, batch)
+    answer = int(plain.predictions[0])
+    other = (answer + 1) % 40
+    labels = torch.tensor([answer, other, other, -1])
+    same = replace(batch, images=batch.images[:1].expand(4, -1, -1, -1), labels=labels)
+    assert look(model, SPEC, same).colours == [RIGHT, WRONG, WRONG, WRONG]
+    accepting = replace(same, accepted={other: (other, answer)})
+    assert look(model, SPEC, accepting).colours == [RIGHT, RIGHT, RIGHT, WRONG]
+
+
+def test_a_candidate_is_answered_and_explained(model, batch):
+    plain = look(model, SPEC, batch)
+    among = tuple(sorted(set(range(40)) - set(plain.predictions.tolist())))
+    seen = look(model, SPEC, replace(batch, candidates=among))
+    assert set(seen.predictions.tolist()) <= set(among)
+    pixels = SPEC.normalise(batch.images)
+    with torch.no_grad():
+        shares = model(pixels)[:, list(among)].softmax(dim=1)
+    assert torch.allclose(seen.confidence_pct, 100 * shares.amax(dim=1))
+    maps = to_pixels(gae(model, pixels, seen.predictions), pixels.shape[-2:])
+    assert torch.equal(seen.heatmaps, maps)
+
+
+def test_without_masks_no_share_is_a_number(model, batch):
+    plain = look(model, SPEC, batch)
+    bare = look(model, SPEC, replace(batch, masks=torch.zeros_like(batch.masks)))
+    assert plain.iou_pct.isfinite().all() and plain.on_object_pct.isfinite().all()
+    assert bare.iou_pct.isnan().all() and bare.on_object_pct.isnan().all()
+    assert torch.equal(plain.heatmaps, bare.heatmaps)
+
+
+def test_parts_of_several_sets_are_looked_at_each_by_its_own_rules(model, batch):
+    first = look(model, SPEC, batch.select([0]))
+    answer = int(first.predictions[0])
+    other = (answer + 1) % 40
+    strict = replace(batch.select([0]), labels=torch.tensor([other]))
+    lenient = replace(strict, accepted={other: (answer,)})
+    seen = look_at_parts(model, SPEC, [strict, lenient, strict])
+    assert seen.colours == [WRONG, RIGHT, WRONG] and seen.titles == first.titles * 3
+    assert torch.equal(seen.heatmaps, first.heatmaps.expand(3, -1, -1, -1))
+    alike = look_at_parts(model, SPEC, [batch.select([i]) for i in range(4)])
+    assert torch.equal(alike.heatmaps, look(model, SPEC, batch).heatmaps)

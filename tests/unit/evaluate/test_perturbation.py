@@ -1,0 +1,237 @@
+"""The perturbation test with a model that counts what is left of an image."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from relevit.evaluate.perturbation import accuracy_curves, auc_table, auc_weights, perturbation_rows
+from relevit.models.loading import ModelSpec
+
+from ..left_half import GRID, SIDE, Seen, drawn, left_first, plain, run, white
+
+SPEC = ModelSpec("stub", "none", 8, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
+# What is erased
+
+
+@pytest.mark.parametrize("unit", ["pixel", "token"])
+@pytest.mark.parametrize("direction", ["positive", "negative"])
+def test_nothing_and_everything(unit, direction):
+    model, (images, maps, _) = Seen(), drawn(2)
+    options = {"unit": unit, "directions": [direction], "shares_pct": [50, 100]}
+    run(model, images, maps, **options)
+    seen = model.seen().reshape(2, 3, 3, SIDE, SIDE)
+    assert torch.equal(seen[:, 0], images)
+    assert (seen[:, 1] == 0).all(dim=1).sum(dim=(1, 2)).tolist() == [32, 32]
+    assert (seen[:, 2] == 0).all()
+
+
+@pytest.mark.parametrize("direction", ["positive", "negative"])
+def test_tokens_are_erased_whole_and_in_order(direction):
+    model, (images, maps, _) = Seen(), drawn(3)
+    shares = [100 * k / 16 for k in range(1, 17)]
+    run(model, images, maps, unit="token", directions=[direction], shares_pct=shares)
+    gone = (model.seen() == 0).all(dim=1).reshape(3, 17, GRID, 2, GRID, 2)
+    gone = gone.permute(0, 1, 2, 4, 3, 5).flatten(4)
+    assert torch.equal(gone.any(dim=4), gone.all(dim=4))
+    number = gone.all(dim=4).flatten(2).sum(dim=1)  # more times gone: gone earlier
+    order = (-number).argsort(dim=1)
+    assert torch.equal(order, maps.argsort(dim=1, descending=direction == "positive"))
+
+
+def test_most_relevant_patch_goes_first():
+    model, maps = Seen(), torch.zeros(1, 16)
+    maps[0, 6] = 1  # row 1, column 2
+    run(model, white(), maps, unit="token", directions=["positive"], shares_pct=[10])
+    expected = torch.ones(SIDE, SIDE)
+    expected[2:4, 4:6] = 0
+    assert torch.equal(model.seen()[1], expected.expand(3, -1, -1))
+
+
+def test_pixels_of_patch_maps_are_interpolated_and_heatmaps_are_taken_as_they_are():
+    heat = torch.arange(64.0).reshape(1, 1, SIDE, SIDE)
+    model = Seen()
+    run(model, white(), heat, directions=["positive"], shares_pct=[25])
+    assert torch.equal(model.seen()[1] == 0, (heat[0] >= 48).expand(3, -1, -1))
+    model = Seen()
+    run(model, white(), left_first(), directions=["positive"], shares_pct=[25])
+    assert (model.seen()[1, :, :, :2] == 0).all() and (model.seen()[1, :, :, 2:] == 1).all()
+
+
+@pytest.mark.parametrize(("fill", "value"), [("black", -2.0), ("mean", 0.0)])
+def test_fill(fill, value):
+    """Black is 0 before normalisation, the mean colour 0 after it (E7)."""
+    model = Seen()
+    images = torch.full((1, 3, SIDE, SIDE), 255, dtype=torch.uint8)
+    labels = torch.zeros(1, dtype=torch.long)
+    perturbation_rows(
+        model, SPEC.normalise, images, left_first(), labels, fill=fill, shares_pct=[50]
+    )
+    seen = model.seen()[1]
+    assert (seen[..., :4] == value).all() and (seen[..., 4:] == 2).all()
+
+
+def test_normalise_with_statistics_of_channels():
+    spec = ModelSpec("stub", "none", 8, mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5))
+    images = torch.full((1, 3, SIDE, SIDE), 255, dtype=torch.uint8)
+    model = Seen()
+    labels = torch.zeros(1, dtype=torch.long)
+    perturbation_rows(model, spec.normalise, images, left_first(), labels, shares_pct=[100])
+    black = spec.normalise(torch.zeros_like(images))
+    assert torch.equal(model.seen()[1:2], black)
+
+
+# Ties
+
+
+@pytest.mark.parametrize("unit", ["pixel", "token"])
+@pytest.mark.parametrize("value", [0.0, 0.1, math.nan])
+def test_map_that_says_nothing_has_equal_curves(unit, value):
+    images, _, labels = drawn()
+    maps = torch.full((5, 49 if unit == "pixel" else 16), value)
+    if unit == "pixel":
+        images = torch.nn.functional.interpolate(images, size=(7, 7))
+    rows = run(Seen(), images, maps, labels, unit=unit)
+    halves = [
+        rows[rows["direction"] == d].drop(columns="direction") for d in rows["direction"].unique()
+    ]
+    pd.testing.assert_frame_equal(*(half.reset_index(drop=True) for half in halves))
+
+
+# The table
+
+
+def test_table_by_hand():
+    """Each tenth that goes is a tenth of the left half, twice over: .5 is left at 25 %."""
+    rows = run(
+        Seen(), white(2), left_first(2), torch.tensor([0, 1]), unit="token",
+        shares_pct=[12.5, 37.5, 50], first_index=7,
+    )  # fmt: skip
+    assert list(rows) == [
+        "index", "direction", "share_pct", "hit",
+        "logit", "probability_pct", "top_logit", "top_probability_pct",
+    ]  # fmt: skip
+    assert rows["index"].tolist() == 2 * (4 * [7] + 4 * [8])
+    assert rows["direction"].tolist() == 8 * ["positive"] + 8 * ["negative"]
+    assert rows["share_pct"].tolist() == 4 * [0, 12.5, 37.5, 50]
+    left = [1, 0.75, 0.25, 0]
+    assert rows["hit"].tolist()[:8] == [x > 0.5 for x in left] + [x < 0.5 for x in left]
+    assert rows["hit"].tolist()[8:] == 4 * [True] + 4 * [False]  # only the right half went
+    assert rows["logit"].tolist()[:8] == pytest.approx(2 * left)  # of class 0, predicted
+    assert rows["top_logit"].tolist()[:4] == pytest.approx([1, 0.75, 0.5, 0.5])
+    for x, row in zip(left, rows[:4].itertuples(), strict=True):
+        exponentials = np.exp([x, 0.5, x - 7])
+        percent = 100 * exponentials / exponentials.sum()
+        assert row.probability_pct == pytest.approx(percent[0], rel=1e-5)
+        assert row.top_probability_pct == pytest.approx(percent.max(), rel=1e-5)
+
+
+def test_explained_class_changes_the_logit_and_not_the_hit():
+    images, maps, labels = drawn()
+    predicted = run(Seen(), images, maps, labels)
+    other = run(Seen(), images, maps, labels, explained=torch.full((5,), 2))
+    changed = ["logit", "probability_pct"]
+    pd.testing.assert_frame_equal(predicted.drop(columns=changed), other.drop(columns=changed))
+    difference = predicted["logit"] - other["logit"]
+    assert (difference > 6).any()
+
+
+@pytest.mark.parametrize("unit", ["pixel", "token"])
+def test_batches_and_chunks_do_not_matter(unit):
+    images, maps, labels = drawn()
+    whole = run(Seen(), images, maps, labels, unit=unit)
+    pd.testing.assert_frame_equal(run(Seen(), images, maps, labels, unit=unit, chunk=7), whole)
+    parts = [
+        run(Seen(), images[p], maps[p], labels[p], unit=unit, first_index=int(p[0]))
+        for p in torch.arange(5).split(2)
+    ]
+    keys = ["direction", "index", "share_pct"]
+    frames = [f.sort_values(keys, ignore_index=True) for f in (pd.concat(parts), whole)]
+    pd.testing.assert_frame_equal(*frames)
+
+
+def test_chunks_have_the_size_asked_for():
+    model, (images, maps, labels) = Seen(), drawn()
+    run(model, images, maps, labels, directions=["positive"], chunk=12)
+    assert [len(inputs) for inputs, _ in model.inputs] == [12, 12, 12, 12, 2]
+
+
+def test_logits_that_are_no_numbers_are_not_right():
+    model = Seen()
+    with torch.no_grad():
+        model.weight.fill_(math.nan)
+    rows = perturbation_rows(
+        model, plain, white() * math.nan, left_first(), torch.zeros(1).long(), fill="mean"
+    )
+    assert not rows["hit"][rows["share_pct"] == 0].any()
+
+
+@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
+def test_precision_and_a_model_left_as_it_was(build_vit, state_of, images, precision):
+    model = build_vit().train()
+    before, weights = state_of(model), model.head.weight.clone()
+    options = {"unit": "token", "precision": precision}
+    rows = run(model, images, torch.rand(3, 16), **options)
+    assert state_of(model) == before
+    assert torch.equal(model.head.weight, weights) and model.head.weight.dtype == torch.float64
+    whole = rows[(rows["share_pct"] == 0) & (rows["direction"] == "positive")]["top_logit"]
+    with torch.inference_mode():
+        logits = model.eval()(images).amax(dim=1)
+    tolerance = {None: 1e-12, "float32": 1e-4, "bfloat16": 0.1}[precision]
+    np.testing.assert_allclose(whole, logits, rtol=tolerance)
+    assert whole.dtype == (np.float64 if precision is None else np.float32)
+
+
+@pytest.mark.parametrize(
+    ("precision", "formats"),
+    [("float32", {torch.float32}), ("bfloat16", {torch.bfloat16, torch.float32})],
+)
+def test_model_runs_in_eval_mode_and_in_its_format(precision, formats):
+    model = Seen().train()
+    run(model, white(), left_first(), precision=precision)
+    assert {images.dtype for images, _ in model.inputs} == formats
+    assert model.training and not any(training for _, training in model.inputs)
+
+
+def test_hits_in_bfloat16_are_those_of_float32():
+    """Rounding alone would turn some of them."""
+    model, (images, maps, labels) = Seen(), drawn(20)
+    exact, rough = (run(model, images, maps, labels, precision=p) for p in ("float32", "bfloat16"))
+    assert not exact["logit"].equals(rough["logit"])
+    pd.testing.assert_series_equal(rough["hit"], exact["hit"])
+
+
+# Areas
+
+
+def test_area_of_the_curve_is_the_mean_of_the_images():
+    rows = run(Seen(), *drawn(20))
+    for rule in ("published", "described", "trapezoid"):
+        table = auc_table(rows, rule)
+        assert table["direction"].tolist() == ["positive", "negative"]
+        curves = accuracy_curves(rows)
+        for direction, auc_pct in zip(table["direction"], table["auc_pct"], strict=True):
+            curve = curves[curves["direction"] == direction]
+            weights = auc_weights(curve["share_pct"].tolist(), rule)
+            assert curve["accuracy_pct"].to_numpy() @ weights == pytest.approx(auc_pct)
+            assert (curve["images"] == 20).all()
+
+
+def test_faithful_map_has_a_lower_positive_and_a_higher_negative_area():
+    rows = run(Seen(), white(3), left_first(3))
+    positive, negative = auc_table(rows)["auc_pct"]
+    assert positive < 40 and negative > 60
+    assert auc_table(rows)["standard_error_pts"].tolist() == pytest.approx([0, 0])
+
+
+def test_one_image_has_no_standard_error():
+    assert auc_table(run(Seen(), white(), left_first()))["standard_error_pts"].isna().all()
+
+
+# Errors

@@ -1,0 +1,226 @@
+"""What training sees of a photograph: whole and squeezed, then cropped at random (B4)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from relevit.config import FinetuneParams, PipelineParams
+from relevit.data import benchmark
+from relevit.data.batch import Batch
+from relevit.data.benchmark import CUTOUTS, imagenet
+from relevit.data.real.image_set import ImageSet, View
+from relevit.finetune import runs
+from relevit.finetune.loop import CROP_MARGIN, augment, check_masks, finetune
+from relevit.finetune.settings import FinetuneSettings
+from relevit.losses import inverse_mask
+
+from ..micro_finetuning import SPEC, micro_model, pictures, validate
+
+WIDE = (400, 300)  # width and height
+MODEL = 224  # pixels
+LABELS = (5, 7)
+
+
+def photograph(place):
+    """Noise, and as much red as says which it is."""
+    pixels = np.random.default_rng(place).integers(256, size=(*WIDE[::-1], 3), dtype=np.uint8)
+    pixels[..., 0] = 50 * place
+    return Image.fromarray(pixels)
+
+
+def outline(place):
+    mask = np.zeros(WIDE[::-1], dtype=bool)
+    mask[:, 60 * place : 100 + 60 * place] = True  # the first touches the left edge
+    return mask
+
+
+@pytest.fixture
+def photographs(monkeypatch):
+    """Four photographs of two classes, as ImageNet-S has them."""
+    found = ImageSet(
+        "photographs", ("a", "b", "c", "d"), torch.tensor(2 * LABELS), photograph, masks=outline
+    )
+    monkeypatch.setattr(benchmark, "_opened", lambda sets, name: replace(found, view=sets.view))
+    params = PipelineParams(preset="paper", seeds=[0], data="imagenet", data_root="none")
+    return imagenet(params, "vit-b")
+
+
+def test_whole_photographs_are_squeezed_to_256_pixels(photographs):
+    batch = photographs.to_crop([5, 7, 5], 0)
+    assert batch.images.shape == (3, 3, 256, 256) and batch.masks.shape == (3, 1, 256, 256)
+    assert batch.labels.tolist() == [5, 7, 5]
+    for row, place in enumerate((0, 1, 2)):
+        square = photograph(place).resize((256, 256), Image.Resampling.BILINEAR)
+        assert torch.equal(batch.images[row], torch.from_numpy(np.array(square)).permute(2, 0, 1))
+        share = batch.masks[row].float().mean().item()
+        assert share == pytest.approx(outline(place).mean(), abs=1 / 256), "nothing is cut off"
+
+
+def test_they_are_those_of_the_view_that_notebooks_show(photographs):
+    for seed in (0, 3, 4):
+        shown = photographs.draw("finetune", range(4), labels=[7, 5, 5, 7], seed=seed, size=MODEL)
+        trained = photographs.to_crop([7, 5, 5, 7], seed)
+        assert shown.images.shape[-1] == MODEL and torch.equal(shown.labels, trained.labels)
+        which = shown.images[:, 0, 0, 0]
+        assert torch.equal(which, trained.images[:, 0, 0, 0]) and len(set(which.tolist())) == 4
+
+
+def fractions(masks):
+    return (masks > 0) & (masks < 1)
+
+
+def test_published_masks_are_fractions_along_the_edge_alone(photographs):
+    """As torch resizes tensors without antialiasing, columns of 400 to 256 pixels (A7)."""
+    soft = photographs.to_crop([5, 7], 0, **photographs.masks_for("published"))
+    sharp = photographs.to_crop([5, 7], 0, **photographs.masks_for("described"))
+    assert sharp.masks.dtype == torch.bool and soft.masks.dtype == torch.float32
+    assert torch.equal(soft.images, sharp.images)
+    centres = (np.arange(256) + 0.5) * 400 / 256 - 0.5  # of the new columns, in the old ones
+    for row, place in enumerate((0, 1)):
+        line = outline(place)[0].astype(float)
+        expected = np.interp(centres, np.arange(400), line)
+        assert np.allclose(soft.masks[row, 0].numpy(), expected, atol=1e-4)
+        columns = fractions(soft.masks[row, 0]).sum(dim=1)  # of the first, the edge is at 64.0
+        assert set(columns.tolist()) == {2 * place}, "antialiasing makes more"
+        assert torch.equal(soft.masks[row] > 0.5, sharp.masks[row])
+
+
+def test_views_of_published_masks_are_cut_as_the_pictures(photographs):
+    """Of the picture's middle: 256 pixels of the shorter side, then 224."""
+    view = View()
+    soft = view.soft_mask(outline(1))
+    assert soft.shape == (1, MODEL, MODEL) and fractions(soft).any()
+    assert (soft - view.mask(outline(1))).abs().max() < 0.5
+    assert view.soft_mask(np.ones((333, 500), dtype=bool)).min() == 1
+    shown = photographs.draw("validation", range(2), size=MODEL, soft=True)
+    plain = photographs.draw("validation", range(2), size=MODEL)
+    assert fractions(shown.masks).any() and plain.masks.dtype == torch.bool
+    assert torch.equal(shown.masks > 0.5, plain.masks) and torch.equal(shown.images, plain.images)
+
+
+def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
+    batch = photographs.to_crop([5, 7, 5, 7], 0, soft=True)
+    images, masks = augment(batch, np.random.default_rng(2), MODEL)
+    assert masks.dtype == torch.float32 and masks.shape == (4, 1, MODEL, MODEL)
+    sharp = replace(batch, masks=batch.masks > 0.5)
+    same, cut = augment(sharp, np.random.default_rng(2), MODEL)
+    assert torch.equal(images, same) and torch.equal(masks > 0.5, cut) and fractions(masks).any()
+
+
+def test_both_terms_count_a_fraction_in_published_alone(photographs):
+    """What the fractions are kept for: the background's share of an edge is not 1 - S (A7)."""
+    soft = photographs.to_crop([5], 0, soft=True).masks
+    edge = fractions(soft)
+    assert torch.equal(inverse_mask(soft, "published")[edge], soft[edge])
+    assert torch.equal(inverse_mask(soft, "described"), 1 - soft)
+
+
+def positions(count=3000):
+    """What `augment` did to pictures whose pixels say where they are."""
+    side = torch.arange(256, dtype=torch.uint8)
+    picture = torch.stack([side[:, None].expand(256, 256), side.expand(256, 256),
+                           torch.zeros(256, 256, dtype=torch.uint8)])  # fmt: skip
+    mask = (picture[:1] + picture[1:2].int()) % 3 == 0
+    few = torch.zeros(1).long()
+    batch = Batch(picture[None], mask[None], few, few)
+    random = np.random.default_rng(0)
+    crops = [augment(batch, random, MODEL) for _ in range(count)]
+    return picture, mask, [(images[0], masks[0]) for images, masks in crops]
+
+
+def test_crop_is_a_window_of_224_pixels_anywhere_and_half_are_mirrored():
+    picture, mask, crops = positions()
+    tops, lefts, mirrored = set(), set(), 0
+    for image, cut in crops:
+        assert image.shape == (3, MODEL, MODEL) and cut.shape == (1, MODEL, MODEL)
+        flipped = int(image[1, 0, 0]) > int(image[1, 0, -1])
+        if flipped:
+            image, cut = image.flip(-1), cut.flip(-1)
+        top, left = int(image[0, 0, 0]), int(image[1, 0, 0])
+        window = slice(top, top + MODEL), slice(left, left + MODEL)
+        assert torch.equal(image, picture[:, *window]), "no pixel is invented"
+        assert torch.equal(cut, mask[:, *window]), "the mask moves with the image"
+        tops.add(top)
+        lefts.add(left)
+        mirrored += flipped
+    assert tops == lefts == set(range(256 - MODEL + 1)), "33 places each way"
+    assert 0.45 < mirrored / len(crops) < 0.55
+
+
+def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
+    """Cutouts keep their bytes: an independent way to the same crops, and a fixed digest."""
+    batch = pictures("finetune", 10)
+    images, masks = augment(batch, np.random.default_rng(3), SPEC.image_size)
+    random, margin = np.random.default_rng(3), CROP_MARGIN * SPEC.image_size // 112
+    for i in range(10):
+        top, left = random.integers(2 * margin + 1, size=2)
+        flip = -1 if random.random() < 0.5 else 1
+        for found, source in ((images[i], batch.images[i]), (masks[i], batch.masks[i])):
+            around = ((0, 0), (margin, margin), (margin, margin))
+            wide = np.pad(source.numpy(), around, mode="reflect")
+            side = SPEC.image_size
+            crop = wide[:, top : top + side, left : left + side][..., ::flip]
+            assert np.array_equal(found.numpy(), crop)
+    both = images.numpy().tobytes() + masks.numpy().tobytes()
+    assert hashlib.sha256(both).hexdigest()[:16] == "96ccea9b9d9ff4a7"
+
+
+def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
+    photographs, monkeypatch
+):
+    shown = SimpleNamespace(name="the view")
+    monkeypatch.setattr(runs, "benchmark", lambda preset: photographs)
+    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg: list(LABELS))
+    monkeypatch.setattr(runs, "training_images", lambda cfg: shown)
+    cfg = FinetuneParams(images_per_class=2, model="vit-b")
+    for protocol in ("published", "described"):
+        found = runs.images_to_crop(cfg.model_copy(update={"protocol": protocol}))
+        assert found.labels.tolist() == [5, 7, 5, 7] and found.images.shape[-1] == 256
+        assert bool(fractions(found.masks).any()) == (protocol == "published")
+    assert runs.images_to_crop(cfg.model_copy(update={"masks": "tokencut"})) is shown
+    monkeypatch.setattr(runs, "benchmark", lambda preset: CUTOUTS)
+    assert runs.images_to_crop(cfg) is shown
+
+
+@pytest.mark.parametrize("protocol", ["published", "described"])
+def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
+    photographs, monkeypatch, tmp_path, protocol
+):
+    seen = {}
+    monkeypatch.setattr(runs, "benchmark", lambda preset: photographs)
+    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg: list(LABELS))
+    monkeypatch.setattr(runs, "load_model", lambda *args: None)
+    monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
+    monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
+    monkeypatch.setattr(
+        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals())
+    )
+    cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol, device="cpu")
+    runs.finetune_at(cfg, 1.0e-6, tmp_path / "weights.safetensors", tmp_path)
+    shown = seen["draw"]("validation", range(2), size=MODEL).masks
+    soft = protocol == "published"
+    assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft
+    assert ("edges" in seen["inputs"]) == soft, "a run with other masks is another run"
+
+
+def test_object_may_fill_a_photograph_but_not_be_missing(tmp_path):
+    full = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    check_masks(full, may_be_full=True)
+    with pytest.raises(ValueError, match="mask 0 has no object"):
+        check_masks(~full, may_be_full=True)
+    small = pictures("finetune", 4)
+    large = replace(
+        small,
+        images=small.images.repeat_interleave(2, 2).repeat_interleave(2, 3),
+        masks=torch.ones(4, 1, 56, 56, dtype=torch.bool),
+    )
+    settings = FinetuneSettings(lr=1.0e-3, epochs=1, batch_size=4)
+    history = finetune(micro_model(), SPEC, large, validate, settings, tmp_path, inputs={})
+    assert history[1]["train_loss_background"] == 0.0

@@ -1,0 +1,298 @@
+"""What 07_iav measures in a finetuned model: explanations, and the tables made of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from relevit.attribution import METHODS
+from relevit.claims.iav import SCHEMAS
+from relevit.iav import class_attention, class_structure, global_iav, ia_scores, measure
+from relevit.iav.measure import (
+    Explainer,
+    Explanation,
+    entropy_table,
+    follow_epochs,
+    object_share_pct,
+    score_table,
+    space_table,
+)
+from relevit.iav.runs import FinetunedRun, Pictures, compared_runs, cutouts_to_explain, finetune_run
+
+from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
+
+pytestmark = pytest.mark.usefixtures("no_network")
+
+EXPLAINER = Explainer(methods=("smoothgrad", "gradcam"), draws=3, chunk=7)
+LAYERS, HEADS, IMAGES, EPOCHS = 2, 2, 12, 3
+RUN = ["model", "kind", "seed"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A model that was finetuned for three epochs."""
+    with micro_models():
+        cfg = params(tmp_path_factory.mktemp("outputs"), models=["mini-dino"], epochs=EPOCHS)
+        write_backbones(cfg)
+        (run,) = compared_runs(cfg)
+        finetune_run(cfg, run)
+        yield run
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    return run.load(EPOCHS, "cpu")
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return cutouts_to_explain(IMAGES, SIZE, classes=4)
+
+
+@pytest.fixture(scope="module")
+def found(run, model, pictures):
+    return EXPLAINER(model, run.spec, pictures)
+
+
+def close(ours, theirs):
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def same(one: Explanation, other: Explanation) -> bool:
+    pairs = [(one.attention, other.attention), (one.explained, other.explained)]
+    pairs += [(one.maps[name], other.maps[name]) for name in one.maps]
+    return one.maps.keys() == other.maps.keys() and all(torch.equal(a, b) for a, b in pairs)
+
+
+# Explaining
+
+
+def test_explanation_holds_what_its_parts_give(run, model, pictures, found):
+    pixels = run.spec.normalise(pictures.images)
+    close(found.attention, class_attention(model, pixels))
+    named = {"draws": 3, "noise": 0.15, "seed": 0, "protocol": "described"}
+    close(found.maps["smoothgrad"], METHODS["smoothgrad"](model, pixels, pictures.labels, **named))
+    gradcam = METHODS["gradcam"](model, pixels, pictures.labels, protocol="described")
+    close(found.maps["gradcam"], gradcam.detach())
+    assert found.attention.shape == (IMAGES, LAYERS, HEADS, PATCHES)
+    assert list(found.maps) == ["smoothgrad", "gradcam"]
+    assert all(values.shape == (IMAGES, PATCHES) for values in found.maps.values())
+
+
+def test_everything_is_plain_numbers_and_no_map_is_negative(found):
+    tensors = [found.attention, *found.maps.values()]
+    assert {values.dtype for values in tensors} == {torch.float32}
+    tensors += [found.explained, found.right]
+    assert not any(values.requires_grad or values.is_inference() for values in tensors)
+    assert all((values >= 0).all() and values.isfinite().all() for values in tensors)
+    assert found.maps["smoothgrad"].min() > 0
+    assert (found.maps["gradcam"] == 0).any(), "what spoke against the class is cut off"
+
+
+@pytest.mark.parametrize(("chunk", "part"), [(1, 25), (100, 25), (7, 1), (7, 5)])
+def test_chunks_and_parts_do_not_matter(run, model, pictures, found, monkeypatch, chunk, part):
+    monkeypatch.setattr(measure, "PART", part)
+    other = replace(EXPLAINER, chunk=chunk)(model, run.spec, pictures)
+    close(other.attention, found.attention)
+    for name, values in found.maps.items():
+        close(other.maps[name], values)
+    assert torch.equal(other.explained, found.explained)
+    assert torch.equal(other.right, found.right)
+
+
+def test_same_seed_same_bytes(run, model, pictures, found):
+    torch.manual_seed(99)
+    state = torch.random.get_rng_state()
+    assert same(EXPLAINER(model, run.spec, pictures), found)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    other = replace(EXPLAINER, seed=1)(model, run.spec, pictures)
+    assert not torch.equal(other.maps["smoothgrad"], found.maps["smoothgrad"])
+    assert torch.equal(other.maps["gradcam"], found.maps["gradcam"])
+
+
+def test_model_is_left_as_it_was(run, pictures, state_of):
+    model = run.load(EPOCHS, "cpu")
+    before = state_of(model)
+    EXPLAINER(model, run.spec, pictures)
+    assert state_of(model) == before
+
+
+def test_true_or_predicted_class_is_explained(run, model, pictures, found):
+    with torch.no_grad():
+        predicted = model(run.spec.normalise(pictures.images)).argmax(dim=1)
+    right = predicted == pictures.labels
+    assert 0 < right.sum() < IMAGES, "this test needs both"
+    assert torch.equal(found.explained, pictures.labels) and torch.equal(found.right, right)
+    other = replace(EXPLAINER, label="predicted")(model, run.spec, pictures)
+    assert torch.equal(other.explained, predicted) and torch.equal(other.right, right)
+    equal = (other.maps["smoothgrad"] == found.maps["smoothgrad"]).all(dim=1)
+    assert torch.equal(equal, right)
+
+
+def test_progress_is_told_in_parts(run, model, pictures, monkeypatch):
+    monkeypatch.setattr(measure, "PART", 5)
+    counts = []
+    replace(EXPLAINER, methods=())(model, run.spec, pictures, counts.append)
+    assert counts == [5, 5, 2]
+
+
+def test_reduced_precision_rounds_smoothgrad_alone(run, model, pictures, found):
+    rounded = replace(EXPLAINER, precision="bfloat16")(model, run.spec, pictures)
+    assert rounded.maps["smoothgrad"].dtype == torch.float32
+    assert not torch.equal(rounded.maps["smoothgrad"], found.maps["smoothgrad"])
+    torch.testing.assert_close(
+        rounded.maps["smoothgrad"], found.maps["smoothgrad"], rtol=0.2, atol=1e-3
+    )
+    assert torch.equal(rounded.maps["gradcam"], found.maps["gradcam"])
+    assert torch.equal(rounded.attention, found.attention)
+
+
+# Of an explanation
+
+
+def test_parts_of_an_explanation(found):
+    for name, values in found.maps.items():
+        assert torch.equal(found.scores(name), ia_scores(found.attention, values))
+    first = found.first(5)
+    assert len(first.attention) == len(first.explained) == len(first.right) == 5
+    assert torch.equal(first.scores("gradcam"), found.scores("gradcam")[:5])
+
+
+def test_any_map_can_be_held_against_the_heads(found):
+    mask = torch.eye(PATCHES)[:IMAGES]
+    more = found.held_against("mask", mask)
+    assert list(more.maps) == ["smoothgrad", "gradcam", "mask"] and "mask" not in found.maps
+    length = found.attention.norm(dim=-1)
+    alone = torch.stack([found.attention[i, :, :, i] / length[i] for i in range(IMAGES)])
+    close(more.scores("mask"), alone)
+    with pytest.raises(ValueError, match=r"ia_scores: attribution down to -1; needed are values"):
+        found.held_against("mask", -mask).scores("mask")
+
+
+def test_explorer_gets_the_maps_that_it_names(found):
+    view = found.view({"smoothgrad": "SmoothGrad"})
+    assert list(view.attributions) == list(view.scores) == ["SmoothGrad"]
+    assert torch.equal(view.scores["SmoothGrad"], found.scores("smoothgrad"))
+
+
+# Tables
+
+
+def check_contract(table, name):
+    """The axes and values that the claims read, each row once."""
+    axes, values = SCHEMAS[name]
+    assert not table.duplicated(list(axes)).any()
+    assert np.isfinite(table[list(values)].to_numpy()).all()
+    assert set(table["model"]) == {"mini-dino"} and set(table["kind"]) == {"self-supervised"}
+
+
+def test_scores_table(run, found, pictures):
+    scores = {name: found.scores(name) for name in found.maps}
+    table = score_table(run, scores, pictures.labels)
+    assert list(table.columns) == [*RUN, "map", "image", "label", "layer", "head", "score"]
+    assert len(table) == 2 * IMAGES * LAYERS * HEADS
+    check_contract(table, "scores")
+    row = table[(table["map"] == "gradcam") & (table["image"] == 3) & (table["layer"] == 2)
+                & (table["head"] == 1)]  # fmt: skip
+    assert row["score"].item() == float(found.scores("gradcam")[3, 1, 0])
+    assert row["label"].item() == int(pictures.labels[3])
+
+
+def test_entropy_table(run, pictures):
+    """Uniform attention has log N nats, one patch has none."""
+    attention = torch.full((IMAGES, LAYERS, HEADS, PATCHES), 1 / PATCHES)
+    attention[2, 1, 0] = torch.eye(PATCHES)[4]
+    share = object_share_pct(pictures)
+    table = entropy_table(run, attention, share)
+    assert list(table.columns) == [*RUN, "image", "layer", "head", "entropy", "object_share_pct"]
+    check_contract(table, "entropy")
+    one = (table["image"] == 2) & (table["layer"] == 2) & (table["head"] == 1)
+    assert table.loc[one, "entropy"].item() == 0
+    np.testing.assert_allclose(table.loc[~one, "entropy"], np.log(PATCHES), rtol=1e-6)
+    assert (table["object_share_pct"] == share.numpy()[table["image"]]).all()
+
+
+def test_object_share_by_hand(pictures):
+    masks = torch.zeros(2, 1, 10, 10, dtype=torch.bool)
+    masks[0, :, :5, :5] = True
+    images, labels = pictures.images[:2], pictures.labels[:2]
+    assert object_share_pct(Pictures(images, labels, masks)).tolist() == [25.0, 0.0]
+    assert object_share_pct(Pictures(images, labels, None)).isnan().tolist() == [True, True]
+
+
+def test_space_table(run, found, pictures):
+    scores = found.scores("smoothgrad")
+    table = space_table(run, scores, pictures.labels)
+    assert list(table.columns) == [*RUN, "layer", "silhouette", "knn_pct", "chance_pct"]
+    check_contract(table, "space")
+    assert table["layer"].tolist() == [1, 2]
+    second = class_structure(scores[:, 1], pictures.labels, 2)
+    assert table.iloc[1, 4:].tolist() == list(second)
+    assert table["chance_pct"].tolist() == pytest.approx([100 * 2 / 11] * 2)
+    few = space_table(run, scores[:8], pictures.labels[:8])
+    assert few["chance_pct"].tolist() == pytest.approx([100 / 7] * 2)
+
+
+def test_other_classes_do_not_outvote_a_small_one(run):
+    labels = torch.arange(4).repeat(2)
+    scores = labels[:, None, None].float().expand(8, 2, 3) + 0.01 * torch.arange(8)[:, None, None]
+    assert space_table(run, scores, labels)["knn_pct"].tolist() == [100.0, 100.0]
+
+
+# Epochs
+
+
+@pytest.fixture(scope="module")
+def followed(run, found, pictures):
+    """Seven of the twelve images after every epoch."""
+    return follow_epochs(run, EXPLAINER, pictures.first(7), found, EPOCHS, "cpu")
+
+
+def test_epochs_table(run, found, followed):
+    table = followed[0]
+    assert list(table.columns) == [*RUN, "epoch", "layer", "head", "global_iav", "entropy"]
+    assert len(table) == EPOCHS * LAYERS * HEADS
+    check_contract(table, "epochs")
+    assert table["epoch"].unique().tolist() == [1, 2, 3]
+    last = table[table["epoch"] == EPOCHS]
+    expected = global_iav(found.first(7).scores("smoothgrad")).flatten()
+    np.testing.assert_array_equal(last["global_iav"], expected.numpy())
+    assert table["entropy"].between(0, np.log(PATCHES)).all()
+
+
+def test_drift_ends_at_nothing(followed):
+    table = followed[1]
+    assert list(table.columns) == [*RUN, "epoch", "quantity", "difference"]
+    check_contract(table, "drift")
+    wide = table.pivot(index="epoch", columns="quantity", values="difference")
+    assert sorted(wide.columns) == ["attention", "smoothgrad"]
+    assert (wide.loc[EPOCHS] == 0).all() and (wide.loc[[1, 2]] > 0).all(axis=None)
+
+
+def test_epochs_before_the_last_are_explained_anew_and_the_last_is_not(
+    run, found, pictures, followed, monkeypatch
+):
+    loaded, load = [], FinetunedRun.load
+
+    def spy(self, epoch, device="auto"):
+        loaded.append((epoch, device))
+        return load(self, epoch, device)
+
+    monkeypatch.setattr(FinetunedRun, "load", spy)
+    again = follow_epochs(run, EXPLAINER, pictures.first(7), found, EPOCHS, "cpu")
+    assert loaded == [(1, "cpu"), (2, "cpu")]
+    for ours, before in zip(again, followed, strict=True):
+        pd.testing.assert_frame_equal(ours, before)
+
+
+def test_drift_by_hand(run, found, pictures, followed):
+    first = EXPLAINER(run.load(1, "cpu"), run.spec, pictures.first(7))
+    unit = [values / values.norm(dim=-1, keepdim=True)
+            for values in (first.maps["smoothgrad"], found.maps["smoothgrad"][:7])]  # fmt: skip
+    expected = float((unit[0] - unit[1]).abs().mean())
+    table = followed[1].set_index(["quantity", "epoch"])["difference"]
+    assert table["smoothgrad", 1] == pytest.approx(expected, rel=1e-5)

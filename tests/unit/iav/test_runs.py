@@ -1,0 +1,325 @@
+"""Finetunings of the IAV study: made once, found again, every epoch of them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import timm
+import torch
+
+from relevit.config import IavParams
+from relevit.data import cutouts
+from relevit.data.batch import Batch
+from relevit.data.benchmark import CUTOUTS
+from relevit.data.foregrounds import CLASSES
+from relevit.data.real import cifar10
+from relevit.data.real.cifar10 import read_cifar10
+from relevit.iav import runs
+from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures_to_explain
+from relevit.models.checkpoints import read_tensors
+from relevit.models.hub import HUB_MODELS
+from relevit.models.loading import MINI_KINDS
+
+from ..micro_iav import IN_A_FILE, PAIR, SIZE, micro_models, params, write_backbones, write_cifar10
+
+pytestmark = pytest.mark.usefixtures("no_network", "micro")
+
+HEAD = {"head.weight", "head.bias"}
+
+
+@pytest.fixture(scope="module")
+def micro():
+    with micro_models():
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(micro, tmp_path_factory):
+    """Both runs of two models: parameters, runs, logs."""
+    cfg = params(tmp_path_factory.mktemp("outputs"))
+    write_backbones(cfg)
+    finetuned = compared_runs(cfg)
+    return cfg, finetuned, [finetune_run(cfg, run) for run in finetuned]
+
+
+def iav_params(**values):
+    return IavParams(models=PAIR, **values)
+
+
+def count_epochs(cfg, run):
+    """Epochs that asking for the run trains, its start included."""
+    rows = []
+    finetune_run(cfg, run, rows.append)
+    return len(rows)
+
+
+def same(model, tensors):
+    return {key for key, value in model.state_dict().items() if torch.equal(value, tensors[key])}
+
+
+# Which runs
+
+
+def test_every_model_with_every_seed_models_first(tmp_path):
+    found = compared_runs(params(tmp_path, model_seeds=[3, 0], models=["mini-mae", "mini-deit"]))
+    names = [(run.model, run.seed) for run in found]
+    assert names == [("mini-mae", 3), ("mini-mae", 0), ("mini-deit", 3), ("mini-deit", 0)]
+    assert found[1].folder == tmp_path / "quick" / "07_pretraining" / "mini-mae.seed0"
+    assert all(run.classes == CLASSES for run in found)
+    assert len({run.folder for run in found}) == 4
+
+
+def test_both_notebooks_find_the_same_runs(made):
+    cfg, finetuned, _ = made
+    assert compared_runs(iav_params(output_root=cfg.output_root)) == finetuned
+
+
+@pytest.mark.parametrize("name", [*MINI_KINDS, *HUB_MODELS])
+def test_tables_name_the_run_and_how_it_was_pretrained(tmp_path, name):
+    run = FinetunedRun(name, 4, tmp_path, ())
+    self_supervised = name in ("mini-mae", "mini-dino", "beit-b", "dino-b")
+    kind = "self-supervised" if self_supervised else "supervised"
+    assert run.columns == {"model": name, "kind": kind, "seed": 4}
+    assert run.spec.name == name
+
+
+# Finetuning
+
+
+def test_log_has_a_row_an_epoch_and_one_before(made):
+    for history in made[2]:
+        assert [row["epoch"] for row in history] == [0, 1, 2]
+        assert all(0 <= row["validation_top1_pct"] <= 100 for row in history)
+        assert ["train_loss" in row for row in history] == [False, True, True]
+
+
+def test_every_epoch_is_found_again(made):
+    cfg, finetuned, _ = made
+    for run in finetuned:
+        models = [run.load(epoch, "cpu") for epoch in range(cfg.epochs + 1)]
+        assert not any(model.training for model in models)
+        backbone = read_tensors(runs.backbone_file(cfg, run.model))[0]
+        before = models[0].state_dict()
+        assert all(torch.equal(before[key], value.float()) for key, value in backbone.items())
+        last = read_tensors(run.folder / "weights.safetensors")[0]
+        assert same(models[2], last) == set(last)
+        assert "blocks.0.attn.qkv.weight" not in same(models[1], last)
+        assert "blocks.0.attn.qkv.weight" not in same(models[1], before)
+
+
+def test_reading_an_epoch_leaves_torchs_generator_alone(made):
+    state = torch.random.get_rng_state()
+    made[1][0].load(1, "cpu")
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("epoch", [3, -1])
+def test_an_epoch_that_was_not_trained_is_an_error(made, epoch):
+    text = r"iav: .*mini-deit\.seed0.*epoch_.*\.safetensors is missing; ask for an epoch that the"
+    with pytest.raises(FileNotFoundError, match=text):
+        made[1][0].load(epoch, "cpu")
+
+
+def test_weights_of_another_model_are_an_error(made):
+    run = made[1][0]
+    with pytest.raises(ValueError, match="is for model 'mini-deit', not 'mini-dino'"):
+        replace(run, model="mini-dino").load(1, "cpu")
+
+
+def test_a_finished_run_is_only_read(made):
+    cfg, finetuned, histories = made
+    before = (finetuned[0].folder / "weights.safetensors").read_bytes()
+    assert count_epochs(cfg, finetuned[0]) == 0
+    assert finetune_run(cfg, finetuned[0]) == histories[0]
+    assert (finetuned[0].folder / "weights.safetensors").read_bytes() == before
+
+
+def test_same_parameters_same_bytes(made, tmp_path):
+    _, finetuned, histories = made
+    again = params(tmp_path)
+    write_backbones(again)
+    run = compared_runs(again)[1]
+    assert finetune_run(again, run) == histories[1]
+    for path in sorted(finetuned[1].folder.rglob("*.safetensors")):
+        ours = run.folder / path.relative_to(finetuned[1].folder)
+        assert ours.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("change", [{"lr": 2.0e-3}, {"epochs": 3}, {"images": 60}])
+def test_other_parameters_are_another_run(made, tmp_path, change):
+    shutil.copytree(made[0].output_root, tmp_path, dirs_exist_ok=True)
+    changed = params(tmp_path, **change)
+    assert count_epochs(changed, compared_runs(changed)[0]) == changed.epochs + 1
+
+
+def test_another_backbone_is_another_run(made, tmp_path):
+    shutil.copytree(made[0].output_root, tmp_path, dirs_exist_ok=True)
+    cfg = params(tmp_path)
+    assert count_epochs(cfg, compared_runs(cfg)[0]) == 0
+    write_backbones(cfg, seed=8)
+    assert count_epochs(cfg, compared_runs(cfg)[0]) == 3
+
+
+def test_a_new_release_of_the_shipped_backbone_is_another_run(tmp_path, monkeypatch):
+    cfg = params(tmp_path, source="shipped")
+    place = {f"{name}-pretrained": runs.backbone_file(cfg, name) for name in PAIR}
+    monkeypatch.setattr(runs, "shipped_weights", place.__getitem__)
+    for seed in (7, 8):
+        write_backbones(cfg, seed)
+        assert [count_epochs(cfg, compared_runs(cfg)[1]) for _ in range(2)] == [3, 0]
+
+
+def test_seeds_draw_the_head_and_the_pictures(made, tmp_path, monkeypatch):
+    cfg, asked, draw = params(tmp_path, model_seeds=[5]), [], cutouts.draw
+    write_backbones(cfg)
+
+    def spy(name, indices, *, seed=0, **named):
+        asked.append((name, seed, list(indices)))
+        return draw(name, indices, seed=seed, **named)
+
+    monkeypatch.setattr(cutouts, "draw", spy)
+    (run, _) = compared_runs(cfg)
+    finetune_run(cfg, run)
+    shown = [
+        place for name, seed, places in asked if (name, seed) == ("train", 5) for place in places
+    ]
+    assert sorted(shown[:40]) == list(range(40)) and sorted(shown[40:]) == list(range(40, 80))
+    assert [places for name, _, places in asked if name == "validation"] == [list(range(40))]
+    assert {(name, seed) for name, seed, _ in asked} == {("train", 5), ("validation", 0)}
+    start, other = (which.load(0, "cpu").state_dict() for which in (run, made[1][0]))
+    differing = {key for key, value in start.items() if not torch.equal(value, other[key])}
+    assert differing == {"head.weight"}, "timm's heads start without bias"
+
+
+# Pictures
+
+
+def test_test_pictures_are_of_val(tmp_path):
+    images = runs.test_pictures(params(tmp_path), 45, 32)
+    expected = cutouts.draw("val", range(45), size=32)
+    assert torch.equal(images.read(range(45)), expected.images)
+    assert torch.equal(images.labels, expected.labels)
+
+
+@pytest.mark.parametrize(("count", "classes"), [(10, 5), (19, 9), (20, 10), (100, 10)])
+def test_each_class_to_explain_has_at_least_two_pictures(count, classes):
+    pictures = pictures_to_explain(iav_params(images=count), 32)
+    labels, sizes = pictures.labels.unique(return_counts=True)
+    assert labels.tolist() == list(range(0, 4 * classes, 4))
+    assert sizes.min() >= 2 and sizes.max() - sizes.min() <= 1 and sizes.sum() == count
+    assert len(pictures.labels[:classes].unique()) == classes, "in turn"
+
+
+def test_pictures_have_the_masks_of_their_objects():
+    pictures = pictures_to_explain(iav_params(images=20), 32)
+    expected = cutouts.draw("val", range(0, 80, 4), size=32)
+    assert torch.equal(pictures.images, expected.images)
+    assert torch.equal(pictures.masks, expected.masks) and pictures.masks.dtype == torch.bool
+    assert torch.equal(pictures.labels, expected.labels)
+    first = pictures.first(3)
+    assert torch.equal(first.images, pictures.images[:3])
+    assert torch.equal(first.masks, pictures.masks[:3]) and len(first.labels) == 3
+    assert torch.equal(runs.cutouts_to_explain(5, 32).labels, torch.arange(0, 20, 4))
+
+
+# CIFAR-10
+
+
+@pytest.fixture(scope="module")
+def data_root(tmp_path_factory):
+    return str(write_cifar10(tmp_path_factory.mktemp("data")))
+
+
+def test_mini_models_can_be_finetuned_on_cifar10(tmp_path, data_root):
+    cfg = params(tmp_path, data="cifar10", data_root=data_root)
+    write_backbones(cfg)
+    run = compared_runs(cfg)[0]
+    assert run.classes == cifar10.CLASSES
+    history = finetune_run(cfg, run)
+    assert [row["epoch"] for row in history] == [0, 1, 2]
+    model = run.load(2, "cpu")
+    assert model.num_classes == 10
+    images = runs.test_pictures(cfg, 3, SIZE)
+    with torch.no_grad():
+        logits = model(run.spec.normalise(images.read(range(3))))
+    assert tuple(logits.shape) == (3, 10)
+    assert count_epochs(cfg, run) == 0
+    assert compared_runs(iav_params(data="cifar10", data_root=data_root))[0].classes == run.classes
+
+
+def test_cifar10_shows_the_same_pictures_in_each_epoch(tmp_path, data_root):
+    cfg = params(tmp_path, data="cifar10", data_root=data_root, images=5 * IN_A_FILE)
+    write_backbones(cfg)
+    finetune_run(cfg, compared_runs(cfg)[0])
+    few = params(tmp_path, data="cifar10", data_root=data_root, images=5 * IN_A_FILE + 1)
+    with pytest.raises(ValueError, match="61 training images asked for, and cifar10 has 60; lower"):
+        finetune_run(few, compared_runs(few)[0])
+
+
+def test_pictures_of_cifar10_are_a_fixed_sample_without_masks(data_root):
+    cfg = iav_params(data="cifar10", data_root=data_root, images=10)
+    pictures = pictures_to_explain(cfg, 40)
+    test = read_cifar10(runs.Path(data_root), 40)[1].sample(10, seed=0)
+    assert torch.equal(pictures.images, test.read(range(10)))
+    assert torch.equal(pictures.labels, test.labels) and pictures.masks is None
+    assert pictures.first(4).masks is None and len(pictures.first(4).images) == 4
+    few = runs.test_pictures(cfg, 4, 40)
+    assert torch.equal(few.read(range(4)), pictures.images[:4]), "one order for any number"
+    assert len(runs.test_pictures(cfg, 99, 40)) == IN_A_FILE
+
+
+def test_no_cifar10_is_an_error_before_any_work(tmp_path):
+    cfg = params(tmp_path, data="cifar10", data_root=str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match=r"cifar10: folder .*none.* is missing; unpack"):
+        compared_runs(cfg)
+
+
+# The paper's models
+
+
+def test_a_model_of_the_hub_is_finetuned_from_its_file(tmp_path, data_root, monkeypatch):
+    create, small = timm.create_model, {"img_size": 32, "embed_dim": 16, "depth": 2, "num_heads": 2}
+    monkeypatch.setattr(
+        timm, "create_model", lambda *args, **named: create(*args, **small, **named)
+    )
+    monkeypatch.setitem(HUB_MODELS, "dino-b", replace(HUB_MODELS["dino-b"], image_size=32))
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    values = {"data": "cifar10", "data_root": data_root, "weights_root": str(weights)}
+    cfg = params(tmp_path, models=["dino-b"], **values)
+    run = compared_runs(cfg)[0]
+    with pytest.raises(FileNotFoundError, match=r"weights has no dino-b\.safetensors"):
+        finetune_run(cfg, run)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        trained = create(HUB_MODELS["dino-b"].timm_name, num_classes=0, **small)
+        torch.save(trained.state_dict(), weights / "dino-b.pth")
+        assert [count_epochs(cfg, run) for _ in range(2)] == [3, 0], "other weights, another run"
+    model = run.load(0, "cpu")
+    assert set(model.state_dict()) - set(trained.state_dict()) == HEAD
+    assert all(torch.equal(model.state_dict()[key], v) for key, v in trained.state_dict().items())
+    assert run.load(2, "cpu").num_classes == 10
+
+
+def test_pictures_of_a_real_set_have_a_mask_and_a_class():
+    def draw(set_name, places):
+        assert set_name == "gtsegs"
+        count = len(places)
+        masks = torch.ones(count, 1, 4, 4, dtype=torch.bool)
+        masks[1] = False
+        labels = torch.arange(count)
+        labels[2] = -1
+        images = torch.arange(count, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 4, 4)
+        return Batch(images, masks, labels, torch.full((count,), -1))
+
+    real = replace(
+        CUTOUTS, outlined="gtsegs", generated=False,
+        batches=lambda name, count, batch_size, **options: iter([draw(name, range(count))]),
+    )  # fmt: skip
+    found = runs.outlined_to_explain(real, 3, 4)
+    assert found.labels.tolist() == found.images[:, 0, 0, 0].tolist() == [0, 3, 4]
+    assert found.masks.all()
+    ours = runs.outlined_to_explain(CUTOUTS, 3, 32)
+    assert torch.equal(ours.images, runs.cutouts_to_explain(3, 32).images)

@@ -1,0 +1,121 @@
+"""Class structure in the space of scores, on groups that are there or not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from relevit.evaluate.knn import vote
+from relevit.iav import class_structure, tsne
+
+LABELS = torch.arange(60) % 3
+
+
+def groups(width=0.0, heads=4):
+    """Sixty images of three classes, each around a point of its own."""
+    random = torch.Generator().manual_seed(0)
+    centres = torch.rand(3, heads, generator=random).double()
+    return centres[LABELS] + width * torch.randn(60, heads, generator=random).double()
+
+
+# Numbers
+
+
+def test_images_on_their_class_s_point():
+    found = class_structure(groups(), LABELS)
+    assert found.silhouette == pytest.approx(1.0)
+    assert found.knn_pct == 100.0
+    assert found.chance_pct == pytest.approx(100 * 19 / 59)
+
+
+def test_classes_without_structure_are_near_chance():
+    random = torch.Generator().manual_seed(1)
+    labels = torch.arange(600) % 3
+    found = class_structure(torch.randn(600, 4, generator=random).double(), labels)
+    error = 100 * (2 / 9 / 600) ** 0.5
+    assert abs(found.knn_pct - found.chance_pct) < 4 * error
+    assert abs(found.silhouette) < 0.05
+
+
+def test_more_noise_less_structure():
+    found = [class_structure(groups(width), LABELS) for width in (0.05, 0.3, 3.0)]
+    assert found[0].silhouette > found[1].silhouette > found[2].silhouette
+    assert found[0].knn_pct > found[2].knn_pct
+
+
+@pytest.mark.parametrize("neighbours", [1, 5, 59])
+def test_neighbours_vote_without_the_image_itself(neighbours):
+    scores = groups(0.3)
+    points = (scores - scores.mean(dim=0)) / scores.std(dim=0, correction=0)
+    right = 0
+    for i in range(60):
+        others = torch.tensor([j for j in range(60) if j != i])
+        near = (points[others] - points[i]).norm(dim=1).argsort()[:neighbours]
+        right += int(vote(LABELS[others[near]][None])[0] == LABELS[i])
+    assert class_structure(scores, LABELS, neighbours).knn_pct == pytest.approx(100 * right / 60)
+
+
+def test_scale_and_place_of_a_head_do_not_matter():
+    scores = groups(0.3)
+    moved = scores * torch.tensor([1e-3, 1.0, 50.0, 1.0]).double() + 7
+    ours, theirs = class_structure(scores, LABELS), class_structure(moved, LABELS)
+    assert ours == pytest.approx(theirs)
+
+
+def test_constant_head_has_no_part():
+    scores = groups(0.3)
+    with_constant = torch.cat([scores, torch.full((60, 1), 0.1).double()], dim=1)
+    assert class_structure(with_constant, LABELS) == pytest.approx(class_structure(scores, LABELS))
+
+
+def test_chance_of_unequal_classes_by_hand():
+    """Three of one class and one of another: 3 of 4 images meet their like in 2 of 3 draws."""
+    found = class_structure(groups()[:4], torch.tensor([0, 0, 0, 1]), neighbours=1)
+    assert found.chance_pct == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "neighbours", "text"),
+    [
+        (LABELS[:59], 10, r"60 images, labels \(59,\) of 3 classes"),
+        (torch.zeros(60).long(), 10, "of 1 classes, 10 neighbours; needed are one label an image"),
+        (torch.arange(60), 10, "of 60 classes"),
+        (LABELS, 60, "60 neighbours; needed are .* fewer neighbours than images"),
+        (LABELS, 0, "0 neighbours"),
+    ],
+)
+def test_labels_that_have_no_structure(labels, neighbours, text):
+    with pytest.raises(ValueError, match=f"class_structure: .*{text}"):
+        class_structure(groups(), labels, neighbours)
+
+
+@pytest.mark.parametrize("rule", [class_structure, tsne])
+def test_scores_that_say_nothing(rule):
+    rest = (LABELS,) if rule is class_structure else ()
+    for wrong in (torch.ones(60, 4), torch.rand(60), torch.full((60, 4), math.nan)):
+        with pytest.raises(ValueError, match=rf"{rule.__name__}: scores \(60,.*\[images, heads\]"):
+            rule(wrong, *rest)
+
+
+# Picture
+
+
+def test_tsne_keeps_groups_apart_and_its_seed():
+    scores = groups(0.05)
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    picture = tsne(scores, seed=3)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    assert picture.shape == (60, 2) and picture.isfinite().all()
+    assert class_structure(picture, LABELS).knn_pct == 100.0
+    assert torch.equal(tsne(scores, seed=3), picture)
+
+
+def test_tsne_of_few_images():
+    assert tsne(groups(0.3)[:4]).shape == (4, 2)
+    with pytest.raises(ValueError, match="tsne: scores of 3 images and 4 heads; needed are at"):
+        tsne(groups(0.3)[:3])
+    with pytest.raises(ValueError, match="tsne: scores of 60 images and 1 heads"):
+        tsne(groups(0.3, heads=1))

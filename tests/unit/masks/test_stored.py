@@ -1,0 +1,157 @@
+"""Automatic masks from images to file and back, and what is refused on the way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from relevit.data import cutouts
+from relevit.masks import (
+    MASKS,
+    AutomaticMasks,
+    automatic_masks,
+    feature_model,
+    feature_spec,
+    key_features,
+    load_masks,
+    save_masks,
+)
+from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.loading import build_model, model_spec
+from relevit.models.spec import IMAGENET
+
+
+@pytest.fixture(scope="module")
+def batch():
+    return cutouts.draw("finetune", range(3), size=56)
+
+
+@pytest.fixture(scope="module")
+def masks(batch):
+    """What images would get: all found, the last one not kept."""
+    kept = torch.tensor([True, True, False])
+    return AutomaticMasks(batch.masks, batch.masks.flip(-1), kept)
+
+
+@pytest.fixture
+def folder(tmp_path, batch, masks):
+    save_masks(tmp_path, {0: (masks, batch.images), "validation": (masks, batch.images)})
+    return tmp_path
+
+
+@pytest.mark.parametrize("of", [0, "validation"])
+def test_masks_come_back(folder, batch, masks, of):
+    found = load_masks(folder, of, batch.images)
+    for part in ("coarse", "refined", "kept"):
+        assert torch.equal(getattr(found, part), getattr(masks, part))
+        assert getattr(found, part).dtype == torch.bool
+
+
+def test_same_masks_same_bytes(folder, tmp_path_factory, batch, masks):
+    other = tmp_path_factory.mktemp("again")
+    save_masks(other, {"validation": (masks, batch.images), 0: (masks, batch.images)})
+    assert (other / MASKS).read_bytes() == (folder / MASKS).read_bytes()
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"masks\.safetensors is missing; run the"):
+        load_masks(tmp_path, 0)
+
+
+def test_unknown_seed(folder):
+    with pytest.raises(ValueError, match=r"no masks of seed 7, only of \['0', 'validation'\]; add"):
+        load_masks(folder, 7)
+
+
+def test_other_number_of_images(folder, batch):
+    with pytest.raises(ValueError, match="masks of 3 images of seed 0, asked for are 2; run 01_ma"):
+        load_masks(folder, 0, batch.images[:2])
+
+
+def test_other_images(folder, batch):
+    with pytest.raises(ValueError, match="of other images than the 3 of the validation images"):
+        load_masks(folder, "validation", batch.images.flip(0))
+
+
+@pytest.mark.parametrize("damage", ["cut short", "no facts", "no part"])
+def test_damaged_file(folder, damage):
+    path = folder / MASKS
+    tensors = load_file(path)
+    if damage == "cut short":
+        path.write_bytes(path.read_bytes()[:-10])
+    elif damage == "no facts":
+        save_file(tensors, path)
+    else:
+        facts = {"relevit": '{"images": {"0": "a"}}'}
+        save_file({k: v for k, v in tensors.items() if k != "0/kept"}, path, metadata=facts)
+    with pytest.raises(ValueError, match=r"load_masks: .* is damaged .*; delete it and run"):
+        load_masks(folder, 0)
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_kept_mask_without_object_or_background(folder, value):
+    tensors, _ = read_tensors(folder / MASKS)
+    tensors["0/refined"][1] = value
+    save_file(tensors, folder / MASKS, metadata={"relevit": '{"images": {"0": "a"}}'})
+    with pytest.raises(ValueError, match="a kept mask of seed 0 has no object or no background"):
+        load_masks(folder, 0)
+
+
+def test_one_mask_for_each_image(tmp_path, batch, masks):
+    with pytest.raises(ValueError, match="3 masks for the 2 images of seed 0; give one mask"):
+        save_masks(tmp_path, {0: (masks, batch.images[:2])})
+
+
+# From end to end
+
+
+def test_masks_of_images(batch):
+    model, seen = feature_model("tiny-mae", 84), []
+    found = automatic_masks(
+        model, model_spec("tiny-mae"), batch.images, on_image=lambda: seen.append(1)
+    )
+    assert found.coarse.shape == found.refined.shape == (3, 1, 56, 56)
+    assert len(found) == len(seen) == 3 and found.kept.dtype == torch.bool
+    area = found.refined[found.kept].float().mean(dim=(1, 2, 3))
+    assert bool(((area > 0) & (area < 1)).all())
+    # 6 x 6 patches, brought to 56 pixels by the nearest one (B18).
+    small = found.coarse[:, :, 4::9, 4::9][:, :, :6, :6].float()
+    assert torch.equal(torch.nn.functional.interpolate(small, 56) > 0, found.coarse)
+
+
+def test_side_that_patches_do_not_divide():
+    with pytest.raises(ValueError, match="100 px are no whole number of tiny-mae's patches; use a"):
+        feature_model("tiny-mae", 100)
+
+
+def test_features_of_a_papers_model_are_those_of_a_file(tmp_path):
+    model = build_model("vit-b-cut", seed=5)
+    save_weights(tmp_path / "weights.safetensors", model, "vit-b-cut")
+    found = feature_model("vit-b-cut", 224, weights=tmp_path / "weights.safetensors")
+    images = torch.rand(1, 3, 224, 224)
+    assert torch.equal(key_features(found, images), key_features(model.eval(), images))
+
+
+def test_features_have_the_pixel_statistics_of_their_pretraining():
+    """TokenCut shows DINO pictures as DINO was trained; the rest of the suite does not (B5)."""
+    assert feature_spec("dino-b").mean == IMAGENET["mean"] != model_spec("dino-b").mean
+    for name in ("tiny-mae", "dinov2-s"):
+        assert feature_spec(name) == model_spec(name)
+
+
+def test_dinov2_is_resampled_once(small_and_alone, replica, monkeypatch):
+    """From the pretrained grid to the new one, not by way of the grid of 112 pixels."""
+    monkeypatch.setattr("relevit.masks.features.load_pretrained", lambda name: replica_model())
+    pretrained = torch.randn(1, 1 + 37 * 37, 8)
+    monkeypatch.setattr("relevit.masks.features.load_dinov2", lambda: {"pos_embed": pretrained})
+
+    def replica_model():
+        from timm.models.vision_transformer import VisionTransformer
+
+        return VisionTransformer(
+            img_size=112, patch_size=14, embed_dim=8, depth=1, num_heads=2, num_classes=2
+        )
+
+    model = feature_model("dinov2-s", 518)
+    assert torch.equal(model.pos_embed, pretrained) and not model.training

