@@ -15,9 +15,9 @@ EVALUATED = compared_models(PRESET) if config.get("data") == "imagenet" else []
 GPUS = config.get("gpus", 0)
 
 
-def device(number, sign=" "):
+def device(number, option="-p device"):
     """Runs in turn on several GPUs; not a parameter, since where a run is made changes nothing."""
-    return f" -p device{sign}cuda:{number % GPUS}" if GPUS > 1 else " "
+    return f" {option} cuda:{number % GPUS}" if GPUS > 1 else " "
 
 
 wildcard_constraints:
@@ -210,9 +210,9 @@ rule answers:
     threads: THREADS
     resources:
         gpu=1,
-        device=lambda wildcards: device(EVALUATED.index(wildcards.compared), "="),
+        device=lambda wildcards: device(EVALUATED.index(wildcards.compared), "--device"),
     shell:
-        "python -m relevit.distributed {input.params}{resources.device} --model {wildcards.compared}"
+        "python -m relevit.pipeline.answers {input.params}{resources.device} --model {wildcards.compared}"
 
 
 rule comparison:

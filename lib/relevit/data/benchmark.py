@@ -199,13 +199,11 @@ class _Sets:
         seed: int = 0,
         size: int | None = None,
         skipped: dict[int, str] | None = None,
-        shared: bool = False,
     ) -> Iterator[Batch]:
         """The first `count` images of a set in that order, or all of a smaller one.
 
         Where the preset has corrupted: skip, images that cannot be read are left out, and
-        `skipped` gets their numbers and ids; the others' numbers stay. With `shared`, each of
-        several processes (`relevit.distributed`) gets some of the batches, and reads no other.
+        `skipped` gets their numbers and ids; the others' numbers stay.
         """
         self._check(size)
         found = _opened(self, set_name)
@@ -217,7 +215,6 @@ class _Sets:
             corrupted=self.corrupted,
             skipped=skipped,
             masks=masks,
-            shared=shared,
         )
 
     def _check(self, size: int | None) -> None:

@@ -20,7 +20,6 @@ from relevit.data import textures
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, Drawings, Levels, load_foregrounds
 from relevit.data.textures import FAMILIES, SEEN, UNSEEN
-from relevit.distributed import share
 
 HOME_SHARE = 0.7  # how often a class stands on its own texture family
 CHUNK = 64  # images drawn at once; the bytes do not depend on it
@@ -147,15 +146,12 @@ def batches(
     seed: int = 0,
     size: int = 112,
     skipped: dict[int, str] | None = None,
-    shared: bool = False,
 ) -> Iterator[Batch]:
     """Yield the first `count` images of a set, `batch_size` at a time.
 
-    `skipped` gets nothing: it is for images on a disk, of which some cannot be read. With `shared`,
-    each of several processes (`relevit.distributed`) gets some of the batches.
+    `skipped` gets nothing: it is for images on a disk, of which some cannot be read.
     """
-    starts = range(0, count, batch_size)
-    for start in share(starts) if shared else starts:
+    for start in range(0, count, batch_size):
         yield draw(set_name, range(start, min(start + batch_size, count)), seed=seed, size=size)
 
 

@@ -13,7 +13,6 @@ from relevit.base.precision import Precision, PrecisionChoice, choose_device
 from relevit.config import FinetuneParams
 from relevit.data.benchmark import CUTOUTS, Benchmark, benchmark
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.distributed import tell, world
 from relevit.evaluate.predictions import accuracy_table, evaluation_precision
 from relevit.evaluate.sets import evaluate_sets, sets_in_memory
 from relevit.finetune.runs import finetune_at
@@ -38,14 +37,10 @@ def nine_sets(
 ) -> pd.DataFrame:
     """Predictions of one model on the nine sets, kept in `folder` as `evaluate_sets` does.
 
-    `weights` as `load_model`; `images` are the preset's. Several processes (`relevit.distributed`)
-    take the number format that the first one finds.
+    `weights` as `load_model`; `images` are the preset's.
     """
     model, spec = load_model(name, weights, choose_device(device)), images.spec(name)
-    found = None
-    if world()[0] == 0:
-        found = evaluation_precision(model, spec, precision, probe=images.probe(spec))
-    chosen, margin = tell(found)
+    chosen, margin = evaluation_precision(model, spec, precision, probe=images.probe(spec))
     return answer_sets(
         model,
         spec,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from itertools import chain, islice
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +13,6 @@ from relevit.base.files import write_atomically
 from relevit.base.precision import Precision
 from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.distributed import all_rows, each, only_first, tell, world
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.spec import ModelSpec
 
@@ -38,52 +36,36 @@ def evaluate_sets(
     models see the same). A set whose file was written for the same `identity`
     (weights, precision, counts) is read instead of computed, so that an interrupted evaluation
     goes on where it stopped.
-    Several processes (`relevit.distributed`) have the same rows and files as one: each answers
-    whole batches, since a picture's logits depend, in their last digits, on how many are computed
-    with it. The first one has files and `on_set`, all get the result.
     Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
     image in its set). Images that `draw` could not read have no row, and the others keep their
     numbers, so that runs are compared image by image (`accuracies.skipped_images`).
     """
-    parts, first = [], world()[0] == 0
+    parts = []
     for name in cutouts.TEST_SETS:
         path = folder / f"{name}.parquet"
-        rows = kept_rows(path, identity) if first else None  # a shared disk may lag behind
-        if tell(rows is None):
+        rows = kept_rows(path, identity)
+        if rows is None:
             images = partial(draw, name, images_per_set, BATCH, seed=seed, size=spec.image_size)
-            rows = _answered_together(model, spec, images, precision, margin)
+            rows = _answered(model, spec, images, precision, margin)
             rows.insert(0, "dataset", name)
             rows.attrs["identity"] = identity
-            with only_first():
-                if first:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    write_atomically(path, rows.to_parquet)
-        else:
-            rows = all_rows(pd.DataFrame() if rows is None else rows)
-        if first:
-            on_set(name)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, rows.to_parquet)
+        on_set(name)
         parts.append(rows)
     return pd.concat(parts, ignore_index=True)
 
 
-def _answered_together(
+def _answered(
     model: nn.Module,
     spec: ModelSpec,
     draw: Callable[..., Iterable[Batch]],
     precision: Precision,
     margin: float,
 ) -> pd.DataFrame:
-    """The rows of a set with the images' numbers in it, each batch answered by one process."""
+    """The rows of a set with the images' numbers in it; those that cannot be read have none."""
     lost: dict[int, str] = {}
-    batches = iter(draw(skipped=lost, shared=True))
-    some = list(islice(batches, 1))  # none where there are fewer batches than processes
-    mine = predict(model, spec, chain(some, batches), precision, margin) if some else pd.DataFrame()
-    shares = each([len(mine), list(lost.items())])
-    mine.index += sum(count for count, _ in shares[: world()[0]])
-    rows = all_rows(mine)
-    if rows.empty:
-        raise ValueError("evaluate_sets: no images to classify; give at least one that can be read")
-    lost = {number: image for _, images in shares for number, image in images}
+    rows = predict(model, spec, draw(skipped=lost), precision, margin)
     rows.insert(0, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
     if lost:
         rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from relevit.data import cutouts
-from relevit.distributed import part, sum_gradients, sum_numbers, world
-from relevit.distributed.lockstep import in_lockstep
 from relevit.finetune.settings import FinetuneSettings, check_settings
-from relevit.finetune.step import TERMS, part_of_batch, step_losses
+from relevit.finetune.step import step_losses
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History, run_epochs
 
@@ -47,8 +44,6 @@ def finetune(
     (`relevit.evaluate.predictions.validation_figures` does). `inputs` says what the run is made
     from beside its settings (weights at the start, images for training and validation), so that a
     changed input is not taken for the same run.
-    Several processes (`relevit.distributed`) make the same run but for rounding, each with its part
-    of every batch; the first has files, validation and callbacks, all get the result.
     Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.
     Raises: ValueError for masks without object or without background and for settings out of
     range, before the first step; further as `run_epochs`.
@@ -56,7 +51,6 @@ def finetune(
     check_settings(settings)
     check_masks(train.masks, may_be_full=train.images.shape[-1] > spec.image_size)
     optimizer = make_optimizer(model, settings)
-    report = on_step if world()[0] == 0 else lambda step, steps: None
 
     def train_epoch(epoch: int) -> dict[str, float]:
         for group in optimizer.param_groups:
@@ -66,7 +60,7 @@ def finetune(
         plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
         for step, (rows_of_batch, rng) in enumerate(plan):
             rows.append(_train_step(model, spec, optimizer, train, rows_of_batch, rng, settings))
-            report(step + 1, len(plan))
+            on_step(step + 1, len(plan))
         means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
         return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
 
@@ -74,19 +68,18 @@ def finetune(
         model.eval()
         return {f"validation_{k}": v for k, v in validate(model, settings).items()}
 
-    lead = partial(
-        run_epochs,
+    history = run_epochs(
         model,
         optimizer,
         folder,
         architecture=spec.name,
         identity={"kind": "relevance", "inputs": inputs, **asdict(settings)},
         epochs=settings.epochs,
+        train_epoch=train_epoch,
         validate=validate_epoch,
         criterion="validation_loss_total" if settings.keep != "last" else None,
         on_epoch=on_epoch,
     )
-    history = in_lockstep(model, optimizer, train_epoch, lead)
     model.eval()
     return history
 
@@ -105,26 +98,21 @@ def _train_step(
     rng: np.random.Generator,
     settings: FinetuneSettings,
 ) -> dict[str, float]:
-    """One step on the batch of these rows; returns the losses of the whole batch."""
-    device, mine = next(model.parameters()).device, part(len(rows))
-    numbers = {f"loss_{name}": 0.0 for name in TERMS}
+    """One step on the batch of these rows; returns its losses."""
+    device = next(model.parameters()).device
+    batch = train.select(rows)
     optimizer.zero_grad(set_to_none=True)
-    batch = train.select(rows[mine])
-    if len(batch):  # a last batch can be smaller than the number of processes
-        images, masks = augment(batch, rng, spec.image_size, skip=mine.start)
-        losses = step_losses(
-            model,
-            spec.normalise(images.to(device)),
-            masks.to(device).float(),
-            batch.labels.to(device),
-            settings,
-        )
-        losses = part_of_batch(losses, len(batch) / len(rows), settings)
-        losses.total.backward()
-        numbers = losses.numbers()
-    sum_gradients(model.parameters())
+    images, masks = augment(batch, rng, spec.image_size)
+    losses = step_losses(
+        model,
+        spec.normalise(images.to(device)),
+        masks.to(device).float(),
+        batch.labels.to(device),
+        settings,
+    )
+    losses.total.backward()
     optimizer.step()
-    return sum_numbers(numbers)
+    return losses.numbers()
 
 
 def epoch_plan(
@@ -140,14 +128,13 @@ def epoch_plan(
 
 
 def augment(
-    batch: cutouts.Batch, rng: np.random.Generator, size: int | None = None, *, skip: int = 0
+    batch: cutouts.Batch, rng: np.random.Generator, size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Random crop to `size` and left-right flip, the same for image and mask (differences B4).
 
     The published code resizes to 256 pixels and crops 224; so are images that are larger than
     `size`. Others, for which it can be left out, are mirrored outwards by CROP_MARGIN of 112
-    pixels, in the same proportion, and cropped back to their size. `skip` images of a larger batch
-    come before these: what happens to an image does not depend on how the batch is dealt out.
+    pixels, in the same proportion, and cropped back to their size.
     """
     size = size or batch.images.shape[-1]
     both = (batch.images, batch.masks)
@@ -155,7 +142,7 @@ def augment(
         margin = [CROP_MARGIN * size // 112] * 4
         both = tuple(pad(part.float(), margin, mode="reflect").to(part.dtype) for part in both)
     room = both[0].shape[-1] - size
-    moves = [_move(rng, room) for _ in range(skip + len(batch))][skip:]
+    moves = [_move(rng, room) for _ in range(len(batch))]
     images, masks = (
         torch.stack([_moved(x, size, *move) for x, move in zip(part, moves, strict=True)])
         for part in both

@@ -87,26 +87,6 @@ def step_losses(
     return _weighted(settings, background, foreground, classification, heatmaps, logits)
 
 
-def part_of_batch(losses: StepLosses, share: float, settings: FinetuneSettings) -> StepLosses:
-    """What a part of a batch adds to each term of the whole batch; the parts' sum is the batch's.
-
-    `losses` are those of the part alone, `share` is its share of the images. Every term is a mean
-    over the images of a batch but one: RRR's background is a sum in `published` (differences
-    B11). None depends on more than one image at a time.
-    """
-    if share == 1:
-        return losses
-    summed = settings.method == "rrr" and settings.protocol == "published"
-    return _weighted(
-        settings,
-        losses.background * (1 if summed else share),
-        losses.foreground * share,
-        losses.classification * share,
-        losses.heatmaps,
-        losses.logits,
-    )
-
-
 def _weighted(
     settings: FinetuneSettings,
     background: Tensor,

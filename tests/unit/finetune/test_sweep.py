@@ -10,7 +10,6 @@ import yaml
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relevit.config import ComparisonParams, PipelineParams
-from relevit.distributed.evaluation import models_to_evaluate
 from relevit.finetune import sweep
 from relevit.finetune.sweep import (
     OUTCOME,
@@ -22,6 +21,7 @@ from relevit.finetune.sweep import (
     sweep_runs,
     unfinished,
 )
+from relevit.pipeline.answers import models_to_evaluate
 
 ROOT = Path(__file__).parents[3]
 GRIDS = [

@@ -19,7 +19,6 @@ from torch import Tensor
 from relevit.base.machine import cores
 from relevit.data.batch import Batch
 from relevit.data.real.image_set import ImageSet, UnreadableImage
-from relevit.distributed import share, world
 
 Corrupted = Literal["error", "skip"]
 AHEAD = 2  # batches that are decoded before they are asked for; more only fill the memory
@@ -37,15 +36,13 @@ def batches(
     corrupted: Corrupted = "error",
     skipped: dict[int, str] | None = None,
     masks: bool | Literal["soft"] = False,
-    shared: bool = False,
 ) -> Iterator[Batch]:
     """All pictures of a set in its order, `batch_size` places at a time.
 
     `workers` are threads, 0 as many as cores; they are AHEAD batches ahead of the reader and no
     more, and end with the iterator, also when it is left before its end. With `corrupted="skip"`
     pictures that cannot be read are left out, so that their batch is smaller, and `skipped` gets
-    their places with their ids. With `shared`, each of several processes (`relevit.distributed`)
-    gets some of the batches, and reads no other picture.
+    their places with their ids.
     Without `masks` all masks are False; with them True is where the resized mask is above one half.
     "soft" masks are the resized ones themselves, fractions at the edges (`View.soft_mask`).
     Where there is CUDA, images lie in pinned memory and channels last; on a CPU, that slows the
@@ -62,10 +59,6 @@ def batches(
         return picture, image_set.mask(place) > 0.5 if masks else None
 
     places = range(len(image_set))
-    if shared:
-        workers = workers or max(1, cores() // world()[1])
-        starts = share(places[::batch_size])
-        places = places[starts[0] : starts[-1] + batch_size] if starts else range(0)
     lost = {} if skipped is None else skipped
     skip = corrupted == "skip"
     return _grouped(image_set, places, batch_size, workers or cores(), skip, lost, read)
@@ -118,7 +111,7 @@ def _grouped(
     """Batches of the pictures that can be read.
 
     Which are together follows from their places alone, so that pictures that cannot be read move
-    no other into another batch, or to another process.
+    no other into another batch.
     """
     pictures: dict[int, Picture] = {}
     lost = 0

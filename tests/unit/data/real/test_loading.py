@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit import distributed
 from relevit.data.real import loading
 from relevit.data.real.image_set import ImageSet, UnreadableImage, View
 from relevit.data.real.loading import AHEAD, batches, draw
@@ -126,25 +125,6 @@ def test_broken_pictures_are_left_out_and_named():
     assert [batch.labels.tolist() for batch in found] == [[1, 2, 3], [4, 0], [1]]
     assert skipped == {place: f"n01/{place}.JPEG" for place in (0, 5, 6, 9)}
     assert sum(map(len, batches(pictures_of(disk, 10), 4, corrupted="skip"))) == 6
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3, 6])
-def test_processes_share_the_batches_of_one(monkeypatch, processes):
-    """Each reads its own alone, and all leave out the same pictures."""
-    broken = (0, 4, 5, 6, 7, 9)
-    alone = list(batches(pictures_of(Disk(broken), 18), 4, corrupted="skip"))
-    found, opened, skipped = [], [], {}
-    for rank in range(processes):
-        for module in (loading, distributed):
-            monkeypatch.setattr(module, "world", lambda rank=rank: (rank, processes))
-        disk = Disk(broken)
-        mine = batches(pictures_of(disk, 18), 4, corrupted="skip", skipped=skipped, shared=True)
-        found += list(mine)
-        opened += disk.opened
-    assert [numbers(batch) for batch in found] == [numbers(batch) for batch in alone]
-    assert [batch.labels.tolist() for batch in found] == [b.labels.tolist() for b in alone]
-    assert sorted(opened) == list(range(18)) and skipped.keys() == set(broken)
-    assert numbers(found[1]) == [8, 10, 11], "of the second batch nothing is left"
 
 
 def test_a_set_of_which_nothing_can_be_read_is_an_error():
