@@ -24,17 +24,7 @@ import torch
 
 import bench_attribution
 import bench_relevance
-from bench_core import (
-    CLOCKS,
-    MODELS,
-    Table,
-    agree,
-    build,
-    describe,
-    differences,
-    measure,
-    peak_mib,
-)
+from bench_core import CLOCKS, MODELS, Table, agree, build, describe, differences, measure, peak_mib
 from bench_evaluation import describe_evaluation, measure_evaluation
 from bench_path import describe_path, measure_path
 from bench_smoothgrad import describe_smoothgrad, measure_smoothgrad
@@ -66,12 +56,18 @@ def growths_mib(table: Table, args: argparse.Namespace) -> dict[str, int]:
 
     To be called while this process is small: a child on Linux inherits its parent's peak.
     """
-    command = [sys.executable, __file__, f"--device={args.device}", f"--batch={args.batch}",
-               f"--threads={args.threads}", f"--model-scale={args.model_scale}",
-               f"--models={table.model}", "--only"]  # fmt: skip
+    command = [
+        sys.executable,
+        __file__,
+        f"--device={args.device}",
+        f"--batch={args.batch}",
+        f"--threads={args.threads}",
+        f"--model-scale={args.model_scale}",
+        f"--models={table.model}",
+        "--only",
+    ]
     run = partial(subprocess.run, check=True, stdout=subprocess.PIPE)
-    return {name: int(run([*command, f"{table.task}:{name}"]).stdout)
-            for name in TASKS[table.task]}  # fmt: skip
+    return {name: int(run([*command, f"{table.task}:{name}"]).stdout) for name in TASKS[table.task]}
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -109,8 +105,10 @@ def main(argv: list[str] | None = None) -> int:
         print(own_growth_mib(table, variant, args))
         return 0
     tables = [t for t in TABLES if t.model in args.models and t.task in args.tasks]
-    print(f"{args.device}, {args.threads} threads, torch {torch.__version__}, "
-          f"timm {timm.__version__}, {args.model_scale} models, {args.repeats} rounds")  # fmt: skip
+    print(
+        f"{args.device}, {args.threads} threads, torch {torch.__version__}, "
+        f"timm {timm.__version__}, {args.model_scale} models, {args.repeats} rounds"
+    )
     memory = {table: growths_mib(table, args) for table in tables if args.memory}
     evaluation = bench_relevance.EVALUATION
     wanted = evaluation.task in args.tasks and evaluation.model in args.models

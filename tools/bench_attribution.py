@@ -35,9 +35,14 @@ OURS_TARGETS = (("published", "ours", ">=", 3.4), ("ours", "floor", "", None))
 TABLES = (
     Table("token_wise", "vit_b", 4, OURS_TARGETS),
     Table("head_wise", "vit_b", 4, OURS_TARGETS),
-    Table("transformer_attribution", "vit_b", 1,
-          (("published", "ours", ">=", 2.0), ("one by one", "ours", "", None)), LRP_LIMIT),
-)  # fmt: skip
+    Table(
+        "transformer_attribution",
+        "vit_b",
+        1,
+        (("published", "ours", ">=", 2.0), ("one by one", "ours", "", None)),
+        LRP_LIMIT,
+    ),
+)
 
 
 def backward_to_all_weights(model: nn.Module, image: Tensor, label: Tensor) -> Tape:
@@ -123,8 +128,10 @@ def through_linear(relevance: Tensor, layer: nn.Linear, inputs: Tensor) -> Tenso
         parts = found.clamp(min=0), found.clamp(max=0)
         sums = [linear(x, w) for x, w in zip(parts, (first, second), strict=True)]
         ratios = [divide(relevance, sums[0] + sums[1]) for _ in sums]
-        slopes = [torch.autograd.grad(z, x, s, retain_graph=True)[0]
-                  for z, x, s in zip(sums, parts, ratios, strict=True)]  # fmt: skip
+        slopes = [
+            torch.autograd.grad(z, x, s, retain_graph=True)[0]
+            for z, x, s in zip(sums, parts, ratios, strict=True)
+        ]
         return parts[0] * slopes[0] + parts[1] * slopes[1]
 
     return 1 * share(positive, negative) - 0 * share(negative, positive)
@@ -220,4 +227,4 @@ TASKS: dict[str, dict[str, Variant]] = {
         "one by one": partial(one_by_one, rule=METHODS["transformer_attribution"]),
         "ours": partial(ours, name="transformer_attribution"),
     }
-}  # fmt: skip
+}

@@ -131,8 +131,10 @@ def compare(
 
 def describe(row: dict[str, Any]) -> str:
     """One table as text."""
-    lines = [f"\n{row['task']}, {row['model']}, batch {row['images']}",
-             "              median s  min .. max s        images/s  memory MiB"]  # fmt: skip
+    lines = [
+        f"\n{row['task']}, {row['model']}, batch {row['images']}",
+        "              median s  min .. max s        images/s  memory MiB",
+    ]
     for name, values in row["seconds"].items():
         middle, span = statistics.median(values), f"{min(values):.3f} .. {max(values):.3f}"
         rate, memory = row["images"] / middle, row["memory_mib"].get(name, "-")

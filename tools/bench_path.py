@@ -72,10 +72,20 @@ def measure_path() -> dict[str, Any]:
             errors.append({"sum": name, "of": of, "against": against} | column[name])
         for (statistic, _), rule in product(STATISTICS, ("trapezoid", "gauss")):
             limit = column["20 Riemann"][statistic]
-            passes = [n - (rule == "trapezoid") for name, (kind, n) in SUMS.items()
-                      if kind == rule and column[name][statistic] <= limit]  # fmt: skip
-            enough.append({"of": of, "against": against, "statistic": statistic, "rule": rule,
-                           "passes": min(passes, default=None)})  # fmt: skip
+            passes = [
+                n - (rule == "trapezoid")
+                for name, (kind, n) in SUMS.items()
+                if kind == rule and column[name][statistic] <= limit
+            ]
+            enough.append(
+                {
+                    "of": of,
+                    "against": against,
+                    "statistic": statistic,
+                    "rule": rule,
+                    "passes": min(passes, default=None),
+                }
+            )
     return {"task": "path", "model": MODEL, "images": IMAGES, "errors": errors, "enough": enough}
 
 
@@ -83,20 +93,26 @@ def describe_path(row: dict[str, Any]) -> str:
     """The table as text, one line a sum."""
     names = [name for name, _ in STATISTICS]
     columns = list(product(("feedback", "map"), REFERENCES))
-    cells = {(e["sum"], e["of"], e["against"]): " ".join(f"{e[name]:.1e}" for name in names)
-             for e in row["errors"]}  # fmt: skip
+    cells = {
+        (e["sum"], e["of"], e["against"]): " ".join(f"{e[name]:.1e}" for name in names)
+        for e in row["errors"]
+    }
     heads = "".join(f"{f'{of}, {against}':>27}" for of, against in columns)
-    lines = [f"\npath, {row['model']}, {row['images']} images, relative error: {', '.join(names)}",
-             f"  {'points':13}{heads}"]  # fmt: skip
+    lines = [
+        f"\npath, {row['model']}, {row['images']} images, relative error: {', '.join(names)}",
+        f"  {'points':13}{heads}",
+    ]
     for name in dict.fromkeys(e["sum"] for e in row["errors"]):
         lines.append(f"  {name:13}" + "".join(f"{cells[name, *c]:>27}" for c in columns))
     for name, rule in product(names, ("trapezoid", "gauss")):
-        passes = [e["passes"] for e in row["enough"]
-                  if (e["statistic"], e["rule"]) == (name, rule)]  # fmt: skip
-        lines.append(f"  passes of {rule} as exact as 20 Riemann points, {name}: "
-                     + ", ".join(str(n or "more than 8") for n in passes))  # fmt: skip
+        passes = [e["passes"] for e in row["enough"] if (e["statistic"], e["rule"]) == (name, rule)]
+        lines.append(
+            f"  passes of {rule} as exact as 20 Riemann points, {name}: "
+            + ", ".join(str(n or "more than 8") for n in passes)
+        )
         if rule == "trapezoid":
             met = "met" if passes[0] is not None and passes[0] <= TARGET_PASSES else "missed"
-            lines.append(f"  feedback against 200 Riemann, {name}: "
-                         f"target <= {TARGET_PASSES}: {met}")  # fmt: skip
+            lines.append(
+                f"  feedback against 200 Riemann, {name}: target <= {TARGET_PASSES}: {met}"
+            )
     return "\n".join(lines)

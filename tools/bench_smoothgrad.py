@@ -68,19 +68,33 @@ def measure_smoothgrad(args: argparse.Namespace) -> dict[str, Any]:
         ours = smoothgrad(model, some, labels, draws=DRAWS)
         worst = max(worst, differences({"m": [reference]}, {"m": [ours]})["m"])
     total = sum(seconds[name] * times for name, times in models.items())
-    return {"task": "smoothgrad", "images": count, "draws": DRAWS, "precision": precision,
-            "chunk": chunk, "seconds": seconds, "one_by_one_s": plain, "models": dict(models),
-            "total_s": total, "target_s": TARGET_S, "differences": {"map": worst},
-            "limit": LIMIT}  # fmt: skip
+    return {
+        "task": "smoothgrad",
+        "images": count,
+        "draws": DRAWS,
+        "precision": precision,
+        "chunk": chunk,
+        "seconds": seconds,
+        "one_by_one_s": plain,
+        "models": dict(models),
+        "total_s": total,
+        "target_s": TARGET_S,
+        "differences": {"map": worst},
+        "limit": LIMIT,
+    }
 
 
 def describe_smoothgrad(row: dict[str, Any]) -> str:
     """The row as text."""
-    lines = [f"\nsmoothgrad, {row['images']} images, {row['draws']} draws, {row['precision']}, "
-             f"{row['chunk']} copies at once"]  # fmt: skip
+    lines = [
+        f"\nsmoothgrad, {row['images']} images, {row['draws']} draws, {row['precision']}, "
+        f"{row['chunk']} copies at once"
+    ]
     for name, value in row["seconds"].items():
-        lines.append(f"  {name:11} {value:8.1f} s, one by one {row['one_by_one_s'][name]:8.1f} s "
-                     f"(x {row['models'][name]})")  # fmt: skip
+        lines.append(
+            f"  {name:11} {value:8.1f} s, one by one {row['one_by_one_s'][name]:8.1f} s "
+            f"(x {row['models'][name]})"
+        )
     met = "met" if row["total_s"] <= row["target_s"] else "MISSED"
     lines.append(f"  all models: {row['total_s']:.0f} s, target <= {row['target_s']}: {met}")
     return "\n".join(lines)

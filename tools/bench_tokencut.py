@@ -75,10 +75,17 @@ def solver_row(args: argparse.Namespace) -> dict[str, Any]:
     variants = {f"{side} px": partial(_solve_all, side=side) for side in SOLVER_SIDES}
     clock = CLOCKS[args.clock]
     seconds, _ = time_rounds(variants, None, (batch.images, batch.masks), args.repeats, clock)
-    return {"task": "bilateral solver", "model": "Cutouts", "images": args.batch,
-            "seconds": seconds, "ratios": [], "memory_mib": {},
-            "milliseconds_an_image": {name: 1000 * statistics.median(values) / args.batch
-                                      for name, values in seconds.items()}}  # fmt: skip
+    return {
+        "task": "bilateral solver",
+        "model": "Cutouts",
+        "images": args.batch,
+        "seconds": seconds,
+        "ratios": [],
+        "memory_mib": {},
+        "milliseconds_an_image": {
+            name: 1000 * statistics.median(values) / args.batch for name, values in seconds.items()
+        },
+    }
 
 
 def measure_tokencut(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -96,6 +103,8 @@ def measure_tokencut(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _solve_all(_: None, images: Tensor, masks: Tensor, side: int) -> Numbers:
     # Nearest, so that the images are of bytes; the masks stand for coarse ones.
     pictures, targets = (interpolate(x.to(torch.uint8), side) for x in (images, masks))
-    found = [solid(bilateral_solve(image.permute(1, 2, 0).numpy(), target[0].numpy() > 0))
-             for image, target in zip(pictures, targets, strict=True)]  # fmt: skip
+    found = [
+        solid(bilateral_solve(image.permute(1, 2, 0).numpy(), target[0].numpy() > 0))
+        for image, target in zip(pictures, targets, strict=True)
+    ]
     return {"masks": [torch.from_numpy(np.stack(found)).double()]}

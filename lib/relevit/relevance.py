@@ -101,10 +101,7 @@ def relevance_and_logits(
 
 
 def to_pixels(
-    maps: Float[Tensor, "batch patches"],
-    size: tuple[int, int],
-    *,
-    normalise: bool = True,
+    maps: Float[Tensor, "batch patches"], size: tuple[int, int], *, normalise: bool = True
 ) -> Float[Tensor, "batch 1 height width"]:
     """Bilinear heatmaps of `size` (height, width), each scaled to [0, 1] (differences A1).
 
@@ -130,8 +127,7 @@ def to_pixels(
 
 
 def foreground_iou_pct(
-    heatmaps: Float[Tensor, "batch 1 height width"],
-    masks: Bool[Tensor, "batch 1 height width"],
+    heatmaps: Float[Tensor, "batch 1 height width"], masks: Bool[Tensor, "batch 1 height width"]
 ) -> Float[Tensor, " batch"]:
     """Overlap of each heatmap, cut at its own mean, with its object mask, in percent.
 

@@ -43,9 +43,10 @@ MODELS = {
     "avg": ("weights_avg", SMALL | {"depth": 4, "global_pool": "avg"}),
     # Weights of `avg` in the class that was public before: its norm comes before the mean (D4).
     "norm_before_pool": (
-        "weights_avg", SMALL | {"depth": 4, "global_pool": "avg", "fc_norm": False}
+        "weights_avg",
+        SMALL | {"depth": 4, "global_pool": "avg", "fc_norm": False},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="session")

@@ -79,10 +79,7 @@ def test_ours(case, golden_inputs, name):
     model, values = case
     method, kind, start = name.split("_")
     ours = METHODS[OURS[method]](
-        model,
-        golden_inputs["images"],
-        target_of(golden_inputs, kind),
-        start_block=int(start[1:]),
+        model, golden_inputs["images"], target_of(golden_inputs, kind), start_block=int(start[1:])
     )
     close(ours, values[name])
 

@@ -110,8 +110,9 @@ def test_part_of_a_preset_holds_valid_files_for_notebooks_and_nothing_else(folde
 )
 def test_iav_reads_what_the_same_folders_pretraining_makes(folder):
     """The pipeline checks it too, but of complete presets alone."""
-    made, read = (NOTEBOOKS[name].from_file(folder / f"{name}.yaml")
-                  for name in ("07_pretraining", "07_iav"))  # fmt: skip
+    made, read = (
+        NOTEBOOKS[name].from_file(folder / f"{name}.yaml") for name in ("07_pretraining", "07_iav")
+    )
     assert set(read.models) <= set(made.models) and set(read.model_seeds) <= set(made.model_seeds)
     assert (read.data, read.data_root) == (made.data, made.data_root)
 

@@ -29,9 +29,12 @@ PAPER_FILE = PAPER / "pipeline.yaml"
 VALUES = {"executor": "slurm", "jobs": 4, "max-threads": 6}
 SEVEN = ("vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b")  # RobustViT Tab. 1
 METHODS = {
-    ("relevance", "published"), ("gradmask", "published"), ("gradmask", "described"),
-    ("rrr", "published"), ("rrr", "described"),
-}  # fmt: skip
+    ("relevance", "published"),
+    ("gradmask", "published"),
+    ("gradmask", "described"),
+    ("rrr", "published"),
+    ("rrr", "described"),
+}
 
 
 def ids(folder: Path) -> str:
@@ -130,9 +133,16 @@ def test_shipped_profile_is_read_when_its_executor_is_there(folder, monkeypatch)
 def test_cores_follow_from_jobs_and_threads(profile):
     options = read_profile(str(profile())).options()
     assert options == [
-        "--profile", str(profile()), "--jobs", "4", "--cores", "24",
-        "--config", "threads=6", "gpus=0",
-    ]  # fmt: skip
+        "--profile",
+        str(profile()),
+        "--jobs",
+        "4",
+        "--cores",
+        "24",
+        "--config",
+        "threads=6",
+        "gpus=0",
+    ]
     assert read_profile(str(profile()), jobs=2) == Cluster(profile(), 2, 6)
     assert read_profile(str(profile(jobs=...)), jobs=2).jobs == 2
 

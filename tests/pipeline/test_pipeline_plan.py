@@ -12,24 +12,54 @@ from relevit.pipeline import run as pipeline
 from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
 
 RULES = {
-    "original", "start", "masks", "learning_rate", "finetune", "baselines", "sweep", "robustness",
-    "comparison", "segmentation", "attribution", "faithfulness", "pretraining", "iav",
-    "ablations", "sis", "knn", "text", "clip", "report", "page", "pages",
-}  # fmt: skip
+    "original",
+    "start",
+    "masks",
+    "learning_rate",
+    "finetune",
+    "baselines",
+    "sweep",
+    "robustness",
+    "comparison",
+    "segmentation",
+    "attribution",
+    "faithfulness",
+    "pretraining",
+    "iav",
+    "ablations",
+    "sis",
+    "knn",
+    "text",
+    "clip",
+    "report",
+    "page",
+    "pages",
+}
 
 
 # Whose `seeds` must be those of the pipeline.
 SEEDED = (
-    "01_masks", "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "07_iav",
-    "10_knn", "99_report",
-)  # fmt: skip
+    "01_masks",
+    "03_robustness",
+    "03_comparison",
+    "04_segmentation",
+    "06_faithfulness",
+    "07_iav",
+    "10_knn",
+    "99_report",
+)
 # What follows from every stage that the report reads.
 END = {"99_report", "report.html", "the stages' notebooks as pages"}
 # What follows from the preset's own runs.
 AFTER_RUNS = END | {
-    "03_robustness", "03_comparison", "04_segmentation", "06_faithfulness", "07_iav", "09_sis",
+    "03_robustness",
+    "03_comparison",
+    "04_segmentation",
+    "06_faithfulness",
+    "07_iav",
+    "09_sis",
     "10_knn",
-}  # fmt: skip
+}
 
 
 def waiting(project: Path, monkeypatch) -> list[str]:

@@ -27,10 +27,14 @@ SAME = (  # the bytes that a sweep leaves, whatever happened on the way
     *(f"02_finetune/{name}/log.jsonl" for name in SWEEP),
     "03_comparison/accuracies.parquet",
     "99_report/claims.parquet",
-)  # fmt: skip
+)
 STAGES = {  # what a mended sweep has to make
-    "02_finetune", "03_comparison", "99_report", "report.html", "the stages' notebooks as pages",
-}  # fmt: skip
+    "02_finetune",
+    "03_comparison",
+    "99_report",
+    "report.html",
+    "the stages' notebooks as pages",
+}
 
 
 def folder_of(project: Path, name: str) -> Path:

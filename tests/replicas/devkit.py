@@ -13,9 +13,15 @@ from relevit.data.real.imagenet import DEVKIT, META, TABLE, TRUTH
 
 INNER = 860  # synsets above the classes, with the ids from 1001
 FIELDS = (
-    "ILSVRC2012_ID", "WNID", "words", "gloss", "num_children", "children", "wordnet_height",
+    "ILSVRC2012_ID",
+    "WNID",
+    "words",
+    "gloss",
+    "num_children",
+    "children",
+    "wordnet_height",
     "num_train_images",
-)  # fmt: skip
+)
 
 
 def write_devkit(folder: Path, wnids: Mapping[int, str], seed: int = 0) -> Path:

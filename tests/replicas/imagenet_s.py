@@ -22,11 +22,7 @@ RIM = 2  # pixels around the object that are left open
 
 
 def write_imagenet_s(
-    data_root: Path,
-    *,
-    per_class: int = 2,
-    classes: Sequence[str] | None = None,
-    seed: int = 0,
+    data_root: Path, *, per_class: int = 2, classes: Sequence[str] | None = None, seed: int = 0
 ) -> Path:
     """Write `ImageNetS919` with both parts, `per_class` pictures of each class; gives its folder.
 

@@ -33,24 +33,22 @@ class Object(NamedTuple):
 
 
 # Neither the order of the folders nor that of a class's indices is that of ImageNet.
-CLASSES: Mapping[str, Object] = MappingProxyType({
-    "air_freshener": Object("Air freshener", ()),
-    "alarm_clock": Object("Alarm clock", (409, 530)),
-    "backpack": Object("Backpack", (414,)),
-    "banana": Object("Banana", (954,)),
-    "bicycle": Object("Bicycle", (671, 444)),
-    "chair": Object("Chair", (423, 559, 765)),
-    "coffee_french_press": Object("Coffee/French press", (550,)),
-    "dress_shoe_men": Object("Dress shoe (men)", (630,)),
-})  # fmt: skip
+CLASSES: Mapping[str, Object] = MappingProxyType(
+    {
+        "air_freshener": Object("Air freshener", ()),
+        "alarm_clock": Object("Alarm clock", (409, 530)),
+        "backpack": Object("Backpack", (414,)),
+        "banana": Object("Banana", (954,)),
+        "bicycle": Object("Bicycle", (671, 444)),
+        "chair": Object("Chair", (423, 559, 765)),
+        "coffee_french_press": Object("Coffee/French press", (550,)),
+        "dress_shoe_men": Object("Dress shoe (men)", (630,)),
+    }
+)
 
 
 def write_objectnet(
-    data_root: Path,
-    *,
-    per_class: int = 2,
-    classes: Sequence[str] | None = None,
-    seed: int = 0,
+    data_root: Path, *, per_class: int = 2, classes: Sequence[str] | None = None, seed: int = 0
 ) -> Path:
     """Write `objectnet-1.0` with `per_class` pictures of each class; gives its folder.
 

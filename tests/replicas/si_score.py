@@ -12,10 +12,18 @@ from replicas.pictures import picture, save_jpeg
 
 OBJECTS = ("bagel", "jeans", "missile", "zebra")
 HEADER = (
-    "image_id", "x_coord", "y_coord", "area", "rotation", "foreground_class",
-    "foreground_instance", "background", "bg_resolution_width", "bg_resolution_height",
+    "image_id",
+    "x_coord",
+    "y_coord",
+    "area",
+    "rotation",
+    "foreground_class",
+    "foreground_instance",
+    "background",
+    "bg_resolution_width",
+    "bg_resolution_height",
     "pct_inside_image",
-)  # fmt: skip
+)
 
 
 def write_si_score(

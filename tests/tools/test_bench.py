@@ -104,8 +104,10 @@ def test_every_step_reaches_all_weights_and_leaves_them(bench):
     table = next(table for table in bench.TABLES if table.task == "step")
     model, batch = bench.build(table, args)
     before = {name: weights.detach().clone() for name, weights in model.named_parameters()}
-    counts = {name: len(run(model, *batch)["weight gradients"])
-              for name, run in bench.TASKS["step"].items()}  # fmt: skip
+    counts = {
+        name: len(run(model, *batch)["weight gradients"])
+        for name, run in bench.TASKS["step"].items()
+    }
     assert set(counts.values()) == {len(before)}
     after = dict(model.named_parameters())
     assert all(torch.equal(before[name], after[name]) for name in before)

@@ -83,8 +83,9 @@ def test_path_table(bench, capsys, monkeypatch, tmp_path):  # noqa: F811
     (row,) = json.loads(path.read_text())
     errors = {(e["sum"], e["against"]): e["mean"] for e in row["errors"] if e["of"] == "feedback"}
     assert errors["200 Riemann", "200 Riemann"] == 0
-    few, published, many, own = (errors[name, "64 Gauss"] for name in
-                                 ("2 Gauss", "20 Riemann", "8 Gauss", "200 Riemann"))  # fmt: skip
+    few, published, many, own = (
+        errors[name, "64 Gauss"] for name in ("2 Gauss", "20 Riemann", "8 Gauss", "200 Riemann")
+    )
     assert few > published > 5 * own > 0 and few > 2 * many
     assert len(row["enough"]) == 24
     assert all(e["passes"] is None or 2 <= e["passes"] <= 8 for e in row["enough"])

@@ -9,9 +9,16 @@ from .text_tables import made_text
 METRICS = ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct")
 # How good each method is on every score, in points; the positive AUC counts downwards.
 QUALITY = {
-    "raw_attention": 40.0, "rollout": 42.0, "gradcam": 45.0, "partial_lrp": 48.0, "ga": 50.0,
-    "transformer_attribution": 52.0, "gae": 55.0, "head_wise": 58.0, "token_wise": 58.5,
-}  # fmt: skip
+    "raw_attention": 40.0,
+    "rollout": 42.0,
+    "gradcam": 45.0,
+    "partial_lrp": 48.0,
+    "ga": 50.0,
+    "transformer_attribution": 52.0,
+    "gae": 55.0,
+    "head_wise": 58.0,
+    "token_wise": 58.5,
+}
 MAE = QUALITY | {"head_wise": 63.0, "token_wise": 64.0}
 DINO = QUALITY | {"raw_attention": 57.0}
 FEEDBACK = "integrated_gradient"
@@ -28,8 +35,9 @@ def segmentation(half=0.98, **quality):
         for method, value in values.items()
         for metric in METRICS
     ]
-    return pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct", "low_pct",
-                                       "high_pct"])  # fmt: skip
+    return pd.DataFrame(
+        rows, columns=["model", "method", "metric", "value_pct", "low_pct", "high_pct"]
+    )
 
 
 def perturbation(error=0.5, by_label=BY_LABEL, **quality):
@@ -42,8 +50,18 @@ def perturbation(error=0.5, by_label=BY_LABEL, **quality):
         for good in [value if method in CLASS_AGNOSTIC else value + gain]
         for direction, auc in (("positive", 100 - good), ("negative", good))
     ]
-    return pd.DataFrame(rows, columns=["model", "method", "direction", "target", "images",
-                                       "auc_pct", "standard_error_pts"])  # fmt: skip
+    return pd.DataFrame(
+        rows,
+        columns=[
+            "model",
+            "method",
+            "direction",
+            "target",
+            "images",
+            "auc_pct",
+            "standard_error_pts",
+        ],
+    )
 
 
 def approximation(rollout=(30.0, 40.0, 60.0, 80.0), token_wise=(1.0,) * 4, head_wise=(10.0,) * 4):
@@ -53,21 +71,31 @@ def approximation(rollout=(30.0, 40.0, 60.0, 80.0), token_wise=(1.0,) * 4, head_
         for method, errors in methods.items()
         for block, error in enumerate(errors, start=1)
     ]
-    return pd.DataFrame(rows, columns=["method", "block", "mean_squared_error",
-                                       "std_squared_error", "images"])  # fmt: skip
+    return pd.DataFrame(
+        rows, columns=["method", "block", "mean_squared_error", "std_squared_error", "images"]
+    )
 
 
 def ablation(error=0.5, **quality):
     values = {
-        "none": 40.0, "last_attention": 50.0, "avg_attention": 52.0, "head_wise": 55.0,
-        "token_wise": 56.0, "gradient": 53.0, "nothing": 45.0,
-    } | quality  # fmt: skip
+        "none": 40.0,
+        "last_attention": 50.0,
+        "avg_attention": 52.0,
+        "head_wise": 55.0,
+        "token_wise": 56.0,
+        "gradient": 53.0,
+        "nothing": 45.0,
+    } | quality
     feedbacks = {"gradient": ("head_wise", "gradient"), "nothing": ("head_wise", "none")}
     rows = []
     for name, value in values.items():
         perception, feedback = feedbacks.get(name, (name, FEEDBACK))
-        areas = {"positive_auc_pct": 100 - value, "positive_standard_error_pts": error,
-                 "negative_auc_pct": value, "negative_standard_error_pts": error}  # fmt: skip
+        areas = {
+            "positive_auc_pct": 100 - value,
+            "positive_standard_error_pts": error,
+            "negative_auc_pct": value,
+            "negative_standard_error_pts": error,
+        }
         rows.append(
             {"perception": perception, "feedback": feedback} | dict.fromkeys(METRICS, value) | areas
         )
@@ -76,8 +104,14 @@ def ablation(error=0.5, **quality):
 
 def two_objects(raw_attention=50.0, head_wise=80.0, token_wise=85.0, error=2.0):
     shares = {"raw_attention": raw_attention, "head_wise": head_wise, "token_wise": token_wise}
-    return pd.DataFrame({"method": list(shares), "images": 400, "own_object_pct": shares.values(),
-                         "standard_error_pts": error})  # fmt: skip
+    return pd.DataFrame(
+        {
+            "method": list(shares),
+            "images": 400,
+            "own_object_pct": shares.values(),
+            "standard_error_pts": error,
+        }
+    )
 
 
 def finetuned_segmentation(changes=(3.0, 4.0, 5.0)):
@@ -95,8 +129,7 @@ def finetuned_perturbation(positive=(1.0, 2.0, 3.0), negative=(-0.5, -0.5, -0.5)
         for run, fall, rise in runs
         for direction, auc in (("positive", 20 - fall), ("negative", 60 + rise))
     ]
-    return pd.DataFrame(rows, columns=["model_run", "direction", "auc_pct",
-                                       "standard_error_pts"])  # fmt: skip
+    return pd.DataFrame(rows, columns=["model_run", "direction", "auc_pct", "standard_error_pts"])
 
 
 def made():

@@ -17,10 +17,16 @@ VALIDATION = {DINO: 98.0, BEIT: 97.0, IN21K: 97.1, DEIT: 96.8}
 CORRUPTED = {DINO: 90.0, BEIT: 85.0, IN21K: 88.0, DEIT: 70.0}
 # What `changed` adds to.
 COLUMNS = {
-    "models": ["validation_top1_pct"], "shift": ["top1_pct"], "scores": ["score"],
-    "slopes": ["slope", "low", "high"], "epochs": ["entropy"], "drift": ["difference"],
-    "masking": ["top1_pct"], "entropy": ["entropy"], "space": ["knn_pct"],
-}  # fmt: skip
+    "models": ["validation_top1_pct"],
+    "shift": ["top1_pct"],
+    "scores": ["score"],
+    "slopes": ["slope", "low", "high"],
+    "epochs": ["entropy"],
+    "drift": ["difference"],
+    "masking": ["top1_pct"],
+    "entropy": ["entropy"],
+    "space": ["knn_pct"],
+}
 
 
 def rows(**axes):
@@ -71,8 +77,10 @@ def scores():
 
 
 def slopes():
-    values = {"smoothgrad": {DINO: 0.0, BEIT: 0.02, IN21K: -0.5, DEIT: -0.5},
-              "aav_dino": {DINO: 0.0, BEIT: 0.0, IN21K: -0.9, DEIT: -0.9}}  # fmt: skip
+    values = {
+        "smoothgrad": {DINO: 0.0, BEIT: 0.02, IN21K: -0.5, DEIT: -0.5},
+        "aav_dino": {DINO: 0.0, BEIT: 0.0, IN21K: -0.9, DEIT: -0.9},
+    }
     table = rows(map=list(values))
     found = [values[name][model] for name, model in zip(table["map"], table["model"], strict=True)]
     table = table.assign(slope=np.array(found) + 0.01 * table["wiggle"])
@@ -97,9 +105,11 @@ def drift():
 
 
 def masking():
-    points = {"attention": {DINO: 60.0, BEIT: 75.0, IN21K: 65.0, DEIT: 65.0},
-              "smoothgrad": {DINO: 59.8, BEIT: 55.0, IN21K: 60.0, DEIT: 60.0},
-              "random": dict.fromkeys(MODELS, 80.0)}  # fmt: skip
+    points = {
+        "attention": {DINO: 60.0, BEIT: 75.0, IN21K: 65.0, DEIT: 65.0},
+        "smoothgrad": {DINO: 59.8, BEIT: 55.0, IN21K: 60.0, DEIT: 60.0},
+        "random": dict.fromkeys(MODELS, 80.0),
+    }
     table = rows(order=list(points), ratio_pct=(0.0, 10.0, 50.0, 90.0))
     pairs = zip(table["order"], table["model"], strict=True)
     masked = np.array([points[order][model] for order, model in pairs])
@@ -129,9 +139,16 @@ def space():
 
 
 MAKERS = {
-    "models": models, "shift": shift, "scores": scores, "slopes": slopes, "epochs": epochs,
-    "drift": drift, "masking": masking, "entropy": entropy, "space": space,
-}  # fmt: skip
+    "models": models,
+    "shift": shift,
+    "scores": scores,
+    "slopes": slopes,
+    "epochs": epochs,
+    "drift": drift,
+    "masking": masking,
+    "entropy": entropy,
+    "space": space,
+}
 
 
 @cache

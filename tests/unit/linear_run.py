@@ -58,8 +58,11 @@ class Run:
             return {"validation_loss": float(self.model(torch.eye(3)).square().mean())}
 
     def run(self, **callbacks):
-        calls = {"train_epoch": self.train_epoch, "validate": self.validate,
-                 "on_epoch": self.seen.append}  # fmt: skip
+        calls = {
+            "train_epoch": self.train_epoch,
+            "validate": self.validate,
+            "on_epoch": self.seen.append,
+        }
         return run_epochs(
             self.model, self.optimizer, self.folder, **(calls | self.options | callbacks)
         )

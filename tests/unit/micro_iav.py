@@ -34,9 +34,16 @@ def micro_models() -> Iterator[None]:
 def params(folder, **values):
     """Parameters of 07_pretraining whose results go below `folder`, from backbones of our own."""
     quick = {
-        "models": PAIR, "source": "train", "device": "cpu", "precision": "float32", "images": 40,
-        "batch_size": 20, "validation_images": 40, "lr": 1.0e-3, "head_lr": 1.0e-2,
-    }  # fmt: skip
+        "models": PAIR,
+        "source": "train",
+        "device": "cpu",
+        "precision": "float32",
+        "images": 40,
+        "batch_size": 20,
+        "validation_images": 40,
+        "lr": 1.0e-3,
+        "head_lr": 1.0e-2,
+    }
     return PretrainingParams(output_root=str(folder), **(quick | values))
 
 

@@ -18,23 +18,29 @@ PROBE = 40.0
 
 
 def gains(val=-0.5, v2=-0.2, shifted=1.0, steep=4.0, **sets):
-    return {"val": val, "v2": v2, "r": shifted, "sketch": shifted} | dict.fromkeys(
-        STEEP, steep
-    ) | sets  # fmt: skip
+    return (
+        {"val": val, "v2": v2, "r": shifted, "sketch": shifted} | dict.fromkeys(STEEP, steep) | sets
+    )
 
 
 def run(change, original=SUPERVISED, seeds=SEEDS, **named):
     """Rows of one kind of run: top-5 is 20 points above top-1 and changes by half as much."""
     return pd.DataFrame(
         [
-            named | {"seed": seed, "dataset": name, "images": 10_000,
-                     "top1_pct": original[name] + change[name] + WIGGLE[seed],
-                     "top5_pct": original[name] + 20 + change[name] / 2,
-                     "original_top1_pct": original[name],
-                     "original_top5_pct": original[name] + 20}
-            for seed in seeds for name in TEST_SETS
+            named
+            | {
+                "seed": seed,
+                "dataset": name,
+                "images": 10_000,
+                "top1_pct": original[name] + change[name] + WIGGLE[seed],
+                "top5_pct": original[name] + 20 + change[name] / 2,
+                "original_top1_pct": original[name],
+                "original_top5_pct": original[name] + 20,
+            }
+            for seed in seeds
+            for name in TEST_SETS
         ]
-    )  # fmt: skip
+    )
 
 
 RUNS = {
@@ -54,13 +60,18 @@ def accuracies(seeds=SEEDS, probe=PROBE, **changed):
     values = RUNS | {kinds[names[name]]: change for name, change in changed.items()}
     columns = ("model", "method", "protocol", "masks")
     parts = [
-        run(change, DINO if kind[0] == "dinov2-s" else SUPERVISED, seeds,
-            **dict(zip(columns, kind, strict=True)))
+        run(
+            change,
+            DINO if kind[0] == "dinov2-s" else SUPERVISED,
+            seeds,
+            **dict(zip(columns, kind, strict=True)),
+        )
         for kind, change in values.items()
-    ]  # fmt: skip
+    ]
     to_probe = {name: probe - DINO[name] for name in TEST_SETS}
-    parts.append(run(to_probe, DINO, (1,), model="dinov2-s", method="linear_probe",
-                     protocol="", masks=""))  # fmt: skip
+    parts.append(
+        run(to_probe, DINO, (1,), model="dinov2-s", method="linear_probe", protocol="", masks="")
+    )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -85,9 +96,12 @@ def ablations(seeds=SEEDS, **changed):
 
 
 COUNTS = {
-    (1, 20): gains(shifted=0.5, steep=3.0), (2, 20): gains(shifted=0.8, steep=3.5),
-    (3, 20): gains(), (5, 20): gains(shifted=1.1, steep=4.2), (5, 10): gains(steep=3.6),
-}  # fmt: skip
+    (1, 20): gains(shifted=0.5, steep=3.0),
+    (2, 20): gains(shifted=0.8, steep=3.5),
+    (3, 20): gains(),
+    (5, 20): gains(shifted=1.1, steep=4.2),
+    (5, 10): gains(steep=3.6),
+}
 
 
 def sensitivity(seeds=SEEDS, changed=None):
@@ -105,8 +119,18 @@ def rates(gradmask=(1.0, 30.0), drops=(0.0, 5.0), protocol="published"):
         for method, falls in (("gradmask", gradmask), ("rrr", (0.0, 2.0)))
         for lr, drop, fall in zip((1e-6, 1e-5), drops, falls, strict=True)
     ]
-    return pd.DataFrame(rows, columns=["method", "protocol", "lr", "drop_pts", "rising",
-                                       "background_before", "background_after"])  # fmt: skip
+    return pd.DataFrame(
+        rows,
+        columns=[
+            "method",
+            "protocol",
+            "lr",
+            "drop_pts",
+            "rising",
+            "background_before",
+            "background_after",
+        ],
+    )
 
 
 def changed_images(spread=8, alike=False, runs=("seed0", "seed1"), images=20):
@@ -115,37 +139,54 @@ def changed_images(spread=8, alike=False, runs=("seed0", "seed1"), images=20):
     `alike`: corrected of all classes.
     """
     rows = [
-        [run, name, images * label + i, label, "A" if label < 20 else "B",
-         (100.0 if label % 2 or alike else -100.0) * (i < spread and name != "r")]
-        for run in runs for name in ("a", "r", "v2", "val")
-        for label in range(40) for i in range(images)
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["model_run", "dataset", "index", "label", "classes",
-                                       "change_top1_pts"])  # fmt: skip
+        [
+            run,
+            name,
+            images * label + i,
+            label,
+            "A" if label < 20 else "B",
+            (100.0 if label % 2 or alike else -100.0) * (i < spread and name != "r"),
+        ]
+        for run in runs
+        for name in ("a", "r", "v2", "val")
+        for label in range(40)
+        for i in range(images)
+    ]
+    return pd.DataFrame(
+        rows, columns=["model_run", "dataset", "index", "label", "classes", "change_top1_pts"]
+    )
 
 
 def object_size(spearman=-0.3, high=-0.2, context=-0.2):
-    rows = [["object size", "class", "shifted_average", 40, spearman, spearman - 0.1, high],
-            ["object size", "image", "si_size", 200, 0.0, -0.1, 0.1],
-            ["context", "class", "v2", 40, context, context - 0.1, context + 0.1]]  # fmt: skip
-    return pd.DataFrame(rows, columns=["cause", "level", "dataset", "count", "spearman", "low",
-                                       "high"])  # fmt: skip
+    rows = [
+        ["object size", "class", "shifted_average", 40, spearman, spearman - 0.1, high],
+        ["object size", "image", "si_size", 200, 0.0, -0.1, 0.1],
+        ["context", "class", "v2", 40, context, context - 0.1, context + 0.1],
+    ]
+    return pd.DataFrame(
+        rows, columns=["cause", "level", "dataset", "count", "spearman", "low", "high"]
+    )
 
 
 def looks(images=160, off=60, part=20, confidence_pct=99.0):
     """Of so many images a set, `off` look off the object and `part` at less than half of it."""
     rows = [
         [name, i, confidence_pct, 30.0 if i < off else 80.0, 30.0 if i >= images - part else 90.0]
-        for name in ("val", "v2", "a") for i in range(images)
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["dataset", "index", "confidence_pct", "on_object_pct",
-                                       "covered_pct"])  # fmt: skip
+        for name in ("val", "v2", "a")
+        for i in range(images)
+    ]
+    return pd.DataFrame(
+        rows, columns=["dataset", "index", "confidence_pct", "on_object_pct", "covered_pct"]
+    )
 
 
 def finetuned_images(rise=(5.0, 6.0), images=100):
     runs = {"original": 0.0} | {f"seed{i}": value for i, value in enumerate(rise)}
-    rows = [[r, 20 * 35 + i, 50 + value + i % 3 * (r != "original")]
-            for r, value in runs.items() for i in range(images)]  # fmt: skip
+    rows = [
+        [r, 20 * 35 + i, 50 + value + i % 3 * (r != "original")]
+        for r, value in runs.items()
+        for i in range(images)
+    ]
     return pd.DataFrame(rows, columns=["model_run", "index", "iou_pct"])
 
 
@@ -155,21 +196,40 @@ def methods_perturbation(integrated_gradients=40.0, gae=55.0, error=0.5):
         for method, good in (("gae", gae), ("integrated_gradients", integrated_gradients))
         for direction, auc in (("positive", 100 - good), ("negative", good))
     ]
-    return pd.DataFrame(rows, columns=["model", "method", "direction", "target", "images",
-                                       "auc_pct", "standard_error_pts"])  # fmt: skip
+    return pd.DataFrame(
+        rows,
+        columns=[
+            "model",
+            "method",
+            "direction",
+            "target",
+            "images",
+            "auc_pct",
+            "standard_error_pts",
+        ],
+    )
 
 
 def sis(images=4, labels=5, missed=0):
-    rows = [["original", i, i, t, 95.0, 20.0, i * labels + t >= missed]
-            for i in range(images) for t in range(labels)]  # fmt: skip
-    return pd.DataFrame(rows, columns=["model_run", "image", "label", "target", "confidence_pct",
-                                       "kept_pct", "found"])  # fmt: skip
+    rows = [
+        ["original", i, i, t, 95.0, 20.0, i * labels + t >= missed]
+        for i in range(images)
+        for t in range(labels)
+    ]
+    return pd.DataFrame(
+        rows,
+        columns=["model_run", "image", "label", "target", "confidence_pct", "kept_pct", "found"],
+    )
 
 
 def knn(rise=(2.0, 3.0), data=("val", "objectnet", "pneumonia", "cifar100"), ten=1.0):
     runs = {"original": 0.0} | {f"seed{i}": value for i, value in enumerate(rise)}
-    rows = [[r, d, k, 500, 40 + value + (ten if k == 10 else 0)]
-            for r, value in runs.items() for d in data for k in (1, 10)]  # fmt: skip
+    rows = [
+        [r, d, k, 500, 40 + value + (ten if k == 10 else 0)]
+        for r, value in runs.items()
+        for d in data
+        for k in (1, 10)
+    ]
     return pd.DataFrame(rows, columns=["model_run", "data", "k", "images", "accuracy_pct"])
 
 
@@ -179,11 +239,19 @@ def quality():
 
 
 MAKERS = {
-    "looks": looks, "quality": quality, "rates": rates, "changed_images": changed_images,
-    "object_size": object_size, "accuracies": accuracies, "finetuned_images": finetuned_images,
-    "methods_perturbation": methods_perturbation, "ablations": ablations,
-    "sensitivity": sensitivity, "sis": sis, "knn": knn,
-}  # fmt: skip
+    "looks": looks,
+    "quality": quality,
+    "rates": rates,
+    "changed_images": changed_images,
+    "object_size": object_size,
+    "accuracies": accuracies,
+    "finetuned_images": finetuned_images,
+    "methods_perturbation": methods_perturbation,
+    "ablations": ablations,
+    "sensitivity": sensitivity,
+    "sis": sis,
+    "knn": knn,
+}
 
 
 @cache

@@ -12,10 +12,4 @@ from relevit.attention.recording import (
     unfused_attention,
 )
 
-__all__ = [
-    "Tape",
-    "attention_layers",
-    "frozen_weights",
-    "record_attention",
-    "unfused_attention",
-]
+__all__ = ["Tape", "attention_layers", "frozen_weights", "record_attention", "unfused_attention"]

@@ -69,7 +69,8 @@ def explain_all(
         made = express_all(model, images, target, pairs=pairs, protocol=protocol)
         maps = dict(zip(own, made, strict=True))
     return {
-        name: maps[name] if name in maps
+        name: maps[name]
+        if name in maps
         else METHODS[name](model, images, target, protocol=protocol)
         for name in methods
-    }  # fmt: skip
+    }

@@ -80,12 +80,14 @@ def express_all(
     # The published rule for CLIP computes the attention of every token again (D12).
     moved = any(part.moves_tokens for part in parts)
     seen = observe(
-        model, images, target,
+        model,
+        images,
+        target,
         gradients=gradients,
         pooling=pooling,
         whole=moved and model_family(model) == "clip" and protocol == "published",
         create_graph=create_graph,
-    )  # fmt: skip
+    )
     seen_rows = {name: perceive(model, seen, name, protocol, starts[name]) for name in perceptions}
     fed_rows = {
         name: feed_back(model, images, seen, name, path, black, chunk, create_graph)

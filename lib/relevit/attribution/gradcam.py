@@ -32,9 +32,14 @@ def gradcam(
     check_protocol(protocol)
     as_bert = protocol == "published" and model_family(model) == "bert"
     seen = observe(
-        model, images, target,
-        gradients="last", pooling=pooling, whole=as_bert, create_graph=create_graph,
-    )  # fmt: skip
+        model,
+        images,
+        target,
+        gradients="last",
+        pooling=pooling,
+        whole=as_bert,
+        create_graph=create_graph,
+    )
     if protocol == "published" and seen.pooling == "patches":
         return scaled_to_one(_by_query(seen))
     if as_bert and seen.pooling == "class_token":

@@ -38,9 +38,15 @@ def integrated_gradients(
     Raises: as `integrated_gradients_pixels`.
     """
     pixels = integrated_gradients_pixels(
-        model, images, target,
-        protocol=protocol, steps=steps, rule=rule, baseline=baseline, chunk=chunk,
-    )  # fmt: skip
+        model,
+        images,
+        target,
+        protocol=protocol,
+        steps=steps,
+        rule=rule,
+        baseline=baseline,
+        chunk=chunk,
+    )
     return sum_over_patches(model, pixels.sum(dim=1))
 
 

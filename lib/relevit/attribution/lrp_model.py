@@ -131,8 +131,9 @@ def _to_attention(
     """
     live = relevance.abs().amax(dim=(0, 2)).nonzero()
     rows = slice(int(live.max()) + 1 if len(live) else 1)
-    cut = again._replace(**{name: value[:, rows] for name, value in again._asdict().items()
-                            if value.ndim == 3})  # fmt: skip
+    cut = again._replace(
+        **{name: value[:, rows] for name, value in again._asdict().items() if value.ndim == 3}
+    )
     sums = partial(rules.through_sum, normalise=not plain)
     kept, branch = sums(relevance[:, rows], cut.middle, cut.changed)
     branch = _through_layer(branch, cut.hidden, block.mlp.fc2, cut.second, plain)

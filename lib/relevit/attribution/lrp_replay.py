@@ -97,9 +97,23 @@ def replay(
     hidden = getattr(mlp, "norm", nn.Identity())(mlp.act(first))
     second = run("mlp.fc2", hidden)
     changed = scale_branch(block, 2, second)
-    return Replay(normed, joint, query, key, value, mixed, projected, attended, middle,
-                  hidden_input, first, hidden, second, changed,
-                  _after(block, 2, middle + changed))  # fmt: skip
+    return Replay(
+        normed,
+        joint,
+        query,
+        key,
+        value,
+        mixed,
+        projected,
+        attended,
+        middle,
+        hidden_input,
+        first,
+        hidden,
+        second,
+        changed,
+        _after(block, 2, middle + changed),
+    )
 
 
 def _after(block: nn.Module, branch: int, tokens: Tensor) -> Tensor:
@@ -133,9 +147,11 @@ def check_made(model: nn.Module, block: nn.Module, again: Replay, what: str) -> 
     Recorded outputs hide what stands between the layers, so two tokens are computed again.
     """
     ends = [0, again.normed.shape[1] - 1]
-    steps = [(again.mixed, block.attn.proj, again.projected),
-             (again.hidden_input, block.mlp.fc1, again.first),
-             (again.hidden, block.mlp.fc2, again.second)]  # fmt: skip
+    steps = [
+        (again.mixed, block.attn.proj, again.projected),
+        (again.hidden_input, block.mlp.fc1, again.first),
+        (again.hidden, block.mlp.fc2, again.second),
+    ]
     for inputs, layer, made in steps:
         check_replay(model, layer(inputs[:, ends]), made[:, ends], what)
     joint = nn.functional.linear(again.normed[:, ends], block.attn.qkv.weight, qkv_bias(block.attn))

@@ -14,10 +14,16 @@ from relevit.paper import published as paper
 
 MARK = "*"
 COLUMNS = [
-    ("original", "paper"), ("original", "here"), ("original", "difference"),
-    ("finetuned", "paper"), ("finetuned", "here"), ("finetuned", "difference"),
-    ("change", "paper"), ("change", "here"), ("change", "difference"),
-]  # fmt: skip
+    ("original", "paper"),
+    ("original", "here"),
+    ("original", "difference"),
+    ("finetuned", "paper"),
+    ("finetuned", "here"),
+    ("finetuned", "difference"),
+    ("change", "paper"),
+    ("change", "here"),
+    ("change", "difference"),
+]
 
 
 def nine_sets(changes: pd.DataFrame, tests: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -62,10 +68,16 @@ def _cells(row: pd.Series, metric: str, original: float, finetuned: float) -> li
     change, std = row[f"change_{metric}_pts"], row[f"change_{metric}_std_pts"]
     published = finetuned - original
     return [
-        _percent(original), _percent(before), _points(before - original),
-        _percent(finetuned), _percent(after), _points(after - finetuned),
-        _points(published), signed(change, std), _points(change - published),
-    ]  # fmt: skip
+        _percent(original),
+        _percent(before),
+        _points(before - original),
+        _percent(finetuned),
+        _percent(after),
+        _points(after - finetuned),
+        _points(published),
+        signed(change, std),
+        _points(change - published),
+    ]
 
 
 def _percent(value: float) -> str:

@@ -51,9 +51,10 @@ CAPTIONS = {
 _METHODS = {theirs: ours for ours, theirs in paper.VARIANT_METHODS.items() if ours != "full"}
 # The DINO tables have no `original` of DINO-B: what each row is compared with.
 _DINO_REFERENCES = {
-    "dino_linear": ("DeiT-B", ORIGINAL), "dino_finetuned": ("DeiT-B", ORIGINAL),
+    "dino_linear": ("DeiT-B", ORIGINAL),
+    "dino_finetuned": ("DeiT-B", ORIGINAL),
     OURS: ("DINO-B", "dino_finetuned"),
-}  # fmt: skip
+}
 LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
 STANDS_FOR = "{} (for {})"  # our model that takes the place of one of the paper's
 DIFFERENCE = "ours - paper"  # of the same model
@@ -91,8 +92,11 @@ def published_rows(*tables: str) -> pd.DataFrame:
     rows = rows.replace({"dataset": names, "method": _METHODS})
     rows = rows.assign(
         classes=rows["train_classes"].replace(paper.SPLIT_NAMES),
-        value_pct=rows["value"], std_pts=rows["std"], seeds=1, lost=0,
-    )  # fmt: skip
+        value_pct=rows["value"],
+        std_pts=rows["std"],
+        seeds=1,
+        lost=0,
+    )
     return with_reference(_with_originals(rows))
 
 
@@ -151,8 +155,9 @@ def beside(published: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     printed = published[CELL].drop_duplicates()
     ours = ours.assign(model=[published_name(model) or model for model in ours["model"]])
     parts = [published.assign(source="paper"), ours.merge(printed, on=CELL).assign(source="ours")]
-    both = ours.merge(published[[*KIND, *CELL, "value_pct"]], on=[*KIND, *CELL],
-                      suffixes=("", "_printed"))  # fmt: skip
+    both = ours.merge(
+        published[[*KIND, *CELL, "value_pct"]], on=[*KIND, *CELL], suffixes=("", "_printed")
+    )
     value = both["value_pct"] - both.pop("value_pct_printed")
     both = both.assign(value_pct=value, std_pts=math.nan, source=DIFFERENCE)
     return pd.concat([*parts, both] if len(both) else parts, ignore_index=True)
@@ -241,8 +246,10 @@ def _place_of(model: str) -> str:
 def _place(cell: tuple[str, str]) -> tuple[int, int]:
     """Where a column stands: sets as in the paper, then metrics."""
     sets, metrics = list(TEST_SETS), [*paper.METRICS, "pixel_accuracy_pct", "miou_pct", "map_pct"]
-    places = [order.index(name) if name in order else len(order)
-              for order, name in zip((sets, metrics), cell, strict=True)]  # fmt: skip
+    places = [
+        order.index(name) if name in order else len(order)
+        for order, name in zip((sets, metrics), cell, strict=True)
+    ]
     return places[0], places[1]
 
 

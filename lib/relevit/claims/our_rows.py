@@ -32,13 +32,18 @@ def map_rows(table: pd.DataFrame, model: str) -> pd.DataFrame:
     if "direction" in table:
         table = table.assign(
             metric=table["direction"].astype(str) + "_auc_pct",
-            value_pct=table["auc_pct"], dataset="perturbation",
-        )  # fmt: skip
+            value_pct=table["auc_pct"],
+            dataset="perturbation",
+        )
     else:
         table = table.assign(dataset="segmentation")
     is_original = table["model_run"].astype(str) == ORIGINAL
-    rows = table.assign(model=model, masks="none", classes=ALL,
-                        method=[ORIGINAL if o else OURS for o in is_original])  # fmt: skip
+    rows = table.assign(
+        model=model,
+        masks="none",
+        classes=ALL,
+        method=[ORIGINAL if o else OURS for o in is_original],
+    )
     return with_reference(_over_runs(rows))
 
 
@@ -81,8 +86,11 @@ def dino_rows(rows: pd.DataFrame, dino: str, supervised: str) -> pd.DataFrame:
     rows = rows.assign(method=rows["method"].where(~own, FINETUNED))
     theirs = {dino: "DINO-B", supervised: "DeiT-B"}
     rows = with_reference(rows.replace({"model": theirs}))
-    ours = {other: STANDS_FOR.format(own, other) for own, other in theirs.items()
-            if published_name(own) != other}  # fmt: skip
+    ours = {
+        other: STANDS_FOR.format(own, other)
+        for own, other in theirs.items()
+        if published_name(own) != other
+    }
     return rows.replace({"model": ours})
 
 
@@ -97,8 +105,14 @@ def seed_rows(changes: pd.DataFrame, model: str) -> pd.DataFrame:
     """Our rows for T8 and T9 from `robustness.change_table`: mean and std over seeds."""
     parts = []
     for metric in paper.METRICS:
-        common = {"model": model, "classes": ALL, "dataset": changes["dataset"],
-                  "metric": metric, "seeds": changes["seeds"], "lost": 0}  # fmt: skip
+        common = {
+            "model": model,
+            "classes": ALL,
+            "dataset": changes["dataset"],
+            "metric": metric,
+            "seeds": changes["seeds"],
+            "lost": 0,
+        }
         before, after = changes[f"original_{metric}_pct"], changes[f"ours_{metric}_pct"]
         std = changes[f"ours_{metric}_std_pct"]
         ours = {"method": OURS, "masks": "annotated", "value_pct": after, "std_pts": std}
@@ -200,8 +214,9 @@ def _originals(rows: pd.DataFrame) -> pd.DataFrame:
 def _over_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and std over runs; the std of the original's own rows is left out."""
     groups = rows.groupby([*KIND, *CELL], sort=False, observed=True)["value_pct"]
-    table = pd.DataFrame({"value_pct": groups.mean(), "std_pts": groups.std(),
-                          "seeds": groups.size(), "lost": 0}).reset_index()  # fmt: skip
+    table = pd.DataFrame(
+        {"value_pct": groups.mean(), "std_pts": groups.std(), "seeds": groups.size(), "lost": 0}
+    ).reset_index()
     is_original = table["method"] == ORIGINAL
     table.loc[is_original, ["std_pts", "seeds"]] = [math.nan, 1]
     return table

@@ -97,10 +97,14 @@ def phrases_overview(tables: Tables) -> pd.DataFrame:
     parts = []
     if "clip_zero_shot" in usable:
         groups = usable["clip_zero_shot"].groupby(keys, observed=True, sort=False)
-        parts.append(pd.DataFrame({
-            "zero-shot": groups["accuracy_pct"].agg(_over_seeds),
-            "chance": groups["chance_pct"].mean().map("{:.1f}".format),
-        }))  # fmt: skip
+        parts.append(
+            pd.DataFrame(
+                {
+                    "zero-shot": groups["accuracy_pct"].agg(_over_seeds),
+                    "chance": groups["chance_pct"].mean().map("{:.1f}".format),
+                }
+            )
+        )
     if "clip_pointing" in usable:
         groups = usable["clip_pointing"].groupby([*keys, "method"], observed=True, sort=False)
         points = groups["own_object_pct"].agg(_over_seeds).unstack("method")

@@ -29,13 +29,37 @@ from relevit.config.robustvit import (
 from relevit.config.text import ClipParams, TextParams
 
 __all__ = [
-    "NOTEBOOKS", "AblationsParams", "AttributionParams", "BaselinesParams", "Checked",
-    "ClipParams", "ComparisonParams", "FaithfulnessParams", "FinetuneParams", "HubName", "IavData",
-    "IavParams", "KnnParams", "LearningRateParams", "MasksParams", "ModelName", "Name",
-    "OriginalParams", "Params", "PipelineParams", "PretrainingParams", "ReportParams",
-    "RobustnessParams", "Seed", "Seeds", "SegmentationParams", "SisParams", "StartParams",
-    "SweepGrid", "TextParams",
-]  # fmt: skip
+    "NOTEBOOKS",
+    "AblationsParams",
+    "AttributionParams",
+    "BaselinesParams",
+    "Checked",
+    "ClipParams",
+    "ComparisonParams",
+    "FaithfulnessParams",
+    "FinetuneParams",
+    "HubName",
+    "IavData",
+    "IavParams",
+    "KnnParams",
+    "LearningRateParams",
+    "MasksParams",
+    "ModelName",
+    "Name",
+    "OriginalParams",
+    "Params",
+    "PipelineParams",
+    "PretrainingParams",
+    "ReportParams",
+    "RobustnessParams",
+    "Seed",
+    "Seeds",
+    "SegmentationParams",
+    "SisParams",
+    "StartParams",
+    "SweepGrid",
+    "TextParams",
+]
 
 
 class ReportParams(Params):

@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 
@@ -32,9 +26,19 @@ ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]  # of the embedded
 # Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
 # Intuition, and two random ones of two blocks for rehearsals.
 PaperModelName = Literal[
-    "vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b",
-    "dino-b", "mae-b", "moco-v3-b", "vit-b-cut", "deit-s-cut",
-]  # fmt: skip
+    "vit-b",
+    "vit-l",
+    "ar-s",
+    "ar-b",
+    "ar-l",
+    "deit-s",
+    "deit-b",
+    "dino-b",
+    "mae-b",
+    "moco-v3-b",
+    "vit-b-cut",
+    "deit-s-cut",
+]
 IMAGENET = "imagenet"  # a value of `data`
 Data = Literal["cutouts", "imagenet"]
 SHIPPED = ("tiny", "tiny-mae")  # models whose weights come with the package
@@ -98,8 +102,7 @@ class Params(Checked):
         given = {key: namespace[key] for key in cls.model_fields if key in namespace}
         injected = _injected_names(namespace.get("In", []))
         return cls.checked(
-            given | {key: namespace.get(key) for key in injected},
-            f"{cls.notebook} parameters",
+            given | {key: namespace.get(key) for key in injected}, f"{cls.notebook} parameters"
         )
 
 

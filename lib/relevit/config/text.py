@@ -111,15 +111,17 @@ class ClipParams(Params):
     source: Source = Field("pretrained", description="random: the same size, for rehearsals")
     weights_root: str = Field("", description="folder with clip-b32; empty: transformers' hub")
     captioned_images: int = Field(
-        400, ge=2 * DRAWN_CLASSES,
+        400,
+        ge=2 * DRAWN_CLASSES,
         description="animals of all classes, half of the images in the middle, half anywhere; "
         "each seed trains on half of the classes",
-    )  # fmt: skip
+    )
     captioned_pairs: int = Field(
-        400, ge=0,
+        400,
+        ge=0,
         description="drawings of two animals, a caption for each; each seed trains on those whose "
         "both classes have captions, a quarter; 0: none",
-    )  # fmt: skip
+    )
     captioned_things: int = Field(
         0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
     )

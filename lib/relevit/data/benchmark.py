@@ -127,9 +127,18 @@ def imagenet(params: PipelineParams, model: str) -> Benchmark:
     def spec(name: str) -> ModelSpec:
         return paper_spec(name, params.preprocessing) if name in PAPER_MODELS else model_spec(name)
 
-    return Benchmark("imagenet", SHORT_NAMES, sets.draw, sets.batches, sets.split, spec,
-                     outlined=params.segmentation_set, generated=False, rules=sets.rules,
-                     to_crop=sets.to_crop)  # fmt: skip
+    return Benchmark(
+        "imagenet",
+        SHORT_NAMES,
+        sets.draw,
+        sets.batches,
+        sets.split,
+        spec,
+        outlined=params.segmentation_set,
+        generated=False,
+        rules=sets.rules,
+        to_crop=sets.to_crop,
+    )
 
 
 @dataclass(frozen=True)
@@ -210,11 +219,7 @@ class _Sets:
         chosen = found.select(_order(len(found))[:count])
         masks = chosen.masks is not None
         return loading.batches(
-            chosen,
-            batch_size,
-            corrupted=self.corrupted,
-            skipped=skipped,
-            masks=masks,
+            chosen, batch_size, corrupted=self.corrupted, skipped=skipped, masks=masks
         )
 
     def _check(self, size: int | None) -> None:

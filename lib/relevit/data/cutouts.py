@@ -54,15 +54,19 @@ RECIPES: dict[str, Recipe] = {
     "sketch": Recipe("black sketches on pale ground", style="high_contrast", paper=0.65),
     "objectnet": Recipe(
         "unseen backgrounds, any rotation and viewpoint",
-        background="unseen", rotation_deg=180.0, tilt=0.35,
+        background="unseen",
+        rotation_deg=180.0,
+        tilt=0.35,
     ),
     "si_location": Recipe("anywhere", background="any", scale=(0.25, 0.4), anywhere=True),
     "si_rotation": Recipe(
-        "turned in steps of 20 degrees", background="any",
-        rotation_deg=180.0, rotation_step_deg=20.0,
+        "turned in steps of 20 degrees",
+        background="any",
+        rotation_deg=180.0,
+        rotation_step_deg=20.0,
     ),
     "si_size": Recipe("from small to large", background="any", scale=(0.15, 0.9)),
-}  # fmt: skip
+}
 # The nine test sets, in the order of the columns of RobustViT Tables 1 and 2.
 TEST_SETS = ("val", "a", "r", "sketch", "v2", "objectnet", "si_location", "si_rotation", "si_size")
 SHIFTED_SETS = ("a", "r", "sketch", "objectnet", "si_location", "si_rotation", "si_size")

@@ -10,12 +10,7 @@ from relevit.data.labelled import Labelled
 
 
 def drawn(
-    set_name: str,
-    count: int,
-    *,
-    drawings: Drawings | None = None,
-    seed: int = 0,
-    size: int = 112,
+    set_name: str, count: int, *, drawings: Drawings | None = None, seed: int = 0, size: int = 112
 ) -> Labelled:
     """The first `count` images of a set; arguments and errors as `cutouts.draw`.
 

@@ -18,11 +18,7 @@ from relevit.attribution.observe import observe
 from relevit.attribution.perception import PERCEPTIONS
 from relevit.relevance import Protocol
 
-RECURRENCES = {
-    "rollout": "avg_attention",
-    "head_wise": "head_wise",
-    "token_wise": "token_wise",
-}
+RECURRENCES = {"rollout": "avg_attention", "head_wise": "head_wise", "token_wise": "token_wise"}
 
 
 def approximation_errors(

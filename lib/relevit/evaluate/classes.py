@@ -20,8 +20,16 @@ from relevit.evaluate.robustness import ORIGINAL, paired_changes, per_class_chan
 
 DRAWS = 1000  # of a bootstrap or a permutation
 AT_ONCE = 2_000_000  # permuted values held in memory; the draws do not depend on it
-HARMED = ["dataset", "label", "name", "images", "change_top1_pts", "change_top1_std_pts",
-          "newly_wrong", "taken_for"]  # fmt: skip
+HARMED = [
+    "dataset",
+    "label",
+    "name",
+    "images",
+    "change_top1_pts",
+    "change_top1_std_pts",
+    "newly_wrong",
+    "taken_for",
+]
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 
 
@@ -169,10 +177,7 @@ def newly_wrong(predictions: pd.DataFrame, dataset: str, label: int) -> pd.DataF
 
 
 def harmed_table(
-    predictions: pd.DataFrame,
-    datasets: tuple[str, ...],
-    count: int,
-    names: Sequence[str] = CLASSES,
+    predictions: pd.DataFrame, datasets: tuple[str, ...], count: int, names: Sequence[str] = CLASSES
 ) -> pd.DataFrame:
     """Up to `count` classes that lose most top-1 on each set, and what they are taken for.
 
@@ -192,10 +197,17 @@ def harmed_table(
             often = often.sort_values(ascending=False, kind="stable")
             answers = [names[int(i)] for i in often.index]
             rows.append(
-                (dataset, int(row.label), names[int(row.label)], row.images,
-                 row.change_top1_pts, row.change_top1_std_pts, len(wrong) / runs,
-                 ", ".join(answers))
-            )  # fmt: skip
+                (
+                    dataset,
+                    int(row.label),
+                    names[int(row.label)],
+                    row.images,
+                    row.change_top1_pts,
+                    row.change_top1_std_pts,
+                    len(wrong) / runs,
+                    ", ".join(answers),
+                )
+            )
     return pd.DataFrame(rows, columns=HARMED)
 
 

@@ -157,9 +157,15 @@ def perturb(
         for start in range(0, len(batch), PART):
             some = slice(start, start + PART)
             rows = perturbation_rows(
-                model, spec.normalise, batch.images[some], values[some], batch.labels[some],
-                None if explained is None else explained[some], first_index=start, **options,
-            )  # fmt: skip
+                model,
+                spec.normalise,
+                batch.images[some],
+                values[some],
+                batch.labels[some],
+                None if explained is None else explained[some],
+                first_index=start,
+                **options,
+            )
             parts.append(rows.assign(method=name))
         on_method()
     return pd.concat(parts, ignore_index=True)

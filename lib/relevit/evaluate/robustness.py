@@ -34,8 +34,7 @@ def paired_changes(predictions: pd.DataFrame) -> pd.DataFrame:
     _check(predictions)
     keys = ["dataset", "index", "label"]
     right = predictions[["model_run", *keys]].assign(
-        top1=100.0 * (predictions["label_rank"] == 0),
-        top5=100.0 * (predictions["label_rank"] < 5),
+        top1=100.0 * (predictions["label_rank"] == 0), top5=100.0 * (predictions["label_rank"] < 5)
     )
     is_original = right["model_run"] == ORIGINAL
     before = right[is_original].drop(columns="model_run")
@@ -96,10 +95,7 @@ def shifted_average(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def split_table(
-    predictions: pd.DataFrame,
-    finetuned_classes: dict[str, list[int]],
-    *,
-    everywhere: bool = True,
+    predictions: pd.DataFrame, finetuned_classes: dict[str, list[int]], *, everywhere: bool = True
 ) -> pd.DataFrame:
     """Change for the classes used in finetuning (A) and for the others (B).
 

@@ -103,8 +103,12 @@ class Explainer:
     ) -> Float[Tensor, "images patches"]:
         options = {}
         if name == "smoothgrad":
-            options = {"draws": self.draws, "noise": self.noise, "chunk": self.chunk,
-                       "seed": self.seed}  # fmt: skip
+            options = {
+                "draws": self.draws,
+                "noise": self.noise,
+                "chunk": self.chunk,
+                "seed": self.seed,
+            }
         with autocast(pixels.device, self.precision if name == "smoothgrad" else "float32"):
             values = METHODS[name](model, pixels, target, protocol="described", **options)
         return values.detach().float().cpu().clamp_min(0)
@@ -142,10 +146,13 @@ def space_table(
     """
     neighbours = max(1, min(NEIGHBOURS, len(labels) // len(labels.unique())))
     rows = [
-        {**run.columns, "layer": layer + 1,
-         **class_structure(scores[:, layer], labels, neighbours)._asdict()}
+        {
+            **run.columns,
+            "layer": layer + 1,
+            **class_structure(scores[:, layer], labels, neighbours)._asdict(),
+        }
         for layer in range(scores.shape[1])
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 

@@ -51,7 +51,15 @@ def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
         wide = part.droplevel("map").unstack("run")
         gains = wide.drop(columns=ORIGINAL).sub(wide[ORIGINAL], axis=0)
         by_run = gains.mean()
-        rows.append((name, wide[ORIGINAL].mean(), by_run.mean(), by_run.std(), len(wide),
-                     int((gains > 0).all(axis=1).sum())))  # fmt: skip
+        rows.append(
+            (
+                name,
+                wide[ORIGINAL].mean(),
+                by_run.mean(),
+                by_run.std(),
+                len(wide),
+                int((gains > 0).all(axis=1).sum()),
+            )
+        )
     columns = ["map", "before", "change", "change_std", "heads", "rising"]
     return pd.DataFrame(rows, columns=columns)

@@ -136,11 +136,7 @@ def image_slopes(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def trend_table(
-    scores: pd.DataFrame,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level_pct: float = LEVEL_PCT,
+    scores: pd.DataFrame, *, resamples: int = RESAMPLES, seed: int = 0, level_pct: float = LEVEL_PCT
 ) -> pd.DataFrame:
     """Slope of global-IAV of every run and map, with its interval over images.
 

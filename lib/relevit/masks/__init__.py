@@ -14,8 +14,23 @@ from relevit.masks.features import feature_model, feature_spec, key_features
 from relevit.masks.stored import MASKS, load_masks, save_masks
 
 __all__ = [
-    "MASKS", "TAU", "AutomaticMasks", "BilateralSettings", "Cut", "automatic_masks",
-    "bilateral_solve", "feature_model", "feature_spec", "joined_share", "key_features",
-    "load_masks", "mask_quality", "quality_rows", "refine", "save_masks", "solid", "tokencut",
+    "MASKS",
+    "TAU",
+    "AutomaticMasks",
+    "BilateralSettings",
+    "Cut",
+    "automatic_masks",
+    "bilateral_solve",
+    "feature_model",
+    "feature_spec",
+    "joined_share",
+    "key_features",
+    "load_masks",
+    "mask_quality",
+    "quality_rows",
+    "refine",
+    "save_masks",
+    "solid",
+    "tokencut",
     "zoom_in",
-]  # fmt: skip
+]

@@ -18,11 +18,7 @@ from scipy.sparse.linalg import cg
 from relevit.relevance import Protocol, check_protocol
 
 # ITU-R BT.601, as in JPEG; rows are Y, U, V.
-YUV = np.array([
-    [0.299, 0.587, 0.114],
-    [-0.168736, -0.331264, 0.5],
-    [0.5, -0.418688, -0.081312],
-])  # fmt: skip
+YUV = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
 BALANCING_STEPS = 10  # of the grid's matrix towards rows that sum to one
 SMALLEST_DIAGONAL = 1e-5
 
@@ -79,9 +75,14 @@ def bilateral_solve(
     system = (settings.smoothness * smooth + diags(weight)).tocsr()
     jacobi = diags(1 / np.maximum(system.diagonal(), SMALLEST_DIAGONAL))
     solution, _ = cg(
-        system, target, x0=target / weight, M=jacobi, maxiter=settings.steps,
-        rtol=settings.tolerance, atol=0.0,
-    )  # fmt: skip
+        system,
+        target,
+        x0=target / weight,
+        M=jacobi,
+        maxiter=settings.steps,
+        rtol=settings.tolerance,
+        atol=0.0,
+    )
     return solution[vertex].reshape(mask.shape)
 
 
@@ -113,10 +114,19 @@ def _grid(
     """The vertex of each pixel, and the matrix that adds a vertex's neighbours to it."""
     rows, columns = np.indices(image.shape[:2])
     luma, u, v = np.moveaxis(image.astype(float) @ YUV.T + [0.0, 128.0, 128.0], 2, 0)
-    places = np.stack([
-        columns / settings.space, rows / settings.space, luma / settings.brightness,
-        u / settings.colour, v / settings.colour,
-    ]).reshape(5, -1).astype(np.int64)  # fmt: skip
+    places = (
+        np.stack(
+            [
+                columns / settings.space,
+                rows / settings.space,
+                luma / settings.brightness,
+                u / settings.colour,
+                v / settings.colour,
+            ]
+        )
+        .reshape(5, -1)
+        .astype(np.int64)
+    )
     # One digit a dimension, with a free value beyond the last, so that no step wraps around.
     digits = (2 + places.max()) ** np.arange(5)
     unique, vertex = np.unique(digits @ places, return_inverse=True)

@@ -57,9 +57,7 @@ def feature_model(
 
 @torch.no_grad()
 def key_features(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    bias: KeyBias = "removed",
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], bias: KeyBias = "removed"
 ) -> Float[Tensor, "batch patches channels"]:
     """The patches' keys of the last block, all heads side by side.
 

@@ -34,16 +34,14 @@ MODELS = {
         ModelSpec("tiny", "vit_tiny_patch16_224", 112, **HALF, options=_TINY),
         # Pretrained without labels and pooled like the papers' MAE.
         ModelSpec(
-            "tiny-mae",
-            "vit_tiny_patch16_224",
-            112,
-            **HALF,
-            options=_TINY | {"global_pool": "avg"},
+            "tiny-mae", "vit_tiny_patch16_224", 112, **HALF, options=_TINY | {"global_pool": "avg"}
         ),
-        *(ModelSpec(name, "vit_tiny_patch16_224", 112, **HALF, options=_MINI)
-          for name in MINI_KINDS),
+        *(
+            ModelSpec(name, "vit_tiny_patch16_224", 112, **HALF, options=_MINI)
+            for name in MINI_KINDS
+        ),
     )
-}  # fmt: skip
+}
 
 
 def model_spec(name: str) -> ModelSpec:

@@ -172,12 +172,7 @@ def _tensors(model: PaperModel, path: Path, trust: bool) -> dict[str, Tensor]:
 
 
 def _head(
-    model: PaperModel,
-    tensors: Tensors,
-    count: int,
-    weights: Path | None,
-    head: Head,
-    trust: bool,
+    model: PaperModel, tensors: Tensors, count: int, weights: Path | None, head: Head, trust: bool
 ) -> dict[str, Tensor]:
     """The head that is not among the weights, where one is needed and known."""
     known = count in (IMAGENET_CLASSES, model.classes) and _rows(tensors) != count > 0

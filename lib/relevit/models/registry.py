@@ -66,47 +66,105 @@ _MOCO_VIEW = IMAGENET | {"crop_pct": 0.875, "interpolation": "bilinear"}
 PAPER_MODELS = {
     model.name: model
     for model in (
-        PaperModel("vit-b", "vit_base_patch16_224.orig_in21k_ft_in1k",
-                   {ROBUSTVIT: "ViT-B", BEYOND: "ViT-B"}, 346, _APACHE),
-        PaperModel("vit-l", "vit_large_patch16_224",
-                   {ROBUSTVIT: "ViT-L", BEYOND: "ViT-L"}, 1217, _APACHE,
-                   url=_TIMM_FILES + "v0.1-vitjx/jx_vit_large_p16_224-4ee7a4dc.pth"),
-        PaperModel("ar-s", "vit_small_patch16_224.augreg_in21k_ft_in1k",
-                   {ROBUSTVIT: "AR-S"}, 88, _APACHE),
-        PaperModel("ar-b", "vit_base_patch16_224.augreg_in21k_ft_in1k",
-                   {ROBUSTVIT: "AR-B"}, 346, _APACHE),
-        PaperModel("ar-l", "vit_large_patch16_224.augreg_in21k_ft_in1k",
-                   {ROBUSTVIT: "AR-L"}, 1217, _APACHE),
+        PaperModel(
+            "vit-b",
+            "vit_base_patch16_224.orig_in21k_ft_in1k",
+            {ROBUSTVIT: "ViT-B", BEYOND: "ViT-B"},
+            346,
+            _APACHE,
+        ),
+        PaperModel(
+            "vit-l",
+            "vit_large_patch16_224",
+            {ROBUSTVIT: "ViT-L", BEYOND: "ViT-L"},
+            1217,
+            _APACHE,
+            url=_TIMM_FILES + "v0.1-vitjx/jx_vit_large_p16_224-4ee7a4dc.pth",
+        ),
+        PaperModel(
+            "ar-s", "vit_small_patch16_224.augreg_in21k_ft_in1k", {ROBUSTVIT: "AR-S"}, 88, _APACHE
+        ),
+        PaperModel(
+            "ar-b", "vit_base_patch16_224.augreg_in21k_ft_in1k", {ROBUSTVIT: "AR-B"}, 346, _APACHE
+        ),
+        PaperModel(
+            "ar-l", "vit_large_patch16_224.augreg_in21k_ft_in1k", {ROBUSTVIT: "AR-L"}, 1217, _APACHE
+        ),
         PaperModel("deit-s", "deit_small_patch16_224.fb_in1k", {ROBUSTVIT: "DeiT-S"}, 88, _APACHE),
-        PaperModel("deit-b", "deit_base_patch16_224.fb_in1k",
-                   {ROBUSTVIT: "DeiT-B", IAV: "DeiT"}, 346, _APACHE),
-        PaperModel("dino-b", "vit_base_patch16_224.dino",
-                   {ROBUSTVIT: "DINO-B", BEYOND: "ViT-B-DINO", IAV: "DINO"}, 349, _APACHE,
-                   reads="both",
-                   head_url=_META_FILES
-                   + "dino/dino_vitbase16_pretrain/dino_vitbase16_linearweights.pth"),
-        PaperModel("mae-b", "vit_base_patch16_224.mae", {BEYOND: "ViT-MAE"}, 346, _NON_COMMERCIAL,
-                   reads="patches", options={"global_pool": "avg"},
-                   url=_META_FILES + "mae/finetune/mae_finetuned_vit_base.pth"),
-        PaperModel("moco-v3-b", "vit_base_patch16_224", {BEYOND: "MoCo-v3"}, 346, _NON_COMMERCIAL,
-                   own=_MOCO_VIEW,
-                   url=_META_FILES + "moco-v3/vit-b-300ep/linear-vit-b-300ep.pth.tar"),
-        PaperModel("clip-b32", "vit_base_patch32_clip_quickgelu_224.openai",
-                   {BEYOND: "CLIP"}, 351, _MIT, classes=512),
-        PaperModel("beit-b", "beit_base_patch16_224.in22k_ft_in22k", {IAV: "BEiT"}, 410, _MIT,
-                   classes=21841, reads="patches"),
-        PaperModel("vit-b-in21k", "vit_base_patch16_224.orig_in21k",
-                   {IAV: "ImageNet-21K"}, 343, _APACHE, classes=0),
+        PaperModel(
+            "deit-b",
+            "deit_base_patch16_224.fb_in1k",
+            {ROBUSTVIT: "DeiT-B", IAV: "DeiT"},
+            346,
+            _APACHE,
+        ),
+        PaperModel(
+            "dino-b",
+            "vit_base_patch16_224.dino",
+            {ROBUSTVIT: "DINO-B", BEYOND: "ViT-B-DINO", IAV: "DINO"},
+            349,
+            _APACHE,
+            reads="both",
+            head_url=_META_FILES + "dino/dino_vitbase16_pretrain/dino_vitbase16_linearweights.pth",
+        ),
+        PaperModel(
+            "mae-b",
+            "vit_base_patch16_224.mae",
+            {BEYOND: "ViT-MAE"},
+            346,
+            _NON_COMMERCIAL,
+            reads="patches",
+            options={"global_pool": "avg"},
+            url=_META_FILES + "mae/finetune/mae_finetuned_vit_base.pth",
+        ),
+        PaperModel(
+            "moco-v3-b",
+            "vit_base_patch16_224",
+            {BEYOND: "MoCo-v3"},
+            346,
+            _NON_COMMERCIAL,
+            own=_MOCO_VIEW,
+            url=_META_FILES + "moco-v3/vit-b-300ep/linear-vit-b-300ep.pth.tar",
+        ),
+        PaperModel(
+            "clip-b32",
+            "vit_base_patch32_clip_quickgelu_224.openai",
+            {BEYOND: "CLIP"},
+            351,
+            _MIT,
+            classes=512,
+        ),
+        PaperModel(
+            "beit-b",
+            "beit_base_patch16_224.in22k_ft_in22k",
+            {IAV: "BEiT"},
+            410,
+            _MIT,
+            classes=21841,
+            reads="patches",
+        ),
+        PaperModel(
+            "vit-b-in21k",
+            "vit_base_patch16_224.orig_in21k",
+            {IAV: "ImageNet-21K"},
+            343,
+            _APACHE,
+            classes=0,
+        ),
     )
-}  # fmt: skip
+}
 # True in all but depth and weights: what a rehearsal of a whole run can compute in minutes.
 PAPER_MODELS |= {
     name + CUT: replace(
-        PAPER_MODELS[name], name=name + CUT, papers={}, weights_mb=0, options={"depth": 2},
+        PAPER_MODELS[name],
+        name=name + CUT,
+        papers={},
+        weights_mb=0,
+        options={"depth": 2},
         random=True,
     )
     for name in ("vit-b", "deit-s")
-}  # fmt: skip
+}
 
 
 def paper_model(name: str) -> PaperModel:

@@ -14,12 +14,18 @@ from relevit.paper.published import read_table
 # The stored name of a method -> ours. RobustViT's `original` and `ours` are models: the maps
 # of both are GAE's.
 METHOD_NAMES = {
-    "ram": "raw_attention", "plrp": "partial_lrp", "ta": "transformer_attribution",
-    "ours_h": "head_wise", "ours_t": "token_wise",
-}  # fmt: skip
+    "ram": "raw_attention",
+    "plrp": "partial_lrp",
+    "ta": "transformer_attribution",
+    "ours_h": "head_wise",
+    "ours_t": "token_wise",
+}
 METRIC_NAMES = {
-    "pixel_accuracy": "pixel_accuracy_pct", "miou": "miou_pct", "map": "map_pct", "mf1": "mf1_pct",
-}  # fmt: skip
+    "pixel_accuracy": "pixel_accuracy_pct",
+    "miou": "miou_pct",
+    "map": "map_pct",
+    "mf1": "mf1_pct",
+}
 TARGET_NAMES = {"target": "label"}
 FEEDBACK_NAMES = {"grad": "gradient", "integrated_grad": "integrated_gradient"}
 SEGMENTATION_TABLES = ("main_T3", "T2", "T6")

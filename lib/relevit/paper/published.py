@@ -16,10 +16,16 @@ from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 
 # Our name of a set -> its name in the stored tables.
 PAPER_SETS = {
-    "val": "inet_val", "a": "inet_a", "r": "inet_r", "sketch": "inet_sketch", "v2": "inet_v2",
-    "objectnet": "objectnet", "si_location": "si_location", "si_rotation": "si_rotation",
+    "val": "inet_val",
+    "a": "inet_a",
+    "r": "inet_r",
+    "sketch": "inet_sketch",
+    "v2": "inet_v2",
+    "objectnet": "objectnet",
+    "si_location": "si_location",
+    "si_rotation": "si_rotation",
     "si_size": "si_size",
-}  # fmt: skip
+}
 SPLIT_NAMES = {"train": "A", "other": "B"}  # classes used for finetuning and the others
 SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
 METRICS = ("top1", "top5")
@@ -117,11 +123,16 @@ def published_seed_spread() -> pd.DataFrame:
 # Our name of a variant (08_ablations) -> its method in the stored tables. The paper prints the
 # last two for top-5 alone.
 VARIANT_METHODS = {
-    "full": "ours", "no_background": "ours_wo_bg", "no_foreground": "ours_wo_fg",
-    "no_classification": "ours_wo_classification", "ground_truth": "ours_ground_truth",
-    "attention": "attention_instead_of_gae", "rollout": "rollout_instead_of_gae",
-    "only_background": "only_bg", "only_foreground": "only_fg",
-}  # fmt: skip
+    "full": "ours",
+    "no_background": "ours_wo_bg",
+    "no_foreground": "ours_wo_fg",
+    "no_classification": "ours_wo_classification",
+    "ground_truth": "ours_ground_truth",
+    "attention": "attention_instead_of_gae",
+    "rollout": "rollout_instead_of_gae",
+    "only_background": "only_bg",
+    "only_foreground": "only_fg",
+}
 ABLATION_TABLES = ("main_T4", "supp_T8", "arxiv_T12", "supp_T9")
 
 
@@ -172,8 +183,10 @@ def _minus_original(table: pd.DataFrame, masks: str) -> pd.DataFrame:
     """Method minus original: model, dataset, train_classes, and top1, top5 in points."""
     keys = ["model", "dataset", "train_classes", "metric"]
     ours = (table["method"] == "ours") & (table["masks"] == masks)
-    values = [_named(table[rows]).set_index(keys)["value"] for rows in
-              (ours, table["method"] == "original")]  # fmt: skip
+    values = [
+        _named(table[rows]).set_index(keys)["value"]
+        for rows in (ours, table["method"] == "original")
+    ]
     return (values[0] - values[1]).unstack("metric").reset_index()
 
 

@@ -138,10 +138,17 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
     with nullcontext({}) if cluster else warm_kernels() as env:
         code = snakemake(
-            preset, "--rerun-incomplete", "--keep-going", "--keep-incomplete", *QUIET,
-            *_forced(preset), jobs=jobs or 1, gpus=0 if cluster else _gpus(), cluster=cluster,
+            preset,
+            "--rerun-incomplete",
+            "--keep-going",
+            "--keep-incomplete",
+            *QUIET,
+            *_forced(preset),
+            jobs=jobs or 1,
+            gpus=0 if cluster else _gpus(),
+            cluster=cluster,
             env=env,
-        ).returncode  # fmt: skip
+        ).returncode
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(preset)
     for name, reason in lost:

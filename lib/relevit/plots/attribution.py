@@ -33,8 +33,13 @@ def perturbation_curves(curves: pd.DataFrame, title: str) -> Figure:
     for axis, direction in zip(axes, ("positive", "negative"), strict=True):
         for i, method in enumerate(methods):
             rows = curves[(curves["method"] == method) & (curves["direction"] == direction)]
-            axis.plot(rows["share_pct"], rows["accuracy_pct"], LINES[i // 4 % 4],
-                      color=colours[i], label=method)  # fmt: skip
+            axis.plot(
+                rows["share_pct"],
+                rows["accuracy_pct"],
+                LINES[i // 4 % 4],
+                color=colours[i],
+                label=method,
+            )
         first = "most" if direction == "positive" else "least"
         axis.set(title=f"{direction}: {first} relevant first", xlabel="erased (%)", ylim=(0, 102))
     axes[0].set_ylabel("top-1 (%)")
@@ -49,8 +54,9 @@ def area_bars(areas: pd.DataFrame, title: str) -> Figure:
     better = {"positive": "lower is better", "negative": "higher is better"}
     for axis, (direction, note) in zip(axes, better.items(), strict=True):
         rows = areas[areas["direction"] == direction].iloc[::-1]
-        axis.barh(rows["method"], rows["auc_pct"], xerr=rows["standard_error_pts"], color=BLUE,
-                  capsize=2)  # fmt: skip
+        axis.barh(
+            rows["method"], rows["auc_pct"], xerr=rows["standard_error_pts"], color=BLUE, capsize=2
+        )
         axis.set(title=f"{direction} ({note})", xlabel="AUC (%)")
     figure.suptitle(title, fontsize=10)
     return figure
@@ -63,8 +69,14 @@ def error_curves(errors: pd.DataFrame, title: str) -> Figure:
     for method, rows in errors.groupby("method", sort=False):
         mean, spread = rows["mean_squared_error"], rows["std_squared_error"]
         axis.plot(rows["block"], mean, marker=".", color=colours[method], label=method)
-        axis.fill_between(rows["block"], (mean - spread).clip(lower=mean / 10), mean + spread,
-                          color=colours[method], alpha=0.15, linewidth=0)  # fmt: skip
+        axis.fill_between(
+            rows["block"],
+            (mean - spread).clip(lower=mean / 10),
+            mean + spread,
+            color=colours[method],
+            alpha=0.15,
+            linewidth=0,
+        )
     axis.set(title=title, xlabel="block", ylabel="squared error", yscale="log")
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.legend(frameon=False)

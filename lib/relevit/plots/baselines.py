@@ -30,8 +30,14 @@ def gap_dots(gaps: Mapping[tuple[str, str], pd.DataFrame], floor: float = 1e-8) 
         for (owner, protocol), gap in gaps.items():
             if owner == method:
                 ratio = gap["difference_norm"] / gap["alone_norm"].where(gap["alone_norm"] > 0)
-                axis.plot(ratio, MARKERS[protocol], color=COLOURS[protocol], markersize=4,
-                          label=protocol, clip_on=False)  # fmt: skip
+                axis.plot(
+                    ratio,
+                    MARKERS[protocol],
+                    color=COLOURS[protocol],
+                    markersize=4,
+                    label=protocol,
+                    clip_on=False,
+                )
         axis.set_yscale("symlog", linthresh=floor)
         axis.set(title=TITLES[method], xlabel="parameter, from input to head")
     _from_zero(axes[0], floor)
@@ -49,8 +55,14 @@ def apart_curves(curves: Mapping[tuple[str, str], pd.DataFrame], floor: float = 
     for axis, method in zip(axes[0], methods, strict=True):
         for (owner, protocol), rows in curves.items():
             if owner == method:
-                axis.plot(rows["step"], rows["largest_difference"], marker=MARKERS[protocol],
-                          color=COLOURS[protocol], label=protocol, clip_on=False)  # fmt: skip
+                axis.plot(
+                    rows["step"],
+                    rows["largest_difference"],
+                    marker=MARKERS[protocol],
+                    color=COLOURS[protocol],
+                    label=protocol,
+                    clip_on=False,
+                )
         axis.set_yscale("symlog", linthresh=floor)
         axis.set(title=TITLES[method], xlabel="AdamW step")
         axis.xaxis.get_major_locator().set_params(integer=True)
@@ -66,8 +78,16 @@ def step_sizes(sizes: pd.Series, marked: Mapping[str, float]) -> Figure:
     axis.plot(sizes.index, sizes, color=ORIGINAL, marker=".")
     for name, factor in marked.items():
         axis.axvline(factor, color=OURS, linestyle=":")
-        axis.text(factor, 1.02, name, transform=axis.get_xaxis_transform(), color=OURS,
-                  fontsize=8, ha="center", va="bottom")  # fmt: skip
+        axis.text(
+            factor,
+            1.02,
+            name,
+            transform=axis.get_xaxis_transform(),
+            color=OURS,
+            fontsize=8,
+            ha="center",
+            va="bottom",
+        )
     axis.set(xscale="log", yscale="log", xlabel="weight of the cross-entropy")
     axis.set(ylabel="RMS of the step\n/ learning rate")
     return figure
@@ -84,21 +104,35 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
         rise_pct=100 * (table["confidence_loss"] / table["confidence_loss_before"] - 1),
         fall_pct=100 * (table["background_after"] / table["background_before"] - 1),
     )
-    names = {"drop_pts": "Loss of validation top-1", "rise_pct": "Classification loss",
-             "fall_pct": "Background term"}  # fmt: skip
+    names = {
+        "drop_pts": "Loss of validation top-1",
+        "rise_pct": "Classification loss",
+        "fall_pct": "Background term",
+    }
     limits = {"drop_pts": limit_pts, "rise_pct": RISE_PCT, "fall_pct": 0.0}
     markers = {"relevance": "D", "gradmask": "o", "rrr": "s"}
     for (method, protocol), rows in shown.groupby(["method", "protocol"], sort=False):
         for axis, column in zip(axes, names, strict=True):
             colour = BLUE if method == "relevance" else COLOURS[protocol]
-            axis.plot(rows["rate"], rows[column], marker=markers[method], color=colour, alpha=0.8,
-                      label=f"{TITLES[method]}, {protocol}")  # fmt: skip
+            axis.plot(
+                rows["rate"],
+                rows[column],
+                marker=markers[method],
+                color=colour,
+                alpha=0.8,
+                label=f"{TITLES[method]}, {protocol}",
+            )
     for axis, (column, title) in zip(axes, names.items(), strict=True):
         axis.axhline(limits[column], color="black", linestyle=":")
         unit = "points" if column == "drop_pts" else "change (%)"
         axis.set(title=title, xscale="log", xlabel="rate, on the scale of ours", ylabel=unit)
-    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=5, fontsize=8,
-                  loc="outside lower center")  # fmt: skip
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        frameon=False,
+        ncols=5,
+        fontsize=8,
+        loc="outside lower center",
+    )
     return figure
 
 

@@ -187,9 +187,14 @@ def draw_changes(axis: Axes, changes: pd.DataFrame, title: str) -> None:
         part = changes if group is None else changes[changes["group"] == group]
         places = np.arange(len(part)) + (i - (len(groups) - 1) / 2) * width
         axis.bar(
-            places, part["change"], width, yerr=part["std"].fillna(0), capsize=3,
-            color=colours[group], label=group,
-        )  # fmt: skip
+            places,
+            part["change"],
+            width,
+            yerr=part["std"].fillna(0),
+            capsize=3,
+            color=colours[group],
+            label=group,
+        )
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set_xticks(range(changes["dataset"].nunique()), changes["dataset"].unique(), rotation=20)
     axis.set(ylabel="change of top-1 (points)", title=title)
@@ -234,9 +239,12 @@ def subplots(*shape: int, **options):
 
 def _bare_axes(rows: int, columns: int, side: float, height: float):
     figure, axes = subplots(
-        rows, columns, figsize=(0.75 + columns * side, rows * height), squeeze=False,
+        rows,
+        columns,
+        figsize=(0.75 + columns * side, rows * height),
+        squeeze=False,
         gridspec_kw={"wspace": 0.04, "hspace": 0.08 + height / side - 1},
-    )  # fmt: skip
+    )
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
         axis.grid(False)

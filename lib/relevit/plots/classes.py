@@ -24,8 +24,14 @@ def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> F
     sets = list(dict.fromkeys(table["dataset"]))
     line = 0.12 * np.ptp(table["change_top1_pts"])  # height of a line of text, in points
     rows = -(-len(sets) // COLUMNS)
-    figure, axes = subplots(rows, COLUMNS, figsize=(10.5, 2.05 * rows + 0.5), sharey=True,
-                            squeeze=False, layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        rows,
+        COLUMNS,
+        figsize=(10.5, 2.05 * rows + 0.5),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     for axis, name in zip(axes.flat, sets, strict=False):
         part = table[table["dataset"] == name].sort_values(["change_top1_pts", "label"])
         colours = [CORNERS["A" if label in classes_a else "B"] for label in part["label"]]
@@ -62,14 +68,29 @@ def size_pictures(
         for i, (name, row) in enumerate(end.sort_values("size_pct").iterrows()):
             # The name of the leftmost goes to the left, so that it does not meet the others.
             place, align = ((4, 2), "left") if i else ((-4, 2), "right")
-            left.annotate(name, (row["size_pct"], row["change_pts"]), xytext=place, ha=align,
-                          textcoords="offset points", fontsize=7)  # fmt: skip
-    left.set(title="classes, shifted sets", xlabel="square covered by the drawing (%)",
-             ylabel="change of top-1 (points)")  # fmt: skip
+            left.annotate(
+                name,
+                (row["size_pct"], row["change_pts"]),
+                xytext=place,
+                ha=align,
+                textcoords="offset points",
+                fontsize=7,
+            )
+    left.set(
+        title="classes, shifted sets",
+        xlabel="square covered by the drawing (%)",
+        ylabel="change of top-1 (points)",
+    )
     fifth = pd.qcut(images["size_pct"], bins, duplicates="drop")
     groups = images.groupby(fifth, observed=True)
-    right.errorbar(groups["size_pct"].mean(), groups["change_pts"].mean(),
-                   yerr=groups["change_pts"].sem(), color=BLUE, marker="o", capsize=3)  # fmt: skip
+    right.errorbar(
+        groups["size_pct"].mean(),
+        groups["change_pts"].mean(),
+        yerr=groups["change_pts"].sem(),
+        color=BLUE,
+        marker="o",
+        capsize=3,
+    )
     right.set(title="images of si_size, by fifths", xlabel="image covered by the object (%)")
     for axis in (left, right):
         axis.axhline(0, color=ORIGINAL, linewidth=0.8)

@@ -24,14 +24,20 @@ def captioned_images(
 ) -> Figure:
     """Images with their captions below, broken into lines."""
     rows = -(-len(images) // columns)
-    figure, axes = subplots(rows, min(columns, len(images)), squeeze=False, layout="constrained",
-                            figsize=(1.5 * min(columns, len(images)), 2.0 * rows))  # fmt: skip
+    figure, axes = subplots(
+        rows,
+        min(columns, len(images)),
+        squeeze=False,
+        layout="constrained",
+        figsize=(1.5 * min(columns, len(images)), 2.0 * rows),
+    )
     for axis in axes.flat:
         axis.axis("off")
     for axis, image, text in zip(axes.flat, images, captions, strict=False):
         axis.imshow(image.permute(1, 2, 0).numpy())
-        axis.text(0.5, -0.04, fill(text, 20), fontsize=8, ha="center", va="top",
-                  transform=axis.transAxes)  # fmt: skip
+        axis.text(
+            0.5, -0.04, fill(text, 20), fontsize=8, ha="center", va="top", transform=axis.transAxes
+        )
     return figure
 
 
@@ -61,19 +67,32 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
     """
     groups = list(dict.fromkeys(table["classes"]))
     seeds = list(dict.fromkeys(table["seed"]))
-    figure, axis = subplots(figsize=(1.8 + 1.1 * len(groups) * max(1, len(seeds) / 2), 2.8),
-                            layout="constrained")  # fmt: skip
+    figure, axis = subplots(
+        figsize=(1.8 + 1.1 * len(groups) * max(1, len(seeds) / 2), 2.8), layout="constrained"
+    )
     width = 0.8 / len(seeds)
     for i, seed in enumerate(seeds):
         rows = table[table["seed"] == seed].set_index("classes").loc[groups]
         at = np.arange(len(groups)) + (i - (len(seeds) - 1) / 2) * width
         error = (rows["accuracy_pct"] - rows["low_pct"], rows["high_pct"] - rows["accuracy_pct"])
-        axis.bar(at, rows["accuracy_pct"], 0.9 * width, yerr=np.clip(error, 0, None), capsize=2,
-                 color=[GROUP_COLOURS.get(name, BLUE) for name in groups])  # fmt: skip
+        axis.bar(
+            at,
+            rows["accuracy_pct"],
+            0.9 * width,
+            yerr=np.clip(error, 0, None),
+            capsize=2,
+            color=[GROUP_COLOURS.get(name, BLUE) for name in groups],
+        )
     chance = table.groupby("classes")["chance_pct"].mean()
     for place, name in enumerate(groups):
-        axis.plot([place - 0.45, place + 0.45], [chance[name]] * 2, ":", color="black", linewidth=1,
-                  label=None if place else "chance")  # fmt: skip
+        axis.plot(
+            [place - 0.45, place + 0.45],
+            [chance[name]] * 2,
+            ":",
+            color="black",
+            linewidth=1,
+            label=None if place else "chance",
+        )
     axis.set_xticks(range(len(groups)), [f"{name} classes" for name in groups])
     axis.set(ylabel="zero-shot top-1 (%)", ylim=(0, 102), title=title)
     axis.grid(axis="x", visible=False)
@@ -82,9 +101,7 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
 
 
 def phrase_figure(
-    pairs: Pairs,
-    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
-    phrases: Sequence[str],
+    pairs: Pairs, maps: Mapping[str, Float[Tensor, "pairs 2 patches"]], phrases: Sequence[str]
 ) -> Figure:
     """Both phrases of each image side by side, one row of heatmaps for each method (Fig. 7).
 
@@ -106,8 +123,15 @@ def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
         rows = table[table["classes"] == name].groupby("method")
         share, error = (rows[c].mean()[methods] for c in ("own_object_pct", "standard_error_pts"))
         at = np.arange(len(methods)) + ((len(groups) - 1) / 2 - i) * height
-        axis.barh(at, share, 0.9 * height, xerr=error, capsize=2, label=f"{name} classes",
-                  color=GROUP_COLOURS.get(name, BLUE))  # fmt: skip
+        axis.barh(
+            at,
+            share,
+            0.9 * height,
+            xerr=error,
+            capsize=2,
+            label=f"{name} classes",
+            color=GROUP_COLOURS.get(name, BLUE),
+        )
     axis.axvline(50, color="black", linewidth=1, linestyle=":", label="chance")
     axis.set_yticks(range(len(methods)), methods)
     axis.set(xlabel="points at its own object (%)", xlim=(0, 102), title=title)

@@ -148,10 +148,16 @@ class HeadPicture:
         index, layer, head = choice.place
         picture = images[index].permute(1, 2, 0).cpu().numpy()
         self._image.set_data(picture)
-        maps = torch.stack([
-            view.attributions[choice.map_name][index].float(),
-            view.attention[index, layer, head].float(),
-        ]).detach().cpu()  # fmt: skip
+        maps = (
+            torch.stack(
+                [
+                    view.attributions[choice.map_name][index].float(),
+                    view.attention[index, layer, head].float(),
+                ]
+            )
+            .detach()
+            .cpu()
+        )
         heatmaps = to_pixels(maps, picture.shape[:2])[:, 0].numpy()
         for grey, heat, heatmap in zip(self._grey, self._heat, heatmaps, strict=True):
             grey.set_data(picture.mean(axis=2))

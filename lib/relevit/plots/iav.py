@@ -45,8 +45,14 @@ def depth_curves(scores: pd.DataFrame, maps: Sequence[str] = ("smoothgrad", "aav
     A panel a map, a line a model. Raises: ValueError for a map that the table does not hold.
     """
     need_present(scores, "map", maps, "depth_curves")
-    figure, axes = subplots(1, len(maps), figsize=(1.9 + 3.7 * len(maps), 3.2), sharey=True,
-                            squeeze=False, layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        1,
+        len(maps),
+        figsize=(1.9 + 3.7 * len(maps), 3.2),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     for axis, name in zip(axes[0], maps, strict=True):
         model_bands(axis, scores[scores["map"] == name], "layer", "score")
         axis.set(title=MAPS.get(name, name), xlabel="layer")
@@ -100,9 +106,13 @@ def score_boxes(
     rows = one_seed(scores[scores["map"] == map_name], seed, "score_boxes")
     names = list(model_styles(rows))
     figure, axes = subplots(
-        len(names), len(layers), figsize=(0.5 + 3.4 * len(layers), 0.6 + 1.55 * len(names)),
-        sharey=True, squeeze=False, layout="constrained",
-    )  # fmt: skip
+        len(names),
+        len(layers),
+        figsize=(0.5 + 3.4 * len(layers), 0.6 + 1.55 * len(names)),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     for line, name in zip(axes, names, strict=True):
         for axis, layer in zip(line, layers, strict=True):
             part = rows[(rows["model"] == name) & (rows["layer"] == layer)]
@@ -114,8 +124,9 @@ def score_boxes(
     for axis in axes[-1]:
         axis.set_xlabel("head, by its median")
     kinds = {"High-IA: median above 0.5": HIGH, "Low-IA": LOW}
-    handles = [Patch(facecolor=colour, edgecolor="black", label=label)
-               for label, colour in kinds.items()]  # fmt: skip
+    handles = [
+        Patch(facecolor=colour, edgecolor="black", label=label) for label, colour in kinds.items()
+    ]
     figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
     return figure
 
@@ -141,8 +152,15 @@ def entropy_boxes(
         _head_boxes(axis, rows[rows["model"] == name], "entropy", style["color"])
         if patches is not None:
             axis.axhline(np.log(patches), color="black", linewidth=0.8, linestyle=":")
-            axis.text(0.98, np.log(patches), f"log {patches}", fontsize=7, ha="right", va="top",
-                      transform=axis.get_yaxis_transform())  # fmt: skip
+            axis.text(
+                0.98,
+                np.log(patches),
+                f"log {patches}",
+                fontsize=7,
+                ha="right",
+                va="top",
+                transform=axis.get_yaxis_transform(),
+            )
     for axis in edge(panels.values(), "x"):
         axis.set_xlabel(f"head of layer {layer}, by its median")
     for axis in edge(panels.values(), "y"):
@@ -163,21 +181,34 @@ def slope_intervals(slopes: pd.DataFrame, maps: Sequence[str] | None = None) -> 
     runs = slopes[["model", "seed"]].drop_duplicates().sort_values("seed")
     order = [(name, seed) for name in styles for seed in runs[runs["model"] == name]["seed"]]
     figure, axes = subplots(
-        1, len(maps), figsize=(1.7 + 2.8 * len(maps), 2 + 0.2 * len(order)), sharex=True,
-        sharey=True, squeeze=False, layout="constrained",
-    )  # fmt: skip
+        1,
+        len(maps),
+        figsize=(1.7 + 2.8 * len(maps), 2 + 0.2 * len(order)),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     for axis, name in zip(axes[0], maps, strict=True):
         rows = slopes[slopes["map"] == name].set_index(["model", "seed"])
         places = {run: place for place, run in enumerate(order) if run in rows.index}
         for run, place in places.items():
             value, low, high = rows.loc[run, ["slope", "low", "high"]].astype(float)
-            axis.errorbar(value, place, xerr=[[value - low], [high - value]], capsize=2,
-                          color=styles[run[0]]["color"], marker=styles[run[0]]["marker"],
-                          markersize=5)  # fmt: skip
+            axis.errorbar(
+                value,
+                place,
+                xerr=[[value - low], [high - value]],
+                capsize=2,
+                color=styles[run[0]]["color"],
+                marker=styles[run[0]]["marker"],
+                markersize=5,
+            )
         _mark_kinds(axis, rows.assign(place=pd.Series(places)))
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set(title=MAPS.get(name, name),
-                 xlabel="change of the score, first\nto last layer (dotted: mean)")  # fmt: skip
+        axis.set(
+            title=MAPS.get(name, name),
+            xlabel="change of the score, first\nto last layer (dotted: mean)",
+        )
     _name_kinds(axes[0, -1], [run for run, _ in order], slopes)
     axes[0, 0].set_yticks(*_model_ticks(order))
     axes[0, 0].set_ylim(len(order) - 0.4, -0.6)
@@ -190,16 +221,37 @@ def before_after(robustvit: pd.DataFrame, original: str = "original") -> Figure:
     The red line is the mean over finetuned runs, its band goes from the lowest to the highest.
     """
     maps = list(dict.fromkeys(robustvit["map"]))
-    figure, axes = subplots(1, len(maps), figsize=(0.6 + 4 * len(maps), 3), sharey=True,
-                            squeeze=False, layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        1,
+        len(maps),
+        figsize=(0.6 + 4 * len(maps), 3),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     table = robustvit.rename(columns={"run": "seed"})
     before = table["seed"] == original
     for axis, name in zip(axes[0], maps, strict=True):
         shown = table["map"] == name
-        seed_band(axis, table[shown & before], "layer", "score", color=ORIGINAL, marker="s",
-                  linestyle="--", label="original")  # fmt: skip
-        seed_band(axis, table[shown & ~before], "layer", "score", color=OURS, marker="o",
-                  label="finetuned, all runs")  # fmt: skip
+        seed_band(
+            axis,
+            table[shown & before],
+            "layer",
+            "score",
+            color=ORIGINAL,
+            marker="s",
+            linestyle="--",
+            label="original",
+        )
+        seed_band(
+            axis,
+            table[shown & ~before],
+            "layer",
+            "score",
+            color=OURS,
+            marker="o",
+            label="finetuned, all runs",
+        )
         axis.set(title=MAPS.get(name, name), xlabel="layer")
         mark_layers(axis, table)
     _fit_scores(axes[0])
@@ -260,8 +312,9 @@ def _head_boxes(axis: Axes, rows: pd.DataFrame, column: str, colour: str | None 
     """A box a head, the largest median first; without a colour, by the head's type."""
     medians = rows.groupby("head")[column].median().sort_values(ascending=False)
     values = [rows.loc[rows["head"] == head, column].dropna() for head in medians.index]
-    drawn = axis.boxplot(values, patch_artist=True, showfliers=False, widths=0.7,
-                         medianprops={"color": "black"})  # fmt: skip
+    drawn = axis.boxplot(
+        values, patch_artist=True, showfliers=False, widths=0.7, medianprops={"color": "black"}
+    )
     for box, median in zip(drawn["boxes"], medians, strict=True):
         box.set_facecolor(colour or (HIGH if median > HIGH_ABOVE else LOW))
         box.set_linewidth(0.7)
@@ -282,8 +335,16 @@ def _name_kinds(axis: Axes, names: Sequence[str], table: pd.DataFrame) -> None:
     kinds = dict(zip(table["model"], table["kind"], strict=True))
     places = pd.Series(range(len(names))).groupby([kinds[name] for name in names]).mean()
     for kind, place in places.items():
-        axis.text(1.02, place, kind.replace("-", "-\n"), transform=axis.get_yaxis_transform(),
-                  fontsize=8, rotation=270, ha="left", va="center")  # fmt: skip
+        axis.text(
+            1.02,
+            place,
+            kind.replace("-", "-\n"),
+            transform=axis.get_yaxis_transform(),
+            fontsize=8,
+            rotation=270,
+            ha="left",
+            va="center",
+        )
 
 
 def _model_ticks(order: Sequence[tuple[str, int]]) -> tuple[list[float], list[str]]:

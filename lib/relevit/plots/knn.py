@@ -39,10 +39,13 @@ def neighbour_grid(
     columns = 1 + blocks * k
     widths = [1.0] + ([0.25] + [1.0] * k) * blocks  # a gap before each model
     figure, axes = subplots(
-        len(images), len(widths), squeeze=False, gridspec_kw={"width_ratios": widths},
+        len(images),
+        len(widths),
+        squeeze=False,
+        gridspec_kw={"width_ratios": widths},
         figsize=(side * (columns + 0.25 * blocks), 1.28 * side * len(images) + 0.3),
         layout="constrained",
-    )  # fmt: skip
+    )
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
     for axis in axes.flat:
         axis.set_axis_off()
@@ -53,8 +56,9 @@ def neighbour_grid(
             for place in range(k):
                 own = int(found.labels[row, place]) == label
                 title = classes[int(found.labels[row, place])]
-                _show(axes[row, first + place], found.images[row, place], title,
-                      BLUE if own else OURS)  # fmt: skip
+                _show(
+                    axes[row, first + place], found.images[row, place], title, BLUE if own else OURS
+                )
     for block, found in enumerate(neighbours):
         top = axes[0, 2 + block * (k + 1)]
         top.text(0, 1.22, found.model, transform=top.transAxes, fontsize=9)
@@ -81,13 +85,24 @@ def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
         images = rows["images"].iloc[0]
         share = value / 100
         axis.errorbar(
-            place - 0.1, value, yerr=196 * (share * (1 - share) / images) ** 0.5, fmt="o",
-            color=ORIGINAL, capsize=3, label="original, 95 % interval over images" if not place
-            else None,
-        )  # fmt: skip
+            place - 0.1,
+            value,
+            yerr=196 * (share * (1 - share) / images) ** 0.5,
+            fmt="o",
+            color=ORIGINAL,
+            capsize=3,
+            label="original, 95 % interval over images" if not place else None,
+        )
         after = rows.loc[~before, "accuracy_pct"]
-        axis.plot([place + 0.1] * len(after), after, "_", color=OURS, markersize=14,
-                  markeredgewidth=2, label=None if place else "ours, one dash a seed")  # fmt: skip
+        axis.plot(
+            [place + 0.1] * len(after),
+            after,
+            "_",
+            color=OURS,
+            markersize=14,
+            markeredgewidth=2,
+            label=None if place else "ours, one dash a seed",
+        )
     axis.set_xticks(range(len(names)), names)
     axis.set(ylabel="accuracy (%)", ylim=(0, 102), xlim=(-0.5, len(names) - 0.5), title=title)
     axis.legend(frameon=False, loc="lower left")

@@ -35,9 +35,11 @@ def cut_steps(
     """
     shape = (len(steps) + 1, len(images))
     figure, axes = subplots(
-        *shape, figsize=(1.1 + side * shape[1], side * shape[0]), squeeze=False,
+        *shape,
+        figsize=(1.1 + side * shape[1], side * shape[0]),
+        squeeze=False,
         gridspec_kw={"wspace": 0.04, "hspace": 0.06},
-    )  # fmt: skip
+    )
     for c, image in enumerate(images):
         axes[0, c].imshow(image.permute(1, 2, 0))
         for r, (_, maps) in enumerate(steps, start=1):
@@ -90,10 +92,13 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
     left.set(title="Overlap with the exact mask", xlabel="", ylabel="IoU (%)", ylim=(-3, 103))
     left.legend(frameon=False, title="")
     refined = quality[quality["stage"] == "refined"]
-    shares = pd.concat([
-        100 * quality.pivot_table(index="images", columns="stage", values="located"),
-        100 * refined.groupby("images")["kept"].mean().rename("kept"),
-    ], axis=1)  # fmt: skip
+    shares = pd.concat(
+        [
+            100 * quality.pivot_table(index="images", columns="stage", values="located"),
+            100 * refined.groupby("images")["kept"].mean().rename("kept"),
+        ],
+        axis=1,
+    )
     shares = shares.rename(columns={"coarse": "found, coarse", "refined": "found, refined"})
     shares.plot.bar(ax=right, color=[ORIGINAL, OURS, BLUE], rot=0, width=0.75)
     right.set(title="Boxes found (CorLoc), and kept", xlabel="", ylabel="images (%)", ylim=(0, 119))

@@ -83,9 +83,13 @@ def model_panels(
     columns = _columns(len(names))
     rows = -(-len(names) // columns)
     figure, axes = subplots(
-        rows, columns, figsize=(side[0] * columns, side[1] * rows + 0.2), squeeze=False,
-        layout="constrained", **options,
-    )  # fmt: skip
+        rows,
+        columns,
+        figsize=(side[0] * columns, side[1] * rows + 0.2),
+        squeeze=False,
+        layout="constrained",
+        **options,
+    )
     for axis in axes.flat[len(names) :]:
         axis.set_axis_off()
     for axis in axes.flat[max(0, len(names) - columns) : len(names)]:
@@ -99,9 +103,13 @@ def model_panels(
 def legend_beside(figure: Figure, axis: Axes, title: str = BAND) -> None:
     """The legend of one panel at the right of all, where it covers no data."""
     figure.legend(
-        *axis.get_legend_handles_labels(), loc="outside right center", frameon=False, title=title,
-        title_fontsize=8, alignment="left",
-    )  # fmt: skip
+        *axis.get_legend_handles_labels(),
+        loc="outside right center",
+        frameon=False,
+        title=title,
+        title_fontsize=8,
+        alignment="left",
+    )
 
 
 def edge(axes: Iterable[Axes], side: str) -> Iterator[Axes]:

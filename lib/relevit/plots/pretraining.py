@@ -47,8 +47,9 @@ def shift_curves(models: pd.DataFrame, shift: pd.DataFrame) -> Figure:
     axes[0].set(title="Validation images", xlabel="epoch", ylabel="top-1 (%)", ylim=(0, 102))
     count_whole(axes[0])
     for axis, (corruption, (title, label)) in zip(axes[1:], SHIFTS.items(), strict=True):
-        model_bands(axis, shift[shift["corruption"].isin(["none", corruption])], "level",
-                    "top1_pct")  # fmt: skip
+        model_bands(
+            axis, shift[shift["corruption"].isin(["none", corruption])], "level", "top1_pct"
+        )
         axis.set(title=title, xlabel=label)
     legend_beside(figure, axes[0])
     return figure
@@ -89,8 +90,9 @@ def pretraining_curves(
 def drift_curves(drift: pd.DataFrame) -> Figure:
     """How far maps are from those of the last epoch (IAV Fig. 4), a panel a quantity."""
     present = [name for name in QUANTITIES if name in set(drift["quantity"])]
-    figure, axes = subplots(1, len(present), figsize=(0.8 + 4 * len(present), 3), squeeze=False,
-                            layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        1, len(present), figsize=(0.8 + 4 * len(present), 3), squeeze=False, layout="constrained"
+    )
     for axis, name in zip(axes[0], present, strict=True):
         model_bands(axis, drift[drift["quantity"] == name], "epoch", "difference")
         axis.set(title=f"{QUANTITIES[name]} maps", xlabel="epoch")
@@ -107,8 +109,15 @@ def masking_curves(masking: pd.DataFrame) -> Figure:
     for name, axis in panels.items():
         rows = masking[masking["model"] == name]
         for order, (label, colour, marker) in ORDERS.items():
-            seed_band(axis, rows[rows["order"] == order], "ratio_pct", "top1_pct", label=label,
-                      color=colour, marker=marker)  # fmt: skip
+            seed_band(
+                axis,
+                rows[rows["order"] == order],
+                "ratio_pct",
+                "top1_pct",
+                label=label,
+                color=colour,
+                marker=marker,
+            )
     for axis in edge(panels.values(), "x"):
         axis.set_xlabel("masked patches (%)")
     for axis in edge(panels.values(), "y"):
@@ -127,14 +136,26 @@ def entropy_maps(epochs: pd.DataFrame) -> Figure:
     means = epochs.pivot_table(index=["model", "layer"], columns="epoch", values="entropy")
     changes = means.sub(means.bfill(axis=1).iloc[:, 0], axis=0)  # its first epoch
     largest = max(1e-3, float(np.nanmax(np.abs(changes.to_numpy()))))
-    figure, axes = subplots(2, len(names), figsize=(1.2 + 2.2 * len(names), 4.4), sharex=True,
-                            squeeze=False, layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        2,
+        len(names),
+        figsize=(1.2 + 2.2 * len(names), 4.4),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
     rows = (
-        (means, "entropy (nats)", {"cmap": "viridis", "vmin": np.nanmin(means),
-                                   "vmax": np.nanmax(means)}),
-        (changes, "change over the epochs (nats)", {"cmap": "RdBu_r", "vmin": -largest,
-                                                             "vmax": largest}),
-    )  # fmt: skip
+        (
+            means,
+            "entropy (nats)",
+            {"cmap": "viridis", "vmin": np.nanmin(means), "vmax": np.nanmax(means)},
+        ),
+        (
+            changes,
+            "change over the epochs (nats)",
+            {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest},
+        ),
+    )
     for line, (values, label, colours) in zip(axes, rows, strict=True):
         for axis, name in zip(line, names, strict=True):
             part = values.loc[name].dropna(axis=1)  # another model may have more epochs

@@ -27,8 +27,13 @@ def subset_grid(
     those of the images, `targets` the names of the columns.
     """
     rows, columns = len(images), 1 + len(targets)
-    figure, axes = subplots(rows, columns, figsize=(columns * side, rows * side * 1.22),
-                            squeeze=False, layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        rows,
+        columns,
+        figsize=(columns * side, rows * side * 1.22),
+        squeeze=False,
+        layout="constrained",
+    )
     for r, (image, title) in enumerate(zip(images, titles, strict=True)):
         _draw(axes[r, 0], image, title, "black")
         for c, target in enumerate(targets):
@@ -44,12 +49,22 @@ def subset_grid(
 
 def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
     """The target's confidence while pixels are removed, one line a pair."""
-    figure, axes = subplots(1, len(runs), figsize=(4.4 * len(runs), 2.8), sharey=True,
-                            squeeze=False, layout="constrained")  # fmt: skip
+    figure, axes = subplots(
+        1,
+        len(runs),
+        figsize=(4.4 * len(runs), 2.8),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
     for axis, (name, subsets) in zip(axes[0], runs.items(), strict=True):
         for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
-            axis.plot(subsets.path_kept_pct.cpu(), path.cpu(), linewidth=1.2,
-                      color=OURS if found else ORIGINAL)  # fmt: skip
+            axis.plot(
+                subsets.path_kept_pct.cpu(),
+                path.cpu(),
+                linewidth=1.2,
+                color=OURS if found else ORIGINAL,
+            )
         axis.axhline(threshold_pct, color="black", linewidth=0.8, linestyle=":")
         axis.invert_xaxis()  # removing goes to the right
         axis.set(title=name, xlabel="pixels left (%)", ylim=(-2, 102))

@@ -19,9 +19,18 @@ def change_heatmap(changes: pd.DataFrame, title: str) -> Figure:
     figure, axis = subplots(figsize=(2.6 + 0.78 * columns, 0.9 + 0.34 * rows), layout="constrained")
     largest = max(1.0, float(np.nanmax(np.abs(changes.to_numpy()))))
     sns.heatmap(
-        changes, annot=True, fmt="+.1f", cmap="RdBu", center=0, vmin=-largest, vmax=largest,
-        cbar=False, linewidths=1, annot_kws={"size": 8}, ax=axis,
-    )  # fmt: skip
+        changes,
+        annot=True,
+        fmt="+.1f",
+        cmap="RdBu",
+        center=0,
+        vmin=-largest,
+        vmax=largest,
+        cbar=False,
+        linewidths=1,
+        annot_kws={"size": 8},
+        ax=axis,
+    )
     axis.set(title=title, xlabel="", ylabel="")
     axis.tick_params(length=0)
     axis.set_xticks(axis.get_xticks(), [str(c).replace("_", "\n") for c in changes], rotation=0)
@@ -50,9 +59,14 @@ def sensitivity_curves(
     """
     figure, axis = subplots(figsize=(5.2, 2.8), layout="constrained")
     axis.errorbar(
-        table[x], table["shifted_average"], table["shifted_average_std"],
-        marker="o", capsize=3, color=OURS, label="shifted sets, average",
-    )  # fmt: skip
+        table[x],
+        table["shifted_average"],
+        table["shifted_average_std"],
+        marker="o",
+        capsize=3,
+        color=OURS,
+        label="shifted sets, average",
+    )
     axis.plot(table[x], table["val"], marker="s", color=BLUE, label="val")
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel=label, ylabel="change of top-1 (points)")

@@ -155,8 +155,9 @@ def token_curves_figure(
         axis.set_xlabel("erased tokens (%)")
         if chance_pct is not None:
             axis.axhline(chance_pct, color="black", linewidth=0.8, linestyle=":")
-            axis.annotate("guess", (0, chance_pct), (2, -3), textcoords="offset points",
-                          va="top", fontsize=7)  # fmt: skip
+            axis.annotate(
+                "guess", (0, chance_pct), (2, -3), textcoords="offset points", va="top", fontsize=7
+            )
     return figure
 
 
@@ -169,8 +170,15 @@ def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
         zip(methods, sns.color_palette("colorblind", len(methods)), strict=True)
     ):
         rows = table[table["method"] == name]
-        axis.errorbar(rows[by], rows["f1_pct"], rows["standard_error_pts"], capsize=2,
-                      linestyle=LINES[i // 4 % 4], color=colour, label=name)  # fmt: skip
+        axis.errorbar(
+            rows[by],
+            rows["f1_pct"],
+            rows["standard_error_pts"],
+            capsize=2,
+            linestyle=LINES[i // 4 % 4],
+            color=colour,
+            label=name,
+        )
     label = "highest tokens taken (k)" if by == "k" else "highest tokens taken (%)"
     axis.set(xlabel=label, ylabel="F1 (%)", ylim=(0, None))
     figure.legend(loc="outside right", frameon=False)
@@ -275,8 +283,14 @@ def _draw(axis: Axes, placed: Sequence[tuple[float, float, Piece]]) -> None:
     boxes, colours, lines = [], [], []
     for x, y, piece in placed:
         long, shade = _advance(piece.text, FONT_SIZE), piece.shade
-        axis.text(x, y, piece.text, fontsize=FONT_SIZE, parse_math=False,
-                  color=ORIGINAL if shade is None else ink(shade))  # fmt: skip
+        axis.text(
+            x,
+            y,
+            piece.text,
+            fontsize=FONT_SIZE,
+            parse_math=False,
+            color=ORIGINAL if shade is None else ink(shade),
+        )
         if shade:
             boxes.append(Rectangle((x, y - 0.34 * FONT_SIZE), long, 1.36 * FONT_SIZE))
             colours.append(SHADES(shade))

@@ -22,9 +22,14 @@ def attention_rows(
     """
     figure, axis = subplots(figsize=(9, 1.6 + 0.28 * len(rows)), layout="constrained")
     sns.heatmap(
-        rows.numpy(), ax=axis, vmin=0, cmap="rocket_r", xticklabels=words,
-        yticklabels=range(1, len(rows) + 1), cbar_kws={"label": "attention"},
-    )  # fmt: skip
+        rows.numpy(),
+        ax=axis,
+        vmin=0,
+        cmap="rocket_r",
+        xticklabels=words,
+        yticklabels=range(1, len(rows) + 1),
+        cbar_kws={"label": "attention"},
+    )
     axis.set(ylabel="block", title=title)
     axis.tick_params(axis="x", rotation=60)
     axis.tick_params(axis="y", rotation=0)
@@ -47,8 +52,13 @@ def score_bars(
     for axis, name in zip(axes, names, strict=True):
         rows = table[table["score"] == name].iloc[::-1]
         error = (rows["value_pct"] - rows["low_pct"], rows["high_pct"] - rows["value_pct"])
-        axis.barh(rows["method"], rows["value_pct"], xerr=error, capsize=2,
-                  color=[colours.get(method, BLUE) for method in rows["method"]])  # fmt: skip
+        axis.barh(
+            rows["method"],
+            rows["value_pct"],
+            xerr=error,
+            capsize=2,
+            color=[colours.get(method, BLUE) for method in rows["method"]],
+        )
         axis.set(title=f"{name} ({'higher' if higher[name] else 'lower'} is better)", xlabel="%")
     figure.suptitle(title, fontsize=10)
     return figure

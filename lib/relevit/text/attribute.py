@@ -17,9 +17,16 @@ from relevit.text.tokens import Tokens
 
 # Those of Beyond Intuition Sec. 4.2; the others explain pixels.
 TEXT_METHODS = (
-    "raw_attention", "rollout", "gradcam", "partial_lrp", "transformer_attribution",
-    "ga", "gae", "head_wise", "token_wise",
-)  # fmt: skip
+    "raw_attention",
+    "rollout",
+    "gradcam",
+    "partial_lrp",
+    "transformer_attribution",
+    "ga",
+    "gae",
+    "head_wise",
+    "token_wise",
+)
 _SCALED = ("raw_attention", "gradcam")  # from 0 to 1 as published (differences C19)
 CHUNK_TOKENS = 2048  # in one call of a method; bounds the memory
 

@@ -91,11 +91,17 @@ def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.
             scores.groupby("direction", sort=False)[AREA]
             for scores in (image_auc_pct(own, "described"), first_half_auc_pct(own))
         )
-        table = pd.DataFrame({
-            "documents": area.size(), AREA: area.mean(), "standard_error_pts": area.sem(),
-            FIRST_HALF: half.mean(), "first_half_error_pts": half.sem(),
-            "final_accuracy_pct": last["accuracy_pct"], "chance_pct": chance,
-        })  # fmt: skip
+        table = pd.DataFrame(
+            {
+                "documents": area.size(),
+                AREA: area.mean(),
+                "standard_error_pts": area.sem(),
+                FIRST_HALF: half.mean(),
+                "first_half_error_pts": half.sem(),
+                "final_accuracy_pct": last["accuracy_pct"],
+                "chance_pct": chance,
+            }
+        )
         parts.append(table.rename_axis("direction").reset_index().assign(method=name))
     table = pd.concat(parts, ignore_index=True)
     return table[["method", *table.columns.drop("method")]]
@@ -144,11 +150,14 @@ def reasoning_rows(
 def reasoning_table(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a method and k: method, k, documents, f1_pct, standard_error_pts, top_token_pct."""
     groups = rows.groupby(["method", "k"], sort=False)
-    return pd.DataFrame({
-        "documents": groups.size(), F1: 100 * groups["f1"].mean(),
-        "standard_error_pts": 100 * groups["f1"].sem(),
-        "top_token_pct": 100 * groups["pointed"].mean(),
-    }).reset_index()  # fmt: skip
+    return pd.DataFrame(
+        {
+            "documents": groups.size(),
+            F1: 100 * groups["f1"].mean(),
+            "standard_error_pts": 100 * groups["f1"].sem(),
+            "top_token_pct": 100 * groups["pointed"].mean(),
+        }
+    ).reset_index()
 
 
 def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) -> pd.DataFrame:

@@ -14,15 +14,25 @@ from relevit.text.encoder import Pooler, Reads, TextBlock, TextTransformer, Toke
 # Their positions begin after the padding token's.
 _COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert")
 _BERT_NAMES = {
-    "attention.self.query": "q", "attention.self.key": "k", "attention.self.value": "v",
-    "attention.output.dense": "attn.proj", "attention.output.LayerNorm": "post_norm1",
-    "intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2", "output.LayerNorm": "post_norm2",
-}  # fmt: skip
+    "attention.self.query": "q",
+    "attention.self.key": "k",
+    "attention.self.value": "v",
+    "attention.output.dense": "attn.proj",
+    "attention.output.LayerNorm": "post_norm1",
+    "intermediate.dense": "mlp.fc1",
+    "output.dense": "mlp.fc2",
+    "output.LayerNorm": "post_norm2",
+}
 CLIP_NAMES = {
-    "self_attn.q_proj": "q", "self_attn.k_proj": "k", "self_attn.v_proj": "v",
-    "self_attn.out_proj": "attn.proj", "layer_norm1": "norm1", "layer_norm2": "norm2",
-    "mlp.fc1": "mlp.fc1", "mlp.fc2": "mlp.fc2",
-}  # fmt: skip
+    "self_attn.q_proj": "q",
+    "self_attn.k_proj": "k",
+    "self_attn.v_proj": "v",
+    "self_attn.out_proj": "attn.proj",
+    "layer_norm1": "norm1",
+    "layer_norm2": "norm2",
+    "mlp.fc1": "mlp.fc1",
+    "mlp.fc2": "mlp.fc2",
+}
 
 
 def from_bert(
@@ -70,11 +80,15 @@ def from_clip_text(model: nn.Module) -> TextTransformer:
         )
         blocks = [
             TextBlock(
-                width, config.num_attention_heads, config.intermediate_size,
-                norm_first=True, eps=config.layer_norm_eps, act=_activation(config.hidden_act),
+                width,
+                config.num_attention_heads,
+                config.intermediate_size,
+                norm_first=True,
+                eps=config.layer_norm_eps,
+                act=_activation(config.hidden_act),
             )
             for _ in layers
-        ]  # fmt: skip
+        ]
         for block, layer in zip(blocks, layers, strict=True):
             _fill(block, block_tensors(layer.state_dict(), CLIP_NAMES))
         norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
@@ -109,12 +123,17 @@ def _bert(encoder: nn.Module, config: Any, reads: Reads) -> TextTransformer:
     norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
     blocks = [
         TextBlock(
-            width, config.num_attention_heads, config.intermediate_size,
-            norm_first=False, eps=config.layer_norm_eps, act=_activation(config.hidden_act),
-            drop=drop, attn_drop=config.attention_probs_dropout_prob,
+            width,
+            config.num_attention_heads,
+            config.intermediate_size,
+            norm_first=False,
+            eps=config.layer_norm_eps,
+            act=_activation(config.hidden_act),
+            drop=drop,
+            attn_drop=config.attention_probs_dropout_prob,
         )
         for _ in encoder.encoder.layer
-    ]  # fmt: skip
+    ]
     return TextTransformer(
         TokenEmbedding(config.vocab_size, positions, width, first=first, norm=norm, drop=drop),
         blocks,

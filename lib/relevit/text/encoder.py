@@ -223,9 +223,11 @@ def build_tiny(
     with seeded(seed):
         return TextTransformer(
             TokenEmbedding(words, positions, width, norm=nn.LayerNorm(width, eps=1e-12), drop=drop),
-            [TextBlock(width, heads, 4 * width, norm_first=False, drop=drop, attn_drop=drop)
-             for _ in range(depth)],
+            [
+                TextBlock(width, heads, 4 * width, norm_first=False, drop=drop, attn_drop=drop)
+                for _ in range(depth)
+            ],
             head=nn.Linear(width, classes),
             pooler=Pooler(width, drop) if reads == "first" else None,
             reads=reads,
-        ).eval()  # fmt: skip
+        ).eval()

@@ -96,9 +96,12 @@ def reasoning_documents(cfg: TextParams, name: str, corpus: Corpus) -> tuple[Doc
     found = movie_reviews(0, 0, SENTENCES, seed=cfg.seed, source=SOURCES[1]).test
     try:
         return plant(
-            clear_sentences(found), neutral_sentences(), count=cfg.planted_texts,
-            sentences_around=cfg.neutral_sentences, seed=cfg.seed,
-        )  # fmt: skip
+            clear_sentences(found),
+            neutral_sentences(),
+            count=cfg.planted_texts,
+            sentences_around=cfg.neutral_sentences,
+            seed=cfg.seed,
+        )
     except ValueError as error:
         raise ValueError(
             f"11_text: planted_texts = {cfg.planted_texts}, neutral_sentences = "
@@ -179,9 +182,11 @@ def accuracy(model: TextTransformer, texts: Texts, level_pct: float = 95.0) -> d
     found = binomtest(int(hits.sum()), len(texts))
     low, high = found.proportion_ci(level_pct / 100, method="wilson")
     return {
-        "texts": len(texts), "accuracy_pct": 100 * found.statistic,
-        "low_pct": 100 * float(low), "high_pct": 100 * float(high),
-    }  # fmt: skip
+        "texts": len(texts),
+        "accuracy_pct": 100 * found.statistic,
+        "low_pct": 100 * float(low),
+        "high_pct": 100 * float(high),
+    }
 
 
 def cut_counts(texts: Texts) -> dict[str, float]:

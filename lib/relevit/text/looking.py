@@ -44,10 +44,13 @@ def start_table(
     for name in STARTING:
         starts = [first_block(model, None, kind, name) for kind in ("published", "described")]
         pairs = zip(
-            *(attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
-              for start in starts),
-            texts.tokens, strict=True,
-        )  # fmt: skip
+            *(
+                attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
+                for start in starts
+            ),
+            texts.tokens,
+            strict=True,
+        )
         found = [_agreement(*pair) for pair in pairs]
         order, top = (np.nanmean(values) for values in zip(*found, strict=True))
         rows[name] = (*starts, float(order), 100 * float(top))
@@ -66,16 +69,20 @@ def path_starts(
     ids = torch.tensor([tokens.ids], device=model.embedding.words.weight.device)
     with torch.no_grad():
         text = model.embed(ids)
-        starts = {"zero (published)": text.new_zeros(1),
-                  "padding (described)": model.path_baseline(text)}  # fmt: skip
+        starts = {
+            "zero (published)": text.new_zeros(1),
+            "padding (described)": model.path_baseline(text),
+        }
         inputs = {**starts, "the text": text}
         logits = torch.cat([model(start.expand_as(text)) for start in inputs.values()]).cpu()
     target = logits[-1:].argmax(dim=1)
     table = pd.DataFrame(
-        {"logit": logits[:, target].flatten().tolist(),
-         "probability_pct": (100 * logits.softmax(dim=1))[:, target].flatten().tolist()},
+        {
+            "logit": logits[:, target].flatten().tolist(),
+            "probability_pct": (100 * logits.softmax(dim=1))[:, target].flatten().tolist(),
+        },
         index=pd.Index(inputs, name="input"),
-    )  # fmt: skip
+    )
     maps = {
         name: attribute(model, [tokens], method, target, protocol="published", baseline=start)
         for name, start in starts.items()

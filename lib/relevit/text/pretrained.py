@@ -60,9 +60,12 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
     """
     if cfg.text_model == TINY:
         model = build_tiny(
-            tokenizer.get_vocab_size(), classes,
-            positions=TINY_POSITIONS, drop=cfg.dropout, seed=cfg.seed,
-        )  # fmt: skip
+            tokenizer.get_vocab_size(),
+            classes,
+            positions=TINY_POSITIONS,
+            drop=cfg.dropout,
+            seed=cfg.seed,
+        )
         # As large as the words', random positions let it learn a few texts by heart instead.
         model.embedding.positions.weight.data *= TINY_PLACES
     else:
@@ -116,8 +119,7 @@ def bert_folder(weights_root: str) -> Path:
     if weights_root:
         folder = from_project(weights_root) / BERT
         return _with_files(
-            folder,
-            f"put the files of {BERT_HUB} there, or leave weights_root empty to fetch them",
+            folder, f"put the files of {BERT_HUB} there, or leave weights_root empty to fetch them"
         )
     with text_extra("11_text"):
         from huggingface_hub import snapshot_download

@@ -112,12 +112,7 @@ def _finished(folder: Path, name: str, kept: range) -> History | None:
 
 
 def _resume(
-    folder: Path,
-    model: nn.Module,
-    optimizer: Optimizer,
-    architecture: str,
-    name: str,
-    kept: range,
+    folder: Path, model: nn.Module, optimizer: Optimizer, architecture: str, name: str, kept: range
 ) -> History:
     """Load the newest whole checkpoint of this run; an empty history when there is none."""
     checkpoint = folder / CHECKPOINT

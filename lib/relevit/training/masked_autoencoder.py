@@ -95,9 +95,7 @@ class MaskedAutoencoder(nn.Module):
             encoder.pos_embed[:, -len(position) :] = position
 
     def forward(
-        self,
-        images: Float[Tensor, "batch 3 height width"],
-        masked: Bool[Tensor, "batch patches"],
+        self, images: Float[Tensor, "batch 3 height width"], masked: Bool[Tensor, "batch patches"]
     ) -> Float[Tensor, "batch patches pixels"]:
         return self.decoder(self.norm(encode_visible(self.encoder, images, masked)), masked)
 

@@ -11,12 +11,7 @@ WARMUP = 0.1  # share of all steps with a rising learning rate
 
 
 def make_optimizer(
-    model: nn.Module,
-    *,
-    lr: float,
-    weight_decay: float,
-    betas: tuple[float, float],
-    steps: int,
+    model: nn.Module, *, lr: float, weight_decay: float, betas: tuple[float, float], steps: int
 ) -> tuple[torch.optim.Optimizer, CosineLRScheduler]:
     """AdamW, which spares biases, norms, tokens and positions the decay, and its learning rates.
 

@@ -77,10 +77,7 @@ def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn
 
 
 def _as_it_is(
-    cfg: OriginalParams,
-    model: nn.Module,
-    folder: Path,
-    on_epoch: Callable[[dict[str, Any]], None],
+    cfg: OriginalParams, model: nn.Module, folder: Path, on_epoch: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
     """The log's only row for a model that is not trained here: its top-1 on validation images."""
     images = benchmark(cfg.preset)

@@ -39,12 +39,17 @@ RECIPES: dict[str, Settings] = {
         lr=1.0e-3, head_lr=1.0e-3, images=IMAGES, epochs=EPOCHS, batch_size=64, fresh=True
     ),
     "mini-deit": TrainSettings(
-        lr=1.0e-3, head_lr=1.0e-3, images=IMAGES, epochs=EPOCHS, batch_size=64, fresh=True,
+        lr=1.0e-3,
+        head_lr=1.0e-3,
+        images=IMAGES,
+        epochs=EPOCHS,
+        batch_size=64,
+        fresh=True,
         mixing=True,
     ),
     "mini-mae": masked_autoencoder.PretrainSettings(lr=1.5e-3, images=IMAGES, epochs=EPOCHS),
     "mini-dino": self_distillation.DistillationSettings(lr=1.0e-3, images=IMAGES, epochs=EPOCHS),
-}  # fmt: skip
+}
 
 
 def pretrain(
@@ -80,9 +85,7 @@ def pretrain(
 
 
 def make_backbone(
-    cfg: PretrainingParams,
-    name: str,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    cfg: PretrainingParams, name: str, on_epoch: Callable[[dict[str, Any]], None] = lambda row: None
 ) -> History:
     """The log of a mini model's pretraining, which is run where `cfg.source` is 'train'.
 

@@ -16,14 +16,7 @@ from relevit.attention.class_token import class_token_only, reads_class_token_on
 from relevit.attention.recording import record_attention, unfused_attention
 from relevit.evaluate.answers import Answers
 
-CLASS_TOKEN_KINDS = (
-    "plain",
-    "layer_scale",
-    "qk_norm",
-    "scale_norm",
-    "registers",
-    "no_qkv_bias",
-)
+CLASS_TOKEN_KINDS = ("plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias")
 OTHER_KINDS = ("average", "average_and_registers", "distilled")
 
 
@@ -122,9 +115,14 @@ def with_forward(model, place):
 
 @pytest.mark.parametrize(
     "change",
-    [with_adapter, with_gate, with_another_block, partial(with_forward, place="blocks.1.attn"),
-     partial(with_forward, place="blocks.1.attn.qkv")],
-)  # fmt: skip
+    [
+        with_adapter,
+        with_gate,
+        with_another_block,
+        partial(with_forward, place="blocks.1.attn"),
+        partial(with_forward, place="blocks.1.attn.qkv"),
+    ],
+)
 def test_blocks_that_are_not_timms_own_stay(build_vit, images, change):
     model = build_vit()
     change(model)

@@ -182,19 +182,19 @@ def test_silent_attention_is_an_error(build_vit, images, block, forwards):
     """Fused attention passes the hook by; two half-recorded passes are not a whole one."""
     model = build_vit()
     silence(model, block)
-    with (
-        pytest.raises(RuntimeError, match=r"1 of 2 blocks.*not fused"),
-        record_attention(model),
-    ):
+    with pytest.raises(RuntimeError, match=r"1 of 2 blocks.*not fused"), record_attention(model):
         use_repeatedly(model, images, forwards)
 
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: nn.Linear(3, 2), lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()),
-     lambda: timm.create_model("resnet10t")],
+    [
+        lambda: nn.Linear(3, 2),
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()),
+        lambda: timm.create_model("resnet10t"),
+    ],
     ids=["linear", "sequential", "resnet"],
-)  # fmt: skip
+)
 def test_model_without_blocks_is_an_error(state_of, make):
     model = make()
     before = state_of(model)

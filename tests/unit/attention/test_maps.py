@@ -9,12 +9,17 @@ from relevit.attention.class_token import reads_class_token_only
 from relevit.attention.recording import frozen_weights, record_attention
 
 ALL_KINDS = (
-    "plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias", "average",
-    "average_and_registers", "distilled",
-)  # fmt: skip
-CLASS_TOKEN_KINDS = (
-    "plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias",
-)  # fmt: skip
+    "plain",
+    "layer_scale",
+    "qk_norm",
+    "scale_norm",
+    "registers",
+    "no_qkv_bias",
+    "average",
+    "average_and_registers",
+    "distilled",
+)
+CLASS_TOKEN_KINDS = ("plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias")
 
 
 def tokens_by_block(model, images):
@@ -37,8 +42,10 @@ def attention_by_hand(block, tokens):
         rows = slice(i * width, (i + 1) * width)
         part = block.norm1(tokens) @ attention.qkv.weight[rows].T
         part = part if bias is None else part + bias[rows]
-        heads = [part[..., h * attention.head_dim : (h + 1) * attention.head_dim]
-                 for h in range(attention.num_heads)]  # fmt: skip
+        heads = [
+            part[..., h * attention.head_dim : (h + 1) * attention.head_dim]
+            for h in range(attention.num_heads)
+        ]
         parts.append(torch.stack(heads, dim=1))
     query, key, value = attention.q_norm(parts[0]), attention.k_norm(parts[1]), parts[2]
     scores = torch.einsum("bhid,bhjd->bhij", query, key) / attention.head_dim**0.5

@@ -90,9 +90,16 @@ def test_raw_attention_is_the_last_map(build_vit, images, kind):
 
 @pytest.mark.parametrize(
     ("depth", "method", "start"),
-    [(12, "token_wise", 7), (24, "token_wise", 7), (2, "token_wise", 2),
-     (2, "head_wise", 1), (6, "head_wise", 2), (12, "ga", 2), (12, "avg_attention", 1)],
-)  # fmt: skip
+    [
+        (12, "token_wise", 7),
+        (24, "token_wise", 7),
+        (2, "token_wise", 2),
+        (2, "head_wise", 1),
+        (6, "head_wise", 2),
+        (12, "ga", 2),
+        (12, "avg_attention", 1),
+    ],
+)
 def test_published_start_on_shallow_models(build_vit, depth, method, start):
     model = build_vit(depth=depth, embed_dim=2, num_heads=1)
     assert first_block(model, None, "published", method) == start

@@ -43,7 +43,8 @@ FAMILIES = {
     "DINO": (VIT, BIASED),
     "DINOv2": (VIT, BIASED | {"init_values": 1e-5}),
     "DINOv2 with registers": (
-        VIT, BIASED | {"init_values": 1e-5, "reg_tokens": 4, "no_embed_class": True}
+        VIT,
+        BIASED | {"init_values": 1e-5, "reg_tokens": 4, "no_embed_class": True},
     ),
     "DINOv2, any size": (VIT, BIASED | {"init_values": 1e-5, "dynamic_img_size": True}),
     "MAE": (VIT, BIASED | {"global_pool": "avg"}),
@@ -52,7 +53,7 @@ FAMILIES = {
     "average after the norm": (VIT, BIASED | {"global_pool": "avg", "fc_norm": False}),
     "qk_norm": (VIT, BIASED | {"qk_norm": True}),
     "CLIP": (VIT, BIASED | {"pre_norm": True}),
-}  # fmt: skip
+}
 OTHERS = {
     "SwinTransformer": "swin_tiny_patch4_window7_224",
     "ConvNeXt": "convnext_atto",
@@ -60,10 +61,15 @@ OTHERS = {
     "Xcit": "xcit_nano_12_p16_224",  # its attention is among channels
 }
 SHRUNK = {
-    "SwinTransformer": {"img_size": 32, "embed_dim": 12, "depths": (1, 1), "num_heads": (2, 2),
-                        "window_size": 4},
+    "SwinTransformer": {
+        "img_size": 32,
+        "embed_dim": 12,
+        "depths": (1, 1),
+        "num_heads": (2, 2),
+        "window_size": 4,
+    },
     "Xcit": {"img_size": 32, "embed_dim": 16, "depth": 2, "num_heads": 2, "cls_attn_layers": 1},
-}  # fmt: skip
+}
 NAMED = r"ViT, DeiT \(also distilled\), AugReg, BEiT, DINO, DINOv2 \(with registers\), MAE"
 
 

@@ -40,9 +40,19 @@ def close(ours, theirs, tolerance=1e-10):
 
 def test_the_methods_and_their_order():
     assert list(METHODS) == [
-        "raw_attention", "rollout", "gradcam", "gae", "ga", "partial_lrp", "lrp",
-        "transformer_attribution", "head_wise", "token_wise", "smoothgrad", "integrated_gradients",
-    ]  # fmt: skip
+        "raw_attention",
+        "rollout",
+        "gradcam",
+        "gae",
+        "ga",
+        "partial_lrp",
+        "lrp",
+        "transformer_attribution",
+        "head_wise",
+        "token_wise",
+        "smoothgrad",
+        "integrated_gradients",
+    ]
     assert METHODS["gae"] is gae
     assert all(method.__doc__ for method in METHODS.values())
 

@@ -67,9 +67,12 @@ def test_device_that_cannot_be_had_is_an_error(machine, has, name, text):
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize(
     ("choice", "chosen"),
-    [("auto", {True: "bfloat16", False: "float32"}), ("float32", "float32"),
-     ("bfloat16", "bfloat16")],
-)  # fmt: skip
+    [
+        ("auto", {True: "bfloat16", False: "float32"}),
+        ("float32", "float32"),
+        ("bfloat16", "bfloat16"),
+    ],
+)
 def test_precision(monkeypatch, fast, choice, chosen):
     monkeypatch.setattr(precision, "fast_bfloat16", lambda device: fast)
     wanted = chosen if isinstance(chosen, str) else chosen[fast]

@@ -78,31 +78,58 @@ FAILS = [
     ("BI-07", methods(ga=58.0), "head_wise mIoU against ga; "),
     ("BI-07", methods(ga=57.0), "token_wise mIoU leads by 2 points"),
     ("BI-07", methods(gradcam=60.0), "token_wise negative AUC (label) against gradcam"),
-    ("BI-15", {"methods_perturbation": perturbation(**{"tiny-mae": QUALITY})},
-     "head_wise positive AUC (predicted) lead larger than on tiny"),
-    ("BI-15", {"methods_perturbation": perturbation(**{"tiny-mae": QUALITY | {"ga": 60.0}})},
-     "token_wise negative AUC (label) leads on tiny-mae"),
-    ("BI-16", {"ablation": ablation(gradient=56.0)},
-     "not met: head_wise, integrated against plain gradient in pixel accuracy, mIoU, "),
-    ("BI-16", {"ablation": ablation(avg_attention=54.5)},
-     "not met: head_wise against avg_attention in positive AUC (predicted), negative AUC"),
+    (
+        "BI-15",
+        {"methods_perturbation": perturbation(**{"tiny-mae": QUALITY})},
+        "head_wise positive AUC (predicted) lead larger than on tiny",
+    ),
+    (
+        "BI-15",
+        {"methods_perturbation": perturbation(**{"tiny-mae": QUALITY | {"ga": 60.0}})},
+        "token_wise negative AUC (label) leads on tiny-mae",
+    ),
+    (
+        "BI-16",
+        {"ablation": ablation(gradient=56.0)},
+        "not met: head_wise, integrated against plain gradient in pixel accuracy, mIoU, ",
+    ),
+    (
+        "BI-16",
+        {"ablation": ablation(avg_attention=54.5)},
+        "not met: head_wise against avg_attention in positive AUC (predicted), negative AUC",
+    ),
     ("BI-17", methods(token_wise=60.0), "mIoU similar"),
-    ("BI-18", {"methods_segmentation": segmentation(**{"dinov2-s": DINO | {"head_wise": 65.0}})},
-     "head_wise mIoU similar"),
-    ("BI-19", {"methods_segmentation": segmentation(**{"dinov2-s": QUALITY})},
-     "raw_attention mIoU better"),
+    (
+        "BI-18",
+        {"methods_segmentation": segmentation(**{"dinov2-s": DINO | {"head_wise": 65.0}})},
+        "head_wise mIoU similar",
+    ),
+    (
+        "BI-19",
+        {"methods_segmentation": segmentation(**{"dinov2-s": QUALITY})},
+        "raw_attention mIoU better",
+    ),
     ("BI-20", {"two_objects": two_objects(head_wise=51.0)}, "not met: head_wise above 50 %"),
     ("BI-20", {"two_objects": two_objects(raw_attention=60.0)}, "raw_attention not above 50 %"),
-    ("RV-08", {"finetuned_segmentation": finetuned_segmentation((5.0, -0.1))},
-     "mIoU rises in every seed"),
+    (
+        "RV-08",
+        {"finetuned_segmentation": finetuned_segmentation((5.0, -0.1))},
+        "mIoU rises in every seed",
+    ),
     ("RV-08", {"finetuned_segmentation": finetuned_segmentation((0.1, 6.0))}, "mAP above its std"),
-    ("RV-39", {"finetuned_perturbation": finetuned_perturbation(negative=(-2.0,) * 3)},
-     "not met: negative AUC (predicted) worse by at most 1.0 points"),
-    ("RV-39", {"finetuned_perturbation": finetuned_perturbation(positive=(0.5,) * 3)},
-     "not met: better in some seed and direction"),
+    (
+        "RV-39",
+        {"finetuned_perturbation": finetuned_perturbation(negative=(-2.0,) * 3)},
+        "not met: negative AUC (predicted) worse by at most 1.0 points",
+    ),
+    (
+        "RV-39",
+        {"finetuned_perturbation": finetuned_perturbation(positive=(0.5,) * 3)},
+        "not met: better in some seed and direction",
+    ),
     ("RV-40", methods(gae=52.0), "gae above transformer_attribution, positive"),
     ("RV-40", methods(gradcam=41.0), "gradcam above rollout, negative"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("claim", "tables", "reason"), FAILS)
@@ -176,31 +203,64 @@ def without(table, **names):
 
 LACKING = [
     ("BI-04", {"approximation": without(approximation(), method="head_wise")}, "head_wise has blo"),
-    ("BI-07", {"methods_segmentation": without(segmentation(), method="rollout")},
-     "no row for tiny, rollout, pixel accuracy: run it too"),
-    ("BI-15", {"methods_perturbation": without(perturbation(), model="tiny-mae")},
-     "no row for tiny-mae, head_wise, positive AUC (predicted)"),
-    ("BI-16", {"ablation": without(ablation(), perception="avg_attention")},
-     "no row for avg_attention, integrated_gradient, pixel accuracy"),
-    ("BI-17", {"methods_perturbation": perturbation().query("model == 'tiny-mae'")},
-     "no rows for tiny or dinov2-s: run one of them"),
-    ("BI-18", {"methods_segmentation": without(segmentation(), model="dinov2-s")},
-     "no row for dinov2-s, head_wise"),
+    (
+        "BI-07",
+        {"methods_segmentation": without(segmentation(), method="rollout")},
+        "no row for tiny, rollout, pixel accuracy: run it too",
+    ),
+    (
+        "BI-15",
+        {"methods_perturbation": without(perturbation(), model="tiny-mae")},
+        "no row for tiny-mae, head_wise, positive AUC (predicted)",
+    ),
+    (
+        "BI-16",
+        {"ablation": without(ablation(), perception="avg_attention")},
+        "no row for avg_attention, integrated_gradient, pixel accuracy",
+    ),
+    (
+        "BI-17",
+        {"methods_perturbation": perturbation().query("model == 'tiny-mae'")},
+        "no rows for tiny or dinov2-s: run one of them",
+    ),
+    (
+        "BI-18",
+        {"methods_segmentation": without(segmentation(), model="dinov2-s")},
+        "no row for dinov2-s, head_wise",
+    ),
     ("BI-19", {"methods_segmentation": without(segmentation(), model="tiny")}, "no row for tiny, "),
-    ("BI-20", {"two_objects": without(two_objects(), method="raw_attention")},
-     "no row for raw_attention: run it too"),
+    (
+        "BI-20",
+        {"two_objects": without(two_objects(), method="raw_attention")},
+        "no row for raw_attention: run it too",
+    ),
     ("BI-20", {"two_objects": two_objects().iloc[:0]}, "table two_objects is empty: this preset"),
-    ("BI-22", {"methods_perturbation": without(perturbation(), target="label")},
-     "was run for the label"),
-    ("BI-22", {"methods_perturbation": perturbation(by_label=0.0)},
-     "no method differs between the two"),
-    ("RV-08", {"finetuned_segmentation": without(finetuned_segmentation(), metric="map_pct")},
-     "not every run has pixel accuracy, mIoU, mAP"),
-    ("RV-39", {"finetuned_perturbation": without(finetuned_perturbation(), model_run="original")},
-     "needs 'original' and finetuned ones"),
-    ("RV-40", {"methods_perturbation": without(perturbation(), method="gae")},
-     "no row for tiny, gae, positive AUC (predicted)"),
-]  # fmt: skip
+    (
+        "BI-22",
+        {"methods_perturbation": without(perturbation(), target="label")},
+        "was run for the label",
+    ),
+    (
+        "BI-22",
+        {"methods_perturbation": perturbation(by_label=0.0)},
+        "no method differs between the two",
+    ),
+    (
+        "RV-08",
+        {"finetuned_segmentation": without(finetuned_segmentation(), metric="map_pct")},
+        "not every run has pixel accuracy, mIoU, mAP",
+    ),
+    (
+        "RV-39",
+        {"finetuned_perturbation": without(finetuned_perturbation(), model_run="original")},
+        "needs 'original' and finetuned ones",
+    ),
+    (
+        "RV-40",
+        {"methods_perturbation": without(perturbation(), method="gae")},
+        "no row for tiny, gae, positive AUC (predicted)",
+    ),
+]
 
 
 @pytest.mark.parametrize(("claim", "tables", "reason"), LACKING)

@@ -12,13 +12,7 @@ from relevit.claims.attribution import CRITERIA, SCHEMAS, attribution_verdicts
 from relevit.paper import attribution as paper_attribution
 from relevit.paper import published as paper
 
-from ..attribution_tables import (
-    QUALITY,
-    made,
-    perturbation,
-    segmentation,
-    two_objects,
-)
+from ..attribution_tables import QUALITY, made, perturbation, segmentation, two_objects
 
 
 def judged(**tables):
@@ -150,8 +144,10 @@ def test_the_papers_own_tables_of_attribution():
     assert "AUC" not in verdicts["BI-17"].reason
     assert verdicts["BI-18"].verdict == "fails"
     assert "token_wise" not in verdicts["BI-18"].reason
-    assert verdicts["BI-22"].reason == "not met: partial_lrp positive the same; " \
-        "partial_lrp negative the same"  # fmt: skip
+    assert (
+        verdicts["BI-22"].reason == "not met: partial_lrp positive the same; "
+        "partial_lrp negative the same"
+    )
     large = {v.id: v for v in attribution_verdicts(papers(model="ViT-L"))}
     assert "head_wise mF1 against rollout" in large["BI-07"].reason
 
@@ -175,8 +171,11 @@ def test_the_papers_own_tables_of_finetuning():
     wide = seg.pivot(index=["model", "metric"], columns="method", values="value_pct")
     change = (wide["ours"] - wide["original"]).unstack("metric") + original
     table = pd.concat([original.rename("original").to_frame().T, change])
-    table = table.rename_axis("model_run").melt(ignore_index=False, value_name="value_pct",
-                                                var_name="metric").reset_index()  # fmt: skip
+    table = (
+        table.rename_axis("model_run")
+        .melt(ignore_index=False, value_name="value_pct", var_name="metric")
+        .reset_index()
+    )
     verdict = next(
         v for v in attribution_verdicts({"finetuned_segmentation": table}) if v.id == "RV-08"
     )

@@ -16,9 +16,16 @@ from relevit.paper import published as paper
 TESTED = ("RV-01", "RV-02", "RV-03", "RV-04", "RV-06", "RV-09", "RV-19", "RV-20")
 # Top-1 changes with which every claim holds: a std of 0.5 and seeds 0.5 below and above.
 HOLDS = {
-    "val": -0.5, "a": 4.0, "r": 2.0, "sketch": 1.0, "v2": -0.2, "objectnet": 5.0,
-    "si_location": 3.0, "si_rotation": 4.0, "si_size": 3.5,
-}  # fmt: skip
+    "val": -0.5,
+    "a": 4.0,
+    "r": 2.0,
+    "sketch": 1.0,
+    "v2": -0.2,
+    "objectnet": 5.0,
+    "si_location": 3.0,
+    "si_rotation": 4.0,
+    "si_size": 3.5,
+}
 
 
 def change_table(seeds=3, std=0.5, **top1):
@@ -193,8 +200,10 @@ def test_takes_the_tables_of_robustness():
     )
     assert verdicts[0].number == "a +25.0 ± 7.1, objectnet +25.0 ± 7.1"
     assert [v.verdict for v in verdicts if v.id in ("RV-01", "RV-04", "RV-19")] == [
-        "holds", "fails", "holds",
-    ]  # fmt: skip
+        "holds",
+        "fails",
+        "holds",
+    ]
 
 
 def test_missing_sets_and_columns():

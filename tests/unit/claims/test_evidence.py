@@ -23,8 +23,9 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def notebooks(tmp_path):
     def write(name, *tags):
-        cells = [new_code_cell("1", id=f"{i:02}-x", metadata={"tags": t}) for i, t in
-                 enumerate(tags)]  # fmt: skip
+        cells = [
+            new_code_cell("1", id=f"{i:02}-x", metadata={"tags": t}) for i, t in enumerate(tags)
+        ]
         nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
         return tmp_path
 

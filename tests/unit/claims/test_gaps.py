@@ -8,15 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relevit.claims import (
-    attribution as claims_attribution,
-)
-from relevit.claims import (
-    iav as claims_iav,
-)
-from relevit.claims import (
-    robustvit as claims_robustvit,
-)
+from relevit.claims import attribution as claims_attribution
+from relevit.claims import iav as claims_iav
+from relevit.claims import robustvit as claims_robustvit
 
 from .. import attribution_tables, iav_tables, robustvit_tables
 
@@ -84,8 +78,9 @@ def with_gaps(name):
     """The verdicts for each table and gap."""
     return {
         (key, gap): judged(name, beside(name, key) | {key: table})
-        for key in JUDGES[name][0].SCHEMAS for gap, table in gaps(name, key)
-    }  # fmt: skip
+        for key in JUDGES[name][0].SCHEMAS
+        for gap, table in gaps(name, key)
+    }
 
 
 def beside(name, key):

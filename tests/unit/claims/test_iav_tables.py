@@ -54,8 +54,11 @@ def test_a_run_that_stopped_early_is_left_out():
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_without_a_table_its_claims_are_not_testable(name):
-    others = {other: table(other) for other in TABLES
-              if other != name and set(TABLES[other]) & set(TABLES[name])}  # fmt: skip
+    others = {
+        other: table(other)
+        for other in TABLES
+        if other != name and set(TABLES[other]) & set(TABLES[name])
+    }
     verdicts = {v.id: v for v in iav_verdicts(others)}
     for claim in TABLES[name]:
         assert verdicts[claim].verdict == "not testable here"
@@ -69,23 +72,32 @@ def test_without_any_table_nothing_is_testable():
 LACKING = [
     ("IAV-01", without("models", model=BEIT), "models has no rows with model mini-mae: run it"),
     ("IAV-02", without("shift", corruption="jigsaw"), "shift has no rows with corruption jigsaw: "),
-    ("IAV-02", without("shift", model=DEIT, level=2.0),
-     "shift: no run of mini-deit has every corruption and level that others have"),
+    (
+        "IAV-02",
+        without("shift", model=DEIT, level=2.0),
+        "shift: no run of mini-deit has every corruption and level that others have",
+    ),
     ("IAV-05", without("drift", quantity="attention"), "model mini-dino, quantity attention: run "),
     ("IAV-05", without("drift", epoch=(1, 2, 3, 4)), "drift has epochs [5]: it needs one from 1 b"),
     ("IAV-06", without("masking", order="random"), "masking has no rows with order random: run it"),
-    ("IAV-06", changed("masking", -30, model=DINO, order="random"),
-     "masking by attention costs mini-dino no more than masking by chance"),
+    (
+        "IAV-06",
+        changed("masking", -30, model=DINO, order="random"),
+        "masking by attention costs mini-dino no more than masking by chance",
+    ),
     ("IAV-07", without("epochs", epoch=(3, 4, 5)), "2 epochs: a trend needs at least 3"),
     ("IAV-12", without("slopes", map="aav_dino"), "slopes has no rows with model mini-mae, map a"),
     ("IAV-14", without("scores", head=(4, 5, 6)), "3 heads a layer; at least 4 are needed"),
     ("IAV-18", without("space", model=IN21K), "space has no rows with model mini-supervised: run"),
     ("IAV-20", without("entropy", image=tuple(range(5))), "19 images of mini-dino in both tables"),
-    ("IAV-20", {"entropy": table("entropy").assign(object_share_pct=20.0)},
-     "mini-dino: no correlation, because all objects or values are alike"),
+    (
+        "IAV-20",
+        {"entropy": table("entropy").assign(object_share_pct=20.0)},
+        "mini-dino: no correlation, because all objects or values are alike",
+    ),
     ("IAV-22", without("scores", map="mask"), "scores has no rows with model mini-supervised, map"),
     ("IAV-22", changed("scores", 0.5, model=DEIT), "mini-deit: a seed without Low-IA heads there"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("claim", "tables", "reason"), LACKING)

@@ -7,15 +7,9 @@ import re
 import pandas as pd
 import pytest
 
-from relevit.claims import (
-    attribution as claims_attribution,
-)
-from relevit.claims import (
-    iav as claims_iav,
-)
-from relevit.claims import (
-    robustvit as claims_robustvit,
-)
+from relevit.claims import attribution as claims_attribution
+from relevit.claims import iav as claims_iav
+from relevit.claims import robustvit as claims_robustvit
 from relevit.claims.models import criteria_for, in_roles, named, own_names
 from relevit.data import cutouts
 from relevit.data.benchmark import Benchmark
@@ -34,8 +28,15 @@ def of_the_papers(tables, roles):
 
 
 def imagenet():
-    return Benchmark("imagenet", IMAGENET_NAMES, cutouts.draw, cutouts.batches,
-                     lambda seed: ([], []), outlined="imagenet_s", generated=False)  # fmt: skip
+    return Benchmark(
+        "imagenet",
+        IMAGENET_NAMES,
+        cutouts.draw,
+        cutouts.batches,
+        lambda seed: ([], []),
+        outlined="imagenet_s",
+        generated=False,
+    )
 
 
 def test_beyond_intuition_on_its_own_models():
@@ -124,9 +125,10 @@ def harmed(*labels):
     """Every image of these classes is ruined on a and on v2, by two runs; other classes gain."""
     rows = [
         [run, name, i, label, "B", -100.0 if label in labels else 100.0]
-        for run in ("seed0", "seed1") for name in ("a", "v2")
+        for run in ("seed0", "seed1")
+        for name in ("a", "v2")
         for i, label in enumerate((3, 266, 461, 736, 999))
-    ]  # fmt: skip
+    ]
     columns = ["model_run", "dataset", "index", "label", "classes", "change_top1_pts"]
     return {"changed_images": pd.DataFrame(rows, columns=columns)}
 

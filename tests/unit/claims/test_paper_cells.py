@@ -50,16 +50,26 @@ def test_the_same_models_cells(predictions, model):
     tests = significance.mcnemar_table(predictions)
     table = paper_cells.nine_sets(robustness.change_table(predictions), tests, model)
     assert table.shape == (2 * len(TEST_SETS), 9)
-    printed = paper.robustness().query(
-        "table in ['main_T1', 'main_T2'] and model == 'ViT-B' and dataset == 'inet_a' "
-        "and metric == 'top1' and masks in ['none', 'annotated']"
-    ).set_index("method")["value"]  # fmt: skip
+    printed = (
+        paper.robustness()
+        .query(
+            "table in ['main_T1', 'main_T2'] and model == 'ViT-B' and dataset == 'inet_a' "
+            "and metric == 'top1' and masks in ['none', 'annotated']"
+        )
+        .set_index("method")["value"]
+    )
     original, ours = printed["original"], printed["ours"]
     assert table.loc[("top1", "a")].tolist() == [
-        f"{original:.1f}", "20.0", f"{20 - original:+.1f}",
-        f"{ours:.1f}", "85.0", f"{85 - ours:+.1f}",
-        f"{ours - original:+.1f}", "+65.0 ± 7.1 *", f"{65 - ours + original:+.1f}",
-    ]  # fmt: skip
+        f"{original:.1f}",
+        "20.0",
+        f"{20 - original:+.1f}",
+        f"{ours:.1f}",
+        "85.0",
+        f"{85 - ours:+.1f}",
+        f"{ours - original:+.1f}",
+        "+65.0 ± 7.1 *",
+        f"{65 - ours + original:+.1f}",
+    ]
     assert table.loc[("top1", "val"), ("change", "here")] == "+0.0 ± 14.1"
 
 
@@ -74,8 +84,14 @@ def test_a_model_that_the_paper_has_not(predictions):
 def test_names_in_the_papers_tables():
     names = ("vit-b", "ar-l", "deit-s-cut", "dino-b", "tiny", "mae-b", "ViT-B")
     assert [published_name(name) for name in names] == [
-        "ViT-B", "AR-L", "DeiT-S", "DINO-B", None, None, None
-    ]  # fmt: skip
+        "ViT-B",
+        "AR-L",
+        "DeiT-S",
+        "DINO-B",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_differences_follow_the_rows_of_both(predictions):
@@ -113,9 +129,10 @@ def test_the_papers_own_models_are_compared_with_themselves(predictions):
     ours = paper_rows.seed_rows(changes, "vit-l").assign(classes="A")
     both = side_by_side(split, ours).set_index(["dataset", "metric"]).loc["a", "top1"]
     assert both["paper_pts"] == pytest.approx(
-        paper.published_split_changes().set_index(["dataset", "classes"])
+        paper.published_split_changes()
+        .set_index(["dataset", "classes"])
         .loc[("a", "A"), "change_top1_pts"]
-    )  # fmt: skip
+    )
 
 
 def test_split_changes_of_one_model():

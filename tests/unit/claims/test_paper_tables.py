@@ -38,9 +38,11 @@ def test_every_printed_number_is_kept(name):
 def test_effects_of_the_paper():
     rows = published_rows("main_T1", "main_T2")
     ours = rows[(rows["method"] == "ours") & (rows["masks"] == "annotated")]
-    change = (ours["value_pct"] - ours["reference_pct"]).groupby(
-        [ours["dataset"], ours["metric"]]
-    ).mean()  # fmt: skip
+    change = (
+        (ours["value_pct"] - ours["reference_pct"])
+        .groupby([ours["dataset"], ours["metric"]])
+        .mean()
+    )
     published = paper.published_changes().set_index("dataset")
     for name in TEST_SETS:
         assert change[name, "top1"] == pytest.approx(published.loc[name, "change_top1_pts"])
@@ -49,9 +51,11 @@ def test_effects_of_the_paper():
 def test_swapped_rows_are_resolved():
     split = paper.published_split_changes().set_index(["dataset", "classes"])
     rows = published_rows("arxiv_T10", "arxiv_T11").query("method == 'ours' and metric == 'top1'")
-    change = (rows["value_pct"] - rows["reference_pct"]).groupby(
-        [rows["dataset"], rows["classes"]]
-    ).mean()  # fmt: skip
+    change = (
+        (rows["value_pct"] - rows["reference_pct"])
+        .groupby([rows["dataset"], rows["classes"]])
+        .mean()
+    )
     for key, value in change.items():
         assert value == pytest.approx(split.loc[key, "change_top1_pts"])
 
@@ -131,10 +135,12 @@ def test_missing_runs_are_marked():
     assert signs.loc[("tiny", "rrr", "annotated"), "val"].endswith(" | missing")
     assert signs.loc[("tiny", "rrr", "annotated"), "sign agrees"] == "0 of 0"
     assert signs["seeds"].to_dict() == {
-        ("tiny", "ours", "annotated"): 3, ("tiny", "ours", "tokencut"): 3,
-        ("tiny", "gradmask", "annotated"): 2, ("tiny", "rrr", "annotated"): 0,
+        ("tiny", "ours", "annotated"): 3,
+        ("tiny", "ours", "tokencut"): 3,
+        ("tiny", "gradmask", "annotated"): 2,
+        ("tiny", "rrr", "annotated"): 0,
         ("dinov2-s", "ours", "tokencut"): 3,
-    }  # fmt: skip
+    }
 
 
 def test_dino_tables():
@@ -165,8 +171,10 @@ def predictions():
     right = {"original": 4, "seed0": 6, "seed1": 7}
     rows = [
         {"model_run": run, "dataset": name, "index": i, "label": i % 4, "label_rank": 5 * (i >= n)}
-        for run, n in right.items() for name in TEST_SETS for i in range(10)
-    ]  # fmt: skip
+        for run, n in right.items()
+        for name in TEST_SETS
+        for i in range(10)
+    ]
     return pd.DataFrame(rows)
 
 
@@ -185,8 +193,10 @@ def test_seed_and_split_tables():
 
 def test_map_tables():
     columns = ["model_run", "metric", "value_pct"]
-    table = pd.DataFrame([["original", "miou_pct", 50.0], ["seed0", "miou_pct", 52.0],
-                          ["seed1", "miou_pct", 54.0]], columns=columns)  # fmt: skip
+    table = pd.DataFrame(
+        [["original", "miou_pct", 50.0], ["seed0", "miou_pct", 52.0], ["seed1", "miou_pct", 54.0]],
+        columns=columns,
+    )
     rows = paper_rows.map_rows(table, "tiny")
     assert layout(rows).loc[("tiny", "ours"), "segmentation"] == "53.0 ± 1.4"
     signs = sign_table(side_by_side(published_map_rows("main_T3"), rows), None)

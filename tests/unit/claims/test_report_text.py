@@ -19,8 +19,13 @@ def tables():
 def test_text_overview(tables):
     shown = report_text.text_overview(tables)
     assert shown.loc[("movie_reviews", "ga")].tolist() == [
-        "50.0 ± 0.5", "50.0 ± 0.5", "50.0 ± 0.5", "50.0 ± 0.5", "51.5 ± 0.5", "50.0",
-    ]  # fmt: skip
+        "50.0 ± 0.5",
+        "50.0 ± 0.5",
+        "50.0 ± 0.5",
+        "50.0 ± 0.5",
+        "51.5 ± 0.5",
+        "50.0",
+    ]
     assert shown.loc[("movie_reviews", "transformer_attribution"), "positive first half"] == (
         "80.0 ± 0.5"
     )
@@ -32,8 +37,9 @@ def test_text_overview(tables):
 def test_clip_stands_below_table_3(tables):
     shown = report_text.clip_overview(tables)
     assert shown.index.get_level_values("model").unique().tolist() == [
-        "CLIP (paper)", "dinov2-minilm",
-    ]  # fmt: skip
+        "CLIP (paper)",
+        "dinov2-minilm",
+    ]
     assert shown.loc[("CLIP (paper)", "ga"), ("label", "negative")] == "37.1"
     assert shown.loc[("dinov2-minilm", "ga"), ("label", "positive")] == "50.0 ± 0.5"
     assert (shown.loc[(slice(None), "rollout"), "label"] == "–").all(axis=None)

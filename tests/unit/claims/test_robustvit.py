@@ -31,9 +31,7 @@ from ..robustvit_tables import (
     sis,
     table,
 )
-from ..robustvit_tables import (
-    changed_images as made_changes,
-)
+from ..robustvit_tables import changed_images as made_changes
 
 # One model cannot be both of the paper's, and DINO's probe not be worst and best.
 DO_NOT_HOLD = {"RV-12", "RV-35"}
@@ -41,14 +39,19 @@ HARMLESS = VARIANTS["no_classification"] | {"val": -0.4}
 
 
 TABLES = {
-    "looks": ["RV-27", "RV-41"], "rates": ["RV-21"], "object_size": ["RV-23"],
-    "changed_images": ["RV-22", "RV-23", "RV-28"], "finetuned_images": ["RV-28"],
+    "looks": ["RV-27", "RV-41"],
+    "rates": ["RV-21"],
+    "object_size": ["RV-23"],
+    "changed_images": ["RV-22", "RV-23", "RV-28"],
+    "finetuned_images": ["RV-28"],
     "accuracies": ["RV-05", "RV-07", "RV-31", "RV-32", "RV-33", "RV-34", "RV-35"],
     "methods_perturbation": ["RV-43"],
     "ablations": ["RV-10", "RV-11", "RV-12", "RV-13", "RV-14", "RV-15", "RV-29", "RV-30", "RV-42"],
-    "sensitivity": ["RV-16", "RV-17", "RV-18"], "sis": ["RV-26"],
-    "knn": ["RV-36", "RV-37", "RV-38"], "quality": [],
-}  # fmt: skip
+    "sensitivity": ["RV-16", "RV-17", "RV-18"],
+    "sis": ["RV-26"],
+    "knn": ["RV-36", "RV-37", "RV-38"],
+    "quality": [],
+}
 
 
 def judged(**tables):
@@ -96,7 +99,7 @@ def test_every_claim_of_robustvit_has_one_criterion():
         ("RV-32", "difference: val +5.0 ± 0.7, a +2.0 ± 0.7, "),
         ("RV-36", "objectnet k = 1 +2.5 ± 0.7, k = 10 +2.5 ± 0.7; val k = 1 "),
     ],
-)  # fmt: skip
+)
 def test_numbers(claim, number):
     tables = {"changed_images": table("changed_images")}
     assert judge(claim, tables).number.startswith(number)
@@ -146,7 +149,7 @@ FAILS = [
     ("RV-42", {"ablations": ablations(predicted_target=gains(0, 0, 0, 0))}, "gains without labels"),
     ("RV-43", {"methods_perturbation": methods_perturbation(54.5)}, "worse than gae, positive"),
     ("RV-43", {"methods_perturbation": methods_perturbation(70.0, error=5.0)}, "worse than gae, n"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("claim", "tables", "reason"), FAILS)
@@ -174,8 +177,12 @@ def test_dino_must_be_better_beyond_the_luck_of_the_images():
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_without_a_table_its_claims_are_not_testable(name):
-    tables = {other: table(other) for claims in [TABLES[name]] for other in TABLES
-              if other != name and set(TABLES[other]) & set(claims)}  # fmt: skip
+    tables = {
+        other: table(other)
+        for claims in [TABLES[name]]
+        for other in TABLES
+        if other != name and set(TABLES[other]) & set(claims)
+    }
     verdicts = {v.id: v for v in robustvit_verdicts(tables)}
     for claim in TABLES[name]:
         assert verdicts[claim].verdict == "not testable here"
@@ -193,36 +200,63 @@ def without(table, **names):
 
 
 LACKING = [
-    ("RV-05", {"accuracies": without(accuracies(), method="rrr")},
-     "no run with model tiny, method rrr, protocol published: run it"),
-    ("RV-07", {"accuracies": accuracies(method=gains(shifted=-0.1, steep=-0.1))},
-     "annotated masks do not gain on the shifted sets, so there is nothing to match"),
+    (
+        "RV-05",
+        {"accuracies": without(accuracies(), method="rrr")},
+        "no run with model tiny, method rrr, protocol published: run it",
+    ),
+    (
+        "RV-07",
+        {"accuracies": accuracies(method=gains(shifted=-0.1, steep=-0.1))},
+        "annotated masks do not gain on the shifted sets, so there is nothing to match",
+    ),
     ("RV-05", {"accuracies": without(accuracies(), protocol="published")}, "no run of gradma"),
     ("RV-07", {"accuracies": without(accuracies(), masks="tokencut")}, "no model with both annota"),
     ("RV-10", {"ablations": ablations(full=gains(0.2))}, "the full method loses nothing on val"),
     ("RV-11", {"ablations": without(ablations(), dataset="r")}, "has all nine sets: evaluate it"),
-    ("RV-12", {"ablations": without(ablations(), variant="full")},
-     "no run with model tiny, variant full: run it, or see what diverged in 08_ablations"),
-    ("RV-12", {"ablations": ablations(full=gains(shifted=-0.1, steep=-0.1))},
-     "the full method does not gain on the shifted sets here (-0.1 ± 0.1), so there is nothing"),
+    (
+        "RV-12",
+        {"ablations": without(ablations(), variant="full")},
+        "no run with model tiny, variant full: run it, or see what diverged in 08_ablations",
+    ),
+    (
+        "RV-12",
+        {"ablations": ablations(full=gains(shifted=-0.1, steep=-0.1))},
+        "the full method does not gain on the shifted sets here (-0.1 ± 0.1), so there is nothing",
+    ),
     ("RV-16", {"sensitivity": without(sensitivity(), images_per_class=5)}, "with more than 3 imag"),
     ("RV-17", {"sensitivity": without(sensitivity(), classes=10)}, "needs runs with at most 2 ima"),
-    ("RV-17", {"sensitivity": sensitivity(changed={(3, 20): gains(shifted=-0.1, steep=-0.1)})},
-     "the run with more data, 3 × 20, does not gain on the shifted sets here (-0.1 ± 0.1)"),
-    ("RV-17", {"sensitivity": sensitivity(changed={(5, 20): gains(shifted=-0.1, steep=-0.1)})},
-     "the run with more data, 5 × 20, does not gain on the shifted sets here"),
+    (
+        "RV-17",
+        {"sensitivity": sensitivity(changed={(3, 20): gains(shifted=-0.1, steep=-0.1)})},
+        "the run with more data, 3 × 20, does not gain on the shifted sets here (-0.1 ± 0.1)",
+    ),
+    (
+        "RV-17",
+        {"sensitivity": sensitivity(changed={(5, 20): gains(shifted=-0.1, steep=-0.1)})},
+        "the run with more data, 5 × 20, does not gain on the shifted sets here",
+    ),
     ("RV-21", {"rates": rates().query("lr < 5e-6")}, "gradmask was run at 1 rate; 2 are needed"),
     ("RV-21", {"rates": rates(protocol="described")}, "no run with method gradmask, proto"),
-    ("RV-22", {"changed_images": made_changes(spread=1)},
-     "the variance between classes is not more than 2 times what so few images explain: "),
-    ("RV-23", {"object_size": object_size(high=0.1)},
-     "object size: the interval contains 0: more classes or seeds are needed"),
+    (
+        "RV-22",
+        {"changed_images": made_changes(spread=1)},
+        "the variance between classes is not more than 2 times what so few images explain: ",
+    ),
+    (
+        "RV-23",
+        {"object_size": object_size(high=0.1)},
+        "object size: the interval contains 0: more classes or seeds are needed",
+    ),
     ("RV-23", {"object_size": object_size(high=0.1, context=0.0)}, "object size and context: the"),
     ("RV-26", {"sis": sis(labels=2)}, "too few pairs: 4 images with 5 labels are needed"),
     ("RV-26", {"sis": sis(images=2, missed=1)}, "too few pairs: 4 images with 5 labels are needed"),
     ("RV-27", {"looks": looks(confidence_pct=80.0)}, "0 images answered with more than 90 % confi"),
-    ("RV-27", {"looks": looks(images=149)}, "298 images answered with more than 90 % confidence; "
-     "at least 300 are needed"),
+    (
+        "RV-27",
+        {"looks": looks(images=149)},
+        "298 images answered with more than 90 % confidence; at least 300 are needed",
+    ),
     ("RV-28", {"finetuned_images": finetuned_images(images=10)}, "at least 20 are needed"),
     ("RV-34", {"accuracies": without(accuracies(), model="dinov2-s")}, "no run with model dinov2"),
     ("RV-36", {"knn": knn(data=("pneumonia",))}, "neither inat2021_mini nor a set of"),
@@ -232,11 +266,17 @@ LACKING = [
     ("RV-38", {"knn": without(knn(), model_run="original")}, "needs the original and finetuned ru"),
     ("RV-41", {"looks": looks(images=5, off=2, part=1)}, "10 images of val and v2; at least 20"),
     ("RV-41", {"looks": looks(off=1, part=0)}, "2 of 320 images have either issue: too few to"),
-    ("RV-43", {"methods_perturbation": methods_perturbation(54.5, error=5.0)},
-     "a combined standard error of 7.1 points, above 3, could hide a gain: run more images"),
-    ("RV-43", {"methods_perturbation": without(methods_perturbation(), method="gae")},
-     "no row for tiny, gae"),
-]  # fmt: skip
+    (
+        "RV-43",
+        {"methods_perturbation": methods_perturbation(54.5, error=5.0)},
+        "a combined standard error of 7.1 points, above 3, could hide a gain: run more images",
+    ),
+    (
+        "RV-43",
+        {"methods_perturbation": without(methods_perturbation(), method="gae")},
+        "no row for tiny, gae",
+    ),
+]
 
 
 def test_maps_of_a_set_of_their_own_say_themselves_what_is_right():
@@ -264,10 +304,13 @@ def test_without_its_rows_a_claim_is_not_testable(claim, tables, reason):
 def test_one_seed_decides_nothing_but_shows_the_numbers():
     one = (0,)
     verdicts = judged(
-        accuracies=accuracies(seeds=one), ablations=ablations(seeds=one),
-        sensitivity=sensitivity(seeds=one), knn=knn(rise=(2.0,)),
-        finetuned_images=finetuned_images((2.0,)), changed_images=made_changes(runs=("seed0",)),
-    )  # fmt: skip
+        accuracies=accuracies(seeds=one),
+        ablations=ablations(seeds=one),
+        sensitivity=sensitivity(seeds=one),
+        knn=knn(rise=(2.0,)),
+        finetuned_images=finetuned_images((2.0,)),
+        changed_images=made_changes(runs=("seed0",)),
+    )
     undecided = set(TABLES["accuracies"]) - {"RV-32"}
     for name in ("ablations", "sensitivity", "knn", "changed_images"):
         undecided |= set(TABLES[name])

@@ -75,8 +75,7 @@ def ablations(model):
 
 
 @pytest.mark.parametrize(
-    ("model", "fails"),
-    [("ViT-B", {"RV-12"}), ("DeiT-B", {"RV-13", "RV-15", "RV-29"})],
+    ("model", "fails"), [("ViT-B", {"RV-12"}), ("DeiT-B", {"RV-13", "RV-15", "RV-29"})]
 )
 def test_ablations(model, fails):
     """RV-10 to 15, 29: as checked by hand; what one of the two models shows the other does not."""

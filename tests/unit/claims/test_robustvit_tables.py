@@ -21,8 +21,9 @@ from ..robustvit_tables import knn, looks, made, sis
 def test_changed_images():
     rows = [
         [run, "val", i, i, rank]
-        for run, ranks in (("original", (0, 1)), ("seed0", (2, 0))) for i, rank in enumerate(ranks)
-    ]  # fmt: skip
+        for run, ranks in (("original", (0, 1)), ("seed0", (2, 0)))
+        for i, rank in enumerate(ranks)
+    ]
     columns = ["model_run", "dataset", "index", "label", "label_rank"]
     table = changed_images(pd.DataFrame(rows, columns=columns), {"seed0": [1]})
     assert set(SCHEMAS["changed_images"][0]) <= set(table.columns)
@@ -41,8 +42,10 @@ def test_tables_come_from_the_stage_folders(tmp_path):
     before = {v.id: v.verdict for v in robustvit_verdicts(tables)}
     # A results file on disk decides: change it, and the verdict changes.
     sis(missed=2).to_parquet(tmp_path / "09_sis" / "sis.parquet")
-    after = {v.id: v.verdict for v in robustvit_verdicts(
-        read_tables({name: tmp_path / name for name in SOURCES}))}  # fmt: skip
+    after = {
+        v.id: v.verdict
+        for v in robustvit_verdicts(read_tables({name: tmp_path / name for name in SOURCES}))
+    }
     assert {k for k in after if after[k] != before[k]} == {"RV-26"}
     assert (before["RV-26"], after["RV-26"]) == ("not testable here", "fails")
 
@@ -62,10 +65,13 @@ def test_wrong_tables():
 def test_categories_are_taken_as_text():
     kinds = {name: keys for name, (keys, _) in SCHEMAS.items()}
     tables = {
-        name: table.astype({
-            key: "category" for key in kinds[name]
-            if table[key].dtype == object or pd.api.types.is_string_dtype(table[key])
-        })
+        name: table.astype(
+            {
+                key: "category"
+                for key in kinds[name]
+                if table[key].dtype == object or pd.api.types.is_string_dtype(table[key])
+            }
+        )
         for name, table in made().items()
-    }  # fmt: skip
+    }
     assert robustvit_verdicts(tables) == robustvit_verdicts(made())

@@ -41,22 +41,41 @@ def without(table, **names):
 @pytest.mark.parametrize(
     ("claim", "number", "reason"),
     [
-        ("BI-08", "movie_reviews, lead over the best baseline: head_wise F1 +6.0 ± 0.7, "
-         "token_wise F1 +6.5 ± 0.7", f"every part is met; {PLANTED}"),
-        ("BI-09", "movie_reviews, lead over the best baseline: token_wise negative AUC +6.5 ± 0.7, "
-         "token_wise F1 +6.5 ± 0.7; transformer_attribution, positive AUC gain over: head_wise "
-         "+3.0 ± 0.7, token_wise +2.5 ± 0.7; first half of the positive curve, gain over "
-         "transformer_attribution: head_wise +38.0 ± 0.7, token_wise +38.5 ± 0.7; with every word "
-         "erased 50.0 to 50.0 % right, naming one class 52.0 %", f"every part is met; {PLANTED}"),
-        ("BI-10", "gain over the average of the other four baselines: rollout positive AUC on "
-         "movie_reviews -7.8 ± 0.7 (rank 5 of 6), ", f"every part is met; {PLANTED}"),
-        ("BI-11", "newsgroups, lead over the best baseline: head_wise positive AUC +6.0 ± 0.7, "
-         "head_wise negative AUC +6.0 ± 0.7, ", "every part is met"),
-        ("BI-12", "dinov2-minilm (zero-shot 30.0 ± 2.3 % on unseen classes, chance 5.0 %), lead "
-         "over the best baseline: head_wise positive AUC (predicted) +8.0 ± 0.7, ",
-         "every part is met"),
+        (
+            "BI-08",
+            "movie_reviews, lead over the best baseline: head_wise F1 +6.0 ± 0.7, "
+            "token_wise F1 +6.5 ± 0.7",
+            f"every part is met; {PLANTED}",
+        ),
+        (
+            "BI-09",
+            "movie_reviews, lead over the best baseline: token_wise negative AUC +6.5 ± 0.7, "
+            "token_wise F1 +6.5 ± 0.7; transformer_attribution, positive AUC gain over: head_wise "
+            "+3.0 ± 0.7, token_wise +2.5 ± 0.7; first half of the positive curve, gain over "
+            "transformer_attribution: head_wise +38.0 ± 0.7, token_wise +38.5 ± 0.7; with every "
+            "word erased 50.0 to 50.0 % right, naming one class 52.0 %",
+            f"every part is met; {PLANTED}",
+        ),
+        (
+            "BI-10",
+            "gain over the average of the other four baselines: rollout positive AUC on "
+            "movie_reviews -7.8 ± 0.7 (rank 5 of 6), ",
+            f"every part is met; {PLANTED}",
+        ),
+        (
+            "BI-11",
+            "newsgroups, lead over the best baseline: head_wise positive AUC +6.0 ± 0.7, "
+            "head_wise negative AUC +6.0 ± 0.7, ",
+            "every part is met",
+        ),
+        (
+            "BI-12",
+            "dinov2-minilm (zero-shot 30.0 ± 2.3 % on unseen classes, chance 5.0 %), lead "
+            "over the best baseline: head_wise positive AUC (predicted) +8.0 ± 0.7, ",
+            "every part is met",
+        ),
     ],
-)  # fmt: skip
+)
 def test_made_tables_hold(claim, number, reason):
     verdict = judged()[claim]
     assert (verdict.verdict, verdict.reason) == ("holds", reason)
@@ -66,30 +85,61 @@ def test_made_tables_hold(claim, number, reason):
 FAILS = [
     ("BI-08", {"text_rationales": text_rationales(ga=57.5)}, "head_wise F1 against ga; "),
     # One of the two numbers of tokens is better, their average is not.
-    ("BI-08", {"text_rationales": text_rationales(head_wise=51.0)},
-     "head_wise F1 against transformer_attribution"),
-    ("BI-09", {"text_perturbation": text_perturbation(negative=QUALITY | {"ga": 57.5})},
-     "token_wise negative AUC against ga"),
+    (
+        "BI-08",
+        {"text_rationales": text_rationales(head_wise=51.0)},
+        "head_wise F1 against transformer_attribution",
+    ),
+    (
+        "BI-09",
+        {"text_perturbation": text_perturbation(negative=QUALITY | {"ga": 57.5})},
+        "token_wise negative AUC against ga",
+    ),
     ("BI-09", {"text_rationales": text_rationales(rollout=60.0)}, "token_wise F1 against rollout"),
-    ("BI-09", {"text_perturbation": text_perturbation(positive=QUALITY)},
-     "transformer_attribution positive AUC against head_wise, token_wise"),
-    ("BI-09", {"text_perturbation": text_perturbation(first_half={TA: 58.2})},
-     "head_wise first half of the positive curve against transformer_attribution"),
+    (
+        "BI-09",
+        {"text_perturbation": text_perturbation(positive=QUALITY)},
+        "transformer_attribution positive AUC against head_wise, token_wise",
+    ),
+    (
+        "BI-09",
+        {"text_perturbation": text_perturbation(first_half={TA: 58.2})},
+        "head_wise first half of the positive curve against transformer_attribution",
+    ),
     ("BI-09", {"text_perturbation": text_perturbation(end=57.1)}, "the accuracy ends at a guess"),
     ("BI-09", {"text_perturbation": text_perturbation(end=42.9)}, "the accuracy ends at a guess"),
-    ("BI-10", {"text_rationales": text_rationales(gradcam=48.5)},
-     "gradcam F1 on movie_reviews no better"),
-    ("BI-10", {"text_perturbation": text_perturbation(of_newsgroups=QUALITY | {"rollout": 49.0})},
-     "rollout positive AUC on newsgroups no better; rollout negative AUC on newsgroups no better"),
-    ("BI-11", {"text_perturbation": text_perturbation(of_newsgroups=QUALITY | {"ga": 58.0})},
-     "head_wise positive AUC against ga; head_wise negative AUC against ga"),
-    ("BI-11", {"text_accuracy": text_accuracy(newsgroups=(90.0, 91.0, 92.4))},
-     "accuracy reaches 93 %"),
-    ("BI-12", {"clip_perturbation": clip_perturbation(gradcam=57.5)},
-     "head_wise negative AUC (label) against gradcam"),
-    ("BI-12", {"clip_perturbation": clip_perturbation(raw_attention=70.0)},
-     "token_wise positive AUC (predicted) against raw_attention"),
-]  # fmt: skip
+    (
+        "BI-10",
+        {"text_rationales": text_rationales(gradcam=48.5)},
+        "gradcam F1 on movie_reviews no better",
+    ),
+    (
+        "BI-10",
+        {"text_perturbation": text_perturbation(of_newsgroups=QUALITY | {"rollout": 49.0})},
+        "rollout positive AUC on newsgroups no better; "
+        "rollout negative AUC on newsgroups no better",
+    ),
+    (
+        "BI-11",
+        {"text_perturbation": text_perturbation(of_newsgroups=QUALITY | {"ga": 58.0})},
+        "head_wise positive AUC against ga; head_wise negative AUC against ga",
+    ),
+    (
+        "BI-11",
+        {"text_accuracy": text_accuracy(newsgroups=(90.0, 91.0, 92.4))},
+        "accuracy reaches 93 %",
+    ),
+    (
+        "BI-12",
+        {"clip_perturbation": clip_perturbation(gradcam=57.5)},
+        "head_wise negative AUC (label) against gradcam",
+    ),
+    (
+        "BI-12",
+        {"clip_perturbation": clip_perturbation(raw_attention=70.0)},
+        "token_wise positive AUC (predicted) against raw_attention",
+    ),
+]
 
 
 @pytest.mark.parametrize(("claim", "tables", "reason"), FAILS)
@@ -102,31 +152,64 @@ def test_tables_that_fail_a_claim(claim, tables, reason):
 
 GUESSING = "movie_reviews is right on 55.0 % of texts (95 % interval 51.0 to 59.0), naming one"
 LACKING = [
-    ("BI-08", {"text_rationales": without(text_rationales(), method="ga")},
-     "no row for movie_reviews, ga, F1: run it too"),
-    ("BI-08", {"text_rationales": text_rationales().drop(index=5)},
-     "gradcam on movie_reviews has F1 for k [10], of [10, 20]: run the others too"),
+    (
+        "BI-08",
+        {"text_rationales": without(text_rationales(), method="ga")},
+        "no row for movie_reviews, ga, F1: run it too",
+    ),
+    (
+        "BI-08",
+        {"text_rationales": text_rationales().drop(index=5)},
+        "gradcam on movie_reviews has F1 for k [10], of [10, 20]: run the others too",
+    ),
     ("BI-08", {"text_accuracy": text_accuracy(movie_reviews=(51.0, 55.0, 59.0))}, GUESSING),
-    ("BI-09", {"text_perturbation": without(text_perturbation(), direction="negative")},
-     "no row for movie_reviews, token_wise, negative AUC"),
+    (
+        "BI-09",
+        {"text_perturbation": without(text_perturbation(), direction="negative")},
+        "no row for movie_reviews, token_wise, negative AUC",
+    ),
     ("BI-09", {"text_rationales": text_rationales().iloc[:0]}, "table text_rationales is empty"),
-    ("BI-10", {"text_accuracy": without(text_accuracy(), corpus="newsgroups")},
-     "no accuracy for newsgroups: run it too"),
-    ("BI-10", {"text_perturbation": text_perturbation(corpora=("newsgroups",))},
-     "no rows for eraser_movies or movie_reviews or generated in every table"),
-    ("BI-11", {"text_perturbation": text_perturbation(corpora=("movie_reviews",))},
-     "no rows for newsgroups: the claim is on 20 Newsgroups alone"),
-    ("BI-11", {"text_accuracy": text_accuracy(newsgroups=(4.0, 6.0, 8.0))},
-     "the classifier of newsgroups is right on 6.0 % of texts"),
-    ("BI-12", {"clip_perturbation": without(clip_perturbation(), target="target")},
-     "no row for dinov2-minilm, head_wise, positive AUC (label)"),
-    ("BI-12", {"clip_zero_shot": clip_zero_shot(unseen=6.0)},
-     "zero-shot 6.0 ± 1.2 % on unseen classes, chance 5.0 %; erasing parts of images means"),
-    ("BI-12", {"clip_perturbation": clip_perturbation(classes="seen")},
-     "dinov2-minilm: the erased images are of seen classes, while zero-shot is a"),
-    ("BI-12", {"clip_zero_shot": clip_zero_shot(model="tiny-dual")},
-     "no rows for clip-b32 or dinov2-minilm or tiny-dual: run one of them"),
-]  # fmt: skip
+    (
+        "BI-10",
+        {"text_accuracy": without(text_accuracy(), corpus="newsgroups")},
+        "no accuracy for newsgroups: run it too",
+    ),
+    (
+        "BI-10",
+        {"text_perturbation": text_perturbation(corpora=("newsgroups",))},
+        "no rows for eraser_movies or movie_reviews or generated in every table",
+    ),
+    (
+        "BI-11",
+        {"text_perturbation": text_perturbation(corpora=("movie_reviews",))},
+        "no rows for newsgroups: the claim is on 20 Newsgroups alone",
+    ),
+    (
+        "BI-11",
+        {"text_accuracy": text_accuracy(newsgroups=(4.0, 6.0, 8.0))},
+        "the classifier of newsgroups is right on 6.0 % of texts",
+    ),
+    (
+        "BI-12",
+        {"clip_perturbation": without(clip_perturbation(), target="target")},
+        "no row for dinov2-minilm, head_wise, positive AUC (label)",
+    ),
+    (
+        "BI-12",
+        {"clip_zero_shot": clip_zero_shot(unseen=6.0)},
+        "zero-shot 6.0 ± 1.2 % on unseen classes, chance 5.0 %; erasing parts of images means",
+    ),
+    (
+        "BI-12",
+        {"clip_perturbation": clip_perturbation(classes="seen")},
+        "dinov2-minilm: the erased images are of seen classes, while zero-shot is a",
+    ),
+    (
+        "BI-12",
+        {"clip_zero_shot": clip_zero_shot(model="tiny-dual")},
+        "no rows for clip-b32 or dinov2-minilm or tiny-dual: run one of them",
+    ),
+]
 
 
 @pytest.mark.parametrize(("claim", "tables", "reason"), LACKING)
@@ -147,9 +230,10 @@ def test_significantly_is_twice_the_combined_standard_error():
 @pytest.mark.parametrize("claim", [claim for claim in CLAIMS if claim != "BI-10"])
 def test_noise_does_not_show_that_nothing_is_gained(claim):
     noisy = judged(
-        text_perturbation=text_perturbation(error=5.0), text_rationales=text_rationales(error=5.0),
+        text_perturbation=text_perturbation(error=5.0),
+        text_rationales=text_rationales(error=5.0),
         clip_perturbation=clip_perturbation(error=6.0),
-    )[claim]  # fmt: skip
+    )[claim]
     assert noisy.verdict == "not testable here" and noisy.number
     unit = "images" if claim == "BI-12" else "texts"
     assert f"points, above 3, could hide a gain: explain more {unit}" in noisy.reason
@@ -165,10 +249,11 @@ def test_an_advantage_is_absent_only_where_it_could_have_been_seen():
     for rollout, verdict in ((41.0, "holds"), (46.5, "not testable here")):
         noisy = QUALITY | {"rollout": rollout, "gradcam": 20.0}
         found = judged(
-            text_perturbation=text_perturbation(("movie_reviews",), 4.0, negative=noisy,
-                                                positive=POSITIVE | noisy),
+            text_perturbation=text_perturbation(
+                ("movie_reviews",), 4.0, negative=noisy, positive=POSITIVE | noisy
+            ),
             text_rationales=text_rationales(error=4.0, **noisy),
-        )["BI-10"]  # fmt: skip
+        )["BI-10"]
         assert found.verdict == verdict
     assert found.reason.startswith("an advantage of more than 3 points could hide within a combin")
     assert found.reason.endswith(f"error of 5.7: explain more texts; {PLANTED}")
@@ -194,17 +279,20 @@ def test_seen_classes_count_where_none_is_unseen():
     """A published CLIP may have met any class."""
     table = without(clip_zero_shot(), classes="unseen")
     for kind in ("seen", "all"):  # all: CLIP, there are no captions of ours
-        tables = {"clip_zero_shot": table.assign(classes=kind),
-                  "clip_perturbation": clip_perturbation(classes=kind)}  # fmt: skip
+        tables = {
+            "clip_zero_shot": table.assign(classes=kind),
+            "clip_perturbation": clip_perturbation(classes=kind),
+        }
         assert f"(zero-shot 90.0 ± 1.5 % on {kind} classes" in judged(**tables)["BI-12"].number
 
 
 def test_a_published_clip_renames_no_other_model():
     tables = {
-        "methods_segmentation": segmentation(), "methods_perturbation": perturbation(),
+        "methods_segmentation": segmentation(),
+        "methods_perturbation": perturbation(),
         "clip_perturbation": clip_perturbation("clip-b32"),
         "clip_zero_shot": clip_zero_shot("clip-b32"),
-    }  # fmt: skip
+    }
     verdicts = judged(**tables)
     assert verdicts["BI-07"].number.startswith("tiny, ")
     assert verdicts["BI-12"].number.startswith("clip-b32 (zero-shot")
@@ -237,9 +325,11 @@ def test_the_papers_own_tables():
     names = {"CLIP": "clip-b32", "ViT-L": "vit-l", "ViT-B": "vit-b"}
     seg, per = (
         table[table["paper"] == "beyond_intuition"].replace({"model": names})
-        for table in (paper_attribution.published_segmentation(),
-                      paper_attribution.published_perturbation())
-    )  # fmt: skip
+        for table in (
+            paper_attribution.published_segmentation(),
+            paper_attribution.published_perturbation(),
+        )
+    )
     per = per.assign(images=5000, standard_error_pts=0.0)
     verdicts = judged(
         methods_segmentation=seg.assign(low_pct=seg["value_pct"], high_pct=seg["value_pct"]),

@@ -44,9 +44,14 @@ def test_parameters_are_frozen(name):
 
 def test_from_notebook_takes_its_own_variables_alone():
     namespace = {
-        "__name__": "__main__", "In": ["", "lr = 2.0e-5"], "np": object(), "_": 3,
-        "lr": 2.0e-5, "epochs": 7, "cfg": None,
-    }  # fmt: skip
+        "__name__": "__main__",
+        "In": ["", "lr = 2.0e-5"],
+        "np": object(),
+        "_": 3,
+        "lr": 2.0e-5,
+        "epochs": 7,
+        "cfg": None,
+    }
     params = FinetuneParams.from_notebook(namespace)
     assert params == FinetuneParams(lr=2.0e-5, epochs=7)
 

@@ -148,8 +148,10 @@ def test_objectnet_counts_as_published_or_as_described(data_root):
 
 
 def test_preprocessing_goes_to_view_and_model_alike(data_root):
-    found = {way: imagenet(params(data_root, preprocessing=way), "deit-s-cut")
-             for way in ("published", "timm")}  # fmt: skip
+    found = {
+        way: imagenet(params(data_root, preprocessing=way), "deit-s-cut")
+        for way in ("published", "timm")
+    }
     specs = {way: bench.spec("deit-s-cut") for way, bench in found.items()}
     assert specs["published"].mean == (0.5, 0.5, 0.5)
     np.testing.assert_allclose(specs["timm"].mean, (0.485, 0.456, 0.406))
@@ -196,8 +198,12 @@ def test_pictures_of_the_segmentation_test_are_squashed(real, monkeypatch):
 
 def fake(masks) -> module.Benchmark:
     count = len(masks)
-    drawn = Batch(torch.zeros(count, 3, 4, 4, dtype=torch.uint8), masks,
-                  torch.arange(count), torch.full((count,), -1))  # fmt: skip
+    drawn = Batch(
+        torch.zeros(count, 3, 4, 4, dtype=torch.uint8),
+        masks,
+        torch.arange(count),
+        torch.full((count,), -1),
+    )
     return replace(CUTOUTS, batches=lambda *_, **__: drawn.split(2), outlined="some")
 
 

@@ -198,8 +198,11 @@ def test_rows_of_the_table():
     table = shift_table(Quarters(), SPEC, *bright_quarters(), levels)
     assert table.columns.tolist() == ["corruption", "level", "top1_pct", "images"]
     assert table[["corruption", "level"]].to_numpy().tolist() == [
-        ["none", 0], ["patch_jigsaw", 3], ["patch_jigsaw", 1], ["blur", 1.5],
-    ]  # fmt: skip
+        ["none", 0],
+        ["patch_jigsaw", 3],
+        ["patch_jigsaw", 1],
+        ["blur", 1.5],
+    ]
     assert table["level"].dtype == float and (table["images"] == 40).all()
     assert len(shift_table(Quarters(), SPEC, *bright_quarters(), {})) == 1
 

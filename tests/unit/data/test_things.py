@@ -127,8 +127,10 @@ def test_labelled_holds_what_was_drawn():
 def test_samples_keep_pictures_and_labels_together():
     images = things.labelled(UNSEEN, "val", 30, size=16)
     some = images.sample(7, seed=5)
-    places = [int((images.read(range(30)) == p).all(dim=(1, 2, 3)).nonzero()[0, 0])
-              for p in some.read(range(7))]  # fmt: skip
+    places = [
+        int((images.read(range(30)) == p).all(dim=(1, 2, 3)).nonzero()[0, 0])
+        for p in some.read(range(7))
+    ]
     assert len(some) == len(set(places)) == 7
     assert torch.equal(images.labels[places], some.labels)
     assert torch.equal(some.read([3]), images.read([places[3]]))

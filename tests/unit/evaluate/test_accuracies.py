@@ -24,9 +24,13 @@ def test_accuracies_are_compared_on_the_same_images():
     original = answers([0, 1, 1, 9, 0, 0])  # has seen two more, which must not count
     (row,) = beside_original(ours, original).to_dict("records")
     assert row == {
-        "dataset": "val", "images": 4, "top1_pct": 50.0, "top5_pct": 75.0,
-        "original_top1_pct": 25.0, "original_top5_pct": 75.0,
-    }  # fmt: skip
+        "dataset": "val",
+        "images": 4,
+        "top1_pct": 50.0,
+        "top5_pct": 75.0,
+        "original_top1_pct": 25.0,
+        "original_top5_pct": 75.0,
+    }
 
 
 def test_original_that_has_seen_fewer_images_is_refused():
@@ -61,10 +65,13 @@ def test_kept_answers_are_those_of_weights_format_and_rules(tmp_path, monkeypatc
     monkeypatch.setattr(accuracies, "load_model", lambda *args: None)
     monkeypatch.setattr(accuracies, "evaluate_sets", lambda *a, **o: found.append(o["identity"]))
     for name, number_format, count in (
-        ("tiny", ("bfloat16", 0.25), 5), ("tiny", ("bfloat16", 0.26), 5),
-        ("tiny", ("bfloat16", 0.0), 5), ("tiny", ("float32", 0.0), 5),
-        ("tiny", ("bfloat16", 0.25), 6), ("tiny-mae", ("bfloat16", 0.25), 5),
-    ):  # fmt: skip
+        ("tiny", ("bfloat16", 0.25), 5),
+        ("tiny", ("bfloat16", 0.26), 5),
+        ("tiny", ("bfloat16", 0.0), 5),
+        ("tiny", ("float32", 0.0), 5),
+        ("tiny", ("bfloat16", 0.25), 6),
+        ("tiny-mae", ("bfloat16", 0.25), 5),
+    ):
         monkeypatch.setattr(accuracies, "evaluation_precision", lambda *a, f=number_format, **o: f)
         accuracies.nine_sets(name, None, tmp_path, images_per_set=count, device="cpu")
     assert found[0] == found[1] and len(set(found)) == len(found) - 1
@@ -87,9 +94,15 @@ def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, 
     variants = {("full", s): FinetuneParams(seed=s, lr=(s + 1) * 1.0e-3) for s in (0, 1, 2)}
     steps = []
     table, lost = score_variants(
-        variants, ("variant", "seed"), lambda p: p.lr, tmp_path, tmp_path, answers([1, 1]),
-        images_per_set=2, on_run=lambda: steps.append(1),
-    )  # fmt: skip
+        variants,
+        ("variant", "seed"),
+        lambda p: p.lr,
+        tmp_path,
+        tmp_path,
+        answers([1, 1]),
+        images_per_set=2,
+        on_run=lambda: steps.append(1),
+    )
     assert table[["variant", "seed"]].to_numpy().tolist() == [["full", 0], ["full", 2]]
     assert list(table["lr"]) == [1.0e-3, 3.0e-3]
     assert table["top1_pct"].dtype == float
@@ -103,9 +116,14 @@ def test_where_all_diverge_the_table_is_empty_and_has_its_columns(tmp_path, monk
 
     monkeypatch.setattr(accuracies, "finetune_at", finetune_at)
     table, lost = score_variants(
-        {("full",): FinetuneParams()}, ("variant",), 1.0, tmp_path, tmp_path, answers([0]),
+        {("full",): FinetuneParams()},
+        ("variant",),
+        1.0,
+        tmp_path,
+        tmp_path,
+        answers([0]),
         images_per_set=1,
-    )  # fmt: skip
+    )
     assert table.empty and list(lost) == [("full",)]
     assert list(table) == ["variant", *accuracies.COLUMNS, "lr"]
 

@@ -27,9 +27,18 @@ def test_prediction_is_unsure_within_the_margin(margin):
 
 @pytest.mark.parametrize(
     ("label", "k", "gap"),
-    [(0, 1, 1.0), (1, 1, 1.0), (2, 1, 2.0), (5, 1, 5.0), (0, 2, 2.0), (2, 2, 1.0), (0, 5, 5.0),
-     (4, 5, 1.0), (5, 5, 1.0)],
-)  # fmt: skip
+    [
+        (0, 1, 1.0),
+        (1, 1, 1.0),
+        (2, 1, 2.0),
+        (5, 1, 5.0),
+        (0, 2, 2.0),
+        (2, 2, 1.0),
+        (0, 5, 5.0),
+        (4, 5, 1.0),
+        (5, 5, 1.0),
+    ],
+)
 def test_rank_is_unsure_where_the_label_could_cross_the_border(label, k, gap):
     labels = torch.tensor([label])
     assert not unsure_rank(LOGITS, labels, gap - 0.01, k)
@@ -42,10 +51,15 @@ def test_every_label_is_among_as_many_places_as_there_are_classes():
 
 @pytest.mark.parametrize(
     ("right", "k", "gap"),
-    [((1, 5), 1, 1.0),  # the first of them against 5.0
-     ((0, 1), 1, 2.0),  # both of them against 3.0: which of the two comes first is all one
-     ((1, 3), 2, 1.0), ((2, 3), 3, 2.0), ((3, 5), 2, 2.0), ((4, 5), 5, math.inf)],
-)  # fmt: skip
+    [
+        ((1, 5), 1, 1.0),  # the first of them against 5.0
+        ((0, 1), 1, 2.0),  # both of them against 3.0: which of the two comes first is all one
+        ((1, 3), 2, 1.0),
+        ((2, 3), 3, 2.0),
+        ((3, 5), 2, 2.0),
+        ((4, 5), 5, math.inf),
+    ],
+)
 def test_best_rank_is_unsure_where_the_first_right_class_could_cross_the_border(right, k, gap):
     classes = right_classes(torch.tensor([right[0]]), 6, {right[0]: right})
     assert not unsure_best_rank(LOGITS, classes, min(gap - 0.01, 100.0), k)
@@ -77,10 +91,12 @@ def model():
 @pytest.fixture(scope="module")
 def pixels():
     spec = model_spec("tiny")
-    return torch.cat([
-        spec.normalise(cutouts.draw(name, range(60), size=112).images)
-        for name in ("sketch", "objectnet")
-    ])  # fmt: skip
+    return torch.cat(
+        [
+            spec.normalise(cutouts.draw(name, range(60), size=112).images)
+            for name in ("sketch", "objectnet")
+        ]
+    )
 
 
 def test_doubtful_answers_are_repeated_and_others_are_not(model, pixels):

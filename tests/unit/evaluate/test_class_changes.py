@@ -20,14 +20,17 @@ def rows(run, wrong=(), sets=TEST_SETS, answer=3):
     return pd.DataFrame(
         [
             {
-                "model_run": run, "dataset": name, "index": i, "label": i % LABELS,
+                "model_run": run,
+                "dataset": name,
+                "index": i,
+                "label": i % LABELS,
                 "prediction": answer if (name, i) in wrong else i % LABELS,
                 "label_rank": 2 if (name, i) in wrong else 0,
             }
             for name in sets
             for i in range(IMAGES)
         ]
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -68,11 +71,15 @@ def test_newly_wrong(predictions):
 def test_harmed_table(predictions):
     (row,) = class_changes.harmed_table(predictions, ("a", "v2"), 2).to_dict("records")
     assert row == {
-        "dataset": "a", "label": 0, "name": CLASSES[0], "images": 3,
-        "change_top1_pts": pytest.approx(-50), "newly_wrong": 1.5,
+        "dataset": "a",
+        "label": 0,
+        "name": CLASSES[0],
+        "images": 3,
+        "change_top1_pts": pytest.approx(-50),
+        "newly_wrong": 1.5,
         "change_top1_std_pts": pytest.approx(100 / 3 / 2**0.5),
         "taken_for": f"{CLASSES[2]}, {CLASSES[1]}",
-    }  # fmt: skip
+    }
 
 
 def test_no_class_is_called_harmed_without_a_loss():
@@ -137,8 +144,12 @@ def test_spread_is_drawn_by_the_seed(predictions):
 def test_rank_correlation_of_equal_and_opposite_orders():
     size = pd.Series([1.0, 2.0, 4.0, 8.0, 16.0])
     found = class_changes.rank_correlation(size, size**3)
-    assert found == {"count": 5, "spearman": pytest.approx(1), "low": pytest.approx(1),
-                     "high": pytest.approx(1)}  # fmt: skip
+    assert found == {
+        "count": 5,
+        "spearman": pytest.approx(1),
+        "low": pytest.approx(1),
+        "high": pytest.approx(1),
+    }
     assert class_changes.rank_correlation(size, -size)["spearman"] == pytest.approx(-1)
 
 

@@ -39,18 +39,14 @@ def batch(labels, first=0):
     images = torch.zeros(len(labels), 3, 16, 16, dtype=torch.uint8)
     images[:, 0, 0, 0] = torch.arange(first, first + len(labels))
     families = torch.arange(len(labels)) + 3
-    return cutouts.Batch(images, torch.zeros(len(labels), 1, 16, 16).bool(),
-                         torch.tensor(labels), families)  # fmt: skip
+    return cutouts.Batch(
+        images, torch.zeros(len(labels), 1, 16, 16).bool(), torch.tensor(labels), families
+    )
 
 
 # One table of predictions
 
-LOGITS = [
-    [3.0, 1.0, 0.0, -1.0],
-    [3.0, 1.0, 0.0, -1.0],
-    [0.0, 0.5, 1.0, 1.5],
-    [0.0, 0.0, 9.0, 0.0],
-]
+LOGITS = [[3.0, 1.0, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [0.0, 0.5, 1.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
 
 
 def test_predictions_of_known_logits():

@@ -260,5 +260,7 @@ def test_colours_of_a_large_set_are_those_of_a_sample(monkeypatch):
 def test_species_have_short_names():
     long = "00000_Animalia_Annelida_Clitellata_Haplotaxida_Lumbricidae_Lumbricus_terrestris"
     assert knn.short_names([long, "maple_tree", "NORMAL"]) == [
-        "Lumbricus terrestris", "maple_tree", "NORMAL"
-    ]  # fmt: skip
+        "Lumbricus terrestris",
+        "maple_tree",
+        "NORMAL",
+    ]

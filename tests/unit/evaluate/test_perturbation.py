@@ -110,13 +110,24 @@ def test_map_that_says_nothing_has_equal_curves(unit, value):
 def test_table_by_hand():
     """Each tenth that goes is a tenth of the left half, twice over: .5 is left at 25 %."""
     rows = run(
-        Seen(), white(2), left_first(2), torch.tensor([0, 1]), unit="token",
-        shares_pct=[12.5, 37.5, 50], first_index=7,
-    )  # fmt: skip
+        Seen(),
+        white(2),
+        left_first(2),
+        torch.tensor([0, 1]),
+        unit="token",
+        shares_pct=[12.5, 37.5, 50],
+        first_index=7,
+    )
     assert list(rows) == [
-        "index", "direction", "share_pct", "hit",
-        "logit", "probability_pct", "top_logit", "top_probability_pct",
-    ]  # fmt: skip
+        "index",
+        "direction",
+        "share_pct",
+        "hit",
+        "logit",
+        "probability_pct",
+        "top_logit",
+        "top_probability_pct",
+    ]
     assert rows["index"].tolist() == 2 * (4 * [7] + 4 * [8])
     assert rows["direction"].tolist() == 8 * ["positive"] + 8 * ["negative"]
     assert rows["share_pct"].tolist() == 4 * [0, 12.5, 37.5, 50]

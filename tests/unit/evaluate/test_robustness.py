@@ -20,13 +20,18 @@ def rows(run, ranks, sets=TEST_SETS):
     return pd.DataFrame(
         [
             {
-                "model_run": run, "dataset": name, "index": i, "label": i % 5,
-                "prediction": 0, "confidence_pct": 50.0, "label_rank": ranks.get(name, [9] * 10)[i],
+                "model_run": run,
+                "dataset": name,
+                "index": i,
+                "label": i % 5,
+                "prediction": 0,
+                "confidence_pct": 50.0,
+                "label_rank": ranks.get(name, [9] * 10)[i],
             }
             for name in sets
             for i in range(IMAGES)
         ]
-    )  # fmt: skip
+    )
 
 
 def ranks(right, close=0):

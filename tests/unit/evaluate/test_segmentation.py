@@ -112,11 +112,16 @@ def test_counts_by_hand():
     masks = torch.tensor([[[[True, True], [False, False]]]])
     (row,) = segmentation_rows(maps, masks).to_dict("records")
     assert row | {"ap_pct": None} == {
-        "pixels": 4, "correct": 2, "empty": False, "ap_pct": None,
-        "inter_background": 1, "inter_foreground": 1,
-        "union_background": 3, "union_foreground": 3,
+        "pixels": 4,
+        "correct": 2,
+        "empty": False,
+        "ap_pct": None,
+        "inter_background": 1,
+        "inter_foreground": 1,
+        "union_background": 3,
+        "union_foreground": 3,
         "f1_pct": pytest.approx(100 * (2 / 3 + 0) / 2),  # 1 of 2 in the upper row, at best
-    }  # fmt: skip
+    }
 
 
 # Against scikit-learn
@@ -152,15 +157,19 @@ def test_rows_by_scikit_learn(dtype):
         expected = {
             "pooled": average_precision_score(pooled[1], pooled[0]),
             "object": average_precision_score(flat, heat.flatten()),
-            "by_row": np.mean([
-                f1_score(m, h > heat.mean(), zero_division=0)
-                for m, h in zip(mask, heat, strict=True)
-            ]),
-            "by_cut": np.mean([
-                f1_score(flat, (heat > cut).flatten(), zero_division=0)
-                for cut in THRESHOLDS.to(heat)
-            ]),
-        }  # fmt: skip
+            "by_row": np.mean(
+                [
+                    f1_score(m, h > heat.mean(), zero_division=0)
+                    for m, h in zip(mask, heat, strict=True)
+                ]
+            ),
+            "by_cut": np.mean(
+                [
+                    f1_score(flat, (heat > cut).flatten(), zero_division=0)
+                    for cut in THRESHOLDS.to(heat)
+                ]
+            ),
+        }
         assert published["ap_pct"][i] == pytest.approx(100 * expected["pooled"])
         assert published["f1_pct"][i] == pytest.approx(100 * expected["by_row"])
         assert described["ap_pct"][i] == pytest.approx(100 * expected["object"])

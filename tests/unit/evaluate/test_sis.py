@@ -245,10 +245,16 @@ def test_rows(adder, picture):
     labels = torch.ones(1, dtype=torch.long)
     (row,) = subset_rows(subsets, "seed0", [17], labels, zeros(), objects).to_dict("records")
     assert row == {
-        "model_run": "seed0", "image": 17, "label": 1, "target": 0,
-        "confidence_pct": pytest.approx(sigmoid_pct(5.0)), "kept_pct": 12.5, "found": True,
-        "whole_pct": pytest.approx(sigmoid_pct(float(VALUES.sum()))), "on_object_pct": 50.0,
-    }  # fmt: skip
+        "model_run": "seed0",
+        "image": 17,
+        "label": 1,
+        "target": 0,
+        "confidence_pct": pytest.approx(sigmoid_pct(5.0)),
+        "kept_pct": 12.5,
+        "found": True,
+        "whole_pct": pytest.approx(sigmoid_pct(float(VALUES.sum()))),
+        "on_object_pct": 50.0,
+    }
 
 
 # Errors

@@ -57,8 +57,15 @@ def images_of(root, **options):
 
 
 def evaluated(root, folder, **options):
-    return nine_sets("vit-b-cut", None, folder, images_per_set=COUNT, device="cpu",
-                     precision="float32", images=images_of(root, **options))  # fmt: skip
+    return nine_sets(
+        "vit-b-cut",
+        None,
+        folder,
+        images_per_set=COUNT,
+        device="cpu",
+        precision="float32",
+        images=images_of(root, **options),
+    )
 
 
 @pytest.fixture

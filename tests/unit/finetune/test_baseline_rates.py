@@ -18,8 +18,12 @@ CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, seed
 
 def history(lr):
     """Two epochs; the second is kept. Accuracy falls with the rate."""
-    names = ("validation_top1_pct", "validation_confidence_loss", "validation_loss_total",
-             "validation_loss_background")  # fmt: skip
+    names = (
+        "validation_top1_pct",
+        "validation_confidence_loss",
+        "validation_loss_total",
+        "validation_loss_background",
+    )
     rows = [(90.0, 0.5, 9.0, 4.0), (90.0, 0.5, 3.0, 3.0), (90.0 - 1e5 * lr, 0.5, 2.0, 2.0)]
     return [{"epoch": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(rows)]
 

@@ -88,9 +88,14 @@ def test_terms_have_the_graph_they_really_have(
     build_vit, images, masks, method, protocol, create_graph
 ):
     background, classification, logits = baseline_losses(
-        build_vit(), images, masks, LABELS, method=method, protocol=protocol,
+        build_vit(),
+        images,
+        masks,
+        LABELS,
+        method=method,
+        protocol=protocol,
         create_graph=create_graph,
-    )  # fmt: skip
+    )
     wanted = protocol == "described" if create_graph is None else create_graph
     assert background.requires_grad is wanted
     assert classification.requires_grad and logits.requires_grad

@@ -125,8 +125,13 @@ def test_both_terms_count_a_fraction_in_published_alone(photographs):
 def positions(count=3000):
     """What `augment` did to pictures whose pixels say where they are."""
     side = torch.arange(256, dtype=torch.uint8)
-    picture = torch.stack([side[:, None].expand(256, 256), side.expand(256, 256),
-                           torch.zeros(256, 256, dtype=torch.uint8)])  # fmt: skip
+    picture = torch.stack(
+        [
+            side[:, None].expand(256, 256),
+            side.expand(256, 256),
+            torch.zeros(256, 256, dtype=torch.uint8),
+        ]
+    )
     mask = (picture[:1] + picture[1:2].int()) % 3 == 0
     few = torch.zeros(1).long()
     batch = Batch(picture[None], mask[None], few, few)

@@ -47,10 +47,13 @@ LOG = history((90.0, 0.50, 9.0), (89.0, 0.52, 3.0), (88.5, 0.54, 2.0), (88.0, 0.
         (LOG, "last", 3),
         (LOG, "lowest_validation_loss", 3),  # the latest of equals
         (LOG[:2] + LOG[2:3], "lowest_validation_loss", 2),
-        (history((90.0, 0.5, 1.0), (89.0, 0.5, 3.0), (88.0, 0.5, 4.0)),
-         "lowest_validation_loss", 1),  # never the epoch before finetuning
+        (
+            history((90.0, 0.5, 1.0), (89.0, 0.5, 3.0), (88.0, 0.5, 4.0)),
+            "lowest_validation_loss",
+            1,
+        ),  # never the epoch before finetuning
     ],
-)  # fmt: skip
+)
 def test_kept_epoch(rows, keep, epoch):
     assert kept_epoch(rows, keep) == epoch
 

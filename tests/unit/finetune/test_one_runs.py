@@ -37,8 +37,10 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     params = tmp_path / "params" / "quick"
     params.mkdir(parents=True)
-    for name, values in (("00_original", {"model": "dinov2-s", "source": "train"}),
-                         ("02_finetune", {"model": "dinov2-s", "epochs": 7})):  # fmt: skip
+    for name, values in (
+        ("00_original", {"model": "dinov2-s", "source": "train"}),
+        ("02_finetune", {"model": "dinov2-s", "epochs": 7}),
+    ):
         (params / f"{name}.yaml").write_text(yaml.safe_dump({"preset": "quick", **values}))
     chosen = {"relevance-published": 3.0e-5, "rrr-described": None}
     lowest = {"relevance-published": 1.0e-5, "rrr-described": 2.0e-5}
@@ -47,10 +49,7 @@ def project(tmp_path, monkeypatch):
         ("00_original", {}),
         ("01_masks", {}),
         ("02_learning_rate", {"chosen_lr": 2.0e-6}),
-        (
-            "02_baselines",
-            {"chosen": chosen, "lowest": lowest, "parameters": searched},
-        ),
+        ("02_baselines", {"chosen": chosen, "lowest": lowest, "parameters": searched}),
     ):
         folder = tmp_path / "outputs" / "quick" / stage
         folder.mkdir(parents=True)
@@ -105,8 +104,15 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search_for_this_model_and_meth
 
 def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
     """T5-T7 by hand, and the temperatures of A8; the baselines were not run on large models."""
-    ours = {"vit-b": 3.0e-6, "vit-l": 9.0e-7, "ar-s": 2.0e-6, "ar-b": 6.0e-7, "ar-l": 9.0e-7,
-            "deit-s": 1.0e-6, "deit-b": 8.0e-7}  # fmt: skip
+    ours = {
+        "vit-b": 3.0e-6,
+        "vit-l": 9.0e-7,
+        "ar-s": 2.0e-6,
+        "ar-b": 6.0e-7,
+        "ar-l": 9.0e-7,
+        "deit-s": 1.0e-6,
+        "deit-b": 8.0e-7,
+    }
     rates = {
         "relevance": ours,
         "rrr": {"ar-s": 1.0e-5, "ar-b": 5.0e-7, "deit-s": 1.0e-5, "deit-b": 5.0e-6},

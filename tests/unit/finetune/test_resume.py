@@ -113,15 +113,20 @@ def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "change",
-    [{"lr": 2.0e-3}, {"epochs": 2}, {"seed": 1}, {"protocol": "described"}, {"keep": "last"},
-     {"weights": LossWeights(background=1.0)}, {"inputs": {"origin": "elsewhere"}}],
+    [
+        {"lr": 2.0e-3},
+        {"epochs": 2},
+        {"seed": 1},
+        {"protocol": "described"},
+        {"keep": "last"},
+        {"weights": LossWeights(background=1.0)},
+        {"inputs": {"origin": "elsewhere"}},
+    ],
     ids=lambda change: next(iter(change)),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("finished", [True, False])
 def test_other_settings_start_afresh(undisturbed, tmp_path, change, finished):
-    other = change if "inputs" in change else {
-        "settings": replace(SETTINGS, **change)
-    }  # fmt: skip
+    other = change if "inputs" in change else {"settings": replace(SETTINGS, **change)}
     if finished:
         run(tmp_path, **other)
     else:

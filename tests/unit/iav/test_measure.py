@@ -196,8 +196,12 @@ def test_scores_table(run, found, pictures):
     assert list(table.columns) == [*RUN, "map", "image", "label", "layer", "head", "score"]
     assert len(table) == 2 * IMAGES * LAYERS * HEADS
     check_contract(table, "scores")
-    row = table[(table["map"] == "gradcam") & (table["image"] == 3) & (table["layer"] == 2)
-                & (table["head"] == 1)]  # fmt: skip
+    row = table[
+        (table["map"] == "gradcam")
+        & (table["image"] == 3)
+        & (table["layer"] == 2)
+        & (table["head"] == 1)
+    ]
     assert row["score"].item() == float(found.scores("gradcam")[3, 1, 0])
     assert row["label"].item() == int(pictures.labels[3])
 
@@ -291,8 +295,10 @@ def test_epochs_before_the_last_are_explained_anew_and_the_last_is_not(
 
 def test_drift_by_hand(run, found, pictures, followed):
     first = EXPLAINER(run.load(1, "cpu"), run.spec, pictures.first(7))
-    unit = [values / values.norm(dim=-1, keepdim=True)
-            for values in (first.maps["smoothgrad"], found.maps["smoothgrad"][:7])]  # fmt: skip
+    unit = [
+        values / values.norm(dim=-1, keepdim=True)
+        for values in (first.maps["smoothgrad"], found.maps["smoothgrad"][:7])
+    ]
     expected = float((unit[0] - unit[1]).abs().mean())
     table = followed[1].set_index(["quantity", "epoch"])["difference"]
     assert table["smoothgrad", 1] == pytest.approx(expected, rel=1e-5)

@@ -315,9 +315,11 @@ def test_pictures_of_a_real_set_have_a_mask_and_a_class():
         return Batch(images, masks, labels, torch.full((count,), -1))
 
     real = replace(
-        CUTOUTS, outlined="gtsegs", generated=False,
+        CUTOUTS,
+        outlined="gtsegs",
+        generated=False,
         batches=lambda name, count, batch_size, **options: iter([draw(name, range(count))]),
-    )  # fmt: skip
+    )
     found = runs.outlined_to_explain(real, 3, 4)
     assert found.labels.tolist() == found.images[:, 0, 0, 0].tolist() == [0, 3, 4]
     assert found.masks.all()

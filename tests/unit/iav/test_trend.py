@@ -277,8 +277,13 @@ def test_separation_and_auc_by_hand(supervised, self_supervised, gap, auc):
 
 def test_separations_of_several_properties():
     table = slope_table(a=[-0.4, -0.2], s=[-0.1, 0.3])
-    properties = pd.DataFrame({"slope": table["slope"], "entropy": [3.0, 2.0, 1.0, 1.5],
-                               "top1_pct": [90.0, 70.0, 80.0, 60.0]})  # fmt: skip
+    properties = pd.DataFrame(
+        {
+            "slope": table["slope"],
+            "entropy": [3.0, 2.0, 1.0, 1.5],
+            "top1_pct": [90.0, 70.0, 80.0, 60.0],
+        }
+    )
     rows = separations(properties, table["kind"]).to_dict("records")
     assert [row["property"] for row in rows] == ["slope", "entropy", "top1_pct"]
     assert [row["above"] for row in rows] == pytest.approx([0.1, -2.0, -30.0])

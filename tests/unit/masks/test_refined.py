@@ -92,8 +92,10 @@ def test_large_object_is_dropped_where_published_and_kept_where_described():
 
 def test_small_mask_is_skipped_where_published():
     tiny = disc(48, 2)
-    kept = [refine(picture(tiny), torch.from_numpy(tiny), protocol=p)[1]
-            for p in ("published", "described")]  # fmt: skip
+    kept = [
+        refine(picture(tiny), torch.from_numpy(tiny), protocol=p)[1]
+        for p in ("published", "described")
+    ]
     assert tiny.mean() < module.SMALLEST_AREA and kept == [False, True]
 
 

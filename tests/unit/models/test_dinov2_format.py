@@ -17,9 +17,14 @@ from ..dinov2_replica import DEPTH, GRID, HEADS, PATCH, TOKENS, WIDTH
 pytestmark = pytest.mark.usefixtures("small_and_alone")
 
 VIT = {
-    "img_size": GRID * PATCH, "patch_size": PATCH, "embed_dim": WIDTH, "depth": DEPTH,
-    "num_heads": HEADS, "init_values": 1.0, "num_classes": 0,
-}  # fmt: skip
+    "img_size": GRID * PATCH,
+    "patch_size": PATCH,
+    "embed_dim": WIDTH,
+    "depth": DEPTH,
+    "num_heads": HEADS,
+    "init_values": 1.0,
+    "num_classes": 0,
+}
 
 
 def test_timm_computes_what_the_onnx_graph_computes(replica):

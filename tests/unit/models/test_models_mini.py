@@ -83,8 +83,10 @@ def test_backbone_of_a_file_is_under_a_new_head(micro, tmp_path, name, classes):
 
 def test_heads_of_other_seeds_differ_over_the_same_backbone(micro, tmp_path):
     save_backbone(build_model("mini-mae"), tmp_path / "backbone.safetensors")
-    load = [load_pretrained("mini-mae", seed, 10, tmp_path / "backbone.safetensors").state_dict()
-            for seed in (0, 1)]  # fmt: skip
+    load = [
+        load_pretrained("mini-mae", seed, 10, tmp_path / "backbone.safetensors").state_dict()
+        for seed in (0, 1)
+    ]
     differing = {key for key, value in load[0].items() if not torch.equal(value, load[1][key])}
     assert differing == {"head.weight"}, "timm's heads start without bias"
 

@@ -84,7 +84,7 @@ CHANGES = {
     "nan": lambda t: t | {"blocks.0.norm1.bias": torch.full((16,), float("nan"))},
     "list": lambda t: list(t.values()),
     "number": lambda t: t | {"epoch": 3},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ from relevit.paper import attribution as paper_attribution
 from relevit.paper import published as paper
 
 TABLES = (
-    "published_segmentation", "published_segmentation_changes", "published_perturbation",
+    "published_segmentation",
+    "published_segmentation_changes",
+    "published_perturbation",
     "published_ablation",
-)  # fmt: skip
+)
 
 
 def test_segmentation():
@@ -23,8 +25,11 @@ def test_segmentation():
     theirs = table[table["paper"] == "beyond_intuition"]
     assert set(theirs["method"]) < set(METHODS)
     assert theirs.groupby(["table", "model"])["method"].nunique().to_dict() == {
-        ("T2", "ViT-B"): 8, ("T2", "ViT-L"): 8, ("T2", "ViT-MAE"): 8, ("T6", "ViT-B-DINO"): 3,
-    }  # fmt: skip
+        ("T2", "ViT-B"): 8,
+        ("T2", "ViT-L"): 8,
+        ("T2", "ViT-MAE"): 8,
+        ("T6", "ViT-B-DINO"): 3,
+    }
     assert set(table["metric"]) == set(METRICS)
     value = table.set_index(["table", "model", "method", "metric"])["value_pct"]
     assert value.index.is_unique

@@ -62,9 +62,12 @@ def test_notebook_runs_takes_its_parameters_and_leaves_no_socket(tmp_path, monke
     notebook = new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.write(notebook, tmp_path / "in.ipynb")
     done = papermill.execute_notebook(
-        tmp_path / "in.ipynb", tmp_path / "out.ipynb", {"number": 7}, engine_name="relevit",
+        tmp_path / "in.ipynb",
+        tmp_path / "out.ipynb",
+        {"number": 7},
+        engine_name="relevit",
         progress_bar=False,
-    )  # fmt: skip
+    )
     assert done.cells[-1].outputs[0].text == "7\n"
     assert list(runtime.iterdir()) == []
     runtime.rmdir()

@@ -20,9 +20,12 @@ from replicas.text import write_eraser_movies, write_newsgroups
 def fetched(monkeypatch):
     called = []
     for module, name in (
-        (dinov2, "load_dinov2"), (minilm, "minilm_folder"), (movie_reviews, "fetch_reviews"),
-        (pretrained, "bert_folder"), (from_transformers, "clip_folder"),
-    ):  # fmt: skip
+        (dinov2, "load_dinov2"),
+        (minilm, "minilm_folder"),
+        (movie_reviews, "fetch_reviews"),
+        (pretrained, "bert_folder"),
+        (from_transformers, "clip_folder"),
+    ):
         monkeypatch.setattr(
             module, name, lambda *at, name=name: called.append(" ".join((name, *at)))
         )
@@ -85,8 +88,9 @@ def test_the_paper_preset_gets_its_models_before_any_stage_runs(fetched, tmp_pat
 
 def test_a_folder_without_a_models_files_is_told(tmp_path):
     for folder, name in (
-        (pretrained.bert_folder, "bert-base"), (from_transformers.clip_folder, "clip-b32"),
-    ):  # fmt: skip
+        (pretrained.bert_folder, "bert-base"),
+        (from_transformers.clip_folder, "clip-b32"),
+    ):
         with pytest.raises(FileNotFoundError, match=rf"{name} (lacks|has no) .*model\.safetensors"):
             folder(str(tmp_path))
 

@@ -32,8 +32,11 @@ def score(row) -> float:
 def scores():
     return table(
         lambda row: {"score": score(row) - 0.1 * (row["map"] == "aav_dino"), "label": 0},
-        map=MAPS, layer=range(1, LAYERS + 1), head=range(1, HEADS + 1), image=range(IMAGES),
-    )  # fmt: skip
+        map=MAPS,
+        layer=range(1, LAYERS + 1),
+        head=range(1, HEADS + 1),
+        image=range(IMAGES),
+    )
 
 
 @pytest.fixture
@@ -50,10 +53,13 @@ def slopes():
 @pytest.fixture
 def space():
     return table(
-        lambda row: {"silhouette": 0.1 * row["layer"] - 0.2, "knn_pct": 10.0 * row["layer"],
-                     "chance_pct": 2.5 + row["seed"]},
+        lambda row: {
+            "silhouette": 0.1 * row["layer"] - 0.2,
+            "knn_pct": 10.0 * row["layer"],
+            "chance_pct": 2.5 + row["seed"],
+        },
         layer=range(1, LAYERS + 1),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -96,8 +102,13 @@ def test_boxes_are_coloured_by_the_median(scores):
     assert [text.get_text() for text in first.get_xticklabels()] == ["1", "2", "3", "4"]
     assert [text.get_text() for text in second.get_xticklabels()] == ["4", "3", "2", "1"]
     assert first.get_title() == "mini-deit, layer 1" and dino.get_title() == "mini-dino, layer 1"
-    medians = [line.get_ydata()[0] for line in first.lines if to_hex(line.get_color()) == "#000000"
-               and len(set(line.get_ydata())) == 1 and line.get_linestyle() == "-"]  # fmt: skip
+    medians = [
+        line.get_ydata()[0]
+        for line in first.lines
+        if to_hex(line.get_color()) == "#000000"
+        and len(set(line.get_ydata())) == 1
+        and line.get_linestyle() == "-"
+    ]
     assert max(medians) == pytest.approx(0.695) and 0.675 in np.round(medians, 6)
 
 
@@ -119,13 +130,15 @@ def test_a_score_that_is_no_number_leaves_the_others_of_its_box(scores):
 @pytest.mark.parametrize(
     ("draw", "text"),
     [
-        (lambda s: plots_iav.depth_curves(s, ["mask"]),
-         r"depth_curves: map \['mask'\] is not in the table; it holds \['aav_dino', 'smoothg"),
+        (
+            lambda s: plots_iav.depth_curves(s, ["mask"]),
+            r"depth_curves: map \['mask'\] is not in the table; it holds \['aav_dino', 'smoothg",
+        ),
         (lambda s: plots_iav.head_curves(s, "mask"), r"head_curves: map \['mask'\]"),
         (lambda s: plots_iav.score_boxes(s), r"score_boxes: layer \[6, 12\] .* holds \[1, 2, 3\]"),
         (lambda s: plots_iav.score_boxes(s, (1,), seed=7), r"score_boxes: seed \[7\] .* \[0, 1\]"),
     ],
-)  # fmt: skip
+)
 def test_what_the_table_lacks_is_an_error(scores, draw, text):
     with pytest.raises(ValueError, match=text):
         draw(scores)
@@ -165,8 +178,10 @@ def test_before_and_after_finetuning(robustvit):
 def test_entropy_boxes_of_the_last_layer():
     entropy = table(
         lambda row: {"entropy": row["layer"] + 0.1 * row["head"] + 0.01 * row["image"]},
-        layer=(1, 2), head=range(1, HEADS + 1), image=range(IMAGES),
-    )  # fmt: skip
+        layer=(1, 2),
+        head=range(1, HEADS + 1),
+        image=range(IMAGES),
+    )
     figure = plots_iav.entropy_boxes(entropy, patches=64)
     axis = figure.axes[0]
     assert axis.get_title() == "mini-deit" and axis.get_xlabel() == "head of layer 2, by its median"

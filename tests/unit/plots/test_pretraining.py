@@ -21,27 +21,34 @@ LAYERS, HEADS = 3, 4
 def epochs():
     return table(
         lambda row: {"entropy": 2 + 0.1 * row["epoch"] * row["layer"], "global_iav": 0.5},
-        epoch=range(4), layer=range(1, LAYERS + 1), head=range(1, HEADS + 1),
-    )  # fmt: skip
+        epoch=range(4),
+        layer=range(1, LAYERS + 1),
+        head=range(1, HEADS + 1),
+    )
 
 
 @pytest.fixture
 def models():
     return table(
-        lambda row: {"train_loss": 1 / row["epoch"] if row["epoch"] else np.nan,
-                     "validation_top1_pct": 20.0 * row["epoch"] + row["seed"]},
+        lambda row: {
+            "train_loss": 1 / row["epoch"] if row["epoch"] else np.nan,
+            "validation_top1_pct": 20.0 * row["epoch"] + row["seed"],
+        },
         epoch=range(4),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
 def shift():
     levels = {"none": (0.0,), "blur": (1.0, 2.0), "jigsaw": (1.0, 2.0), "patch_jigsaw": (8.0,)}
     parts = [
-        table(lambda row: {"top1_pct": 90 - 10 * row["level"] + row["seed"], "images": 10},
-              corruption=(name,), level=values)
+        table(
+            lambda row: {"top1_pct": 90 - 10 * row["level"] + row["seed"], "images": 10},
+            corruption=(name,),
+            level=values,
+        )
         for name, values in levels.items()
-    ]  # fmt: skip
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -50,16 +57,22 @@ def masking():
     lost = {"attention": 0.5, "smoothgrad": 0.8, "random": 0.3}
     return table(
         lambda row: {"top1_pct": 90 - lost[row["order"]] * row["ratio_pct"], "images": 10},
-        order=lost, ratio_pct=(10, 50, 90),
-    )  # fmt: skip
+        order=lost,
+        ratio_pct=(10, 50, 90),
+    )
 
 
 # What all share
 
 
 def test_supervised_come_first_and_others_get_colours_of_their_kind():
-    kinds = {"b": "self-supervised", "mini-dino": "self-supervised", "a": "supervised",
-             "mini-deit": "supervised", "c": "self-supervised"}  # fmt: skip
+    kinds = {
+        "b": "self-supervised",
+        "mini-dino": "self-supervised",
+        "a": "supervised",
+        "mini-deit": "supervised",
+        "c": "self-supervised",
+    }
     styles = plots_models.model_styles(pd.DataFrame(kinds.items(), columns=["model", "kind"]))
     assert list(styles) == ["mini-deit", "a", "mini-dino", "b", "c"]
     assert [style["linestyle"] for style in styles.values()] == ["--", "--", "-", "-", "-"]
@@ -123,8 +136,10 @@ def test_finetuning_curves_have_no_loss_before_the_first_epoch(models):
 
 
 def test_pretraining_curves_have_their_own_scales():
-    logs = {name: pd.DataFrame({"epoch": [1, 2], "train_loss": [scale, scale / 2]})
-            for name, scale in (("mini-mae", 1.0), ("other", 100.0))}  # fmt: skip
+    logs = {
+        name: pd.DataFrame({"epoch": [1, 2], "train_loss": [scale, scale / 2]})
+        for name, scale in (("mini-mae", 1.0), ("other", 100.0))
+    }
     left, right = plots_pretraining.pretraining_curves(logs).axes
     assert left.lines[0].get_color() == COLOURS["mini-mae"] and right.get_title() == "other"
     assert left.get_ylim()[1] < 2 < 90 < right.get_ylim()[1]
@@ -133,8 +148,9 @@ def test_pretraining_curves_have_their_own_scales():
 def test_drift_curves_take_what_the_table_holds():
     drift = table(
         lambda row: {"difference": 0.05 - 0.01 * row["epoch"]},
-        epoch=range(1, 5), quantity=("attention",),
-    )  # fmt: skip
+        epoch=range(1, 5),
+        quantity=("attention",),
+    )
     (axis,) = plots_pretraining.drift_curves(drift).axes
     assert axis.get_title() == "Attention maps" and axis.get_ylim()[0] == 0
     assert line(axis, "mini-deit").get_ydata() == pytest.approx([0.04, 0.03, 0.02, 0.01])

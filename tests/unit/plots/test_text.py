@@ -25,8 +25,23 @@ from relevit.text.tokens import Tokens
 
 #       0123456789 123456789 123456789
 TEXT = 'a <b>un-watch\nable</b> & "$5$"'
-SPANS = ((0, 1), (2, 3), (3, 4), (4, 5), (5, 7), (7, 8), (8, 13), (14, 18), (18, 22), (23, 24),
-         (25, 26), (26, 27), (27, 28), (28, 29), (29, 30))  # fmt: skip
+SPANS = (
+    (0, 1),
+    (2, 3),
+    (3, 4),
+    (4, 5),
+    (5, 7),
+    (7, 8),
+    (8, 13),
+    (14, 18),
+    (18, 22),
+    (23, 24),
+    (25, 26),
+    (26, 27),
+    (27, 28),
+    (28, 29),
+    (29, 30),
+)
 WORDS = [TEXT[start:stop] for start, stop in SPANS]
 UNDERLINED = "text-decoration:underline"
 
@@ -100,8 +115,10 @@ def test_html_shades_and_glues_pieces():
     high, half = (f"background:{to_hex(SHADES(shade))}" for shade in (1.0, 0.5))
     found = re.findall(r'<span title="(.*?)" style="(.*?)">(.*?)</span>', html)
     assert [(value, style.split(";")[0], word) for value, style, word in found] == [
-        ("1.00", high, "a"), ("0.50", half, "un"), ("1.00", high, "watch"),
-    ]  # fmt: skip
+        ("1.00", high, "a"),
+        ("0.50", half, "un"),
+        ("1.00", high, "watch"),
+    ]
     assert re.search(r"un</span>-<span[^>]*>watch</span>\nable", html)
 
 
@@ -174,10 +191,13 @@ def test_figure_splits_text_without_blanks():
 
 def test_token_curves_show_the_guess():
     curves = pd.DataFrame(
-        [("ga", direction, share, 95.0 - share / 2)
-         for direction in ("positive", "negative") for share in (0, 50, 100)],
+        [
+            ("ga", direction, share, 95.0 - share / 2)
+            for direction in ("positive", "negative")
+            for share in (0, 50, 100)
+        ],
         columns=["method", "direction", "share_pct", "accuracy_pct"],
-    )  # fmt: skip
+    )
     figure = token_curves_figure(curves, "texts", 45.0)
     for axis in figure.axes:
         line, guess = axis.get_lines()
@@ -188,8 +208,14 @@ def test_token_curves_show_the_guess():
 
 @pytest.mark.parametrize(("by", "label"), [("k", "(k)"), ("share_pct", "(%)")])
 def test_rationale_curves(by, label):
-    table = pd.DataFrame({"method": ["a", "a", "b", "b"], by: [10, 20, 10, 20],
-                          "f1_pct": [1.0, 2, 3, 4], "standard_error_pts": 0.5})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "method": ["a", "a", "b", "b"],
+            by: [10, 20, 10, 20],
+            "f1_pct": [1.0, 2, 3, 4],
+            "standard_error_pts": 0.5,
+        }
+    )
     axis = rationale_curves_figure(table, "planted").axes[0]
     lines = [container.lines[0].get_ydata().tolist() for container in axis.containers]
     assert lines == [[1, 2], [3, 4]] and axis.get_xlabel().endswith(label)

@@ -168,8 +168,10 @@ def test_the_picture_holds_the_chosen_head(images, views):
         top = np.unravel_index(heat.argmax(), heat.shape)
         assert (top[0] // 7, top[1] // 7) == divmod(int(values.argmax()), 4)
     assert [axis.get_title() for axis in picture.pictures] == [
-        "dog", "mask", "attention, layer 3, head 1",
-    ]  # fmt: skip
+        "dog",
+        "mask",
+        "attention, layer 3, head 1",
+    ]
 
 
 def test_the_grid_marks_the_cell(images, views):

@@ -16,7 +16,7 @@ def test_heatmaps_span_zero_to_one_exactly():
     for dtype in (torch.float32, torch.float64):
         maps = torch.rand(20, 16, generator=random).to(dtype) * 10 ** torch.linspace(-9, 3, 20)[
             :, None
-        ].to(dtype)  # fmt: skip
+        ].to(dtype)
         heat = to_pixels(maps, (28, 30))
         assert heat.shape == (20, 1, 28, 30) and heat.dtype == dtype
         assert heat.amin(dim=(1, 2, 3)).tolist() == [0.0] * 20

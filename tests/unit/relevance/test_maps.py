@@ -8,9 +8,16 @@ import torch
 from relevit.relevance import check_protocol, gae, relevance_and_logits
 
 KINDS = (
-    "plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias", "average",
-    "average_and_registers", "distilled",
-)  # fmt: skip
+    "plain",
+    "layer_scale",
+    "qk_norm",
+    "scale_norm",
+    "registers",
+    "no_qkv_bias",
+    "average",
+    "average_and_registers",
+    "distilled",
+)
 PROTOCOLS = ("published", "described")
 
 

@@ -48,15 +48,21 @@ def rows(model, texts, maps):
 def by_hand(**scores) -> pd.DataFrame:
     """`document_scores` of two documents: method -> score -> the two values."""
     return pd.DataFrame(
-        [(method, score, i, value) for method, own in scores.items()
-         for score, values in own.items() for i, value in enumerate(values)],
+        [
+            (method, score, i, value)
+            for method, own in scores.items()
+            for score, values in own.items()
+            for i, value in enumerate(values)
+        ],
         columns=["method", "score", "index", "value_pct"],
-    )  # fmt: skip
+    )
 
 
 def every_method(values) -> dict[str, dict[str, tuple[float, float]]]:
-    return {name: {"positive": (value, value + 2), "F1": (value, value + 2)}
-            for name, value in values.items()}  # fmt: skip
+    return {
+        name: {"positive": (value, value + 2), "F1": (value, value + 2)}
+        for name, value in values.items()
+    }
 
 
 # Maps and tables
@@ -92,10 +98,13 @@ def test_numbers_of_the_perturbation_table():
     shares = [0.0, *range(10, 110, 10)]
     hits = {0: [True] * 6 + [False] * 5, 1: [True] * 11}  # up to 50 % erased; always
     table = pd.DataFrame(
-        [("ga", i, "positive", share, hit) for i, own in hits.items()
-         for share, hit in zip(shares, own, strict=True)],
+        [
+            ("ga", i, "positive", share, hit)
+            for i, own in hits.items()
+            for share, hit in zip(shares, own, strict=True)
+        ],
         columns=["method", "index", "direction", "share_pct", "hit"],
-    )  # fmt: skip
+    )
     (row,) = comparison.perturbation_table(table, torch.tensor([1, 1])).itertuples()
     assert row.auc_pct == pytest.approx(75)  # of 50 % and 100 %
     assert row.standard_error_pts == pytest.approx(25)
@@ -211,8 +220,12 @@ def test_path_starts_give_other_answers_and_other_maps(model, texts):
 
 
 def test_left_after_erases_the_most_relevant_words():
-    one = Tokens("a b c d", (2, 7, 8, 9, 7, 3), ((0, 0), (0, 1), (2, 3), (4, 5), (6, 7), (0, 0)),
-                 (True, False, False, False, False, True))  # fmt: skip
+    one = Tokens(
+        "a b c d",
+        (2, 7, 8, 9, 7, 3),
+        ((0, 0), (0, 1), (2, 3), (4, 5), (6, 7), (0, 0)),
+        (True, False, False, False, False, True),
+    )
     values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
     assert looking.left_after(one, values, 50) == "a · c ·"
     assert looking.left_after(one, values, 0) == "a b c d"

@@ -23,12 +23,20 @@ WORDS = 40
 def bert(kind="bert", labels=3, depth=3, **options):
     torch.manual_seed(1)
     shape = dict(
-        hidden_size=16, num_hidden_layers=depth, num_attention_heads=4, intermediate_size=24,
-        vocab_size=WORDS, max_position_embeddings=32, num_labels=labels, initializer_range=0.3,
+        hidden_size=16,
+        num_hidden_layers=depth,
+        num_attention_heads=4,
+        intermediate_size=24,
+        vocab_size=WORDS,
+        max_position_embeddings=32,
+        num_labels=labels,
+        initializer_range=0.3,
         pad_token_id=0,
-    )  # fmt: skip
-    names = {"bert": ("BertConfig", "BertForSequenceClassification"),
-             "roberta": ("RobertaConfig", "RobertaForSequenceClassification")}[kind]  # fmt: skip
+    )
+    names = {
+        "bert": ("BertConfig", "BertForSequenceClassification"),
+        "roberta": ("RobertaConfig", "RobertaForSequenceClassification"),
+    }[kind]
     config = getattr(transformers, names[0])(**shape | options)
     return getattr(transformers, names[1])(config).eval().double()
 
@@ -36,10 +44,17 @@ def bert(kind="bert", labels=3, depth=3, **options):
 def clip():
     torch.manual_seed(2)
     text = dict(
-        hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
-        vocab_size=WORDS, max_position_embeddings=12, eos_token_id=WORDS - 1, bos_token_id=1,
-        pad_token_id=0, projection_dim=8,
-    )  # fmt: skip
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=24,
+        vocab_size=WORDS,
+        max_position_embeddings=12,
+        eos_token_id=WORDS - 1,
+        bos_token_id=1,
+        pad_token_id=0,
+        projection_dim=8,
+    )
     config = transformers.CLIPTextConfig(**text)
     model = transformers.CLIPTextModelWithProjection(config).eval().double()
     for parameter in model.parameters():
@@ -232,8 +247,11 @@ def test_clip_takes_its_values_after_attention_as_published():
     block, tokens = tower.blocks[1], seen.inputs[1]
     _, _, value = block.attn.qkv.weight.chunk(3)
     bias = block.attn.qkv.bias.chunk(3)[2]
-    mixed = (seen.maps[1] @ (block.norm1(tokens) @ value.T + bias).unflatten(2, (2, 8)).transpose(
-        1, 2)).transpose(1, 2).flatten(2)  # fmt: skip
+    mixed = (
+        (seen.maps[1] @ (block.norm1(tokens) @ value.T + bias).unflatten(2, (2, 8)).transpose(1, 2))
+        .transpose(1, 2)
+        .flatten(2)
+    )
     middle = tokens + block.attn.proj(mixed)
     moved = (block.norm1(middle) @ value.T + bias) @ block.attn.proj.weight.T
     gain = (moved.norm(dim=-1) / tokens.norm(dim=-1)).detach()

@@ -22,14 +22,26 @@ CYRILLIC = "Это хорошо"
 
 
 def params(**others) -> TextParams:
-    small = dict(training_texts=32, validation_texts=10, held_out_texts=10, epochs=1,
-                 batch_size=16, explained_texts=4, planted_texts=4)  # fmt: skip
+    small = dict(
+        training_texts=32,
+        validation_texts=10,
+        held_out_texts=10,
+        epochs=1,
+        batch_size=16,
+        explained_texts=4,
+        planted_texts=4,
+    )
     return TextParams(**small | others)
 
 
 def on_disk(tmp_path, *corpora, **others) -> TextParams:
-    return params(text_model="bert-base", source="random", corpora=list(corpora),
-                  corpus_root=str(tmp_path), **others)  # fmt: skip
+    return params(
+        text_model="bert-base",
+        source="random",
+        corpora=list(corpora),
+        corpus_root=str(tmp_path),
+        **others,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +81,11 @@ def test_whole_reviews_are_held_out_and_all_are_trained_on(monkeypatch):
     monkeypatch.setattr(experiment, "movie_reviews", made)
     cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], reviews="imdb")
     corpus = experiment.read_corpora(cfg)["movie_reviews"]
-    for split, source, count in (("train", None, 32), ("validation", "imdb", 10),
-                                 ("test", "imdb", 10)):  # fmt: skip
+    for split, source, count in (
+        ("train", None, 32),
+        ("validation", "imdb", 10),
+        ("test", "imdb", 10),
+    ):
         assert {document.text.split()[0] for document in getattr(corpus, split)} == {str(source)}
         assert len(getattr(corpus, split)) == count
     assert "imdb" in corpus.source and "None" in corpus.source  # decides on a resumed run
@@ -85,8 +100,9 @@ def short(monkeypatch, **others):
         return Corpus(("negative", "positive"), *splits, source="made", licence="MIT")
 
     monkeypatch.setattr(experiment, "movie_reviews", made)
-    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], train_limit=8,
-                 short_texts=True, **others)  # fmt: skip
+    cfg = params(
+        text_model="minilm-l6", corpora=["movie_reviews"], train_limit=8, short_texts=True, **others
+    )
     return experiment.read_corpora(cfg)["movie_reviews"].train
 
 
@@ -154,8 +170,9 @@ def planting(monkeypatch, **others):
 
     monkeypatch.setattr(experiment, "movie_reviews", sentences)
     cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], **others)
-    return experiment.reasoning_documents(cfg, "movie_reviews", sentences(0, 0, 0, seed=0,
-                                          source="rotten_tomatoes"))  # fmt: skip
+    return experiment.reasoning_documents(
+        cfg, "movie_reviews", sentences(0, 0, 0, seed=0, source="rotten_tomatoes")
+    )
 
 
 def test_movie_reviews_get_planted_rationales(monkeypatch):
@@ -210,9 +227,13 @@ def test_what_is_cut_is_counted():
 
     texts = experiment.Texts((Document("x", 0),) * 2, (one(6, 0, 0.5), one(2, 12, 0.0)), 3)
     assert experiment.cut_counts(texts) == {
-        "texts": 2, "unreadable": 3, "mean_tokens": 10, "cut": 1, "left_out_pct": 60,
+        "texts": 2,
+        "unreadable": 3,
+        "mean_tokens": 10,
+        "cut": 1,
+        "left_out_pct": 60,
         "unknown_pct": 37.5,
-    }  # fmt: skip
+    }
 
 
 def test_accuracy_has_wilsons_interval(tokenizer, monkeypatch):
@@ -231,8 +252,9 @@ def trained(folder, tokenizer, **others):
     cfg = params(**others)
     corpus = generated_corpus(32, 10, 0)
     steps = []
-    model, log = experiment.train(cfg, "generated", corpus, tokenizer, folder,
-                                  on_step=lambda *step: steps.append(step))  # fmt: skip
+    model, log = experiment.train(
+        cfg, "generated", corpus, tokenizer, folder, on_step=lambda *step: steps.append(step)
+    )
     return model, log, len(steps)
 
 
@@ -252,8 +274,14 @@ def test_training_is_made_again_for_other_inputs(tmp_path, tokenizer, monkeypatc
 
     def train(corpus):
         steps = []
-        model, _ = experiment.train(params(), "generated", corpus, tokenizer, tmp_path,
-                                    on_step=lambda *step: steps.append(step))  # fmt: skip
+        model, _ = experiment.train(
+            params(),
+            "generated",
+            corpus,
+            tokenizer,
+            tmp_path,
+            on_step=lambda *step: steps.append(step),
+        )
         return model.state_dict(), len(steps)
 
     corpus = generated_corpus(32, 10, 0)

@@ -23,8 +23,16 @@ from relevit.text.perturb import (
 from relevit.text.tokens import Tokens
 
 PAD, CLS, SEP, MASK = range(4)
-COLUMNS = ["index", "direction", "share_pct", "hit",
-           "logit", "probability_pct", "top_logit", "top_probability_pct"]  # fmt: skip
+COLUMNS = [
+    "index",
+    "direction",
+    "share_pct",
+    "hit",
+    "logit",
+    "probability_pct",
+    "top_logit",
+    "top_probability_pct",
+]
 
 
 class Bag(nn.Module):
@@ -86,8 +94,13 @@ def test_logits_add_up_over_the_tokens_that_are_left(direction, left):
     """The map is the weight itself, so the order is the best one; specials never go."""
     weights = [3.0, -6.0, 5.0, 2.0]
     shares = [25, 50, 75, 100]
-    rows = run(Bag(weights), [text(0, 1, 2, 3)], [relevance(*weights)],
-               directions=[direction], shares_pct=shares)  # fmt: skip
+    rows = run(
+        Bag(weights),
+        [text(0, 1, 2, 3)],
+        [relevance(*weights)],
+        directions=[direction],
+        shares_pct=shares,
+    )
     assert list(rows) == COLUMNS
     assert rows["logit"].tolist() == pytest.approx(left)
     assert rows["hit"].tolist() == [total > 0.5 for total in left]
@@ -115,8 +128,15 @@ def test_shares_count_the_texts_own_tokens_rounded_down(words, share_pct, gone):
 )
 def test_ways_to_erase(erase, expected):
     model = Bag([0.0, 0.0, 0.0])
-    run(model, [text(0, 1, 2)], [relevance(2, 0, 1)], directions=["positive"], shares_pct=[67],
-        erase=erase, mask_id=MASK if erase == "mask" else None)  # fmt: skip
+    run(
+        model,
+        [text(0, 1, 2)],
+        [relevance(2, 0, 1)],
+        directions=["positive"],
+        shares_pct=[67],
+        erase=erase,
+        mask_id=MASK if erase == "mask" else None,
+    )
     assert expected in model.seen and len(model.seen) == 2
 
 
@@ -141,8 +161,12 @@ def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
 
 def test_nothing_and_everything_are_run_once_and_progress_is_told():
     model, heard = Bag([1.0, 2.0]), []
-    run(model, [text(0), text(0, 1)], [relevance(1), relevance(1, 2)],
-        progress=lambda done, inputs: heard.append((done, inputs)))  # fmt: skip
+    run(
+        model,
+        [text(0), text(0, 1)],
+        [relevance(1), relevance(1, 2)],
+        progress=lambda done, inputs: heard.append((done, inputs)),
+    )
     assert len(model.seen) == 2 + 4  # one token: all or nothing; two: either of them, too
     assert heard[-1] == (6, 6)
 
@@ -153,10 +177,17 @@ def test_nothing_and_everything_are_run_once_and_progress_is_told():
 def test_protocol_published_ranks_negative_values_as_zero():
     weights, values = [1.0, 2.0, 4.0, 8.0], [-1.0, -5.0, 0.0, 2.0]
     described, published = (
-        run(Bag(weights), [text(0, 1, 2, 3)], [relevance(*values)], explained=torch.tensor([1]),
-            protocol=protocol, directions=["negative"], shares_pct=[25, 50, 75])["logit"].tolist()
+        run(
+            Bag(weights),
+            [text(0, 1, 2, 3)],
+            [relevance(*values)],
+            explained=torch.tensor([1]),
+            protocol=protocol,
+            directions=["negative"],
+            shares_pct=[25, 50, 75],
+        )["logit"].tolist()
         for protocol in ("described", "published")
-    )  # fmt: skip
+    )
     assert described == [15, 13, 12, 8]
     ranks = erasing_ranks(torch.tensor([values]).clamp(min=0), "negative")[0].tolist()
     expected = [sum(w for w, r in zip(weights, ranks, strict=True) if r >= k) for k in range(4)]
@@ -166,8 +197,9 @@ def test_protocol_published_ranks_negative_values_as_zero():
 @pytest.mark.parametrize("value", [0.0, 0.2, math.nan])
 def test_a_map_that_says_nothing_has_equal_curves_and_no_order(value):
     weights = [1.0, 2.0, 4.0, 8.0, 16.0]
-    rows = run(Bag(weights), [text(*range(5))], [relevance(*5 * [value])],
-               explained=torch.tensor([1]))  # fmt: skip
+    rows = run(
+        Bag(weights), [text(*range(5))], [relevance(*5 * [value])], explained=torch.tensor([1])
+    )
     positive, negative = rows["logit"].to_numpy().reshape(2, 11)
     assert positive.tolist() == negative.tolist()
     gone = -np.diff(positive[::2])
@@ -197,8 +229,9 @@ def test_answers_do_not_depend_on_batches(reads):
 
 def test_rows_come_in_the_order_of_the_texts():
     texts, maps = [text(0, 1), text(0), text(1)], [relevance(1, 2), relevance(1), relevance(1)]
-    rows = run(Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100],
-               first_index=5)  # fmt: skip
+    rows = run(
+        Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100], first_index=5
+    )
     assert rows["index"].tolist() == 2 * [5, 5, 6, 6, 7, 7]
     assert rows["hit"].tolist() == 2 * [True, True, True, False, True, True]
     assert rows["logit"].tolist() == 2 * [0.5, 0.5, 1, 0, 0.5, 0.5]  # of the predicted class
@@ -243,8 +276,13 @@ def test_curves_and_areas_by_hand(rows):
 
 def test_first_half_weighs_by_the_width_between_shares():
     weights = [2.0, 4.0, -1.0, -3.0]  # at 10 % nothing is gone: right at 0 and 10, wrong at 50
-    rows = run(Bag(weights), [text(0, 1, 2, 3)], [relevance(*weights)], directions=["positive"],
-               shares_pct=[10, 50, 75])  # fmt: skip
+    rows = run(
+        Bag(weights),
+        [text(0, 1, 2, 3)],
+        [relevance(*weights)],
+        directions=["positive"],
+        shares_pct=[10, 50, 75],
+    )
     assert first_half_auc_pct(rows)["auc_pct"].tolist() == pytest.approx([60])
 
 

@@ -25,9 +25,13 @@ def random_bert(**others) -> TextParams:
 def folder(tmp_path):
     """A small BERT as transformers writes it, below `tmp_path`."""
     config = transformers.BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=32,
-    )  # fmt: skip
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=32,
+    )
     made = tmp_path / "bert-base"
     transformers.BertModel(config).save_pretrained(made)
     pretrained.learn_tokenizer([REVIEW.text]).save(str(made / "tokenizer.json"))
@@ -36,8 +40,13 @@ def folder(tmp_path):
 
 def from_folder(folder, **others) -> TextParams:
     limits = dict.fromkeys(("limit", "train_limit", "held_out_limit"), 32)
-    return TextParams(text_model="bert-base", weights_root=str(folder.parent),
-                      corpora=["movie_reviews"], **limits, **others)  # fmt: skip
+    return TextParams(
+        text_model="bert-base",
+        weights_root=str(folder.parent),
+        corpora=["movie_reviews"],
+        **limits,
+        **others,
+    )
 
 
 def test_random_bert_reads_word_pieces_of_its_texts():

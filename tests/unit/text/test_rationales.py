@@ -75,8 +75,10 @@ def test_special_tokens_are_in_no_rationale_wherever_they_stand():
 
 def test_documents_without_a_rationale_are_counted():
     cut = read(spans=SPANS[:4])
-    tokens, documents = [read(), read(), cut, cut], [document(), document([]), document(),
-                                                     document([(22, 26)])]  # fmt: skip
+    tokens, documents = (
+        [read(), read(), cut, cut],
+        [document(), document([]), document(), document([(22, 26)])],
+    )
     assert with_rationale(tokens, documents) == ([0, 2], {"unmarked": 1, "cut_off": 1})
     with pytest.raises(ValueError, match=r"of 4 documents 1 have no rationale and 1 one that lies"):
         rationale_f1(tokens, [VALUES, VALUES, *2 * [VALUES[:6]]], documents)
@@ -132,8 +134,9 @@ def test_published_words_are_not_summed_and_negative_ones_tie():
 def test_a_blank_that_belongs_to_a_token_parts_words():
     """Byte-level tokenizers keep it: `an`, ` awful`; they must not become one word."""
     glued = read("an awful", ((0, 2), (2, 8)))
-    rows = rationale_f1([glued], [relevance(1.0, 2.0)], [document([(0, 2)], "an awful")], [1],
-                        protocol="published")  # fmt: skip
+    rows = rationale_f1(
+        [glued], [relevance(1.0, 2.0)], [document([(0, 2)], "an awful")], [1], protocol="published"
+    )
     assert rows["precision"].tolist() == [0]
 
 
@@ -186,8 +189,10 @@ def test_table_refuses_repeated_and_missing_documents(spoil):
 
 
 def methods(values, **columns):
-    parts = [pd.DataFrame({"method": name, "index": range(len(v)), "f1": v, **columns})
-             for name, v in values.items()]  # fmt: skip
+    parts = [
+        pd.DataFrame({"method": name, "index": range(len(v)), "f1": v, **columns})
+        for name, v in values.items()
+    ]
     return pd.concat(parts, ignore_index=True)
 
 

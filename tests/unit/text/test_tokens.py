@@ -153,12 +153,24 @@ def real():
 @pytest.mark.parametrize(
     "text",
     [
-        "Это был ужасный фильм", "Хороший фильм", "Великолепно", "Це був жахливий фільм",
-        "كان فيلما سيئا للغاية", "Αυτή ήταν μια φρικτή ταινία", "Μου άρεσε πολύ",
-        "这是一部糟糕的电影", "不好", "我", "これはひどい映画でした", "끔찍한 영화였습니다",
-        "यह एक भयानक फिल्म थी", "זה היה סרט נורא", "ছবি টি খুব ভালো ছিল", "ภาพยนตร์ดีมาก",
+        "Это был ужасный фильм",
+        "Хороший фильм",
+        "Великолепно",
+        "Це був жахливий фільм",
+        "كان فيلما سيئا للغاية",
+        "Αυτή ήταν μια φρικτή ταινία",
+        "Μου άρεσε πολύ",
+        "这是一部糟糕的电影",
+        "不好",
+        "我",
+        "これはひどい映画でした",
+        "끔찍한 영화였습니다",
+        "यह एक भयानक फिल्म थी",
+        "זה היה סרט נורא",
+        "ছবি টি খুব ভালো ছিল",
+        "ภาพยนตร์ดีมาก",
     ],
-)  # fmt: skip
+)
 def test_other_scripts_are_refused_though_their_letters_are_known(real, text):
     what = r"no word of text .*, or few: \d+ of \d+ .* at most 50% may.*script: leave it out or use"
     with pytest.raises(ValueError, match=what):
@@ -168,11 +180,26 @@ def test_other_scripts_are_refused_though_their_letters_are_known(real, text):
 @pytest.mark.parametrize(
     "text",
     [
-        "Brilliant", "Meh", "Bleh", "I", "F", "10/10", "B-", "?", "xqzt", "Été", "Amélie ★★★★☆",
-        "LOL wtf, kr3w got pwnd :) 😀😀", "Apichatpong Weerasethakul", "sooooo gooood!!!!",
-        "Ностальгия is great", "Good! 好", "C'était un film épouvantable", "Phim này rất hay",
+        "Brilliant",
+        "Meh",
+        "Bleh",
+        "I",
+        "F",
+        "10/10",
+        "B-",
+        "?",
+        "xqzt",
+        "Été",
+        "Amélie ★★★★☆",
+        "LOL wtf, kr3w got pwnd :) 😀😀",
+        "Apichatpong Weerasethakul",
+        "sooooo gooood!!!!",
+        "Ностальгия is great",
+        "Good! 好",
+        "C'était un film épouvantable",
+        "Phim này rất hay",
     ],
-)  # fmt: skip
+)
 def test_odd_names_slang_and_other_languages_in_latin_letters_are_read(real, text):
     assert len(encode(real, text, 64)) > 2
 

@@ -41,10 +41,17 @@ def train(texts, folder, *, model=None, on_epoch=lambda row: None, **changes):
     tokens, labels = texts
     model = model or build_tiny(WORDS, 2, width=16, heads=2, drop=0.1)
     history = train_text_classifier(
-        model, settings(**changes), folder, name="t",
-        train=tokens[:64], labels=labels[:64], on_epoch=on_epoch,
-        validation=tokens[64:], validation_labels=labels[64:], identity={"corpus": "c"},
-    )  # fmt: skip
+        model,
+        settings(**changes),
+        folder,
+        name="t",
+        train=tokens[:64],
+        labels=labels[:64],
+        on_epoch=on_epoch,
+        validation=tokens[64:],
+        validation_labels=labels[64:],
+        identity={"corpus": "c"},
+    )
     return model, history
 
 

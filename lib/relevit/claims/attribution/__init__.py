@@ -19,9 +19,14 @@ from relevit.claims.tables import Lacking, ResultTables, check_tables, lacking
 from relevit.claims.verdicts import Verdict
 
 __all__ = [
-    "CRITERIA", "NOT_TESTABLE", "ROLES", "SCHEMAS", "SOURCES", "attribution_criteria",
+    "CRITERIA",
+    "NOT_TESTABLE",
+    "ROLES",
+    "SCHEMAS",
+    "SOURCES",
+    "attribution_criteria",
     "attribution_verdicts",
-]  # fmt: skip
+]
 
 # Notebook -> the tables it writes as NAME.parquet.
 SOURCES = {

@@ -156,34 +156,46 @@ NOT_TESTABLE: dict[str, str] = {
 
 # Table -> columns that name a row, columns that hold numbers.
 SCHEMAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "methods_segmentation": (
-        ("model", "method", "metric"), ("value_pct", "low_pct", "high_pct"),
-    ),
+    "methods_segmentation": (("model", "method", "metric"), ("value_pct", "low_pct", "high_pct")),
     "methods_perturbation": (
-        ("model", "method", "direction", "target"), ("images", "auc_pct", "standard_error_pts"),
+        ("model", "method", "direction", "target"),
+        ("images", "auc_pct", "standard_error_pts"),
     ),
     "finetuned_segmentation": (("model_run", "metric"), ("value_pct",)),
     "finetuned_perturbation": (("model_run", "direction"), ("auc_pct", "standard_error_pts")),
     "ablation": (
         ("perception", "feedback"),
-        ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct",
-         "positive_auc_pct", "positive_standard_error_pts",
-         "negative_auc_pct", "negative_standard_error_pts"),
+        (
+            "pixel_accuracy_pct",
+            "miou_pct",
+            "map_pct",
+            "mf1_pct",
+            "positive_auc_pct",
+            "positive_standard_error_pts",
+            "negative_auc_pct",
+            "negative_standard_error_pts",
+        ),
     ),
-    "approximation": (
-        ("method", "block"), ("mean_squared_error", "std_squared_error", "images"),
-    ),
+    "approximation": (("method", "block"), ("mean_squared_error", "std_squared_error", "images")),
     "two_objects": (("method",), ("images", "own_object_pct", "standard_error_pts")),
     # `direction`: positive or negative. `final_accuracy_pct`: with every word erased; `chance_pct`:
     # of always naming the most frequent class. `top_token_pct`: texts whose highest token is in
     # the rationale.
     "text_perturbation": (
         ("corpus", "method", "direction"),
-        ("documents", "auc_pct", "standard_error_pts", "first_half_auc_pct",
-         "first_half_error_pts", "final_accuracy_pct", "chance_pct"),
+        (
+            "documents",
+            "auc_pct",
+            "standard_error_pts",
+            "first_half_auc_pct",
+            "first_half_error_pts",
+            "final_accuracy_pct",
+            "chance_pct",
+        ),
     ),
     "text_rationales": (
-        ("corpus", "method", "k"), ("documents", "f1_pct", "standard_error_pts", "top_token_pct"),
+        ("corpus", "method", "k"),
+        ("documents", "f1_pct", "standard_error_pts", "top_token_pct"),
     ),
     "text_accuracy": (("corpus",), ("texts", "accuracy_pct", "low_pct", "high_pct")),
     # `target`: predicted or target (the label); `classes`: seen or unseen in training, or all.
@@ -199,4 +211,4 @@ SCHEMAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("model", "seed", "classes", "method"),
         ("images", "own_object_pct", "standard_error_pts"),
     ),
-}  # fmt: skip
+}

@@ -36,10 +36,10 @@ def factors(claim: str, approximation: pd.DataFrame) -> Verdict:
         return judge(claim, met, f"rollout's error over token_wise's {factor:.3g} ± {error:.2g}")
     ratios = {b: _ratio(rollout.loc[b, _PAIR], token.loc[b, _PAIR]) for b in token.index}
     parts = {
-        f"block {block} at least {fixed.BLOCK_FACTOR:g} times":
-        factor - error >= fixed.BLOCK_FACTOR - EPS
+        f"block {block} at least {fixed.BLOCK_FACTOR:g} times": factor - error
+        >= fixed.BLOCK_FACTOR - EPS
         for block, (factor, error) in ratios.items()
-    }  # fmt: skip
+    }
     text = ", ".join(f"{b}: {factor:.3g} ± {error:.2g}" for b, (factor, error) in ratios.items())
     return judge(claim, parts, f"rollout's error over token_wise's, by block: {text}")
 
@@ -105,12 +105,14 @@ def parts_help(claim: str, ablation: pd.DataFrame) -> Verdict:
     integrated = "integrated_gradient"
     pairs = {
         "head_wise, integrated against plain gradient": (
-            ("head_wise", integrated), ("head_wise", "gradient")
-        ),
+            ("head_wise", integrated),
+            ("head_wise", "gradient"),
+        )
     } | {
         f"{ours} against {other}": ((ours, integrated), (other, integrated))
-        for ours in VARIANTS for other in ("avg_attention", "last_attention")
-    }  # fmt: skip
+        for ours in VARIANTS
+        for other in ("avg_attention", "last_attention")
+    }
     scores = _ablation_scores(ablation)
     parts, texts = {}, []
     for pair, (ours, other) in pairs.items():
@@ -174,8 +176,9 @@ def maps_improve(claim: str, segmentation: pd.DataFrame) -> Verdict:
 
 def stays_faithful(claim: str, perturbation: pd.DataFrame) -> Verdict:
     """RV-39."""
-    scores = perturbation_scores(perturbation.drop(columns="target", errors="ignore"),
-                                 ["model_run"])  # fmt: skip
+    scores = perturbation_scores(
+        perturbation.drop(columns="target", errors="ignore"), ["model_run"]
+    )
     runs = perturbation["model_run"].astype(str).unique().tolist()
     seeds = _seeds(runs)
     parts, mean, better = {}, {}, False

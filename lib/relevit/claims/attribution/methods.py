@@ -106,8 +106,9 @@ def _dino_gains(segmentation: pd.DataFrame, methods: Iterable[str]) -> dict[str,
     scores, (dino, other) = segmentation_scores(segmentation), (fixed.DINO, fixed.DINO_AGAINST)
     return {
         f"{method} {score}": gain_over(scores, (dino, method, score), (other, method, score))
-        for method in methods for score in THREE
-    }  # fmt: skip
+        for method in methods
+        for score in THREE
+    }
 
 
 _DINO_MINUS = f"{fixed.DINO} minus {fixed.DINO_AGAINST}, which differ in size too"

@@ -17,9 +17,11 @@ from relevit.claims.verdicts import EPS, Verdict, judge, signed
 NOT_HERE = "not testable here"
 INTERVAL_ERRORS = 2 * 1.96  # standard errors in a 95 % interval
 SEGMENTATION = {
-    "pixel_accuracy_pct": "pixel accuracy", "miou_pct": "mIoU", "map_pct": "mAP",
+    "pixel_accuracy_pct": "pixel accuracy",
+    "miou_pct": "mIoU",
+    "map_pct": "mAP",
     "mf1_pct": "mF1",
-}  # fmt: skip
+}
 THREE = tuple(SEGMENTATION.values())[:3]  # mF1 is not in RobustViT T3, Beyond Intuition T6
 SIGNS = {"positive": -1, "negative": 1}  # low is good when the relevant goes first
 PREDICTED = tuple(f"{direction} AUC (predicted)" for direction in SIGNS)
@@ -101,21 +103,17 @@ def areas(scores: Scores, *models: str) -> tuple[str, ...]:
 
 
 def gains_over_baselines(
-    scores: Scores,
-    model: str,
-    variant: str,
-    score: str,
-    baselines: Iterable[str] = BASELINES,
+    scores: Scores, model: str, variant: str, score: str, baselines: Iterable[str] = BASELINES
 ) -> dict[str, Gain]:
     """By how much a variant is better than each baseline; those of NO_LABEL_ROW may lack one."""
     left_out = [
-        name for name in fixed.NO_LABEL_ROW
-        if score in LABEL and (model, name, score) not in scores
-    ]  # fmt: skip
+        name for name in fixed.NO_LABEL_ROW if score in LABEL and (model, name, score) not in scores
+    ]
     return {
         name: gain_over(scores, (model, variant, score), (model, name, score))
-        for name in baselines if name not in left_out
-    }  # fmt: skip
+        for name in baselines
+        if name not in left_out
+    }
 
 
 def lead_over_best(scores: Scores, model: str, variant: str, score: str) -> tuple[Gain, list[str]]:

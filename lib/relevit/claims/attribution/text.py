@@ -143,9 +143,10 @@ def newsgroups(claim: str, perturbation: pd.DataFrame, accuracy: pd.DataFrame) -
 def dual_encoder(claim: str, perturbation: pd.DataFrame, zero_shot: pd.DataFrame) -> Verdict:
     """BI-12."""
     found = [
-        model for model in fixed.DUALS
+        model
+        for model in fixed.DUALS
         if all((table["model"] == model).any() for table in (perturbation, zero_shot))
-    ]  # fmt: skip
+    ]
     if not found:
         raise Lacking(f"no rows for {' or '.join(fixed.DUALS)}: run one of them")
     kind, accuracy = _need_zero_shot(found[0], zero_shot)
@@ -254,8 +255,9 @@ def _leads(
     """By variant and score: by how much it is better than each baseline."""
     return {
         f"{variant} {score}": gains_over_baselines(scores, of, variant, score, baselines)
-        for variant in variants for score in names
-    }  # fmt: skip
+        for variant in variants
+        for score in names
+    }
 
 
 def _best(gains: Mapping[str, Mapping[str, Gain]]) -> str:
@@ -267,8 +269,9 @@ def _over_others(scores: Scores, corpus: str, method: str, score: str) -> tuple[
     """Gain over the average of the baselines without WITHOUT_ADVANTAGE, and the rank among all."""
     gains = {
         name: gain_over(scores, (corpus, method, score), (corpus, name, score))
-        for name in BASELINES if name != method
-    }  # fmt: skip
+        for name in BASELINES
+        if name != method
+    }
     others = [(corpus, b, score) for b in BASELINES if b not in fixed.WITHOUT_ADVANTAGE]
     value, error = np.mean([scores[key] for key in others], axis=0).tolist()
     own, own_error = scores[corpus, method, score]

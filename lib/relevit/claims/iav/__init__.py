@@ -19,8 +19,14 @@ from relevit.claims.tables import Lacking, ResultTables, check_tables
 from relevit.claims.verdicts import Verdict
 
 __all__ = [
-    "CRITERIA", "NOT_TESTABLE", "ROLES", "SCHEMAS", "SOURCES", "iav_criteria", "iav_verdicts",
-]  # fmt: skip
+    "CRITERIA",
+    "NOT_TESTABLE",
+    "ROLES",
+    "SCHEMAS",
+    "SOURCES",
+    "iav_criteria",
+    "iav_verdicts",
+]
 
 # Notebook -> the tables it writes as NAME.parquet.
 SOURCES = {

@@ -68,8 +68,10 @@ def dino_most_accurate(claim: str, tables: Tables) -> Verdict:
     values = validation(tables)
     parts: Parts = clear(above(values, [DINO], MODELS))
     others = [model for model in MODELS if model != DINO]
-    parts |= {f"{a} like {b}": similar(difference(values[a], values[b]))
-              for a, b in combinations(others, 2)}  # fmt: skip
+    parts |= {
+        f"{a} like {b}": similar(difference(values[a], values[b]))
+        for a, b in combinations(others, 2)
+    }
     return decide(claim, parts, f"validation top-1, %: {listed(values, 1)}", seeds_of(values))
 
 

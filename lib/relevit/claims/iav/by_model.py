@@ -108,9 +108,8 @@ def above(values: BySeed, upper: Iterable[str], lower: Iterable[str]) -> dict[st
     """Each model of one group minus each of another."""
     lower = tuple(lower)
     return {
-        f"{a} above {b}": difference(values[a], values[b])
-        for a in upper for b in lower if a != b
-    }  # fmt: skip
+        f"{a} above {b}": difference(values[a], values[b]) for a in upper for b in lower if a != b
+    }
 
 
 def clear(differences: Mapping[str, Difference], what: str = "") -> Parts:
@@ -120,8 +119,10 @@ def clear(differences: Mapping[str, Difference], what: str = "") -> Parts:
 
 def overlap(values: BySeed) -> bool | None:
     """Whether neither kind lies above the other; None where one does, within the spread."""
-    both = [above(values, *kinds) for kinds in ((SELF_SUPERVISED, SUPERVISED),
-                                                (SUPERVISED, SELF_SUPERVISED))]  # fmt: skip
+    both = [
+        above(values, *kinds)
+        for kinds in ((SELF_SUPERVISED, SUPERVISED), (SUPERVISED, SELF_SUPERVISED))
+    ]
     if any(all(pair.clear for pair in pairs.values()) for pairs in both):
         return False
     apart = any(all(pair.value > EPS for pair in pairs.values()) for pairs in both)

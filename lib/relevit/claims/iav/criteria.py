@@ -139,7 +139,7 @@ CRITERIA: dict[str, str] = {
 
 NOT_TESTABLE: dict[str, str] = {
     "IAV-21": "no table has the answers of a model with a head left out; the number shows how "
-    "Low-IA heads score against the object's mask, minus the other heads",
+    "Low-IA heads score against the object's mask, minus the other heads"
 }
 
 _RUN = ("model", "seed")

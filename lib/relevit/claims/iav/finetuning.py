@@ -52,10 +52,11 @@ def attention_as_good(claim: str, tables: Tables) -> Verdict:
         raise Lacking(f"masking has no rows with order {' or '.join(absent)}: run it")
     # Without any mask the orders do not differ.
     found = {
-        name: {m: rows[name].loc[:, rows[name].columns > 0].mean(axis=1)
-               for m, rows in table.items()}
+        name: {
+            m: rows[name].loc[:, rows[name].columns > 0].mean(axis=1) for m, rows in table.items()
+        }
         for name in ORDERS
-    }  # fmt: skip
+    }
     gaps = {m: found["attention"][m] - found["smoothgrad"][m] for m in MODELS}
     limits = {m: max(fixed.SIMILAR_PTS, gap.std()) + EPS for m, gap in gaps.items()}
     parts: Parts = {f"{DINO}: attention costs as much": bool(gaps[DINO].mean() <= limits[DINO])}

@@ -42,10 +42,11 @@ def head_decides(claim: str, tables: Tables) -> Verdict:
     """IAV-13."""
     shares = {model: identity_share(tables, model) for model in MODELS}
     parts: Parts = {
-        f"{model}: head explains more than half":
-        bool(share.mean() - fixed.DECIDES > share.std() + EPS)
+        f"{model}: head explains more than half": bool(
+            share.mean() - fixed.DECIDES > share.std() + EPS
+        )
         for model, share in shares.items()
-    }  # fmt: skip
+    }
     texts = [f"share of the variance between heads: {listed(shares)}"]
     for model, rows in _medians(tables, SUPERVISED).items():
         groups = rows.T.groupby(level="layer")
@@ -79,8 +80,10 @@ def one_or_two_low(claim: str, tables: Tables) -> Verdict:
 def all_high(claim: str, tables: Tables) -> Verdict:
     """IAV-15."""
     high = _high(tables, DINO)
-    parts: Parts = {f"only High-IA heads in L{layer}": bool(high[layer].all(axis=None))
-                    for layer in _three(high)}  # fmt: skip
+    parts: Parts = {
+        f"only High-IA heads in L{layer}": bool(high[layer].all(axis=None))
+        for layer in _three(high)
+    }
     return decide(claim, parts, _types(DINO, high), len(high))
 
 

@@ -116,8 +116,9 @@ def classes_group(claim: str, tables: Tables) -> Verdict:
         parts[f"{model} above chance"] = difference(late[model], luck[model]).clear
     parts |= clear(above(late, SUPERVISED, SELF_SUPERVISED), "last layers: ")
     parts |= clear(above(late, [IN21K], [DEIT]) | above(late, [BEIT], [DINO]), "last layers: ")
-    parts |= {f"{model} clearest in the last layers": layer in last
-              for model, layer in best.items()}  # fmt: skip
+    parts |= {
+        f"{model} clearest in the last layers": layer in last for model, layer in best.items()
+    }
     number = (
         f"k-NN accuracy, change over depth in points: {listed(slopes, 1, '+')}; L{last[0]} to "
         f"L{last[-1]}, %: {listed(late, 1)}, by chance {shown(luck[DINO].iloc[:1], 1)}; best "

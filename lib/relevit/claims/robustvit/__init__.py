@@ -35,9 +35,17 @@ from relevit.claims.verdicts import Verdict
 from relevit.data.benchmark import CUTOUTS, Benchmark
 
 __all__ = [
-    "CRITERIA", "OUTSIDE", "ROLES", "SCHEMAS", "SOURCES", "baselines_behind", "changed_images",
-    "read_tables", "robustvit_criteria", "robustvit_verdicts",
-]  # fmt: skip
+    "CRITERIA",
+    "OUTSIDE",
+    "ROLES",
+    "SCHEMAS",
+    "SOURCES",
+    "baselines_behind",
+    "changed_images",
+    "read_tables",
+    "robustvit_criteria",
+    "robustvit_verdicts",
+]
 
 METHODS, OF_METHODS = "methods_perturbation", "RV-43"  # a table of Beyond Intuition's models
 # Notebook -> the tables it writes as NAME.parquet. `changed_images` is made from
@@ -131,8 +139,10 @@ def read_tables(folders: Mapping[str, Path], sources: Mapping[str, Iterable[str]
     """
     paths = [
         folders[notebook] / f"{name}.parquet"
-        for notebook, names in sources.items() if notebook in folders for name in names
-    ]  # fmt: skip
+        for notebook, names in sources.items()
+        if notebook in folders
+        for name in names
+    ]
     return {path.stem: pd.read_parquet(path) for path in paths if path.is_file()}
 
 

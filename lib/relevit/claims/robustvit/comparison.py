@@ -118,8 +118,9 @@ def dino_probe_worst(claim: str, tables: Tables) -> Verdict:
     }
     parts = {
         f"below {name} on {s}": bool(probe[s] < other[s] - EPS)
-        for name, other in others.items() for s in TEST_SETS
-    }  # fmt: skip
+        for name, other in others.items()
+        for s in TEST_SETS
+    }
     gap = probe - others[fixed.SUPERVISED]
     number = f"linear probe minus {fixed.SUPERVISED}: {_listed(gap, TEST_SETS)}"
     return judge(claim, parts, number, seeds)

@@ -167,7 +167,7 @@ REAL_CRITERIA: dict[str, str] = {
     "RV-28": CRITERIA["RV-28"].replace("val images", "images with a mask and a known class"),
 }
 REAL_OUTSIDE: dict[str, str] = {
-    "RV-25": "no table has the answers to single images; 03_robustness shows them",
+    "RV-25": "no table has the answers to single images; 03_robustness shows them"
 }
 
 _ACCURACIES = ("images", "top1_pct", "top5_pct", "original_top1_pct", "original_top5_pct")
@@ -179,20 +179,19 @@ SCHEMAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("method", "protocol", "lr"),
         ("drop_pts", "rising", "background_before", "background_after"),
     ),
-    "changed_images": (
-        ("model_run", "dataset", "index", "classes"), ("label", "change_top1_pts"),
-    ),
+    "changed_images": (("model_run", "dataset", "index", "classes"), ("label", "change_top1_pts")),
     "object_size": (("cause", "level", "dataset"), ("count",)),
     "accuracies": (("model", "method", "protocol", "masks", "seed", "dataset"), _ACCURACIES),
     "finetuned_images": (("model_run", "index"), ()),
     "methods_perturbation": (
-        ("model", "method", "direction", "target"), ("images", "auc_pct", "standard_error_pts"),
+        ("model", "method", "direction", "target"),
+        ("images", "auc_pct", "standard_error_pts"),
     ),
     "ablations": (("model", "variant", "seed", "dataset"), _ACCURACIES),
     "sensitivity": (("model", "images_per_class", "classes", "seed", "dataset"), _ACCURACIES),
     "sis": (("model_run", "image", "label", "target"), ("found",)),
     "knn": (("model_run", "data", "k"), ("images", "accuracy_pct")),
-}  # fmt: skip
+}
 # Numbers that are NaN for an image without a mask, or for classes that do not differ.
 MASKED: dict[str, tuple[str, ...]] = {
     "looks": ("on_object_pct", "covered_pct"),

@@ -87,8 +87,9 @@ def knn_gains(claim: str, tables: Tables) -> Verdict:
         raise Lacking(f"neither {fixed.INATURALIST} nor a set of Cutouts was run: run one")
     parts = {
         f"{data}: k = {k} above its std": clear(found[data][k])
-        for data in chosen for k in NEIGHBOURS
-    }  # fmt: skip
+        for data in chosen
+        for k in NEIGHBOURS
+    }
     shown = (
         f"{data} {', '.join(f'k = {k} {text(found[data][k])}' for k in NEIGHBOURS)}"
         for data in chosen
@@ -105,8 +106,9 @@ def knn_gains_everywhere(claim: str, tables: Tables) -> Verdict:
     found = _knn_changes(tables)
     parts = {
         f"{data}: every seed rises for k = {k}": bool((change[k] > EPS).all())
-        for data, change in found.items() for k in NEIGHBOURS
-    }  # fmt: skip
+        for data, change in found.items()
+        for k in NEIGHBOURS
+    }
     lowest = (
         f"{data} {', '.join(f'k = {k} {change[k].min():+.1f}' for k in NEIGHBOURS)}"
         for data, change in found.items()
@@ -136,6 +138,6 @@ def input_gradients_unfaithful(claim: str, tables: Tables) -> Verdict:
     pairs = {
         s: gain_over(scores, (model, "gae", s), (model, "integrated_gradients", s))
         for s in PREDICTED
-    }  # fmt: skip
+    }
     number = f"{model}, gain of gae over integrated_gradients: {listed(pairs)}"
     return judge_gains(claim, {f"worse than gae, {s}": g for s, g in pairs.items()}, number)

@@ -33,9 +33,15 @@ TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 META = "meta.mat"
 TABLE = "LOC_val_solution.csv"
 UNREADABLE = (
-    KeyError, IndexError, ValueError, TypeError, OSError, NotImplementedError, MatReadError,
+    KeyError,
+    IndexError,
+    ValueError,
+    TypeError,
+    OSError,
+    NotImplementedError,
+    MatReadError,
     zlib.error,
-)  # what scipy makes of damaged files  # fmt: skip
+)  # what scipy makes of damaged files
 
 
 def read_imagenet(data_root: Path, view: View = PAPER_VIEW, *, part: Part = "val") -> ImageSet:

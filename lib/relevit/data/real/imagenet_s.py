@@ -33,11 +33,7 @@ CLASS_IDS: Mapping[str, int] = MappingProxyType(
 
 
 def read_imagenet_s(
-    data_root: Path,
-    view: View = PAPER_VIEW,
-    *,
-    part: Part = "train-semi",
-    merged: Merged = "skip",
+    data_root: Path, view: View = PAPER_VIEW, *, part: Part = "train-semi", merged: Merged = "skip"
 ) -> ImageSet:
     """The pictures of a part, with masks: 9,190 of `train-semi`, or 12,419 of `validation`.
 

@@ -105,10 +105,7 @@ def _is_picture(path: str) -> bool:
 
 
 def read_cifar100(
-    root: Path,
-    size: int,
-    labels: CifarLabels = "fine",
-    hashes: Mapping[str, str] = CIFAR_MD5,
+    root: Path, size: int, labels: CifarLabels = "fine", hashes: Mapping[str, str] = CIFAR_MD5
 ) -> tuple[Labelled, Labelled]:
     """CIFAR-100: the training (known) and the test set (asked).
 

@@ -23,17 +23,43 @@ from relevit.data.textures import FAMILIES
 PROMPT = "a photo of a {}"
 STYLE = "3d"  # the drawings whose colour a caption tells
 COLOURS = (
-    "black", "grey", "white", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown",
-)  # fmt: skip
+    "black",
+    "grey",
+    "white",
+    "red",
+    "orange",
+    "yellow",
+    "green",
+    "blue",
+    "purple",
+    "pink",
+    "brown",
+)
 # What the file of a drawing is called, where nobody would say so.
 _SPOKEN = {
-    "cooking": "frying pan", "locked": "padlock", "bowling": "bowling ball",
-    "tennis": "tennis racket", "gem-stone": "gemstone", "running-shoe": "running shoe",
-}  # fmt: skip
+    "cooking": "frying pan",
+    "locked": "padlock",
+    "bowling": "bowling ball",
+    "tennis": "tennis racket",
+    "gem-stone": "gemstone",
+    "running-shoe": "running shoe",
+}
 _SOME = (
-    "grapes", "cherries", "pancakes", "french fries", "books", "scissors", "glasses", "bread",
-    "bacon", "broccoli", "cheese", "garlic", "popcorn", "ice cream",
-)  # fmt: skip
+    "grapes",
+    "cherries",
+    "pancakes",
+    "french fries",
+    "books",
+    "scissors",
+    "glasses",
+    "bread",
+    "bacon",
+    "broccoli",
+    "cheese",
+    "garlic",
+    "popcorn",
+    "ice cream",
+)
 _GROUNDS = {"reef": "a reef"}
 _AN = re.compile(r"(?!eu|uni)[aeiou]", re.IGNORECASE)  # how words begin that come after "an"
 
@@ -187,10 +213,14 @@ def colour_words(rgb: Float[Tensor, "pixels 3"]) -> Tensor:
     high, low = rgb.amax(dim=1), rgb.amin(dim=1)
     span = (high - low).clamp(min=1e-9)
     red, green, blue = rgb.T
-    hue = torch.where(
-        high == red, (green - blue) / span % 6,
-        torch.where(high == green, (blue - red) / span + 2, (red - green) / span + 4),
-    ) * 60  # fmt: skip
+    hue = (
+        torch.where(
+            high == red,
+            (green - blue) / span % 6,
+            torch.where(high == green, (blue - red) / span + 2, (red - green) / span + 4),
+        )
+        * 60
+    )
     edges = torch.tensor([14.0, 38.0, 65.0, 165.0, 255.0, 290.0, 335.0], dtype=rgb.dtype)
     by_hue = torch.tensor([3, 4, 5, 6, 7, 8, 9, 3])[torch.bucketize(hue, edges, right=True)]
     saturation = span / high.clamp(min=1e-9)

@@ -115,15 +115,23 @@ def join_encoder(
     if not towers.frozen:
         towers = begin(cfg, seed)
     settings = JoinSettings(
-        width=cfg.joint_width, epochs=cfg.joining_epochs, batch_size=cfg.batch_size, lr=cfg.lr,
-        temperature=cfg.temperature, seed=seed,
-    )  # fmt: skip
+        width=cfg.joint_width,
+        epochs=cfg.joining_epochs,
+        batch_size=cfg.batch_size,
+        lr=cfg.lr,
+        temperature=cfg.temperature,
+        seed=seed,
+    )
     shown = [animals.of_classes(seen)] + ([others] if others is not None else [])
     dual, joint = join_towers(towers, shown, settings)
     return Encoder(
-        dual, towers.tokenizer, tuple(map(prompt, names())), {SEEN: seen, UNSEEN: unseen},
-        seed, joint.history,
-    )  # fmt: skip
+        dual,
+        towers.tokenizer,
+        tuple(map(prompt, names())),
+        {SEEN: seen, UNSEEN: unseen},
+        seed,
+        joint.history,
+    )
 
 
 def ready_encoder(cfg: ClipParams, classes: Sequence[str]) -> Encoder:
@@ -185,8 +193,14 @@ def zero_shot_rows(
     texts = encoder.texts(phrases)
     if ALL in encoder.groups:
         hits = 100 * zero_shot_hits(images, texts, labels, encoder.groups[ALL]).double()
-        row = (ALL, len(texts), len(hits), hits.mean().item(), *bootstrap_interval(hits),
-               100 / len(texts))  # fmt: skip
+        row = (
+            ALL,
+            len(texts),
+            len(hits),
+            hits.mean().item(),
+            *bootstrap_interval(hits),
+            100 / len(texts),
+        )
         columns = ["group", "classes", "images", "accuracy_pct", "low_pct", "high_pct"]
         table = pd.DataFrame([row], columns=[*columns, "chance_pct"])
     else:
@@ -253,8 +267,10 @@ def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Pairs:
     """
     for turn in range(ROUNDS):
         pool = draw_pairs(cfg.pairs * 2 ** (turn + 3), seed=cfg.seed, size=size)
-        inside = [torch.isin(pool.labels, torch.tensor(list(part))).all(dim=1)
-                  for part in encoder.groups.values()]  # fmt: skip
+        inside = [
+            torch.isin(pool.labels, torch.tensor(list(part))).all(dim=1)
+            for part in encoder.groups.values()
+        ]
         if min(int(mask.sum()) for mask in inside) >= cfg.pairs:
             keep = torch.cat([mask.nonzero()[: cfg.pairs, 0] for mask in inside])
             return pool.select(keep)
@@ -289,8 +305,16 @@ def pointing(
 
     Rows whose `phrases` are recognised are of those that the image's `logits` rank high.
     """
-    columns = ["model", "seed", "classes", "phrases", "method", "images", "own_object_pct",
-               "standard_error_pts"]  # fmt: skip
+    columns = [
+        "model",
+        "seed",
+        "classes",
+        "phrases",
+        "method",
+        "images",
+        "own_object_pct",
+        "standard_error_pts",
+    ]
     if pairs is None:
         return pd.DataFrame(columns=columns)
     table = phrase_pointing(pairs, maps, encoder.groups, logits)

@@ -111,9 +111,12 @@ def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
     try:
         with silent_loading():
             model, about = CLIPModel.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False,
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
                 output_loading_info=True,
-            )  # fmt: skip
+            )
         if lacking := sorted(about["missing_keys"]):  # they would be left at random
             raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
@@ -131,13 +134,19 @@ def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
         )
     with torch.random.fork_rng(devices=[]):  # its own random weights are overwritten
         tower = VisionTransformer(
-            img_size=config.image_size, patch_size=config.patch_size, in_chans=config.num_channels,
-            num_classes=0, embed_dim=config.hidden_size, depth=config.num_hidden_layers,
-            num_heads=config.num_attention_heads, pre_norm=True, act_layer=config.hidden_act,
+            img_size=config.image_size,
+            patch_size=config.patch_size,
+            in_chans=config.num_channels,
+            num_classes=0,
+            embed_dim=config.hidden_size,
+            depth=config.num_hidden_layers,
+            num_heads=config.num_attention_heads,
+            pre_norm=True,
+            act_layer=config.hidden_act,
             # Half a unit more, as timm rounds the product down.
             mlp_ratio=(config.intermediate_size + 0.5) / config.hidden_size,
             norm_layer=partial(nn.LayerNorm, eps=config.layer_norm_eps),
-        )  # fmt: skip
+        )
     source = {k.removeprefix("vision_model."): v for k, v in tensors.items()}
     renamed = {
         "cls_token": source["embeddings.class_embedding"][None, None],

@@ -39,8 +39,10 @@ def setting_maps(
     # Without the family the tokens before the block are taken, Z of Eq. 14, as for images.
     plain = copy.copy(classifier)
     plain.family = "vit"
-    starts = {name: first_block(classifier, None, "published", name)
-              for name in ("token_wise", "head_wise")}  # fmt: skip
+    starts = {
+        name: first_block(classifier, None, "published", name)
+        for name in ("token_wise", "head_wise")
+    }
     rules = {
         ("token_wise", "published", starts["token_wise"]): classifier,
         ("token_wise", "values of Z (D12)", starts["token_wise"]): plain,
@@ -64,10 +66,7 @@ def setting_maps(
 
 
 def first_of_groups(
-    pairs: Pairs,
-    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
-    groups: int,
-    count: int,
+    pairs: Pairs, maps: Mapping[str, Float[Tensor, "pairs 2 patches"]], groups: int, count: int
 ) -> list[tuple[Pairs, dict[str, Float[Tensor, "some 2 patches"]]]]:
     """The first `count` pairs of each group (or all of it), with their maps.
 
@@ -92,8 +91,9 @@ def settings_table(
     """
     rows = []
     for (method, setting, start), made in maps.items():
-        published = next(v for (name, kind, _), v in maps.items()
-                         if (name, kind) == (method, "published"))  # fmt: skip
+        published = next(
+            v for (name, kind, _), v in maps.items() if (name, kind) == (method, "published")
+        )
         same = (made.argmax(dim=-1) == published.argmax(dim=-1)).double().mean().item()
         rows.append((method, setting, start, _same_order(made, published), 100 * same))
     columns = ["method", "setting", "first_block", "same_order", "same_top_pct"]
@@ -101,10 +101,14 @@ def settings_table(
     if bool(pairs.masks.any()):
         first = pairs.labels[:, 0]
         explain = {
-            str(i): partial(lambda both, target: torch.where(
-                (target == first)[:, None], both[:, 0], both[:, 1]), made)
+            str(i): partial(
+                lambda both, target: torch.where(
+                    (target == first)[:, None], both[:, 0], both[:, 1]
+                ),
+                made,
+            )
             for i, made in enumerate(maps.values())
-        }  # fmt: skip
+        }
         table["own_object_pct"] = pointing_table(pairs, explain)["own_object_pct"]
     return table
 
@@ -127,6 +131,9 @@ def word_shares(
 
 def _same_order(made: Tensor, published: Tensor) -> float:
     pairs = zip(made.flatten(0, 1).numpy(), published.flatten(0, 1).numpy(), strict=True)
-    found = [spearmanr(*pair).statistic for pair in pairs
-             if all(len(np.unique(values)) > 1 for values in pair)]  # fmt: skip
+    found = [
+        spearmanr(*pair).statistic
+        for pair in pairs
+        if all(len(np.unique(values)) > 1 for values in pair)
+    ]
     return float(np.mean(found)) if found else float("nan")

@@ -47,11 +47,16 @@ def phrase_maps(
         _need_answers(classifier, spec.normalise(images.to(device)), start * BATCH)
     sides = [
         shared_maps(
-            classifier, spec, pairs.images, methods,
-            target=target, protocol=protocol, on_part=on_part,
+            classifier,
+            spec,
+            pairs.images,
+            methods,
+            target=target,
+            protocol=protocol,
+            on_part=on_part,
         )
         for target in pairs.labels.T
-    ]  # fmt: skip
+    ]
     both = {name: torch.stack([side[name] for side in sides], dim=1) for name in methods}
     return {name: values.nan_to_num(nan=0.0) for name, values in both.items()}
 

@@ -22,8 +22,13 @@ def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tok
 
     tokenizer = word_tokenizer(words_of(prompts))
     first, last = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
-    text = {"vocab_size": tokenizer.get_vocab_size(), "num_hidden_layers": CUT_BLOCKS,
-            "bos_token_id": first, "eos_token_id": last, "pad_token_id": 0}  # fmt: skip
+    text = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "num_hidden_layers": CUT_BLOCKS,
+        "bos_token_id": first,
+        "eos_token_id": last,
+        "pad_token_id": 0,
+    }
     config = CLIPConfig(text_config=text, vision_config={"num_hidden_layers": CUT_BLOCKS})
     with seeded(seed):
         return from_clip(CLIPModel(config).eval()), tokenizer

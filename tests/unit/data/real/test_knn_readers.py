@@ -148,9 +148,12 @@ def pickled(tmp_path):
     for seed, part in enumerate(("train", "test")):
         data, fine, coarse = cifar_numbers(110, seed)
         files[part] = {
-            "filenames": [f"{i}.png" for i in fine], "batch_label": f"{part}ing batch 1 of 1",
-            "fine_labels": fine, "coarse_labels": coarse, "data": data,
-        }  # fmt: skip
+            "filenames": [f"{i}.png" for i in fine],
+            "batch_label": f"{part}ing batch 1 of 1",
+            "fine_labels": fine,
+            "coarse_labels": coarse,
+            "data": data,
+        }
     for name, content in files.items():
         # Written by an old numpy, whose modules had other names.
         old = pickle.dumps(content, protocol=2).replace(b"numpy._core.", b"numpy.core.")

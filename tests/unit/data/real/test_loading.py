@@ -153,8 +153,10 @@ def test_masks_are_those_of_the_pictures():
     (batch,) = batches(pictures, 3, masks=True)
     assert batch.masks.dtype == torch.bool
     assert [mask[0].float().mean(dim=1).tolist() for mask in batch.masks] == [
-        [0.0] * 4 + [1.0] * 4, [1.0] * 4 + [0.0] * 4, [1.0] * 4 + [0.0] * 4
-    ]  # fmt: skip
+        [0.0] * 4 + [1.0] * 4,
+        [1.0] * 4 + [0.0] * 4,
+        [1.0] * 4 + [0.0] * 4,
+    ]
     (plain,) = batches(pictures, 3)
     assert not plain.masks.any()
 

@@ -29,9 +29,17 @@ THING = {name: i for i, name in enumerate(things.PRETRAINING.classes)}
 
 @pytest.mark.parametrize(
     ("name", "colour"),
-    [("ant", "black"), ("parrot", "red"), ("flamingo", "pink"), ("tiger", "orange"),
-     ("whale", "blue"), ("elephant", "grey"), ("swan", "white"), ("mammoth", "brown")],
-)  # fmt: skip
+    [
+        ("ant", "black"),
+        ("parrot", "red"),
+        ("flamingo", "pink"),
+        ("tiger", "orange"),
+        ("whale", "blue"),
+        ("elephant", "grey"),
+        ("swan", "white"),
+        ("mammoth", "brown"),
+    ],
+)
 def test_colour_and_background(name, colour):
     article = "an" if colour == "orange" else "a"
     assert caption(LABEL[name], SAND) == f"{article} {colour} {name} on sand"
@@ -52,11 +60,21 @@ def test_things_are_said_as_one_says_them():
 
 @pytest.mark.parametrize(
     ("rgb", "colour"),
-    [((1, 0, 0), "red"), ((1, 0.55, 0), "orange"), ((0.5, 0.3, 0.1), "brown"),
-     ((1, 0.9, 0.1), "yellow"), ((0.1, 0.8, 0.2), "green"), ((0.1, 0.4, 1), "blue"),
-     ((0.55, 0.2, 0.9), "purple"), ((1, 0.4, 0.8), "pink"), ((1, 0.6, 0.6), "pink"),
-     ((0.05, 0.05, 0.1), "black"), ((0.5, 0.5, 0.52), "grey"), ((0.97, 0.97, 1), "white")],
-)  # fmt: skip
+    [
+        ((1, 0, 0), "red"),
+        ((1, 0.55, 0), "orange"),
+        ((0.5, 0.3, 0.1), "brown"),
+        ((1, 0.9, 0.1), "yellow"),
+        ((0.1, 0.8, 0.2), "green"),
+        ((0.1, 0.4, 1), "blue"),
+        ((0.55, 0.2, 0.9), "purple"),
+        ((1, 0.4, 0.8), "pink"),
+        ((1, 0.6, 0.6), "pink"),
+        ((0.05, 0.05, 0.1), "black"),
+        ((0.5, 0.5, 0.52), "grey"),
+        ((0.97, 0.97, 1), "white"),
+    ],
+)
 def test_colour_words(rgb, colour):
     assert COLOURS[int(colour_words(torch.tensor([rgb]).double())[0])] == colour
 
@@ -106,12 +124,16 @@ def test_prompts():
 
 @pytest.mark.parametrize(
     ("name", "template", "text"),
-    [("American chameleon", "a photo of a {}", "a photo of an American chameleon"),
-     ("European gallinule", "a photo of a {}", "a photo of a European gallinule"),
-     ("unicycle", "a photo of a {}", "a photo of a unicycle"), ("ant", "A {}", "An ant"),
-     ("apple", "an extra {}", "an extra apple"), ("scissors", "a {} on sand", "scissors on sand"),
-     ("umbrella", "a {} in extra {{}}", "an umbrella in extra {}")],
-)  # fmt: skip
+    [
+        ("American chameleon", "a photo of a {}", "a photo of an American chameleon"),
+        ("European gallinule", "a photo of a {}", "a photo of a European gallinule"),
+        ("unicycle", "a photo of a {}", "a photo of a unicycle"),
+        ("ant", "A {}", "An ant"),
+        ("apple", "an extra {}", "an extra apple"),
+        ("scissors", "a {} on sand", "scissors on sand"),
+        ("umbrella", "a {} in extra {{}}", "an umbrella in extra {}"),
+    ],
+)
 def test_articles_of_prompts(name, template, text):
     assert prompt(name, template) == text
 

@@ -119,10 +119,17 @@ def test_weights_that_lack_tensors_are_not_filled_up_at_random(folder, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "{}", "[]", '{"image_mean": [0, 0, 0]}', '{"image_mean": 1, "image_std": 1}',
-             '{"image_mean": [0, 0], "image_std": [1, 1]}',
-             '{"image_mean": [0, 0, 0], "image_std": [1, 0, 1]}'],
-)  # fmt: skip
+    "text",
+    [
+        "{",
+        "{}",
+        "[]",
+        '{"image_mean": [0, 0, 0]}',
+        '{"image_mean": 1, "image_std": 1}',
+        '{"image_mean": [0, 0], "image_std": [1, 1]}',
+        '{"image_mean": [0, 0, 0], "image_std": [1, 0, 1]}',
+    ],
+)
 def test_damaged_pixel_statistics_are_an_error(folder, tmp_path, text):
     path = shutil.copytree(folder, tmp_path / "clip") / "preprocessor_config.json"
     path.write_text(text)
