@@ -84,6 +84,7 @@ test-notebooks:
 lint: setup  ## Check style, formatting and the notebooks' metadata
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	@$(STRIP) --verify notebooks/*.ipynb || { \
 		echo 'lint: these notebooks carry metadata of one machine; run: make format' >&2; exit 1; }
 
