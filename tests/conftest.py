@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
 # The rooms with tensors in them: every call is held against its annotations, shapes included.
-CHECKED = "attention attribution data evaluate finetune iav losses masks models plots relevance text training"
+CHECKED = (
+    "attention attribution data evaluate finetune iav losses masks models"
+    " plots relevance text training"
+)
 install_import_hook([f"relevit.{room}" for room in CHECKED.split()], "shapes.checked")
 
 
@@ -29,3 +33,10 @@ def same_weights_in_any_order() -> None:
     """Seed torch for each file, so that random weights do not depend on the tests run before."""
     if "torch" in sys.modules:  # slow to load; a file that uses it has loaded it by now
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def types_are_checked_but_where_wrong_ones_are_meant(request, monkeypatch) -> None:
+    """`@pytest.mark.wrong_types`: the test gives a wrong type or shape to see our own message."""
+    if request.node.get_closest_marker("wrong_types"):
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
