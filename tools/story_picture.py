@@ -8,6 +8,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from relevit import plots
 from relevit.base.paths import project_root
 from relevit.base.stages import read_summary
 from relevit.data import cutouts
@@ -15,7 +16,7 @@ from relevit.data.foregrounds import CLASSES
 from relevit.evaluate import robustness
 from relevit.evaluate.looking import look
 from relevit.models.loading import load_model, model_spec
-from relevit.plots import basics as plots
+from relevit.plots import basics
 
 EXAMPLES = ("a", "si_location", "r", "si_size", "objectnet")
 NUMBER = 24  # the same image of each set, chosen before looking: no best cases
@@ -49,7 +50,7 @@ def main() -> None:
     classes_a = read_summary(outputs / "03_robustness")["classes_a"]
     split = robustness.split_table(predictions, classes_a)
     names = {"A": "classes finetuned", "B": "classes never shown"}
-    plots.draw_changes(
+    basics.draw_changes(
         right.subplots(),
         split.assign(group=split["classes"].map(names)).rename(
             columns={"change_top1_pts": "change", "change_top1_std_pts": "std"}

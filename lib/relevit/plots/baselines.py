@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from relevit.finetune.rates import RISE_PCT
 from relevit.plots.basics import BLUE, ORIGINAL, OURS, subplots
 
-TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
+METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 COLOURS = {"published": ORIGINAL, "mended": BLUE, "described": OURS}
 MARKERS = {"published": "o", "mended": "s", "described": "^"}
 
@@ -39,7 +39,7 @@ def gap_dots(gaps: Mapping[tuple[str, str], pd.DataFrame], floor: float = 1e-8) 
                     clip_on=False,
                 )
         axis.set_yscale("symlog", linthresh=floor)
-        axis.set(title=TITLES[method], xlabel="parameter, from input to head")
+        axis.set(title=METHOD_TITLES[method], xlabel="parameter, from input to head")
     _from_zero(axes[0], floor)
     axes[0, 0].set_ylabel("difference / gradient\nof the labels alone")
     axes[0, -1].legend(frameon=False, loc="center right")
@@ -64,7 +64,7 @@ def apart_curves(curves: Mapping[tuple[str, str], pd.DataFrame], floor: float = 
                     clip_on=False,
                 )
         axis.set_yscale("symlog", linthresh=floor)
-        axis.set(title=TITLES[method], xlabel="AdamW step")
+        axis.set(title=METHOD_TITLES[method], xlabel="AdamW step")
         axis.xaxis.get_major_locator().set_params(integer=True)
     _from_zero(axes[0], floor)
     axes[0, 0].set_ylabel("largest difference\nof a weight")
@@ -120,7 +120,7 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
                 marker=markers[method],
                 color=colour,
                 alpha=0.8,
-                label=f"{TITLES[method]}, {protocol}",
+                label=f"{METHOD_TITLES[method]}, {protocol}",
             )
     for axis, (column, title) in zip(axes, names.items(), strict=True):
         axis.axhline(limits[column], color="black", linestyle=":")
