@@ -11,9 +11,8 @@ import pytest
 
 from relevit.config import PretrainingParams
 from relevit.data.real.cifar10 import CLASSES
-from relevit.iav import runs
 from relevit.models.loading import MINI_KINDS, MODELS, build_model
-from relevit.training.recipes import save_backbone
+from relevit.training.recipes import backbone_file, save_backbone
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16
@@ -50,7 +49,7 @@ def params(folder, **values):
 def write_backbones(cfg, seed=7):
     """Untrained backbones where the pretraining would leave them."""
     for name in set(cfg.models) & set(MINI_KINDS):
-        save_backbone(build_model(name, seed), runs.backbone_file(cfg, name))
+        save_backbone(build_model(name, seed), backbone_file(cfg, name))
 
 
 def write_cifar10(root):

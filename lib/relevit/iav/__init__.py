@@ -41,14 +41,7 @@ from relevit.iav.scores import (
     unit_norm,
 )
 from relevit.iav.space import ClassStructure, class_structure, tsne
-from relevit.iav.trend import (
-    bootstrap_interval,
-    image_slopes,
-    score_rows,
-    score_tensor,
-    slopes,
-    trend_table,
-)
+from relevit.iav.trend import image_slopes, score_rows, score_tensor, slopes, trend_table
 
 __all__ = [
     "DIFFERENCE",
@@ -57,7 +50,6 @@ __all__ = [
     "SUPERVISED",
     "ClassStructure",
     "attention_entropy",
-    "bootstrap_interval",
     "class_attention",
     "class_structure",
     "global_iav",

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from relevit.iav.trend import LEVEL_PCT, RESAMPLES, RUN, check_bootstrap, middle, need_columns
+from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, check_bootstrap, middle, need_columns
+from relevit.iav.trend import RUN
 
 SUPERVISED, SELF_SUPERVISED = "supervised", "self-supervised"
 KINDS = (SUPERVISED, SELF_SUPERVISED)

@@ -37,10 +37,9 @@ from relevit.models.loading import (
 )
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History, epoch_file
+from relevit.training.recipes import STAGE, backbone_file
 
-STAGE = "07_pretraining"
 EXPLAINED_CLASSES = 10
-PRETRAINED = "pretrained"  # its folder for backbones that it pretrains itself
 
 
 @dataclass(frozen=True)
@@ -170,12 +169,6 @@ def finetune_run(
         keep_epochs=True,
         on_epoch=on_epoch,
     )
-
-
-def backbone_file(cfg: PretrainingParams, name: str) -> Path:
-    """Where the notebook keeps a backbone that it pretrained itself (source 'train')."""
-    folder = run_folder(cfg.preset, STAGE, PRETRAINED, cfg.output_root)
-    return folder / f"{name}.safetensors"
 
 
 def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, str]:

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-RESAMPLES = 2000
-LEVEL_PCT = 95.0
+from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, bootstrap_interval, need_columns
+
 RUN = ["model", "kind", "seed", "map"]
 PLACE = ["image", "layer", "head"]
 
@@ -41,35 +41,6 @@ def slopes(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, " batch
         )
     depth = torch.linspace(-0.5, 0.5, scores.shape[1], dtype=scores.dtype, device=scores.device)
     return scores.mean(dim=2) @ depth / depth.square().sum()
-
-
-def bootstrap_interval(
-    values: Float[Tensor, " images"],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level_pct: float = LEVEL_PCT,
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean: (low, high).
-
-    Images are drawn with replacement, as many as there are; the interval holds the middle
-    `level_pct` of the means. It tells how far other images of the same kind could move the
-    mean, not other finetunings. As many values and the same seed make the same draws, so runs
-    on the same images share them.
-    Raises: ValueError for fewer than two values, NaN or infinity, a level outside 0..100, or
-    no resample.
-    """
-    check_bootstrap("bootstrap_interval", resamples, level_pct)
-    numbers = values.detach().cpu().double().numpy()
-    if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
-        raise ValueError(
-            f"bootstrap_interval: values {numbers.shape}, {np.isfinite(numbers).sum()} of them "
-            "finite; needed is one finite value an image, for two images or more"
-        )
-    random = np.random.default_rng(seed)
-    count = len(numbers)
-    means = [numbers[random.integers(count, size=count)].mean() for _ in range(resamples)]
-    low, high = middle(np.array(means), level_pct)
-    return float(low), float(high)
 
 
 # Tables
@@ -149,22 +120,3 @@ def trend_table(
         interval = bootstrap_interval(values, resamples, seed, level_pct)
         rows.append((*run, float(values.mean()), *interval))
     return pd.DataFrame(rows, columns=[*RUN, "slope", "low", "high"])
-
-
-def middle(draws: np.ndarray, level_pct: float) -> np.ndarray:
-    tail = (100 - level_pct) / 2
-    return np.percentile(draws, [tail, 100 - tail])
-
-
-def check_bootstrap(where: str, resamples: int, level_pct: float) -> None:
-    if not 0 < level_pct < 100 or resamples < 1:
-        raise ValueError(
-            f"{where}: level_pct {level_pct} and {resamples} resamples; needed are a level between "
-            "0 and 100 and at least one resample"
-        )
-
-
-def need_columns(where: str, table: pd.DataFrame, columns: list[str]) -> None:
-    missing = [name for name in columns if name not in table]
-    if missing:
-        raise ValueError(f"{where}: no columns {missing}; needed are {columns}; add them")

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from relevit.attribution import BASELINES, VARIANTS
+from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.perturbation import accuracy_curves, image_auc_pct
-from relevit.iav.trend import bootstrap_interval
 from relevit.relevance import Protocol
 from relevit.text.attribute import TEXT_METHODS, attribute
 from relevit.text.encoder import TextTransformer

@@ -23,7 +23,7 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from relevit.evaluate.erasing import erased_parts, erasing_ranks
-from relevit.iav.trend import LEVEL_PCT, RESAMPLES, bootstrap_interval, need_columns
+from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, bootstrap_interval, need_columns
 from relevit.relevance import Protocol, check_protocol
 from relevit.text.documents import Document
 from relevit.text.tokens import Tokens
@@ -156,7 +156,7 @@ def method_differences(
     """Each method's mean of `value` minus that of the method `against`, on the same documents.
 
     `rows` have the columns method, index (the document), `by` (as k or direction) and `value`.
-    The interval is `relevit.iav.trend.bootstrap_interval` of the differences, document by
+    The interval is `relevit.evaluate.intervals.bootstrap_interval` of the differences, document by
     document: what is hard for all methods drops out. Columns: method, against, `by`, documents,
     difference, low, high, in units of `value`.
     Raises: ValueError for a missing column or method, fewer than two documents, and methods that

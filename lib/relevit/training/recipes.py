@@ -20,10 +20,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from relevit.base.files import write_atomically
+from relevit.base.paths import run_folder
 from relevit.config import PretrainingParams
 from relevit.data.drawn import drawn
 from relevit.data.things import PRETRAINING
-from relevit.iav.runs import backbone_file
 from relevit.models.loading import build_model, model_spec, shipped_weights
 from relevit.training import masked_autoencoder, self_distillation
 from relevit.training.classifier import TrainSettings, train_classifier
@@ -33,6 +33,8 @@ Settings = (
     TrainSettings | masked_autoencoder.PretrainSettings | self_distillation.DistillationSettings
 )
 IMAGES, EPOCHS = 12_800, 8
+STAGE = "07_pretraining"
+PRETRAINED = "pretrained"  # its folder for backbones that it pretrains itself
 
 RECIPES: dict[str, Settings] = {
     "mini-supervised": TrainSettings(
@@ -89,7 +91,7 @@ def make_backbone(
 ) -> History:
     """The log of a mini model's pretraining, which is run where `cfg.source` is 'train'.
 
-    Its backbone is then in `iav.runs.backbone_file`; the shipped one stays in the package.
+    Its backbone is then in `backbone_file`; the shipped one stays in the package.
     """
     if cfg.source == "shipped":
         log = shipped_weights(f"{name}-pretrained").with_name(f"{name}-pretraining.jsonl")
@@ -101,6 +103,12 @@ def make_backbone(
     model, history = pretrain(name, target.parent / name, settings, on_epoch=on_epoch)
     save_backbone(model, target)
     return history
+
+
+def backbone_file(cfg: PretrainingParams, name: str) -> Path:
+    """Where the notebook keeps a backbone that it pretrained itself (source 'train')."""
+    folder = run_folder(cfg.preset, STAGE, PRETRAINED, cfg.output_root)
+    return folder / f"{name}.safetensors"
 
 
 def save_backbone(model: nn.Module, path: Path) -> None:

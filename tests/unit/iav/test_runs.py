@@ -21,6 +21,7 @@ from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures
 from relevit.models.checkpoints import read_tensors
 from relevit.models.hub import HUB_MODELS
 from relevit.models.loading import MINI_KINDS
+from relevit.training.recipes import backbone_file
 
 from ..micro_iav import IN_A_FILE, PAIR, SIZE, micro_models, params, write_backbones, write_cifar10
 
@@ -100,7 +101,7 @@ def test_every_epoch_is_found_again(made):
     for run in finetuned:
         models = [run.load(epoch, "cpu") for epoch in range(cfg.epochs + 1)]
         assert not any(model.training for model in models)
-        backbone = read_tensors(runs.backbone_file(cfg, run.model))[0]
+        backbone = read_tensors(backbone_file(cfg, run.model))[0]
         before = models[0].state_dict()
         assert all(torch.equal(before[key], value.float()) for key, value in backbone.items())
         last = read_tensors(run.folder / "weights.safetensors")[0]
@@ -164,7 +165,7 @@ def test_another_backbone_is_another_run(made, tmp_path):
 
 def test_a_new_release_of_the_shipped_backbone_is_another_run(tmp_path, monkeypatch):
     cfg = params(tmp_path, source="shipped")
-    place = {f"{name}-pretrained": runs.backbone_file(cfg, name) for name in PAIR}
+    place = {f"{name}-pretrained": backbone_file(cfg, name) for name in PAIR}
     monkeypatch.setattr(runs, "shipped_weights", place.__getitem__)
     for seed in (7, 8):
         write_backbones(cfg, seed)

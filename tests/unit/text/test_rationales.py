@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.iav.trend import bootstrap_interval
+from relevit.evaluate.intervals import bootstrap_interval
 from relevit.text.documents import Document
 from relevit.text.rationales import (
     KS,

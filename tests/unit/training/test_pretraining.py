@@ -11,10 +11,9 @@ import torch
 from relevit.config import PretrainingParams
 from relevit.data import cutouts
 from relevit.data.things import PRETRAINING
-from relevit.iav.runs import backbone_file
 from relevit.models.checkpoints import read_tensors
 from relevit.models.loading import MINI_KINDS, MODELS, build_model, load_pretrained, shipped_weights
-from relevit.training.recipes import RECIPES, make_backbone, pretrain, save_backbone
+from relevit.training.recipes import RECIPES, backbone_file, make_backbone, pretrain, save_backbone
 
 pytestmark = pytest.mark.usefixtures("no_network", "micro")
 

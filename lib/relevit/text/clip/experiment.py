@@ -22,8 +22,8 @@ from relevit.config import ClipParams
 from relevit.data import things
 from relevit.data.batch import Batch
 from relevit.data.foregrounds import class_split
+from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.pointing import Pairs, draw_pairs
-from relevit.iav.trend import bootstrap_interval
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.captions import Captioned, captioned, names, prompt, published_prompt
 from relevit.text.clip.dual import DualEncoder

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.data.batch import Batch
+from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.methods import perturb, perturb_by_label, shared_maps
 from relevit.evaluate.perturbation import SHARES_PCT, Rule, auc_table, auc_weights
-from relevit.iav.trend import bootstrap_interval
 from relevit.models.spec import ModelSpec
 from relevit.paper.attribution import METHOD_NAMES, TARGET_NAMES
 from relevit.paper.published import read_table
