@@ -1,1 +1,25 @@
-"""What every room stands on: paths, files and stages' folders, downloads, number formats, seeds."""
+"""What every room stands on: files and folders, stages, devices, downloads, seeds.
+
+It imports the parameters (`relevit.config`) and no other room. Importing it loads no torch.
+"""
+
+from relevit.base.files import write_atomically
+from relevit.base.precision import choose_device, choose_precision
+from relevit.base.stages import (
+    need_stage,
+    possible_stage,
+    read_summary,
+    stage_folder,
+    write_summary,
+)
+
+__all__ = [
+    "choose_device",
+    "choose_precision",
+    "need_stage",
+    "possible_stage",
+    "read_summary",
+    "stage_folder",
+    "write_atomically",
+    "write_summary",
+]

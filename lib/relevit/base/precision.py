@@ -1,12 +1,16 @@
-"""Number formats: which one a device has, and whether it gives the same answers."""
+"""Devices and their number formats: what there is, and which of it to use.
+
+torch is loaded by the functions that need it, since the pipeline reads this before any stage does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 Precision = Literal["float32", "bfloat16"]
 PrecisionChoice = Literal["auto", "float32", "bfloat16"]
@@ -14,6 +18,8 @@ PrecisionChoice = Literal["auto", "float32", "bfloat16"]
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
     """Mixed precision on `device` when `precision` is bfloat16; nothing otherwise."""
+    import torch
+
     enabled = precision == "bfloat16"
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=enabled)
 
@@ -26,6 +32,8 @@ def tensor_float32(device: torch.device | str) -> Iterator[None]:
     one for the whole process: it is put back at the end, also after an exception. Other devices
     have none.
     """
+    import torch
+
     if torch.device(device).type != "cuda":
         yield
         return
@@ -39,6 +47,8 @@ def tensor_float32(device: torch.device | str) -> Iterator[None]:
 
 def fast_bfloat16(device: torch.device | str) -> bool:
     """Whether the device multiplies bfloat16 in hardware, so that it saves time."""
+    import torch
+
     kind = torch.device(device).type
     if kind == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -65,6 +75,8 @@ def choose_device(name: str) -> torch.device:
 
     Raises: ValueError for an unknown device or one that this machine lacks.
     """
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
         if name == "cpu" and torch.backends.mps.is_available():
