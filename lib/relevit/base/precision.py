@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal
 
 import torch
 
-Precision = Literal["float32", "bfloat16"]
-PrecisionChoice = Literal["auto", "float32", "bfloat16"]
+from relevit.config.words import Precision, PrecisionChoice
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
