@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from relevit.finetune.loop.sweep import compared_models, sweep_runs
+from relevit.finetune.sweep import compared_models, sweep_runs
 
 PRESET = config["preset"]
 SEEDS = config["seeds"]

@@ -12,7 +12,7 @@ whose head averages the patches has no such row: there it is the mean of the pat
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,9 +21,7 @@ from torch.nn.functional import interpolate
 
 from relevit.attention.recording import frozen_weights, record_attention
 from relevit.attention.rows import carry_rows, head_pooling, pool_rows, prefix_tokens, read_rows
-
-Protocol = Literal["published", "described"]
-Explanation = Literal["gae", "attention", "rollout"]
+from relevit.config.words import Explanation, Protocol
 
 
 def check_protocol(protocol: str) -> None:

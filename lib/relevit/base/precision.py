@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from relevit.config.words import Precision, PrecisionChoice
 
 if TYPE_CHECKING:
     import torch
-
-Precision = Literal["float32", "bfloat16"]
-PrecisionChoice = Literal["auto", "float32", "bfloat16"]
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:

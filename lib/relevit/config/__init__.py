@@ -10,8 +10,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
-from relevit.config.base import Checked, ModelName, Name, Params, Seed, Seeds
-from relevit.config.iav import HubName, IavData, IavParams, PretrainingParams
+from relevit.config.base import Checked, Name, Params, Seed, Seeds
+from relevit.config.iav import IavData, IavParams, PretrainingParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
     AblationsParams,
@@ -27,6 +27,7 @@ from relevit.config.robustvit import (
     StartParams,
 )
 from relevit.config.text import ClipParams, TextParams
+from relevit.config.words import HubName, ModelName
 
 __all__ = [
     "NOTEBOOKS",

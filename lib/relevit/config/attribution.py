@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
-from relevit.config.base import AnyModelName, Params, Seed, Seeds
+from relevit.config.base import Params, Seed, Seeds
+from relevit.config.words import AnyModelName, Fill, Protocol, Unit
 
 
 class SegmentationParams(Params):
@@ -23,7 +24,7 @@ class SegmentationParams(Params):
     )
     images: int = Field(12, ge=2, description="of the first method model")
     other_images: int = Field(12, ge=2, description="of the other models, the original included")
-    protocol: Literal["published", "described"] = "published"
+    protocol: Protocol = "published"
 
 
 class AttributionParams(Params):
@@ -35,7 +36,7 @@ class AttributionParams(Params):
     images: int = Field(12, ge=2, description="images of the ablation")
     pairs: int = Field(10, ge=10, description="images with two objects")
     approximated: int = Field(12, ge=2, description="images of the approximation test")
-    protocol: Literal["published", "described"] = "published"
+    protocol: Protocol = "published"
     shown: int = Field(6, ge=2, le=10, description="images in a gallery row")
     seed: Seed = 0
 
@@ -48,6 +49,6 @@ class FaithfulnessParams(Params):
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images: int = Field(10, ge=2, description="val images for all methods")
     finetuned_images: int = Field(20, ge=2, description="val images, before and after finetuning")
-    unit: Literal["pixel", "token"] = Field("pixel", description="what is erased (E5)")
-    fill: Literal["black", "mean"] = Field("black", description="colour of what is erased (E7)")
-    protocol: Literal["published", "described"] = "published"
+    unit: Unit = Field("pixel", description="what is erased (E5)")
+    fill: Fill = Field("black", description="colour of what is erased (E7)")
+    protocol: Protocol = "published"

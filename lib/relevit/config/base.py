@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
+
+from relevit.config.words import AnyModelName
 
 
 def _all_different(seeds: list[int]) -> list[int]:
@@ -21,32 +23,7 @@ Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 AnySeeds = Annotated[list[Seed], AfterValidator(_all_different)]
 Seeds = Annotated[AnySeeds, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
-ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]  # of the embedded benchmark
-# Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
-# Intuition, and two random ones of two blocks for rehearsals.
-PaperModelName = Literal[
-    "vit-b",
-    "vit-l",
-    "ar-s",
-    "ar-b",
-    "ar-l",
-    "deit-s",
-    "deit-b",
-    "dino-b",
-    "mae-b",
-    "moco-v3-b",
-    "vit-b-cut",
-    "deit-s-cut",
-]
-IMAGENET = "imagenet"  # a value of `data`
-Data = Literal["cutouts", "imagenet"]
-SHIPPED = ("tiny", "tiny-mae")  # models whose weights come with the package
 INJECTED = "# Parameters"  # how papermill's injected cell begins
-
-
-# Whether a model belongs to the preset's data is known with the whole preset (`agreement`).
-AnyModelName = Literal[ModelName, PaperModelName]
 
 
 class Checked(BaseModel):

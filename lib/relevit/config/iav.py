@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from relevit.config.base import AnySeeds, MiniName, Params, Seed, Seeds
-
-HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
-HUB = get_args(HubName)
-LABELS = ("mini-supervised", "mini-deit", "deit-b", "vit-b-in21k")  # pretrained with labels
-KINDS = {
-    name: "supervised" if name in LABELS else "self-supervised"
-    for name in (*get_args(MiniName), *HUB)
-}
+from relevit.config.base import AnySeeds, Params, Seed, Seeds
+from relevit.config.words import HUB, LABELS, HubName, MiniName, PrecisionChoice
 
 
 def _comparable(models: list[str]) -> list[str]:
@@ -40,7 +33,7 @@ class IavData(Params):
         "", validate_default=True, description="folder that holds cifar-10-batches-bin"
     )
     model_seeds: Seeds = Field([0], description="finetuning runs of each model")
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: PrecisionChoice = "auto"
 
     @field_validator("data")
     @classmethod

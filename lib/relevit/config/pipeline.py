@@ -6,8 +6,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from relevit.config.base import AnyModelName, Checked, Data, Name, Seeds
-from relevit.config.robustvit import MaskSource, Method
+from relevit.config.base import Checked, Name, Seeds
+from relevit.config.words import (
+    AnyModelName,
+    Corrupted,
+    MaskSource,
+    Method,
+    Preprocessing,
+    Protocol,
+)
+from relevit.config.words import DataName as Data
 
 
 class SweepGrid(Checked):
@@ -15,7 +23,7 @@ class SweepGrid(Checked):
 
     models: list[AnyModelName] = Field(min_length=1)
     methods: list[Method] = Field(["relevance"], min_length=1)
-    protocols: list[Literal["published", "described"]] = Field(["published"], min_length=1)
+    protocols: list[Protocol] = Field(["published"], min_length=1)
     masks: list[MaskSource] = Field(["annotated"], min_length=1)
     seeds: Seeds
 
@@ -29,14 +37,14 @@ class PipelineParams(Checked):
     disk_mb: int = Field(500, ge=1, description="free space that a run needs")
     data: Data = Field("cutouts", description="the images of all stages (relevit.data.benchmark)")
     data_root: str = Field("", description="folder with the real sets, for imagenet")
-    preprocessing: Literal["published", "timm"] = Field(
+    preprocessing: Preprocessing = Field(
         "published", description="of real pictures: the papers' code (B5), or the model's own"
     )
     ways: Literal[200, 1000] = Field(1000, description="classes that answer -A and -R (B6)")
-    objectnet: Literal["published", "described"] = Field(
+    objectnet: Protocol = Field(
         "published", description="first label and whole picture, or any label without border (B7)"
     )
-    corrupted: Literal["error", "skip"] = Field(
+    corrupted: Corrupted = Field(
         "error", description="what a picture that cannot be read does to an evaluation"
     )
     segmentation_set: Literal["imagenet_s", "gtsegs"] = Field(

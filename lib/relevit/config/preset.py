@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from relevit.config import Params, PipelineParams, SweepGrid
-from relevit.config.base import IMAGENET, SHIPPED, ModelName, PaperModelName
+from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
 LOSS_TERMS = ("relevance", "classification", "background", "foreground")
 

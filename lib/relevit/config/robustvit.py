@@ -6,10 +6,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from relevit.config.base import AnyModelName, Params, Seed, Seeds
-
-Method = Literal["relevance", "gradmask", "rrr"]
-MaskSource = Literal["annotated", "tokencut"]
+from relevit.config.base import Params, Seed, Seeds
+from relevit.config.words import (
+    AnyModelName,
+    Explanation,
+    KeyBias,
+    MaskSource,
+    Method,
+    PrecisionChoice,
+    Protocol,
+)
 
 
 class OriginalParams(Params):
@@ -30,7 +36,7 @@ class OriginalParams(Params):
     lr: float = Field(5.0e-5, gt=0, le=1, description="peak learning rate of the backbone")
     head_lr: float = Field(1.0e-3, gt=0, le=1, description="peak learning rate of the head")
     weight_decay: float = Field(0.05, ge=0, le=1)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: PrecisionChoice = "auto"
     seed: Seed = 0
 
 
@@ -73,11 +79,9 @@ class FinetuneParams(Params):
     lr: float | None = Field(
         None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
     )
-    protocol: Literal["published", "described"] = "published"
+    protocol: Protocol = "published"
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
-    explanation: Literal["gae", "attention", "rollout"] = Field(
-        "gae", description="map that the relevance losses look at"
-    )
+    explanation: Explanation = Field("gae", description="map that the relevance losses look at")
     class_term: Literal["confidence", "label"] = Field(
         "confidence", description="target of the class term: the model's own answer or the label"
     )
@@ -100,7 +104,7 @@ class FinetuneParams(Params):
     weight_foreground: float | None = Field(None, ge=0, description="None: the paper's")
     validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
     validation_maps: int = Field(40, ge=8, description="for the losses after each epoch")
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
     @property
@@ -115,7 +119,7 @@ class RobustnessParams(Params):
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: int = Field(120, ge=40, description="test images of each set")
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: PrecisionChoice = "auto"
 
 
 class MasksParams(Params):
@@ -127,13 +131,13 @@ class MasksParams(Params):
         "tiny-mae", description="self-supervised backbone whose keys are cut"
     )
     feature_side: int = Field(112, ge=56, multiple_of=14, description="pixels it is shown")
-    key_bias: Literal["removed", "kept"] = Field(
+    key_bias: KeyBias = Field(
         "removed", description="of the keys that are cut; the published code keeps it"
     )
     seeds: Seeds = Field([0, 1], description="finetuning runs whose images get masks")
     images: int = Field(40, ge=10, description="val images on which quality is measured too")
     tau: float = Field(0.2, gt=-1, lt=1, description="cosine from which patches are joined")
-    protocol: Literal["published", "described"] = "published"
+    protocol: Protocol = "published"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
 
@@ -164,7 +168,7 @@ class ComparisonParams(Params):
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: int = Field(100, ge=40, description="test images of each set")
     probe_images: int = Field(400, ge=40, description="training images of the linear probe")
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: PrecisionChoice = "auto"
 
 
 class AblationsParams(Params):
@@ -199,7 +203,7 @@ class SisParams(Params):
     side: int = Field(1, ge=1, description="side in pixels of the squares that are removed")
     per_step: int = Field(500, ge=1, description="squares removed at a time; fewer find more")
     search_finetuned: bool = Field(True, description="search in the finetuned model as well")
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: PrecisionChoice = Field(
         "float32", description="of the search; confidences that decide are always float32"
     )
     seed: Seed = Field(0, description="draws images and labels, names the finetuned run")
@@ -222,7 +226,7 @@ class KnnParams(Params):
     test_images: int = Field(
         120, ge=24, description="images to classify in each set; of a real set, at most so many"
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: PrecisionChoice = Field(
         "float32", description="of the features; bfloat16 changes a few answers"
     )
     shown: int = Field(4, ge=1, le=10, description="images whose neighbours are drawn")

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.config.base import Params, Seed, Seeds
+from relevit.config.words import PrecisionChoice, Protocol
 
 TextModelName = Literal["tiny-bert", "minilm-l6", "bert-base"]
 DualModelName = Literal["tiny-dual", "dinov2-minilm", "clip-b32"]
@@ -59,10 +60,10 @@ class TextParams(Params):
     erase: Literal["pad", "mask"] = Field(
         "pad", description="an erased token is hidden, or becomes [MASK] (differences D10)"
     )
-    protocol: Literal["published", "described"] = Field(
+    protocol: Protocol = Field(
         "published", description="of the maps, the tests and 20 Newsgroups (differences F4)"
     )
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: PrecisionChoice = "auto"
     shown: int = Field(2, ge=1, le=10, description="texts whose tokens are shaded")
     seed: Seed = Field(0, description="draws the texts, the head and the order of training")
 
@@ -142,7 +143,7 @@ class ClipParams(Params):
     pairs: int = Field(
         6, ge=2, description="images with two objects for each group of classes; no photographs"
     )
-    protocol: Literal["published", "described"] = "published"
+    protocol: Protocol = "published"
     shown: int = Field(3, ge=1, le=10, description="images and phrases that are shown")
     seed: Seed = 0
 

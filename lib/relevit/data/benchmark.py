@@ -16,6 +16,7 @@ import numpy as np
 
 from relevit.base.paths import from_project, project_root
 from relevit.config import OriginalParams, PipelineParams
+from relevit.config.words import Protocol
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
@@ -31,7 +32,6 @@ from relevit.data.real.si_score import read_si_score
 from relevit.models.loading import model_spec
 from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
 from relevit.models.spec import ModelSpec
-from relevit.relevance import Protocol
 
 Split = tuple[list[int], list[int]]
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)

@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.base.precision import Precision
+from relevit.config.words import Fill, Unit
 from relevit.evaluate.answers import Answers, unsure_rank
 from relevit.evaluate.erasing import (
     DIRECTIONS,
@@ -34,8 +35,6 @@ from relevit.evaluate.erasing import (
 )
 from relevit.relevance import to_pixels
 
-Unit = Literal["pixel", "token"]
-Fill = Literal["black", "mean"]
 Rule = Literal["published", "described", "trapezoid", "measured"]
 
 SHARES_PCT = tuple(range(10, 100, 10))

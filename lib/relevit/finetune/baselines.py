@@ -22,11 +22,11 @@ from torch.nn.functional import cross_entropy
 
 from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import unfused_attention
+from relevit.config.words import Baseline
 from relevit.losses import gradmask_loss, rrr_loss
 from relevit.paper.published import hyperparameters
 from relevit.relevance import Protocol, check_protocol, checked_target
 
-Baseline = Literal["gradmask", "rrr"]
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 WeightSource = Literal["paper", "script"]
 PAPER_MODEL = "ViT-B"  # whose weights and rate stand for the paper's: they differ by model

@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_type_hints
 
 from relevit.base.precision import Precision
 from relevit.config import FinetuneParams
-from relevit.config.robustvit import Method
+from relevit.config.words import Method
 from relevit.finetune.baselines import baseline_weights, table_model
 from relevit.relevance import Explanation, Protocol, check_protocol
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float
@@ -11,12 +11,11 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from relevit.attention.rows import prefix_tokens
+from relevit.config.words import KeyBias
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.loading import load_model, load_pretrained, model_spec
 from relevit.models.registry import PAPER_MODELS, paper_spec
 from relevit.models.spec import ModelSpec
-
-KeyBias = Literal["removed", "kept"]
 
 
 def feature_spec(name: str) -> ModelSpec:

@@ -17,7 +17,7 @@ from torch import nn
 
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.config.iav import HUB, KINDS
+from relevit.config.words import HUB, KINDS
 from relevit.models.foreign import Misfit, fill, find_weights, named_tensors, read_checkpoint
 from relevit.models.registry import paper_spec
 from relevit.models.spec import ModelSpec

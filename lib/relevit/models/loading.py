@@ -12,8 +12,7 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from relevit.base.seeding import seeded
-from relevit.config.base import MiniName
-from relevit.config.iav import KINDS
+from relevit.config.words import KINDS, MiniName
 from relevit.data.foregrounds import CLASSES
 from relevit.models.checkpoints import load_weights, read_tensors
 from relevit.models.dinov2 import load_dinov2

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.rows import Pooling
+from relevit.config.words import Preprocessing as Preset
 from relevit.data.real.image_set import View
 from relevit.models.spec import HALF, IMAGENET, ModelSpec
 
-Preset = Literal["published", "timm"]
 IMAGENET_CLASSES = 1000
 CUT = "-cut"  # ends the name of a model with two random blocks
 ROBUSTVIT, BEYOND, IAV = "RobustViT", "Beyond Intuition", "IAV"

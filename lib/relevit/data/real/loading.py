@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from relevit.base.machine import cores
+from relevit.config.words import Corrupted
 from relevit.data.batch import Batch
 from relevit.data.real.image_set import ImageSet, UnreadableImage
 
-Corrupted = Literal["error", "skip"]
 AHEAD = 2  # batches that are decoded before they are asked for; more only fill the memory
 NO_FAMILY = -1  # no texture of Cutouts
 

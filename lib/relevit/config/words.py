@@ -1,0 +1,63 @@
+"""The words that parameters and functions share, each said once: what may be chosen, by name."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+# The papers' text or their published code, where the two differ (docs/differences.md).
+Protocol = Literal["published", "described"]
+
+# Number formats; `auto` takes the one that the device has in hardware.
+Precision = Literal["float32", "bfloat16"]
+PrecisionChoice = Literal["auto", Precision]
+
+# Finetuning: what is trained, on whose masks, through which map.
+Baseline = Literal["gradmask", "rrr"]
+Method = Literal["relevance", Baseline]
+MaskSource = Literal["annotated", "tokencut"]
+Explanation = Literal["gae", "attention", "rollout"]
+
+# Automatic masks: the bias of the keys that are cut (differences B18).
+KeyBias = Literal["removed", "kept"]
+
+# Perturbation: what is erased (E5), and its colour (E7).
+Unit = Literal["pixel", "token"]
+Fill = Literal["black", "mean"]
+
+# Where the images come from, and how pictures are read.
+DataName = Literal["cutouts", "imagenet"]
+IMAGENET = "imagenet"
+Preprocessing = Literal["published", "timm"]
+Corrupted = Literal["error", "skip"]
+
+# Models of the embedded benchmark.
+MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
+ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]
+SHIPPED = ("tiny", "tiny-mae")  # those whose weights come with the package
+# Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
+# Intuition, and two random ones of two blocks for rehearsals.
+PaperModelName = Literal[
+    "vit-b",
+    "vit-l",
+    "ar-s",
+    "ar-b",
+    "ar-l",
+    "deit-s",
+    "deit-b",
+    "dino-b",
+    "mae-b",
+    "moco-v3-b",
+    "vit-b-cut",
+    "deit-s-cut",
+]
+# Whether a model belongs to the preset's data is known with the whole preset (`config.preset`).
+AnyModelName = Literal[ModelName, PaperModelName]
+
+# Models that IAV finetunes: ViT-B of timm's hub, and which were pretrained with labels.
+HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
+HUB = get_args(HubName)
+LABELS = ("mini-supervised", "mini-deit", "deit-b", "vit-b-in21k")
+KINDS = {
+    name: "supervised" if name in LABELS else "self-supervised"
+    for name in (*get_args(MiniName), *HUB)
+}
