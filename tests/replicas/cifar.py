@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from relevit.data.real.cifar import SIDE
-from relevit.data.real.cifar10 import CLASSES, FOLDER, NAMES, TEST, TRAIN
+from relevit.data.real.cifar import CLASSES10 as CLASSES, FOLDER, NAMES, TEST, TRAIN
 from replicas.pictures import picture
 
 

@@ -20,18 +20,29 @@ from relevit.config.words import Protocol
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
-from relevit.data.real import loading, selection
-from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES
+from relevit.data.real import loading
+from relevit.data.real.classes import (
+    IMAGENET_INDEX,
+    IMAGENET_NAMES,
+    SHORT_NAMES,
+    finetuning_classes,
+    validation_classes,
+)
 from relevit.data.real.gtsegs import read_gtsegs
-from relevit.data.real.image_set import ImageSet, View
+from relevit.data.real.image_set import ImageSet
 from relevit.data.real.imagenet import read_imagenet
 from relevit.data.real.imagenet_s import read_imagenet_s
 from relevit.data.real.objectnet import read_objectnet
-from relevit.data.real.shifted import read_imagenet_a, read_imagenet_r, read_sketch, read_v2
-from relevit.data.real.si_score import read_si_score
+from relevit.data.real.shifted import (
+    read_imagenet_a,
+    read_imagenet_r,
+    read_si_score,
+    read_sketch,
+    read_v2,
+)
 from relevit.models.loading import model_spec
 from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
-from relevit.models.spec import ModelSpec
+from relevit.models.spec import ModelSpec, View
 
 Split = tuple[list[int], list[int]]
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
@@ -230,7 +241,7 @@ class _Sets:
             )
 
 
-PARTS = (selection.finetuning_classes, selection.validation_classes)
+PARTS = (finetuning_classes, validation_classes)
 READERS: dict[str, Callable[..., ImageSet]] = {
     "val": read_imagenet,
     "a": read_imagenet_a,

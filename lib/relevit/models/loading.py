@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from relevit.base.seeding import seeded
 from relevit.config.words import KINDS, MiniName
-from relevit.data.foregrounds import CLASSES
 from relevit.models.checkpoints import load_weights, read_tensors
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.published import load_paper_model
@@ -71,7 +70,7 @@ def build_model(
     with seeded(seed):
         model = timm.create_model(
             spec.timm_name,
-            num_classes=len(CLASSES) if classes is None else classes,
+            num_classes=spec.classes if classes is None else classes,
             img_size=image_size or spec.image_size,
             **spec.options,
         )

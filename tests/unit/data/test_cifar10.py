@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.data.real.cifar10 import CLASSES, read_cifar10
+from relevit.data.real.cifar import CLASSES, read_cifar10
 
 RECORD = 1 + 3 * 32 * 32
 IN_A_FILE = 12

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relevit.data import cutouts
-from relevit.data.drawn import drawn
+from relevit.data.cutouts import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.data.labelled import Labelled
 from relevit.data.things import PRETRAINING
