@@ -14,8 +14,7 @@ from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.data.benchmark import CUTOUTS, READERS, benchmark, imagenet
 from relevit.data.cutouts import TEST_SETS
-from relevit.data.real.classes import IMAGENET_INDEX
-from relevit.data.real.selection import finetuning_classes, validation_classes
+from relevit.data.real.classes import IMAGENET_INDEX, finetuning_classes, validation_classes
 from replicas.__main__ import write_all
 
 CLASSES = 2

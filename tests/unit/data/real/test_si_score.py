@@ -6,11 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+from relevit.data.real.si_score import CLASSES, NAMES, read_si_score
 
 from relevit.data.cutouts import TEST_SETS
 from relevit.data.real.classes import IMAGENET_NAMES
 from relevit.data.real.image_set import UnreadableImage
-from relevit.data.real.si_score import CLASSES, NAMES, read_si_score
 from replicas.pictures import truncate
 from replicas.si_score import OBJECTS, write_si_score
 

@@ -14,9 +14,10 @@ from relevit.data.real.classes import (
     MERGED,
     SHORT_NAMES,
     WNID,
+    finetuning_classes,
     index_of,
+    validation_classes,
 )
-from relevit.data.real.selection import finetuning_classes, validation_classes
 
 # Of the authors' list of 919 categories, sorted, one a line and no line break at the end.
 PUBLISHED = "b2ee89cf2d5def583dcea806b8cc99def3d9bb7355ae981fc4c986c6d8dec1da"

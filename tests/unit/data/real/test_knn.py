@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from replicas.cifar100 import write_cifar100
 from torchvision.datasets import CIFAR100
 
 from relevit.data.real import knn as real_knn
 from relevit.data.real.knn import read_cifar100, read_real, to_square
-from replicas.cifar100 import write_cifar100
 
 SIDE = 28
 COLOURS = ((200, 30, 30), (30, 200, 30), (30, 30, 200))
