@@ -12,7 +12,8 @@ from scipy.io import loadmat
 
 from relevit.data.real.classes import index_of
 from relevit.data.real.gtsegs import read_gtsegs
-from relevit.data.real.image_set import UnreadableImage, View
+from relevit.data.real.image_set import UnreadableImage
+from relevit.models.spec import View
 from replicas.gtsegs import NO_CLASS, write_gtsegs
 from replicas.pictures import object_mask, picture, truncate
 

@@ -11,8 +11,9 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from relevit.data.real.classes import IMAGENET_WNIDS, index_of
-from relevit.data.real.image_set import UnreadableImage, View
+from relevit.data.real.image_set import UnreadableImage
 from relevit.data.real.imagenet import read_imagenet
+from relevit.models.spec import View
 from replicas.imagenet import SOME, write_imagenet
 from replicas.pictures import truncate
 
@@ -220,6 +221,7 @@ def test_packed_classes_of_the_training_archive_are_an_error(tmp_path):
         read_imagenet(tmp_path, part="train")
 
 
+@pytest.mark.wrong_types
 def test_missing_folders_and_other_parts_are_errors(tmp_path):
     text = r"val: folder .*imagenet/val is missing; unpack ILSVRC2012_img_val.tar there"
     with pytest.raises(FileNotFoundError, match=text):

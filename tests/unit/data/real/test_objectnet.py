@@ -103,7 +103,11 @@ def test_a_broken_picture_is_named(folder, border):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"answers": "all"}, r"objectnet: answers is 'all'; give 'any', or 'first' .*B7"),
+        pytest.param(
+            {"answers": "all"},
+            r"objectnet: answers is 'all'; give 'any', or 'first' .*B7",
+            marks=pytest.mark.wrong_types,
+        ),
         ({"border": -1}, r"objectnet: border is -1 pixels; give 1, or 0"),
     ],
 )

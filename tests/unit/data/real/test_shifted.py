@@ -1,17 +1,30 @@
-"""The readers of ImageNet-A, -R, -Sketch and V2, on replicas of what their archives unpack to."""
+"""The readers of ImageNet-A, -R, -Sketch, V2 and SI-Score, on replicas of their archives."""
 
 from __future__ import annotations
+
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
 
-from relevit.data.real.classes import A_WNIDS, IMAGENET_WNIDS, R_WNIDS, index_of
-from relevit.data.real.image_set import UnreadableImage, View
-from relevit.data.real.shifted import read_imagenet_a, read_imagenet_r, read_sketch, read_v2
+from relevit.data.cutouts import TEST_SETS
+from relevit.data.real.classes import A_WNIDS, IMAGENET_NAMES, IMAGENET_WNIDS, R_WNIDS, index_of
+from relevit.data.real.image_set import UnreadableImage
+from relevit.data.real.shifted import (
+    SI_CLASSES,
+    SI_SETS,
+    read_imagenet_a,
+    read_imagenet_r,
+    read_si_score,
+    read_sketch,
+    read_v2,
+)
+from relevit.models.spec import View
 from replicas import imagenet as replicas
 from replicas.pictures import KINDS, picture, save_jpeg, truncate
+from replicas.si_score import OBJECTS, write_si_score
 
 SETS = {
     "a": (read_imagenet_a, replicas.write_imagenet_a, A_WNIDS, "imagenet-a.tar"),
@@ -176,3 +189,70 @@ def test_writers_refuse_classes_that_the_set_has_not(tmp_path, name):
     with pytest.raises(ValueError, match="0 pictures a class; ask for at least 1"):
         write(tmp_path, per_class=0)
     assert list(tmp_path.iterdir()) == []
+
+
+# SI-Score
+
+
+@pytest.fixture
+def si_score(tmp_path):
+    return write_si_score(tmp_path, per_class=3)
+
+
+@pytest.mark.parametrize("factor", SI_SETS)
+def test_each_factor_is_a_set_of_its_own(si_score, factor):
+    found = read_si_score(si_score.parent, factor=factor)
+    assert found.name == SI_SETS[factor] in TEST_SETS and found.candidates == ()
+    assert found.labels.tolist() == sorted(SI_CLASSES[name] for name in OBJECTS for _ in range(3))
+    for name, label in zip(found.ids, found.labels.tolist(), strict=True):
+        assert SI_CLASSES[name.split("/")[0]] == label
+    others = [read_si_score(si_score.parent, factor=other) for other in SI_SETS if other != factor]
+    assert all((found[0] != other[0]).any() for other in others)
+
+
+def test_size_is_the_folder_area(si_score):
+    assert read_si_score(si_score.parent, factor="area").name == "si_size"
+    shutil.rmtree(si_score / "area")
+    text = r"si_size: folder .*si-score/area is missing; unpack size.zip there"
+    with pytest.raises(FileNotFoundError, match=text):
+        read_si_score(si_score.parent, factor="area")
+
+
+def test_tables_beside_the_folders_are_left_out(si_score):
+    tables = [path.name for path in (si_score / "rotation").iterdir() if path.is_file()]
+    assert {"metadata.csv", "backgrounds.csv"} < set(tables)
+    found = read_si_score(si_score.parent, factor="rotation")
+    assert len(found) == 3 * len(OBJECTS) and all(name.endswith(".jpg") for name in found.ids)
+
+
+def test_location_may_keep_the_name_in_its_archive(tmp_path):
+    folder = write_si_score(tmp_path, as_unpacked=True)
+    assert not (folder / "location").exists()
+    found = read_si_score(tmp_path)
+    assert found.name == "si_location" and len(found) == 2 * len(OBJECTS)
+    (folder / "location20_area02_min0pc").rename(folder / "location")
+    assert read_si_score(tmp_path).ids == found.ids
+
+
+def test_objects_are_matched_to_imagenet_by_hand():
+    assert len(SI_CLASSES) == 61 == len(set(SI_CLASSES.values()))
+    names = [name.lower().split(", ") for name in IMAGENET_NAMES]
+    assert [name for name, index in SI_CLASSES.items() if name not in names[index]] == ["jeans"]
+    last = {name: index for index, inner in enumerate(names) for name in inner}
+    assert last["missile"] == 744 != SI_CLASSES["missile"]  # a look-up finds the projectile
+    assert "blue jean" in names[SI_CLASSES["jeans"]]
+
+
+@pytest.mark.parametrize("name", ["21", "n02391049", "340", "Zebra", "blue jean"])
+def test_other_folders_are_errors(si_score, name):
+    (si_score / "rotation" / name).mkdir()
+    text = rf"si_rotation: .*rotation has the folder '{name}', which is .*unpack rotation.zip again"
+    with pytest.raises(ValueError, match=text):
+        read_si_score(si_score.parent, factor="rotation")
+
+
+@pytest.mark.wrong_types
+def test_another_factor_is_an_error(si_score):
+    text = r"si_score: factor is 'size'; give one of \('location', 'rotation', 'area'\)"
+    with pytest.raises(ValueError, match=text):
+        read_si_score(si_score.parent, factor="size")
