@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 import torch
 
-from relevit.data import cutouts
+from relevit.data import cutouts, textures, things
 from relevit.data.cutouts import RECIPES, SHIFTED_SETS, TEST_SETS, drawn, home_family
 from relevit.data.foregrounds import CLASSES, LEVELS, STYLES, class_split, load_foregrounds
 from relevit.data.labelled import Labelled
-from relevit.data.textures import FAMILIES, SEEN, SIDE, UNSEEN
-from relevit.data.things import PRETRAINING
+from relevit.data.textures import FAMILIES, SEEN, SIDE
+from relevit.data.things import PRETRAINING, UNSEEN
 
 SMALL = 16  # pixels: the smallest size, for tests that do not look at the pictures
 FIELDS = ("images", "masks", "labels", "families")
@@ -26,20 +26,27 @@ def same(one: cutouts.Batch, other: cutouts.Batch) -> bool:
 # The same bytes
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_same_arguments_same_bytes(name):
-    once = cutouts.draw(name, range(5), seed=3, size=32)
-    assert same(once, cutouts.draw(name, range(5), seed=3, size=32))
+@pytest.mark.parametrize(
+    ("name", "drawings"),
+    [
+        *((name, None) for name in RECIPES),
+        *((name, UNSEEN) for name, recipe in RECIPES.items() if recipe.style == things.STYLE),
+    ],
+)
+def test_same_arguments_same_bytes_in_any_order(name, drawings):
+    options = {"seed": 3, "size": 32, "drawings": drawings}
+    once = cutouts.draw(name, range(5), **options)
+    assert same(once, cutouts.draw(name, range(5), **options))
+    backwards = cutouts.draw(name, range(4, -1, -1), **options)
+    assert same(backwards.select(range(4, -1, -1)), once)
     assert once.images.dtype == torch.uint8 and once.masks.dtype == torch.bool
     assert tuple(once.images.shape) == (5, 3, 32, 32)
     assert tuple(once.masks.shape) == (5, 1, 32, 32)
 
 
-def test_bytes_do_not_depend_on_order_or_batches():
+def test_bytes_do_not_depend_on_batches():
     count = cutouts.CHUNK + 7  # more than are drawn at once
     whole = cutouts.draw("objectnet", range(count), size=SMALL)
-    backwards = cutouts.draw("objectnet", range(count - 1, -1, -1), size=SMALL)
-    assert same(backwards.select(range(count - 1, -1, -1)), whole)
     for batch_size in (1, 13, count, 1000):
         parts = list(cutouts.batches("objectnet", count, batch_size, size=SMALL))
         assert [len(p) for p in parts[:-1]] == [batch_size] * (len(parts) - 1)
@@ -76,9 +83,12 @@ def test_training_and_test_images_are_different_draws():
 
 
 @pytest.mark.parametrize("first", [0, 40, 17])
-def test_whole_multiples_of_the_classes_are_balanced(first):
-    labels = cutouts.draw("val", range(first, first + 80), size=SMALL).labels.tolist()
-    assert Counter(labels) == dict.fromkeys(range(len(CLASSES)), 2)
+@pytest.mark.parametrize("drawings", [None, UNSEEN], ids=["animals", "things"])
+def test_whole_multiples_of_the_classes_are_balanced(first, drawings):
+    count = len(CLASSES if drawings is None else drawings.classes)
+    indices = range(first, first + 2 * count)
+    labels = cutouts.draw("val", indices, size=SMALL, drawings=drawings).labels.tolist()
+    assert Counter(labels) == dict.fromkeys(range(count), 2)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -216,6 +226,10 @@ def test_sets_look_as_their_recipes_differ():
         ({"labels": [0, 40]}, r"2 labels for 2 images, out of range: \[40\]; .*0\.\.39 for each"),
         ({"labels": [-1, 0]}, r"out of range: \[-1\]; give one label in 0\.\.39"),
         ({"indices": []}, r"no images asked for; give at least one index"),
+        (
+            {"labels": [0, 24], "drawings": UNSEEN},
+            r"out of range: \[24\]; give one label in 0\.\.23",
+        ),
         ({"labels": [1]}, r"1 labels for 2 images, out of range: \[\]; give one label"),
     ],
 )
@@ -232,22 +246,32 @@ def test_unknown_style_is_an_error():
 # Foregrounds and classes
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_foregrounds_are_premultiplied_and_halved(style):
-    levels = load_foregrounds(style)
+@pytest.mark.parametrize(
+    ("load", "style", "count"),
+    [
+        *((load_foregrounds, style, len(CLASSES)) for style in STYLES),
+        *((group.load, things.STYLE, len(group.classes)) for group in (UNSEEN, PRETRAINING)),
+    ],
+)
+def test_foregrounds_are_premultiplied_and_halved(load, style, count):
+    levels = load(style)
     assert [tuple(level.shape) for level in levels] == [
-        (len(CLASSES), 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
+        (count, 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
     ]
     for level in levels:
         colour, alpha = level[:, :3], level[:, 3:]
         assert level.min() >= 0 and alpha.max() <= 1
         assert (colour <= alpha + 1e-12).all()
-        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "an animal is missing"
+        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "a drawing is missing"
 
 
 def test_names_are_unique():
     assert len(set(CLASSES)) == 40
-    assert len({family.name for family in FAMILIES}) == len(FAMILIES) == len(SEEN) + len(UNSEEN)
+    assert (
+        len({family.name for family in FAMILIES})
+        == len(FAMILIES)
+        == len(SEEN) + len(textures.UNSEEN)
+    )
 
 
 def test_class_split_of_seed_zero_is_the_order_of_the_classes():
