@@ -15,8 +15,8 @@ from torch import nn
 
 from relevit.attribution.path import path_baseline
 from relevit.config import ModelName
-from relevit.config.base import MiniName
 from relevit.config.iav import MINIS
+from relevit.config.words import MiniName
 from relevit.data.foregrounds import CLASSES
 from relevit.iav import KINDS, class_attention
 from relevit.models import loading as models
