@@ -14,7 +14,7 @@ from pathlib import Path
 
 from relevit.base.paths import project_root
 from relevit.config import PipelineParams
-from relevit.data.real.classes import IMAGENET_S_WNIDS, finetuning_classes
+from relevit.data.real.classes import IMAGENET_S_WNIDS, split_classes
 from relevit.pipeline import run as pipeline
 from replicas.cifar import write_cifar10, write_cifar100
 from replicas.gtsegs import write_gtsegs
@@ -40,7 +40,7 @@ def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None
 
     ImageNet-S has the classes that runs of these seeds finetune, and some to validate with.
     """
-    chosen = {wnid for s in seeds for wnid in finetuning_classes(finetuned_classes, s or None)}
+    chosen = {wnid for s in seeds for wnid in split_classes(finetuned_classes, s or None)[0]}
     known = sorted(chosen | set([w for w in SHARED if w in IMAGENET_S_WNIDS][:OTHERS]))
     shared = SHARED[:OTHERS]
     for write in (write_imagenet, write_imagenet_s, write_v2):

@@ -21,13 +21,7 @@ from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
 from relevit.data.real import loading
-from relevit.data.real.classes import (
-    IMAGENET_INDEX,
-    IMAGENET_NAMES,
-    SHORT_NAMES,
-    finetuning_classes,
-    validation_classes,
-)
+from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
 from relevit.data.real.gtsegs import read_gtsegs
 from relevit.data.real.image_set import ImageSet
 from relevit.data.real.imagenet import read_imagenet
@@ -170,7 +164,7 @@ class _Sets:
 
     def split(self, seed: int) -> Split:
         """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
-        both = (part(self.finetuned, seed or None) for part in PARTS)
+        both = split_classes(self.finetuned, seed or None)
         first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
         return sorted(first), sorted(others)
 
@@ -241,7 +235,6 @@ class _Sets:
             )
 
 
-PARTS = (finetuning_classes, validation_classes)
 READERS: dict[str, Callable[..., ImageSet]] = {
     "val": read_imagenet,
     "a": read_imagenet_a,

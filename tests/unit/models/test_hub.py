@@ -95,14 +95,6 @@ def test_backbone_of_a_file_is_under_a_new_head(tmp_path, name, ending, classes)
     assert torch.equal(head, again) and not torch.equal(head, other)
 
 
-@pytest.mark.parametrize("layout", [lambda tensors: {"model": tensors}, micro.mae])
-def test_the_authors_formats_are_read(tmp_path, name, layout):
-    """Tensors under `model`, beside the settings of the training that made them or alone."""
-    trained = micro.trained(name)
-    torch.save(layout(trained), tmp_path / f"{name}.pth")
-    assert same_backbone(load_hub_model(name, 10, folder=tmp_path), trained)
-
-
 def test_beits_own_pretraining_is_read(tmp_path):
     """One table of positions for all blocks, a norm before the pooling, a head for hidden patches;
     finetuning's norm after the pooling is new."""

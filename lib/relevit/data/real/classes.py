@@ -95,26 +95,20 @@ def index_of(wnid: str) -> int:
     return IMAGENET_INDEX[wnid]
 
 
-def finetuning_classes(count: int = TRAIN_CLASSES, seed: int | None = None) -> tuple[str, ...]:
-    """The wnids to finetune on, sorted: the first `count` of FINETUNABLE, or a draw by `seed`.
+def split_classes(
+    count: int = TRAIN_CLASSES, seed: int | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The wnids to finetune on and those to validate with (414, an image each: B2), both sorted.
 
-    Sorted wnids begin with all 398 animals, so that the first 500 have every animal and the other
-    414 have none. A disk's order has no such bias: a draw by seed is nearer to what the published
-    code did, though never the same classes.
+    The first are the first `count` of FINETUNABLE, or a draw by `seed`. Sorted wnids begin with all
+    398 animals, so that the first 500 have every animal and the other 414 have none. A disk's order
+    has no such bias: a draw by seed is nearer to what the published code did, though never the same
+    classes.
     Raises: ValueError for a count that leaves no class to finetune on or to validate with.
     """
-    return _split(count, seed)[0]
-
-
-def validation_classes(count: int = TRAIN_CLASSES, seed: int | None = None) -> tuple[str, ...]:
-    """The wnids that `finetuning_classes` of the same arguments leaves: 414, an image each (B2)."""
-    return _split(count, seed)[1]
-
-
-def _split(count: int, seed: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not 1 <= count < len(FINETUNABLE):
         raise ValueError(
-            f"finetuning_classes: {count} classes; ImageNet-S has {len(FINETUNABLE)} without the "
+            f"split_classes: {count} classes; ImageNet-S has {len(FINETUNABLE)} without the "
             f"merged ones, and some are needed for validation: give 1 to {len(FINETUNABLE) - 1}"
         )
     order = list(FINETUNABLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -35,20 +36,12 @@ def replicas(tmp_path_factory):
 
 @pytest.fixture
 def devkit(tmp_path, replicas):
-    return copy_of(replicas["devkit"], tmp_path)
+    return shutil.copytree(replicas["devkit"], tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def kaggle(tmp_path, replicas):
-    return copy_of(replicas["kaggle"], tmp_path)
-
-
-def copy_of(root, target):
-    for path in root.rglob("*"):
-        if path.is_file():
-            (target / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
-            (target / path.relative_to(root)).write_bytes(path.read_bytes())
-    return target
+    return shutil.copytree(replicas["kaggle"], tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
