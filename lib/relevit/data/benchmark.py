@@ -20,7 +20,7 @@ from relevit.config.words import Protocol
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
-from relevit.data.real import loading
+from relevit.data.real import decoding
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
 from relevit.data.real.gtsegs import read_gtsegs
 from relevit.data.real.image_set import ImageSet
@@ -154,7 +154,7 @@ class _Sets:
     view: View
     ways: int  # classes among which the answers of -A and -R are sought (B6)
     objectnet: str  # published: the first label counts, borders are left (B7)
-    corrupted: loading.Corrupted
+    corrupted: decoding.Corrupted
     finetuned: int  # classes
 
     @property
@@ -182,7 +182,7 @@ class _Sets:
         """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
 
         With `labels`, an image of each such class instead: the first, the second and so on of
-        those that the seed chooses (seed 0: by name), for finetuning. `soft` as `loading.draw`.
+        those that the seed chooses (seed 0: by name), for finetuning. `soft` as `decoding.draw`.
         Raises: ValueError for textures, which photographs have not, a size that is not the
         view's, or a class without enough images.
         """
@@ -192,8 +192,8 @@ class _Sets:
         found = _opened(self, set_name)
         if labels is None:
             order = _order(len(found))
-            return loading.draw(found, [order[i % len(order)] for i in indices], soft=soft)
-        return loading.draw(found, _places(found, labels, seed), soft=soft)
+            return decoding.draw(found, [order[i % len(order)] for i in indices], soft=soft)
+        return decoding.draw(found, _places(found, labels, seed), soft=soft)
 
     def to_crop(self, labels: Sequence[int], seed: int, *, soft: bool = False) -> Batch:
         """The images that `draw` gives for finetuning, whole and squeezed to TO_CROP pixels.
@@ -202,7 +202,7 @@ class _Sets:
         """
         view = replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True)
         found = replace(_opened(self, "finetune"), view=view)
-        return loading.draw(found, _places(found, labels, seed), soft=soft)
+        return decoding.draw(found, _places(found, labels, seed), soft=soft)
 
     def batches(
         self,
@@ -223,7 +223,7 @@ class _Sets:
         found = _opened(self, set_name)
         chosen = found.select(_order(len(found))[:count])
         masks = chosen.masks is not None
-        return loading.batches(
+        return decoding.batches(
             chosen, batch_size, corrupted=self.corrupted, skipped=skipped, masks=masks
         )
 

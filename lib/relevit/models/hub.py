@@ -18,7 +18,13 @@ from torch import nn
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.config.words import HUB, KINDS
-from relevit.models.foreign import Misfit, fill, find_weights, named_tensors, read_checkpoint
+from relevit.models.published_weights import (
+    Misfit,
+    fill,
+    find_weights,
+    named_tensors,
+    read_checkpoint,
+)
 from relevit.models.registry import paper_spec
 from relevit.models.spec import ModelSpec
 

@@ -15,7 +15,7 @@ from relevit.base.seeding import seeded
 from relevit.config.words import KINDS, MiniName
 from relevit.models.checkpoints import load_weights, read_tensors
 from relevit.models.dinov2 import load_dinov2
-from relevit.models.published import load_paper_model
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import PAPER_MODELS, paper_spec
 from relevit.models.spec import HALF, IMAGENET, ModelSpec
 

@@ -12,7 +12,7 @@ import torch
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.rows import head_pooling
-from relevit.models.published import load_paper_model
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import (
     BEYOND,
     CUT,

@@ -1,7 +1,7 @@
 """The models of the papers, loaded by name with their published weights.
 
 Which there are is in `relevit.models.registry`. Weights come from timm's hub, from their authors'
-servers or from files (`relevit.models.foreign`); nothing that is pickled is run.
+servers or from files (`relevit.models.published_weights`); nothing that is pickled is run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from torch import Tensor, nn
 
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.models.foreign import fill, find_weights, head_tensors, named_tensors, read_checkpoint
+from relevit.models.published_weights import (
+    fill,
+    find_weights,
+    head_tensors,
+    named_tensors,
+    read_checkpoint,
+)
 from relevit.models.registry import IMAGENET_CLASSES, PaperModel, Preset, paper_model, preprocessing
 
 Head = Path | Literal["new"] | None
@@ -43,7 +49,7 @@ def load_paper_model(
     """A model with its published weights, in eval mode, on the CPU.
 
     `classes`: none for those of the published head (1,000; CLIP: its embedding), 0 for no head.
-    `weights`: a file in any layout of `relevit.models.foreign`, or a folder with
+    `weights`: a file in any layout of `relevit.models.published_weights`, or a folder with
     `<name>.safetensors`, .pth, .bin or .pth.tar; without it they are fetched once. `head`: a file
     with a linear head instead of the weights' own; a folder may hold it as `<name>-head`. A head is
     untrained, drawn from `seed`, with head="new", or when `classes` is neither 1,000 nor that of

@@ -10,9 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.data.real import loading
+from relevit.data.real import decoding
+from relevit.data.real.decoding import AHEAD, batches, draw
 from relevit.data.real.image_set import ImageSet, UnreadableImage
-from relevit.data.real.loading import AHEAD, batches, draw
 from relevit.models.spec import View
 
 SIDE = 8
@@ -212,14 +212,14 @@ def test_bad_arguments_are_refused_before_anything_is_read(options, text):
 
 def test_as_many_threads_as_cores(monkeypatch):
     made = []
-    monkeypatch.setattr(loading, "cores", lambda: 3)
-    pool = loading.ThreadPoolExecutor
+    monkeypatch.setattr(decoding, "cores", lambda: 3)
+    pool = decoding.ThreadPoolExecutor
 
     def counted(workers, **options):
         made.append(workers)
         return pool(workers, **options)
 
-    monkeypatch.setattr(loading, "ThreadPoolExecutor", counted)
+    monkeypatch.setattr(decoding, "ThreadPoolExecutor", counted)
     for workers in (0, 2):
         list(batches(pictures_of(Disk(), 2), 2, workers=workers))
     assert made == [3, 2]

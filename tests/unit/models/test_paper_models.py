@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 from relevit.attribution.path import path_baseline
-from relevit.models import published as paper_models
-from relevit.models.published import load_paper_model
+from relevit.models import paper_models
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import paper_spec
 from replicas import weights as micro
 

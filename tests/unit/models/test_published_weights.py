@@ -7,8 +7,8 @@ import pickle
 import pytest
 import torch
 
-from relevit.models import published as paper_models
-from relevit.models.published import load_paper_model
+from relevit.models import paper_models
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import PAPER_MODELS
 from replicas import weights as micro
 from replicas.pictures import Harmful
