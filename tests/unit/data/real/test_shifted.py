@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from PIL import Image, ImageOps
 
 from relevit.data.cutouts import TEST_SETS
 from relevit.data.real.classes import A_WNIDS, IMAGENET_NAMES, IMAGENET_WNIDS, R_WNIDS, index_of
-from relevit.data.real.image_set import UnreadableImage
 from relevit.data.real.shifted import (
     SI_CLASSES,
     SI_SETS,
@@ -23,7 +20,7 @@ from relevit.data.real.shifted import (
 )
 from relevit.models.spec import View
 from replicas import imagenet as replicas
-from replicas.pictures import KINDS, picture, save_jpeg, truncate
+from replicas.pictures import KINDS, picture, save_jpeg
 from replicas.si_score import OBJECTS, write_si_score
 
 SETS = {
@@ -86,8 +83,6 @@ def test_200_ways_ask_among_all_classes_of_the_set(tmp_path, name):
     assert len(found.candidates) == 200 and found.candidates != tuple(range(200))
     assert found.labels.tolist() == read(tmp_path).labels.tolist()
     assert set(found.labels.tolist()) <= set(found.candidates)
-    with pytest.raises(ValueError, match=rf"{name}: ways is 100; give 1000, as the papers do .B6"):
-        read(tmp_path, ways=100)
 
 
 def test_the_200_classes_of_a_and_r_differ():
@@ -125,12 +120,8 @@ def test_a_class_without_pictures_is_an_error(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_missing_and_empty_sets_are_errors(tmp_path, name):
+def test_empty_sets_are_errors(tmp_path, name):
     read, write, _, archive = SETS[name]
-    with pytest.raises(
-        FileNotFoundError, match=rf"^{name}: folder .* is missing; unpack {archive}"
-    ):
-        read(tmp_path)
     folder = write(tmp_path)
     for inner in [path for path in folder.iterdir() if path.is_dir()]:
         for path in inner.iterdir():
@@ -165,21 +156,6 @@ def test_an_exif_orientation_is_ignored(tmp_path):
     assert not torch.equal(found, View().picture(upright))
 
 
-def test_a_truncated_picture_is_named_and_others_can_be_read(tmp_path):
-    folder = replicas.write_imagenet_a(tmp_path)
-    found = read_imagenet_a(tmp_path)
-    truncate(folder / found.ids[1])
-    assert " _ " in found.ids[1]  # names with blanks
-    text = rf"^a: {found.ids[1]} cannot be read \(.*truncated.*\); unpack it again, or give corr"
-    with pytest.raises(UnreadableImage, match=text) as error:
-        found[1]
-    assert error.value.place == 1
-    assert found[0].shape == (3, 224, 224)
-    (folder / found.ids[2]).unlink()
-    with pytest.raises(UnreadableImage, match=rf"^a: {found.ids[2]} cannot be read"):
-        found[2]
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_writers_refuse_classes_that_the_set_has_not(tmp_path, name):
     _, write, wnids, _ = SETS[name]
@@ -208,14 +184,6 @@ def test_each_factor_is_a_set_of_its_own(si_score, factor):
         assert SI_CLASSES[name.split("/")[0]] == label
     others = [read_si_score(si_score.parent, factor=other) for other in SI_SETS if other != factor]
     assert all((found[0] != other[0]).any() for other in others)
-
-
-def test_size_is_the_folder_area(si_score):
-    assert read_si_score(si_score.parent, factor="area").name == "si_size"
-    shutil.rmtree(si_score / "area")
-    text = r"si_size: folder .*si-score/area is missing; unpack size.zip there"
-    with pytest.raises(FileNotFoundError, match=text):
-        read_si_score(si_score.parent, factor="area")
 
 
 def test_tables_beside_the_folders_are_left_out(si_score):
@@ -249,10 +217,3 @@ def test_other_folders_are_errors(si_score, name):
     text = rf"si_rotation: .*rotation has the folder '{name}', which is .*unpack rotation.zip again"
     with pytest.raises(ValueError, match=text):
         read_si_score(si_score.parent, factor="rotation")
-
-
-@pytest.mark.wrong_types
-def test_another_factor_is_an_error(si_score):
-    text = r"si_score: factor is 'size'; give one of \('location', 'rotation', 'area'\)"
-    with pytest.raises(ValueError, match=text):
-        read_si_score(si_score.parent, factor="size")
