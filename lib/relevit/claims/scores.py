@@ -1,20 +1,17 @@
-"""Scores and gains, from the tables of both tests; above is always better."""
+"""Scores of methods and their gains, from the tables of the tests; above is always better."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 import pandas as pd
 
 from relevit.attribution import BASELINES, VARIANTS
-from relevit.claims.attribution import criteria as fixed
-from relevit.claims.tables import Lacking
-from relevit.claims.verdicts import EPS, Verdict, judge, signed
+from relevit.claims.registry import Finding, Lacking, decide, not_here
+from relevit.claims.statistics import MAX_SPREAD_PTS, Difference
 
-NOT_HERE = "not testable here"
 INTERVAL_ERRORS = 2 * 1.96  # standard errors in a 95 % interval
 SEGMENTATION = {
     "pixel_accuracy_pct": "pixel accuracy",
@@ -26,24 +23,19 @@ THREE = tuple(SEGMENTATION.values())[:3]  # mF1 is not in RobustViT T3, Beyond I
 SIGNS = {"positive": -1, "negative": 1}  # low is good when the relevant goes first
 PREDICTED = tuple(f"{direction} AUC (predicted)" for direction in SIGNS)
 LABEL = tuple(f"{direction} AUC (label)" for direction in SIGNS)
+# The same for every class, so that Beyond Intuition's tables leave their cells for the label
+# empty; it calls partial LRP class-agnostic too, yet prints both.
+NO_LABEL_ROW = ("raw_attention", "rollout")
 
+# Parts of criteria.
+BEATS = "by more than the combined standard error"
+UNSURE = (
+    "not testable where each gain that is not clear has a combined standard error above "
+    f"{MAX_SPREAD_PTS:g} points and none is clearly the other way"
+)
 
 # By names and score: a value, of which more is better, and its standard error; in points.
 Scores = dict[tuple[str, ...], tuple[float, float]]
-
-
-class Gain(NamedTuple):
-    """By how much one is better than another, and the combined standard error; points."""
-
-    pts: float
-    error: float
-
-    @property
-    def clear(self) -> bool:
-        return self.pts > self.error + EPS
-
-    def __str__(self) -> str:
-        return signed(self.pts, self.error)
 
 
 def segmentation_scores(table: pd.DataFrame) -> Scores:
@@ -79,21 +71,13 @@ def both_scores(segmentation: pd.DataFrame, perturbation: pd.DataFrame) -> Score
     return segmentation_scores(segmentation) | areas
 
 
-def gain_over(scores: Scores, ours: tuple, other: tuple) -> Gain:
+def gain_over(scores: Scores, ours: tuple, other: tuple) -> Difference:
     """By how much one row is above another. Raises: Lacking without them."""
     for key in (ours, other):
         if key not in scores:
             raise Lacking(f"no row for {', '.join(key)}: run it too")
     (a, error_a), (b, error_b) = scores[ours], scores[other]
-    return Gain(a - b, math.hypot(error_a, error_b))
-
-
-def supervised_model(*tables: pd.DataFrame) -> str:
-    """The model that stands in for ViT-Base, in all tables. Raises: Lacking without one."""
-    for model in fixed.SUPERVISED:
-        if all((table["model"] == model).any() for table in tables):
-            return model
-    raise Lacking(f"no rows for {' or '.join(fixed.SUPERVISED)}: run one of them")
+    return Difference(a - b, math.hypot(error_a, error_b))
 
 
 def areas(scores: Scores, *models: str) -> tuple[str, ...]:
@@ -104,10 +88,10 @@ def areas(scores: Scores, *models: str) -> tuple[str, ...]:
 
 def gains_over_baselines(
     scores: Scores, model: str, variant: str, score: str, baselines: Iterable[str] = BASELINES
-) -> dict[str, Gain]:
+) -> dict[str, Difference]:
     """By how much a variant is better than each baseline; those of NO_LABEL_ROW may lack one."""
     left_out = [
-        name for name in fixed.NO_LABEL_ROW if score in LABEL and (model, name, score) not in scores
+        name for name in NO_LABEL_ROW if score in LABEL and (model, name, score) not in scores
     ]
     return {
         name: gain_over(scores, (model, variant, score), (model, name, score))
@@ -116,57 +100,58 @@ def gains_over_baselines(
     }
 
 
-def lead_over_best(scores: Scores, model: str, variant: str, score: str) -> tuple[Gain, list[str]]:
+def lead_over_best(
+    scores: Scores, model: str, variant: str, score: str
+) -> tuple[Difference, list[str]]:
     """Gain over the best baseline, and the baselines that are not clearly worse."""
     gains = gains_over_baselines(scores, model, variant, score)
     return min(gains.values()), [name for name, gain in gains.items() if not gain.clear]
 
 
-def listed(gains: Mapping[str, Gain]) -> str:
+def listed(gains: Mapping[str, Difference]) -> str:
     """`name +1.2 ± 0.3, ...`."""
     return ", ".join(f"{name} {gain}" for name, gain in gains.items())
 
 
-def judge_gains(claim: str, gains: Mapping[str, Gain], number: str) -> Verdict:
-    """`judge` of parts that hold where their gain is clear, if the errors let one see it.
+def judge_gains(gains: Mapping[str, Difference], number: str) -> Finding:
+    """`decide` of parts that hold where their gain is clear, if the errors let one see it.
 
-    Not testable where each unclear gain has an error above MAX_ERROR_PTS and none is clearly
+    Not testable where each unclear gain has an error above MAX_SPREAD_PTS and none is clearly
     the other way.
     """
     hidden = hidden_gain(gains.values())
     if hidden:
-        return Verdict(claim, NOT_HERE, number, f"{hidden}: run more images")
-    return judge(claim, {name: gain.clear for name, gain in gains.items()}, number)
+        return not_here(f"{hidden}: run more images", number)
+    return decide({name: gain.clear for name, gain in gains.items()}, number)
 
 
-def hidden_gain(gains: Iterable[Gain]) -> str:
+def hidden_gain(gains: Iterable[Difference]) -> str:
     """Why the errors do not let one see whether all gains are clear; empty where they do."""
     unclear = [gain for gain in gains if not gain.clear]
-    against = any(Gain(-gain.pts, gain.error).clear for gain in unclear)
-    if not unclear or against or min(g.error for g in unclear) <= fixed.MAX_ERROR_PTS:
+    against = any(Difference(-gain.value, gain.spread).clear for gain in unclear)
+    if not unclear or against or min(g.spread for g in unclear) <= MAX_SPREAD_PTS:
         return ""
     return (
-        f"a combined standard error of {max(g.error for g in unclear):.1f} points, above "
-        f"{fixed.MAX_ERROR_PTS:g}, could hide a gain"
+        f"a combined standard error of {max(g.spread for g in unclear):.1f} points, above "
+        f"{MAX_SPREAD_PTS:g}, could hide a gain"
     )
 
 
 def unless_noisy(
-    claim: str,
     same: dict[str, bool],
-    gains: Iterable[Gain],
+    gains: Iterable[Difference],
     number: str,
     more: Mapping[str, bool] = MappingProxyType({}),
-) -> Verdict:
-    """`judge`, but that nothing differs counts only where a difference could have been seen.
+) -> Finding:
+    """`decide`, but that nothing differs counts only where a difference could have been seen.
 
     `same` are the parts that say so, `more` the others.
     """
-    error = max(gain.error for gain in gains)
-    if all(same.values()) and error > fixed.MAX_ERROR_PTS:
+    error = max(gain.spread for gain in gains)
+    if all(same.values()) and error > MAX_SPREAD_PTS:
         reason = (
-            f"a combined standard error of {error:.1f} points, above {fixed.MAX_ERROR_PTS:g}, "
+            f"a combined standard error of {error:.1f} points, above {MAX_SPREAD_PTS:g}, "
             "could hide a difference: run more images"
         )
-        return Verdict(claim, NOT_HERE, number, reason)
-    return judge(claim, {**same, **more}, number)
+        return not_here(reason, number)
+    return decide({**same, **more}, number)

@@ -1,22 +1,117 @@
-"""What the report shows of texts, and of images with text: our numbers beside the paper's.
+"""What the report shows of claims and texts: links to the evidence, tables of texts and phrases.
 
-All take the tables of `claims_attribution.SOURCES` by name. A table that is missing leaves its
-part out; `not_shown` says why.
+The evidence of a claim are the notebook cells that carry its id as a tag.
 """
 
 from __future__ import annotations
 
 import html
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+import nbformat
 import pandas as pd
 
 from relevit.base import extras
-from relevit.claims.attribution import SCHEMAS, SOURCES
-from relevit.claims.layout import NOT_RUN
-from relevit.claims.tables import ResultTables, check_tables, lacking
+from relevit.base.paths import project_root
+from relevit.claims.paper_form import NOT_RUN
+from relevit.claims.registry import TABLES, ResultTables, check_tables
 from relevit.paper.attribution import published_perturbation
+
+CLAIM = re.compile(r"(RV|BI|IAV)-\d\d")
+PAGE = "executed.html"  # nbconvert's page of a run, beside its executed.ipynb
+
+
+class Cell(NamedTuple):
+    """A cell of a notebook, by the notebook's name and the cell's id."""
+
+    notebook: str
+    id: str
+
+    def link(self) -> str:
+        """Address of the cell's output in the stage's page, relative to the preset's folder.
+
+        The anchor is the one that nbconvert's HTML templates write for a cell with an id.
+        """
+        return f"{self.notebook}/{PAGE}#cell-id={self.id}"
+
+
+def evidence_cells(notebooks: Path | None = None) -> dict[str, list[Cell]]:
+    """The tagged cells of each claim, in the order of the notebooks and cells.
+
+    `notebooks` is their folder; without it the project's.
+    Raises: FileNotFoundError without notebooks.
+    """
+    notebooks = notebooks or project_root() / "notebooks"
+    paths = sorted(notebooks.glob("*.ipynb"))
+    if not paths:
+        raise FileNotFoundError(
+            f"evidence_cells: no notebooks in {notebooks}; give the project's notebooks folder"
+        )
+    found: dict[str, list[Cell]] = {}
+    for path in paths:
+        for cell in nbformat.read(path, as_version=4).cells:
+            for claim in filter(CLAIM.fullmatch, cell.metadata.get("tags", [])):
+                found.setdefault(claim, []).append(Cell(path.stem, cell.id))
+    return found
+
+
+def linked_table(table: pd.DataFrame, cells: Mapping[str, list[Cell]]) -> str:
+    """`claims.verdict_table` as HTML, with a link to each cell that shows the evidence.
+
+    Links are relative to `outputs/<preset>/report.html`.
+    """
+    rows = table.assign(evidence=[_links(cells.get(claim, [])) for claim in table["id"]])
+    rows["verdict"] = [_coloured(verdict) for verdict in rows["verdict"]]
+    for column in ("claim", "criterion", "number", "reason"):
+        rows[column] = rows[column].map(html.escape)
+    first = ["id", "evidence", "verdict", "number", "claim", "criterion", "reason"]
+    page = rows[first].to_html(index=False, escape=False, border=0, classes="claims")
+    return f"<style>{_STYLE}</style>{page}"
+
+
+def folded(title: str, table: pd.DataFrame) -> str:
+    """A large table as HTML that opens on a click."""
+    inner = f'<div style="overflow-x: auto">{table.to_html(border=0)}</div>'
+    return f"<details><summary>{html.escape(title)}</summary>{inner}</details>"
+
+
+def _links(cells: list[Cell]) -> str:
+    """One link a cell; further cells of the same notebook are numbered."""
+    texts, seen = [], Counter()
+    for cell in cells:
+        seen[cell.notebook] += 1
+        count = seen[cell.notebook]
+        name = cell.notebook if count == 1 else f"{cell.notebook} ({count})"
+        texts.append(f'<a href="{html.escape(cell.link())}">{name}</a>')
+    return "<br>".join(texts)
+
+
+# The pages' own style aligns to the right and lets a table grow beyond the page. Columns: id,
+# evidence, verdict; then number, claim, criterion and reason, which share what is left.
+_STYLE = (
+    ".claims {table-layout: fixed; width: 100%} "
+    ".claims th, .claims td {text-align: left !important; vertical-align: top} "
+    ".claims th:nth-child(1) {width: 4em} "
+    ".claims th:nth-child(2) {width: 9em} "
+    ".claims th:nth-child(3) {width: 9em} "
+    ".claims td:nth-child(-n+2) {white-space: nowrap} "
+    ".claims td:nth-child(n+4) {overflow-wrap: anywhere; white-space: normal}"
+)
+# Colours that are told apart in print too: dark, middle and light.
+_COLOURS = {"holds": "#1b7f4b", "fails": "#b3261e", "not testable here": "#6b7280"}
+
+
+def _coloured(verdict: str) -> str:
+    return f'<span style="color: {_COLOURS[verdict]}; white-space: nowrap">{verdict}</span>'
+
+
+# Texts, and images with text. All take the result tables by name; a table that is missing leaves its
+# part out, and `not_shown` says why.
+
 
 TEXT, CLIP = "11_text", "12_clip"
 SHADED = "shaded.html"  # that 11_text writes: reviews with their tokens shaded
@@ -26,7 +121,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 def not_shown(tables: Tables, notebook: str) -> str:
     """Why tables of a notebook are left out, and what to do; empty where all are there."""
-    reason = lacking(_usable(tables, notebook), *SOURCES[notebook])
+    reason = _usable(tables, notebook).lacking(_names(notebook))
     if not reason:
         return ""
     absent = extras.absent()
@@ -121,9 +216,13 @@ def shaded_texts(folder: Path) -> str:
     return f"<p>No shaded texts: {html.escape(TEXT)} has not written {SHADED}.</p>"
 
 
+def _names(notebook: str) -> list[str]:
+    return [name for name, table in TABLES.items() if table.notebook == notebook]
+
+
 def _usable(tables: Tables, notebook: str) -> ResultTables:
-    found = {name: tables[name] for name in SOURCES[notebook] if name in tables}
-    return check_tables(found, SCHEMAS, f"report: {notebook}")
+    found = {name: tables[name] for name in _names(notebook) if name in tables}
+    return check_tables(found, f"report: {notebook}")
 
 
 def _with_error(table: pd.DataFrame, value: str, error: str) -> pd.Series:
