@@ -109,8 +109,8 @@ def _coloured(verdict: str) -> str:
     return f'<span style="color: {_COLOURS[verdict]}; white-space: nowrap">{verdict}</span>'
 
 
-# Texts, and images with text. All take the result tables by name; a table that is missing leaves its
-# part out, and `not_shown` says why.
+# Texts, and images with text. All take the result tables by name; a table that is missing leaves
+# its part out, and `not_shown` says why.
 
 
 TEXT, CLIP = "11_text", "12_clip"

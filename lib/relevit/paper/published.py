@@ -102,24 +102,6 @@ def published_split_changes(model: str | None = None) -> pd.DataFrame:
     return _over_models(changes, ["dataset", "classes"]).loc[order].reset_index()
 
 
-def published_seed_spread() -> pd.DataFrame:
-    """Accuracy of each model over three seeds, beside the original, in percent.
-
-    Source: RobustViT T8 (top-1) and T9 (top-5). Whether the printed spread is the sample or
-    the population standard deviation is not stated.
-    Columns: model, dataset (our names), metric, original_pct, ours_pct, ours_std_pct.
-    """
-    table = _named(read_table("robustness"))
-    table = table[table["table"].isin(["arxiv_T8", "arxiv_T9"])]
-    keys = ["model", "dataset", "metric"]
-    original = table[table["method"] == "original"].rename(columns={"value": "original_pct"})
-    ours = table[table["method"] == "ours"]
-    ours = ours.rename(columns={"value": "ours_pct", "std": "ours_std_pct"})
-    return original[[*keys, "original_pct"]].merge(
-        ours[[*keys, "ours_pct", "ours_std_pct"]], on=keys, validate="one_to_one"
-    )
-
-
 # Our name of a variant (08_ablations) -> its method in the stored tables. The paper prints the
 # last two for top-5 alone.
 VARIANT_METHODS = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.claims.iav import SCHEMAS
+from relevit.claims import TABLES
 from relevit.iav import class_attention, class_structure, global_iav, ia_scores, measure
 from relevit.iav.measure import (
     Explainer,
@@ -184,9 +184,9 @@ def test_explorer_gets_the_maps_that_it_names(found):
 
 def check_contract(table, name):
     """The axes and values that the claims read, each row once."""
-    axes, values = SCHEMAS[name]
-    assert not table.duplicated(list(axes)).any()
-    assert np.isfinite(table[list(values)].to_numpy()).all()
+    known = TABLES[name]
+    assert not table.duplicated(list(known.keys)).any()
+    assert np.isfinite(table[list(known.numbers)].to_numpy()).all()
     assert set(table["model"]) == {"mini-dino"} and set(table["kind"]) == {"self-supervised"}
 
 

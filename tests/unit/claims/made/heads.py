@@ -1,8 +1,6 @@
-"""Made tables with which every claim of the IAV paper holds, and ways to change them."""
+"""Made tables with which every claim of the IAV paper holds."""
 
 from __future__ import annotations
-
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -15,18 +13,6 @@ LATE = tuple(range(7, 13))
 ODD = tuple(range(1, 24, 2))
 VALIDATION = {DINO: 98.0, BEIT: 97.0, IN21K: 97.1, DEIT: 96.8}
 CORRUPTED = {DINO: 90.0, BEIT: 85.0, IN21K: 88.0, DEIT: 70.0}
-# What `changed` adds to.
-COLUMNS = {
-    "models": ["validation_top1_pct"],
-    "shift": ["top1_pct"],
-    "scores": ["score"],
-    "slopes": ["slope", "low", "high"],
-    "epochs": ["entropy"],
-    "drift": ["difference"],
-    "masking": ["top1_pct"],
-    "entropy": ["entropy"],
-    "space": ["knn_pct"],
-}
 
 
 def rows(**axes):
@@ -136,45 +122,3 @@ def space():
     top = table["model"].map({DINO: 30.0, BEIT: 40.0, IN21K: 60.0, DEIT: 50.0})
     values = 5 + (top - 5) * table["layer"] / 12 + 0.5 * table["wiggle"]
     return table.assign(silhouette=-0.1, knn_pct=values, chance_pct=2.5)
-
-
-MAKERS = {
-    "models": models,
-    "shift": shift,
-    "scores": scores,
-    "slopes": slopes,
-    "epochs": epochs,
-    "drift": drift,
-    "masking": masking,
-    "entropy": entropy,
-    "space": space,
-}
-
-
-@cache
-def table(name):
-    """A made table, shared: copy it before a change."""
-    return MAKERS[name]()
-
-
-def chosen(name, **where):
-    """Which rows have these values; a tuple stands for any of its values."""
-    found = pd.Series(True, index=table(name).index)
-    for column, value in where.items():
-        found &= table(name)[column].isin(value if isinstance(value, tuple) else (value,))
-    return found
-
-
-def changed(name, add, **where):
-    """{name: the table with something added to the numbers of some rows}."""
-    copy = table(name).copy()
-    copy.loc[chosen(name, **where), COLUMNS[name]] += add
-    return {name: copy}
-
-
-def without(name, **where):
-    return {name: table(name)[~chosen(name, **where)]}
-
-
-def made():
-    return {name: table(name) for name in MAKERS}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from relevit import paper
 from relevit.attribution import METHODS
 from relevit.attribution.feedback import FEEDBACKS
 from relevit.attribution.perception import PERCEPTIONS
 from relevit.evaluate.segmentation import METRICS
-from relevit.paper import attribution as paper_attribution
-from relevit.paper import published as paper
 
 TABLES = (
     "published_segmentation",
@@ -20,7 +19,7 @@ TABLES = (
 
 
 def test_segmentation():
-    table = paper_attribution.published_segmentation()
+    table = paper.published_segmentation()
     assert table["table"].value_counts().to_dict() == {"T2": 96, "main_T3": 42, "T6": 9}
     theirs = table[table["paper"] == "beyond_intuition"]
     assert set(theirs["method"]) < set(METHODS)
@@ -41,7 +40,7 @@ def test_segmentation():
 
 
 def test_segmentation_changes():
-    changes = paper_attribution.published_segmentation_changes()
+    changes = paper.published_segmentation_changes()
     assert changes["metric"].tolist() == ["pixel_accuracy_pct", "miou_pct", "map_pct"]
     assert changes["models"].tolist() == [7, 7, 7]
     assert (changes["change_min_pts"] > 0).all()  # RV-08: all 21 pairs
@@ -53,7 +52,7 @@ def test_segmentation_changes():
 
 
 def test_perturbation():
-    table = paper_attribution.published_perturbation()
+    table = paper.published_perturbation()
     assert table["table"].value_counts().to_dict() == {"T1": 84, "T3": 20, "supp_T12": 12}
     for name in ("T1", "T3"):
         theirs = table[table["table"] == name]
@@ -71,7 +70,7 @@ def test_perturbation():
 
 
 def test_ablation():
-    table = paper_attribution.published_ablation()
+    table = paper.published_ablation()
     assert len(table) == 7
     assert not table.isna().any(axis=None)
     assert set(table["perception"]) == set(PERCEPTIONS)
@@ -90,8 +89,8 @@ def test_ablation():
 
 
 def test_the_ablation_repeats_the_tables_of_both_tests():
-    ablation = paper_attribution.published_ablation().set_index(["perception", "feedback"])
-    segmentation = paper_attribution.published_segmentation()
+    ablation = paper.published_ablation().set_index(["perception", "feedback"])
+    segmentation = paper.published_segmentation()
     full = segmentation[(segmentation["table"] == "T2") & (segmentation["model"] == "ViT-B")]
     values = full.pivot(index="method", columns="metric", values="value_pct")
     for name in ("head_wise", "token_wise"):
@@ -101,7 +100,7 @@ def test_the_ablation_repeats_the_tables_of_both_tests():
 
 @pytest.mark.parametrize("name", TABLES)
 def test_callers_cannot_change_the_stored_tables(name):
-    read = getattr(paper_attribution, name)
+    read = getattr(paper, name)
     table = read()
     table.iloc[:, 0] = "changed"
     assert "changed" not in set(read().iloc[:, 0])
