@@ -1,6 +1,6 @@
 """Our runs in the form of RobustViT's tables, and beside the paper's numbers.
 
-Rows are those of `relevit.paper.robustvit_tables`: one number each, with the columns ROW.
+Rows are those of `relevit.paper.published`: one number each, with the columns ROW.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pandas.io.formats.style import Styler
 
 from relevit.claims.registry import signed
 from relevit.data.cutouts import TEST_SETS
-from relevit.paper.published import METRICS
-from relevit.paper.robustvit_tables import (
+from relevit.paper.published import (
     ALL,
     CELL,
     FINETUNED,
     KIND,
     LINEAR,
+    METRICS,
     ORIGINAL,
     OURS,
     published_name,

@@ -5,11 +5,13 @@ May import data and models, which give the names; evaluation and claims build on
 
 from relevit.paper.attribution import (
     published_ablation,
+    published_map_rows,
     published_perturbation,
     published_segmentation,
     published_segmentation_changes,
 )
 from relevit.paper.published import (
+    CAPTIONS,
     MASKS,
     METRICS,
     PAPER_SETS,
@@ -20,15 +22,11 @@ from relevit.paper.published import (
     hyperparameters,
     published_ablations,
     published_changes,
+    published_name,
+    published_rows,
     published_split_changes,
     read_table,
     robustness,
-)
-from relevit.paper.robustvit_tables import (
-    CAPTIONS,
-    published_map_rows,
-    published_name,
-    published_rows,
 )
 
 __all__ = [
