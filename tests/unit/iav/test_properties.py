@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from relevit.iav.properties import change_after, run_properties
 
 from relevit.iav import separations
-from relevit.iav.properties import change_after, run_properties
 
 RUNS = [("a", "supervised", 0), ("a", "supervised", 1), ("s", "self-supervised", 0)]
 

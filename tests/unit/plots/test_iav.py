@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from relevit.plots.basics import OURS
 
 from relevit.plots import iav as plots_iav
-from relevit.plots.basics import OURS
 from relevit.plots.models import COLOURS
 
 from ..picture_tables import KINDS, SEEDS, band, line, table

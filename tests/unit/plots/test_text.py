@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
-
 from relevit.plots.basics import ORIGINAL
+
 from relevit.plots.text import (
     SHADES,
     ink,

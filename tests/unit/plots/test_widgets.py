@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-
 from relevit.plots.heads import Choice, HeadPicture
 from relevit.plots.widgets import HeadView, explorer_picture, head_explorer
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 import torch
+from relevit.plots.text_scores import attention_rows, score_bars
 
 from relevit.claims.attribution import SCHEMAS, attribution_verdicts
 from relevit.config import TextParams
-from relevit.plots.text_scores import attention_rows, score_bars
 from relevit.text import comparison, looking
 from relevit.text.attribute import TEXT_METHODS
 from relevit.text.comparison import BASELINES, RANDOM, SCORES, VARIANTS
