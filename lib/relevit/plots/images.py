@@ -57,7 +57,7 @@ def heatmap_grid(
             axes[0, c].set_title(titles[c], fontsize=7, pad=2, color=colour)
         for r, (_, maps) in enumerate(rows, start=1):
             axes[r, c].imshow(picture.mean(axis=2), **GREY)
-            axes[r, c].imshow(maps[c, 0].detach().cpu(), **HEAT)
+            axes[r, c].imshow(maps[c, 0].detach().cpu().numpy(), **HEAT)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
         _name_row(axis, name)
     return figure

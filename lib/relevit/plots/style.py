@@ -36,10 +36,10 @@ def subplots(
     return figure, axes
 
 
-def panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
+def panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """So many panels side by side in a figure of that size, in inches."""
     figure, axes = subplots(1, count, figsize=(width, height), squeeze=False, **options)
-    return figure, axes[0]
+    return figure, list(axes[0])
 
 
 def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:

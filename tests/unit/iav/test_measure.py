@@ -221,8 +221,8 @@ def test_entropy_table(run, pictures):
 
 
 def test_object_share_by_hand(pictures):
-    masks = torch.zeros(2, 1, 10, 10, dtype=torch.bool)
-    masks[0, :, :5, :5] = True
+    masks = torch.zeros(2, 1, SIZE, SIZE, dtype=torch.bool)
+    masks[0, :, : SIZE // 2, : SIZE // 2] = True
     images, labels = pictures.images[:2], pictures.labels[:2]
     assert object_share_pct(Pictures(images, labels, masks)).tolist() == [25.0, 0.0]
     assert object_share_pct(Pictures(images, labels, None)).isnan().tolist() == [True, True]
