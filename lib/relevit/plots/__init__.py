@@ -44,6 +44,16 @@ from relevit.plots.curves import (
     training_curve,
 )
 from relevit.plots.explorer import explorer_picture, head_explorer
+from relevit.plots.ia_scores import (
+    before_after,
+    depth_curves,
+    entropy_boxes,
+    head_curves,
+    score_boxes,
+    slope_intervals,
+    space_curves,
+    space_pictures,
+)
 from relevit.plots.images import (
     Neighbours,
     captioned_images,
@@ -56,7 +66,7 @@ from relevit.plots.images import (
     phrase_figure,
     subset_grid,
 )
-from relevit.plots.models import (
+from relevit.plots.pretrained import (
     drift_curves,
     entropy_maps,
     finetuning_curves,
@@ -64,15 +74,5 @@ from relevit.plots.models import (
     pretraining_curves,
     shift_curves,
 )
-from relevit.plots.scores import (
-    before_after,
-    depth_curves,
-    entropy_boxes,
-    head_curves,
-    score_boxes,
-    slope_intervals,
-    space_curves,
-    space_pictures,
-)
+from relevit.plots.shaded_text import attention_rows, shaded_figure, shaded_html
 from relevit.plots.style import set_style
-from relevit.plots.text import attention_rows, shaded_figure, shaded_html

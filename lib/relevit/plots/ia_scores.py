@@ -1,7 +1,7 @@
 """Pictures of IA-scores: by depth, by head, by model. Every function returns a figure.
 
 The tables are those of 07_iav; layers and heads count from 1. Colours, lines and bands:
-`relevit.plots.models`.
+`relevit.plots.pretrained`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from relevit.iav.scores import HIGH as HIGH_ABOVE
-from relevit.plots.models import (
+from relevit.plots.pretrained import (
     BAND,
     mark_layers,
     model_bands,

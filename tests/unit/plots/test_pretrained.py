@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from relevit.plots import models as pictures
-from relevit.plots.models import COLOURS
+from relevit.plots import pretrained as pictures
+from relevit.plots.pretrained import COLOURS
 
 from ..picture_tables import band, line, table
 

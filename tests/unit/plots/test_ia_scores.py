@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from relevit.plots import scores as pictures
-from relevit.plots.models import COLOURS
+from relevit.plots import ia_scores as pictures
+from relevit.plots.pretrained import COLOURS
 from relevit.plots.style import OURS
 
 from ..picture_tables import KINDS, SEEDS, band, line, table

@@ -10,31 +10,31 @@ import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 
+from relevit.plots.shaded_text import (
+    SHADES,
+    attention_rows,
+    ink,
+    shaded_figure,
+    shaded_html,
+    token_shades,
+)
 from relevit.plots.style import ORIGINAL
-from relevit.plots.text import SHADES, attention_rows, ink, shaded_figure, shaded_html, token_shades
 from relevit.text.tokens import Tokens
 
 #       0123456789 123456789 123456789
 TEXT = 'a <b>un-watch\nable</b> & "$5$"'
-SPANS = (
-    (0, 1),
-    (2, 3),
-    (3, 4),
-    (4, 5),
-    (5, 7),
-    (7, 8),
-    (8, 13),
-    (14, 18),
-    (18, 22),
-    (23, 24),
-    (25, 26),
-    (26, 27),
-    (27, 28),
-    (28, 29),
-    (29, 30),
-)
-WORDS = [TEXT[start:stop] for start, stop in SPANS]
+WORDS = ["a", "<", "b", ">", "un", "-", "watch", "able", "</b>", "&", '"', "$", "5", "$", '"']
 UNDERLINED = "text-decoration:underline"
+
+
+def spans_in_order(text, words):
+    ends = [0]
+    for word in words:
+        ends.append(text.index(word, ends[-1]) + len(word))
+    return tuple((end - len(word), end) for word, end in zip(words, ends[1:], strict=True))
+
+
+SPANS = spans_in_order(TEXT, WORDS)
 
 
 def read(left_out=0, text=TEXT, spans=SPANS):
