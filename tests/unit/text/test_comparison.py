@@ -10,7 +10,6 @@ import torch
 
 from relevit.claims import TABLES, judge
 from relevit.config import TextParams
-from relevit.plots.text_scores import attention_rows, score_bars
 from relevit.text import comparison, looking
 from relevit.text.attribute import TEXT_METHODS
 from relevit.text.comparison import BASELINES, RANDOM, SCORES, VARIANTS
@@ -228,24 +227,3 @@ def test_left_after_erases_the_most_relevant_words():
     values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
     assert looking.left_after(one, values, 50) == "a · c ·"
     assert looking.left_after(one, values, 0) == "a b c d"
-
-
-# Pictures
-
-
-def test_score_bars_draw_every_score_with_variants_apart(rows):
-    table = comparison.score_table(comparison.document_scores(*rows))
-    figure = score_bars(table, SCORES, VARIANTS, "some texts")
-    assert [axis.get_title().split(" (")[0] for axis in figure.axes] == list(SCORES)
-    names = list(dict.fromkeys(table["method"]))[::-1]  # from the bottom up
-    for axis in figure.axes:
-        colours = dict(zip(names, (bar.get_facecolor() for bar in axis.patches), strict=True))
-        assert colours["head_wise"] == colours["token_wise"] != colours["ga"]
-        assert colours[RANDOM] not in (colours["ga"], colours["head_wise"])
-
-
-def test_attention_rows_name_tokens_and_blocks():
-    figure = attention_rows(torch.rand(3, 4), ["[CLS]", "good", ".", "[SEP]"], "where it looks")
-    axis = figure.axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()][1] == "good"
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]

@@ -1,7 +1,7 @@
 """Pictures of IA-scores: by depth, by head, by model. Every function returns a figure.
 
 The tables are those of 07_iav; layers and heads count from 1. Colours, lines and bands:
-`plots_models`.
+`relevit.plots.pretrained`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from relevit.plots.basics import ORIGINAL, OURS, subplots
-from relevit.plots.models import (
-    edge,
-    legend_beside,
+from relevit.iav.scores import HIGH as HIGH_ABOVE
+from relevit.plots.pretrained import (
+    BAND,
     mark_layers,
     model_bands,
     model_panels,
@@ -28,9 +27,9 @@ from relevit.plots.models import (
     one_seed,
     seed_band,
 )
+from relevit.plots.style import ORIGINAL, OURS, legend_beside, mark_level, panels, subplots
 
 HIGH, LOW = "#2a8c6c", "#c3c7cc"  # of heads; the colours of models mean something else
-HIGH_ABOVE = 0.5  # median over images (IAV Sec. V.F)
 MAPS = {
     "smoothgrad": "SmoothGrad",
     "gradcam": "GradCAM",
@@ -45,21 +44,11 @@ def depth_curves(scores: pd.DataFrame, maps: Sequence[str] = ("smoothgrad", "aav
     A panel a map, a line a model. Raises: ValueError for a map that the table does not hold.
     """
     need_present(scores, "map", maps, "depth_curves")
-    figure, axes = subplots(
-        1,
-        len(maps),
-        figsize=(1.9 + 3.7 * len(maps), 3.2),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis, name in zip(axes[0], maps, strict=True):
+    figure, axes = panels(len(maps), 1.9 + 3.7 * len(maps), 3.2, sharey=True)
+    for axis, name in zip(axes, maps, strict=True):
         model_bands(axis, scores[scores["map"] == name], "layer", "score")
-        axis.set(title=MAPS.get(name, name), xlabel="layer")
-        mark_layers(axis, scores)
-    _fit_scores(axes[0])
-    axes[0, 0].set_ylabel("mean IA-score of the layer")
-    legend_beside(figure, axes[0, 0])
+    _finish_layers(axes, maps, scores)
+    legend_beside(figure, axes[0], BAND)
     return figure
 
 
@@ -76,16 +65,13 @@ def head_curves(scores: pd.DataFrame, map_name: str = "smoothgrad") -> Figure:
     within = means.groupby(["model", "seed", "layer"])["score"]
     means["rank"] = within.rank(method="first", ascending=False)
     means["place"] = means["layer"] + 0.8 * ((means["rank"] - 0.5) / within.transform("size") - 0.5)
-    figure, panels = model_panels(rows, (3.5, 2.4), sharex=True, sharey=True)
+    labels = ("layer, heads sorted within", "mean IA-score")
+    figure, by_model = model_panels(rows, (3.5, 2.4), labels, sharex=True, sharey=True)
     for name, style in model_styles(rows).items():
         for _, layer in means[means["model"] == name].groupby("layer"):
-            seed_band(panels[name], layer, "place", "score", color=style["color"], marker=".")
-        mark_layers(panels[name], rows)
-    for axis in edge(panels.values(), "x"):
-        axis.set_xlabel("layer, heads sorted within")
-    for axis in edge(panels.values(), "y"):
-        axis.set_ylabel("mean IA-score")
-    _fit_scores(panels.values())
+            seed_band(by_model[name], layer, "place", "score", color=style["color"], marker=".")
+        mark_layers(by_model[name], rows)
+    _fit_scores(by_model.values())
     return figure
 
 
@@ -105,29 +91,21 @@ def score_boxes(
     need_present(scores, "layer", layers, "score_boxes")
     rows = one_seed(scores[scores["map"] == map_name], seed, "score_boxes")
     names = list(model_styles(rows))
-    figure, axes = subplots(
-        len(names),
-        len(layers),
-        figsize=(0.5 + 3.4 * len(layers), 0.6 + 1.55 * len(names)),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    size = (0.5 + 3.4 * len(layers), 0.6 + 1.55 * len(names))
+    figure, axes = subplots(len(names), len(layers), figsize=size, sharey=True, squeeze=False)
     for line, name in zip(axes, names, strict=True):
         for axis, layer in zip(line, layers, strict=True):
             part = rows[(rows["model"] == name) & (rows["layer"] == layer)]
             _head_boxes(axis, part, "score")
-            axis.axhline(HIGH_ABOVE, color="black", linewidth=0.8, linestyle=":")
+            mark_level(axis, HIGH_ABOVE, linewidth=0.8)
             axis.set(title=f"{name}, layer {layer}", ylim=(-0.03, 1.03))
             axis.set_yticks([0, 0.5, 1])
         line[0].set_ylabel("IA-score")
     for axis in axes[-1]:
         axis.set_xlabel("head, by its median")
-    kinds = {"High-IA: median above 0.5": HIGH, "Low-IA": LOW}
-    handles = [
-        Patch(facecolor=colour, edgecolor="black", label=label) for label, colour in kinds.items()
-    ]
-    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
+    high = Patch(facecolor=HIGH, edgecolor="black", label="High-IA: median above 0.5")
+    low = Patch(facecolor=LOW, edgecolor="black", label="Low-IA")
+    figure.legend(handles=[high, low], loc="outside upper right", ncols=2, frameon=False)
     return figure
 
 
@@ -146,25 +124,15 @@ def entropy_boxes(
     layer = int(entropy["layer"].max()) if layer is None else layer
     need_present(entropy, "layer", [layer], "entropy_boxes")
     rows = one_seed(entropy[entropy["layer"] == layer], seed, "entropy_boxes")
-    figure, panels = model_panels(rows, (3.3, 2.1), sharey=True)
+    labels = (f"head of layer {layer}, by its median", "entropy (nats)")
+    figure, by_model = model_panels(rows, (3.3, 2.1), labels, sharey=True)
     for name, style in model_styles(rows).items():
-        axis = panels[name]
+        axis = by_model[name]
         _head_boxes(axis, rows[rows["model"] == name], "entropy", style["color"])
         if patches is not None:
-            axis.axhline(np.log(patches), color="black", linewidth=0.8, linestyle=":")
-            axis.text(
-                0.98,
-                np.log(patches),
-                f"log {patches}",
-                fontsize=7,
-                ha="right",
-                va="top",
-                transform=axis.get_yaxis_transform(),
-            )
-    for axis in edge(panels.values(), "x"):
-        axis.set_xlabel(f"head of layer {layer}, by its median")
-    for axis in edge(panels.values(), "y"):
-        axis.set_ylabel("entropy (nats)")
+            mark_level(axis, np.log(patches), linewidth=0.8)
+            place = {"transform": axis.get_yaxis_transform(), "ha": "right", "va": "top"}
+            axis.text(0.98, np.log(patches), f"log {patches}", fontsize=7, **place)
     return figure
 
 
@@ -180,38 +148,22 @@ def slope_intervals(slopes: pd.DataFrame, maps: Sequence[str] | None = None) -> 
     styles = model_styles(slopes)
     runs = slopes[["model", "seed"]].drop_duplicates().sort_values("seed")
     order = [(name, seed) for name in styles for seed in runs[runs["model"] == name]["seed"]]
-    figure, axes = subplots(
-        1,
-        len(maps),
-        figsize=(1.7 + 2.8 * len(maps), 2 + 0.2 * len(order)),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
-    for axis, name in zip(axes[0], maps, strict=True):
+    size = (1.7 + 2.8 * len(maps), 2 + 0.2 * len(order))
+    figure, axes = panels(len(maps), *size, sharex=True, sharey=True)
+    for axis, name in zip(axes, maps, strict=True):
         rows = slopes[slopes["map"] == name].set_index(["model", "seed"])
         places = {run: place for place, run in enumerate(order) if run in rows.index}
         for run, place in places.items():
             value, low, high = rows.loc[run, ["slope", "low", "high"]].astype(float)
-            axis.errorbar(
-                value,
-                place,
-                xerr=[[value - low], [high - value]],
-                capsize=2,
-                color=styles[run[0]]["color"],
-                marker=styles[run[0]]["marker"],
-                markersize=5,
-            )
+            style = {**styles[run[0]], "linestyle": "-", "markersize": 5, "capsize": 2}
+            axis.errorbar(value, place, xerr=[[value - low], [high - value]], **style)
         _mark_kinds(axis, rows.assign(place=pd.Series(places)))
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set(
-            title=MAPS.get(name, name),
-            xlabel="change of the score, first\nto last layer (dotted: mean)",
-        )
-    _name_kinds(axes[0, -1], [run for run, _ in order], slopes)
-    axes[0, 0].set_yticks(*_model_ticks(order))
-    axes[0, 0].set_ylim(len(order) - 0.4, -0.6)
+        axis.set_title(MAPS.get(name, name))
+        axis.set_xlabel("change of the score, first\nto last layer (dotted: mean)")
+    _name_kinds(axes[-1], [run for run, _ in order], slopes)
+    axes[0].set_yticks(*_model_ticks(order))
+    axes[0].set_ylim(len(order) - 0.4, -0.6)
     return figure
 
 
@@ -221,42 +173,17 @@ def before_after(robustvit: pd.DataFrame, original: str = "original") -> Figure:
     The red line is the mean over finetuned runs, its band goes from the lowest to the highest.
     """
     maps = list(dict.fromkeys(robustvit["map"]))
-    figure, axes = subplots(
-        1,
-        len(maps),
-        figsize=(0.6 + 4 * len(maps), 3),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
+    figure, axes = panels(len(maps), 0.6 + 4 * len(maps), 3, sharey=True)
     table = robustvit.rename(columns={"run": "seed"})
     before = table["seed"] == original
-    for axis, name in zip(axes[0], maps, strict=True):
+    old = {"color": ORIGINAL, "marker": "s", "linestyle": "--", "label": "original"}
+    new = {"color": OURS, "marker": "o", "label": "finetuned, all runs"}
+    for axis, name in zip(axes, maps, strict=True):
         shown = table["map"] == name
-        seed_band(
-            axis,
-            table[shown & before],
-            "layer",
-            "score",
-            color=ORIGINAL,
-            marker="s",
-            linestyle="--",
-            label="original",
-        )
-        seed_band(
-            axis,
-            table[shown & ~before],
-            "layer",
-            "score",
-            color=OURS,
-            marker="o",
-            label="finetuned, all runs",
-        )
-        axis.set(title=MAPS.get(name, name), xlabel="layer")
-        mark_layers(axis, table)
-    _fit_scores(axes[0])
-    axes[0, 0].set_ylabel("mean IA-score of the layer")
-    legend_beside(figure, axes[0, 0], "")
+        seed_band(axis, table[shown & before], "layer", "score", **old)
+        seed_band(axis, table[shown & ~before], "layer", "score", **new)
+    _finish_layers(axes, maps, table)
+    legend_beside(figure, axes[0])
     return figure
 
 
@@ -277,10 +204,10 @@ def space_pictures(
     need_present(space, "model", list(points), "space_pictures")
     shown = space[(space["layer"] == layer) & space["model"].isin(list(points))]
     rows = one_seed(shown, seed, "space_pictures").set_index("model")
-    figure, panels = model_panels(rows.reset_index(), (3.1, 2.9))
+    figure, by_model = model_panels(rows.reset_index(), (3.1, 2.9))
     classes, places = np.unique(labels, return_inverse=True)
     colours = np.array(sns.husl_palette(len(classes), s=0.85, l=0.6))
-    for name, axis in panels.items():
+    for name, axis in by_model.items():
         axis.scatter(*np.asarray(points[name]).T, c=colours[places], s=9, linewidth=0)
         numbers = rows.loc[name]
         axis.set_title(
@@ -294,18 +221,27 @@ def space_pictures(
 
 def space_curves(space: pd.DataFrame) -> Figure:
     """How well the IAV of each layer tells the classes apart: silhouette and k-NN accuracy."""
-    figure, (left, right) = subplots(1, 2, figsize=(9.5, 3), layout="constrained")
+    figure, (left, right) = panels(2, 9.5, 3)
     model_bands(left, space, "layer", "silhouette")
     model_bands(right, space, "layer", "knn_pct")
     left.axhline(0, color="black", linewidth=0.8)
-    right.axhline(space["chance_pct"].mean(), color="black", linewidth=0.8, linestyle=":")
+    mark_level(right, space["chance_pct"].mean(), linewidth=0.8)
     left.set(title="Silhouette of the classes", xlabel="layer", ylabel="silhouette")
     right.set(title="k-NN, dotted: chance", xlabel="layer", ylabel="accuracy (%)")
     right.set_ylim(bottom=0)
     for axis in (left, right):
         mark_layers(axis, space)
-    legend_beside(figure, right)
+    legend_beside(figure, right, BAND)
     return figure
+
+
+def _finish_layers(axes: Sequence[Axes], maps: Sequence[str], table: pd.DataFrame) -> None:
+    """Names and ticks of panels with a map each and the layers from left to right."""
+    for axis, name in zip(axes, maps, strict=True):
+        axis.set(title=MAPS.get(name, name), xlabel="layer")
+        mark_layers(axis, table)
+    _fit_scores(axes)
+    axes[0].set_ylabel("mean IA-score of the layer")
 
 
 def _head_boxes(axis: Axes, rows: pd.DataFrame, column: str, colour: str | None = None) -> None:
@@ -335,16 +271,8 @@ def _name_kinds(axis: Axes, names: Sequence[str], table: pd.DataFrame) -> None:
     kinds = dict(zip(table["model"], table["kind"], strict=True))
     places = pd.Series(range(len(names))).groupby([kinds[name] for name in names]).mean()
     for kind, place in places.items():
-        axis.text(
-            1.02,
-            place,
-            kind.replace("-", "-\n"),
-            transform=axis.get_yaxis_transform(),
-            fontsize=8,
-            rotation=270,
-            ha="left",
-            va="center",
-        )
+        beside = {"transform": axis.get_yaxis_transform(), "ha": "left", "va": "center"}
+        axis.text(1.02, place, kind.replace("-", "-\n"), fontsize=8, rotation=270, **beside)
 
 
 def _model_ticks(order: Sequence[tuple[str, int]]) -> tuple[list[float], list[str]]:

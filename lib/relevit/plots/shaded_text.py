@@ -1,6 +1,6 @@
-"""Pictures of texts and their relevance: tokens shaded, as in Beyond Intuition Figs. 13, 14.
+"""Texts and their relevance: tokens shaded, as in Beyond Intuition Figs. 13, 14.
 
-All take the text as it was written, so that pieces of a word stand together as they did there.
+These take the text as it was written, so that pieces of a word stand together as they did there.
 Shades run from no relevance (white) to the highest token of the text; values below 0 are white.
 Special tokens and the end that the model did not read are grey, and a rationale is underlined.
 """
@@ -13,7 +13,6 @@ from html import escape
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import seaborn as sns
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -26,8 +25,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from torch import Tensor
 
-from relevit.plots.attribution import LINES, perturbation_curves
-from relevit.plots.basics import ORIGINAL, OURS, subplots
+from relevit.plots.style import ORIGINAL, OURS, subplots
 from relevit.text.tokens import Tokens
 
 SHADES = LinearSegmentedColormap.from_list("relevance", ["#ffffff", OURS, "#8f1d31"])
@@ -124,7 +122,7 @@ def shaded_figure(
     rows = sum(map(len, wrapped.values())) + 0.6 * len(wrapped)
     top = 24 if title else 4
     height = rows * LINE * FONT_SIZE + top + 32
-    figure, axis = subplots(figsize=(width, height / 72))
+    figure, axis = subplots(figsize=(width, height / 72), layout=None)
     axis.set_position((0, 0, 1, 1))
     axis.set(xlim=(0, 72 * width), ylim=(0, height))  # points
     axis.axis("off")
@@ -142,47 +140,26 @@ def shaded_figure(
     return figure
 
 
-def token_curves_figure(
-    curves: pd.DataFrame, title: str, chance_pct: float | None = None
+def attention_rows(
+    rows: Float[Tensor, "blocks tokens"], words: Sequence[str], title: str
 ) -> Figure:
-    """Accuracy against the erased share of tokens: `perturbation_curves` and the guess.
+    """How much the class token attends to each token, one row a block, the first on top.
 
-    `curves` has the column `method` and those of `accuracy_curves`; `chance_pct` is the
-    accuracy of a guess, where curves should end (BI-09).
+    `words` name the tokens; texts of up to about 40 can be read.
     """
-    figure = perturbation_curves(curves, title)
-    for axis in figure.axes:
-        axis.set_xlabel("erased tokens (%)")
-        if chance_pct is not None:
-            axis.axhline(chance_pct, color="black", linewidth=0.8, linestyle=":")
-            axis.annotate(
-                "guess", (0, chance_pct), (2, -3), textcoords="offset points", va="top", fontsize=7
-            )
-    return figure
-
-
-def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
-    """F1 against the number of tokens, one line a method: `method` and `rationale_table`."""
-    by = "share_pct" if "share_pct" in table else "k"
-    figure, axis = subplots(figsize=(6.5, 3.4), layout="constrained")
-    methods = list(dict.fromkeys(table["method"]))
-    for i, (name, colour) in enumerate(
-        zip(methods, sns.color_palette("colorblind", len(methods)), strict=True)
-    ):
-        rows = table[table["method"] == name]
-        axis.errorbar(
-            rows[by],
-            rows["f1_pct"],
-            rows["standard_error_pts"],
-            capsize=2,
-            linestyle=LINES[i // 4 % 4],
-            color=colour,
-            label=name,
-        )
-    label = "highest tokens taken (k)" if by == "k" else "highest tokens taken (%)"
-    axis.set(xlabel=label, ylabel="F1 (%)", ylim=(0, None))
-    figure.legend(loc="outside right", frameon=False)
-    figure.suptitle(title, fontsize=10)
+    figure, axis = subplots(figsize=(9, 1.6 + 0.28 * len(rows)))
+    sns.heatmap(
+        rows.numpy(),
+        ax=axis,
+        vmin=0,
+        cmap="rocket_r",
+        xticklabels=words,
+        yticklabels=range(1, len(rows) + 1),
+        cbar_kws={"label": "attention"},
+    )
+    axis.set(ylabel="block", title=title)
+    axis.tick_params(axis="x", rotation=60)
+    axis.tick_params(axis="y", rotation=0)
     return figure
 
 

@@ -1,16 +1,14 @@
-"""The pictures of finetuning, and what all pictures of several models share."""
+"""What pictures of several models share, and those of how the models learn."""
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from relevit.plots import models as plots_models
-from relevit.plots import pretraining as plots_pretraining
-from relevit.plots.models import COLOURS
+from relevit.plots import pretrained as pictures
+from relevit.plots.pretrained import COLOURS
 
 from ..picture_tables import band, line, table
 
@@ -73,7 +71,7 @@ def test_supervised_come_first_and_others_get_colours_of_their_kind():
         "mini-deit": "supervised",
         "c": "self-supervised",
     }
-    styles = plots_models.model_styles(pd.DataFrame(kinds.items(), columns=["model", "kind"]))
+    styles = pictures.model_styles(pd.DataFrame(kinds.items(), columns=["model", "kind"]))
     assert list(styles) == ["mini-deit", "a", "mini-dino", "b", "c"]
     assert [style["linestyle"] for style in styles.values()] == ["--", "--", "-", "-", "-"]
     assert len({style["color"] for style in styles.values()}) == 5
@@ -82,12 +80,12 @@ def test_supervised_come_first_and_others_get_colours_of_their_kind():
 
 def test_models_of_a_kind_differ_in_print():
     """Brightness as printers take it; of the suite's own models and of all others."""
-    spare = {kind: [colour for colour, _ in looks] for kind, looks in plots_models.SPARE.items()}
+    spare = {kind: [colour for colour, _ in looks] for kind, looks in pictures.SPARE.items()}
     own = list(COLOURS.values())
     for colours in (own[:2], own[2:], *spare.values()):
         grey = sorted(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) for colour in colours)
         assert np.diff(grey).min() > 0.15
-    assert len(set(plots_models.MARKERS.values())) == len(COLOURS)
+    assert len(set(pictures.MARKERS.values())) == len(COLOURS)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +94,11 @@ def test_models_of_a_kind_differ_in_print():
 )
 def test_panels_at_the_edge_have_the_names_of_the_axes(count, lowest, leftmost):
     made = pd.DataFrame({"model": [f"m{i}" for i in range(count)], "kind": "supervised"})
-    _, panels = plots_models.model_panels(made, (2, 2), sharex=True, sharey=True)
+    labels = ("across", "up")
+    _, panels = pictures.model_panels(made, (2, 2), labels, sharex=True, sharey=True)
     axes = list(panels.values())
-    assert [axes.index(axis) for axis in plots_models.edge(axes, "x")] == lowest
-    assert [axes.index(axis) for axis in plots_models.edge(axes, "y")] == leftmost
+    assert [i for i, axis in enumerate(axes) if axis.get_xlabel() == "across"] == lowest
+    assert [i for i, axis in enumerate(axes) if axis.get_ylabel() == "up"] == leftmost
     places = [axis.get_subplotspec() for axis in axes]
     assert [i for i, place in enumerate(places) if place.is_first_col()] == leftmost
     assert all(axes[i].xaxis.get_tick_params()["labelbottom"] for i in lowest)
@@ -107,13 +106,13 @@ def test_panels_at_the_edge_have_the_names_of_the_axes(count, lowest, leftmost):
 
 def test_a_kind_without_colours_is_an_error():
     with pytest.raises(ValueError, match=r"model_styles: kinds \['x'\]; only \['self-supervised'"):
-        plots_models.model_styles(pd.DataFrame({"model": ["a"], "kind": ["x"]}))
+        pictures.model_styles(pd.DataFrame({"model": ["a"], "kind": ["x"]}))
 
 
 def test_seeds_weigh_the_same_whatever_their_number_of_rows():
     rows = pd.DataFrame({"seed": [0, 0, 0, 1], "x": [1, 1, 1, 1], "y": [0.0, 0, 0, 1]})
-    _, axis = plots_models.subplots()
-    plots_models.seed_band(axis, rows, "x", "y", color="red")
+    _, axis = pictures.subplots()
+    pictures.seed_band(axis, rows, "x", "y", color="red")
     assert axis.lines[0].get_ydata() == [0.5] and band(axis, 0) == (0, 1)
 
 
@@ -121,7 +120,7 @@ def test_seeds_weigh_the_same_whatever_their_number_of_rows():
 
 
 def test_shift_curves_begin_at_images_without_a_change(models, shift):
-    accuracy, blur, jigsaw, patches = plots_pretraining.shift_curves(models, shift).axes
+    accuracy, blur, jigsaw, patches = pictures.shift_curves(models, shift).axes
     assert line(accuracy, "mini-dino").get_ydata() == pytest.approx([0.5, 20.5, 40.5, 60.5])
     for axis in (blur, jigsaw):
         assert line(axis, "mini-deit").get_xdata() == pytest.approx([0, 1, 2])
@@ -130,7 +129,7 @@ def test_shift_curves_begin_at_images_without_a_change(models, shift):
 
 
 def test_finetuning_curves_have_no_loss_before_the_first_epoch(models):
-    loss, accuracy = plots_pretraining.finetuning_curves(models).axes
+    loss, accuracy = pictures.finetuning_curves(models).axes
     assert line(loss, "mini-deit").get_xdata() == pytest.approx([1, 2, 3])
     assert line(accuracy, "mini-deit").get_xdata() == pytest.approx([0, 1, 2, 3])
 
@@ -140,7 +139,7 @@ def test_pretraining_curves_have_their_own_scales():
         name: pd.DataFrame({"epoch": [1, 2], "train_loss": [scale, scale / 2]})
         for name, scale in (("mini-mae", 1.0), ("other", 100.0))
     }
-    left, right = plots_pretraining.pretraining_curves(logs).axes
+    left, right = pictures.pretraining_curves(logs).axes
     assert left.lines[0].get_color() == COLOURS["mini-mae"] and right.get_title() == "other"
     assert left.get_ylim()[1] < 2 < 90 < right.get_ylim()[1]
 
@@ -151,13 +150,13 @@ def test_drift_curves_take_what_the_table_holds():
         epoch=range(1, 5),
         quantity=("attention",),
     )
-    (axis,) = plots_pretraining.drift_curves(drift).axes
+    (axis,) = pictures.drift_curves(drift).axes
     assert axis.get_title() == "Attention maps" and axis.get_ylim()[0] == 0
     assert line(axis, "mini-deit").get_ydata() == pytest.approx([0.04, 0.03, 0.02, 0.01])
 
 
 def test_masking_curves_have_a_line_an_order(masking):
-    axis = plots_pretraining.masking_curves(masking).axes[0]
+    axis = pictures.masking_curves(masking).axes[0]
     assert line(axis, "SmoothGrad").get_ydata() == pytest.approx([82, 50, 18])
     assert line(axis, "attention").get_ydata() == pytest.approx([85, 65, 45])
     assert line(axis, "chance").get_ydata() == pytest.approx([87, 75, 63])
@@ -165,25 +164,22 @@ def test_masking_curves_have_a_line_an_order(masking):
 
 def test_entropy_maps_show_layers_by_epochs_and_their_change(epochs):
     later = epochs[(epochs["model"] == "mini-dino") | (epochs["epoch"] > 0)]
-    top, _, change, _ = plots_pretraining.entropy_maps(epochs).axes[:4]
-    assert top.get_title() == "mini-deit" and top.get_ylim()[0] > top.get_ylim()[1], (
-        "layer 1 on top"
-    )
-    drawn = np.asarray(top.collections[0].get_array()).reshape(LAYERS, 4)
-    assert drawn == pytest.approx(2 + 0.1 * np.outer([1, 2, 3], range(4)))
-    moved = np.asarray(change.collections[0].get_array()).reshape(LAYERS, 4)
-    assert moved == pytest.approx(0.1 * np.outer([1, 2, 3], range(4)))
+    top, _, change, _ = pictures.entropy_maps(epochs).axes[:4]
+    assert top.get_title() == "mini-deit"
+    assert top.get_ylim()[0] > top.get_ylim()[1], "layer 1 on top"
+    for axis, start in ((top, 2.0), (change, 0.0)):
+        drawn = np.asarray(axis.collections[0].get_array()).reshape(LAYERS, 4)
+        assert drawn == pytest.approx(start + 0.1 * np.outer([1, 2, 3], range(4)))
     assert change.collections[0].get_clim() == pytest.approx((-0.9, 0.9))
-    _, _, change, _ = plots_pretraining.entropy_maps(later).axes[:4]
+    _, _, change, _ = pictures.entropy_maps(later).axes[:4]
     moved = np.asarray(change.collections[0].get_array()).reshape(LAYERS, 3)
     assert moved == pytest.approx(0.1 * np.outer([1, 2, 3], range(3))), "from its own first epoch"
 
 
-def test_no_picture_changes_its_table_or_stays_with_pyplot(epochs, models, shift, masking):
+def test_no_picture_changes_its_table(epochs, models, shift, masking):
     before = [held.copy() for held in (epochs, models, shift, masking)]
-    plots_pretraining.entropy_maps(epochs)
-    plots_pretraining.shift_curves(models, shift)
-    plots_pretraining.masking_curves(masking)
+    pictures.entropy_maps(epochs)
+    pictures.shift_curves(models, shift)
+    pictures.masking_curves(masking)
     for held, copy in zip((epochs, models, shift, masking), before, strict=True):
         pd.testing.assert_frame_equal(held, copy)
-    assert plt.get_fignums() == []

@@ -1,4 +1,6 @@
-"""The picture of one head: what it looks at, the map beside it, and how far they agree.
+"""The explorer of layers and heads: what a head looks at, and how far that is what decided.
+
+One figure shows a head, the map beside it and how far they agree; a widget chooses the head.
 
 Images, layers and heads are counted from 1 in all that is shown or chosen, as in the paper.
 """
@@ -7,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from io import BytesIO
 from typing import Any
 
+import ipywidgets
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
@@ -19,44 +23,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from relevit.plots.basics import DPI, OURS
+from relevit.iav.measure import HeadView
+from relevit.plots.style import DPI, GREY, HEAT, OURS
 from relevit.relevance import to_pixels
 
 SCALE = "cividis"  # of the scores; the heatmaps are in inferno on grey
-
-
-@dataclass(frozen=True)
-class HeadView:
-    """What the heads of one model look at in some images, and their scores against some maps.
-
-    Source: IAV Eq. 1. `attention` holds the rows of the class token (or of whatever pools),
-    `attributions` a map per patch under each name to be shown, for example "SmoothGrad", and
-    `scores` each head's IA-score against the map of that name, from 0 to 1 (unitless).
-    Raises: ValueError without a map, for other names in one than in the other, and for shapes
-    that do not belong together.
-    """
-
-    attention: Float[Tensor, "images layers heads patches"]
-    attributions: Mapping[str, Float[Tensor, "images patches"]]
-    scores: Mapping[str, Float[Tensor, "images layers heads"]]
-
-    def __post_init__(self) -> None:
-        images, layers, heads, patches = self.attention.shape
-        if not self.scores or set(self.attributions) != set(self.scores):
-            raise ValueError(
-                f"HeadView: maps {sorted(self.attributions)} and scores {sorted(self.scores)}; "
-                "the names must be the same, at least one; give both for each map"
-            )
-        for what, held, shape in (
-            ("map", self.attributions, (images, patches)),
-            ("scores", self.scores, (images, layers, heads)),
-        ):
-            for name, values in held.items():
-                if tuple(values.shape) != shape:
-                    raise ValueError(
-                        f"HeadView: {what} {name!r} of shape {list(values.shape)}; the attention "
-                        f"{list(self.attention.shape)} needs {list(shape)}; take the same images"
-                    )
 
 
 @dataclass(frozen=True)
@@ -73,6 +44,84 @@ class Choice:
     def place(self) -> tuple[int, int, int]:
         """Image, layer and head as indices of a tensor."""
         return self.image - 1, self.layer - 1, self.head - 1
+
+
+def head_explorer(
+    images: UInt8[Tensor, "images 3 size size"],
+    views: Mapping[str, HeadView],
+    titles: Sequence[str] | None = None,
+) -> HeadExplorer:
+    """A widget to choose model, map, image, layer and head, and to see what belongs to them.
+
+    `views` has one entry a model; `titles` names the images, for example by their class.
+    Raises: ValueError for no view, images that are not uint8 [images, 3, size, size], or
+    numbers of images that differ.
+    """
+    check_views("head_explorer", images, views, titles)
+    return HeadExplorer(images, views, titles)
+
+
+class HeadExplorer(ipywidgets.VBox):
+    """Controls, the picture, and its state in words; made by `head_explorer`.
+
+    `model`, `map_name`, `image`, `layer` and `head` are the controls, `picture` is the PNG and
+    `state` the text, for those who cannot see the picture too.
+    """
+
+    def __init__(
+        self,
+        images: UInt8[Tensor, "images 3 size size"],
+        views: Mapping[str, HeadView],
+        titles: Sequence[str] | None,
+    ) -> None:
+        self._images, self._views, self._titles = images, dict(views), titles
+        self._painter = HeadPicture(images.shape[-1])
+        view = next(iter(views.values()))
+        _, layers, heads, _ = view.attention.shape
+        self.model = ipywidgets.Dropdown(options=list(views), description="model")
+        self.map_name = ipywidgets.Dropdown(options=list(view.scores), description="map")
+        self.image = _slider("image", 1, len(images))
+        self.layer = _slider("layer", layers, layers)  # the last one is nearest to the answer
+        self.head = _slider("head", 1, heads)
+        self.picture = ipywidgets.Image(format="png", layout={"max_width": "100%"})
+        self.state = ipywidgets.HTML()
+        chosen = [self.map_name, self.image, self.layer, self.head]
+        shown = [self.model, *chosen] if len(views) > 1 else chosen
+        row = ipywidgets.HBox(shown, layout={"flex_flow": "row wrap"})
+        super().__init__([row, self.state, self.picture])
+        self.model.observe(self._change_model, names="value")
+        for control in chosen:
+            control.observe(self._draw, names="value")
+        self._settled = True
+        self._draw()
+
+    @property
+    def choice(self) -> Choice:
+        """What the controls say."""
+        numbers = (self.image.value, self.layer.value, self.head.value)
+        return Choice(self.model.value, self.map_name.value, *numbers)
+
+    def _change_model(self, _change: Any) -> None:
+        """Let the controls follow the model's maps, layers and heads, then draw once."""
+        view, before = self._views[self.model.value], self.map_name.value
+        self._settled = False  # in between, the controls may name a head that does not exist
+        self.map_name.options = list(view.scores)
+        if before in view.scores:
+            self.map_name.value = before
+        _, self.layer.max, self.head.max, _ = view.attention.shape
+        self._settled = True
+        self._draw()
+
+    def _draw(self, _change: Any = None) -> None:
+        """Picture and text for what is chosen."""
+        if not self._settled:
+            return
+        choice = self.choice
+        view, title = self._views[choice.model], title_of(self._titles, choice.image)
+        self._painter.show(self._images, view, choice, title)
+        self.picture.value = self._painter.png()
+        text = _in_words(view, choice, title)
+        self.state.value = f'<span role="status">{escape(text)}</span>'
 
 
 def explorer_picture(
@@ -125,9 +174,8 @@ class HeadPicture:
         for axis in self.pictures:
             axis.set_axis_off()
         self._image = self.pictures[0].imshow(np.zeros((size, size, 3), np.uint8))
-        grey, heat = {"cmap": "gray", "vmin": -80, "vmax": 335}, {"cmap": "inferno", "alpha": 0.72}
-        self._grey = [axis.imshow(blank, **grey) for axis in self.pictures[1:]]
-        self._heat = [axis.imshow(blank, vmin=0, vmax=1, **heat) for axis in self.pictures[1:]]
+        self._grey = [axis.imshow(blank, **GREY) for axis in self.pictures[1:]]
+        self._heat = [axis.imshow(blank, **HEAT) for axis in self.pictures[1:]]
         self.scale = self.figure.add_axes((0.683, 0.16, 0.016, 0.6))
         self._draw_scale()
         self.grid = self.figure.add_axes((0.777, 0.16, 0.215, 0.67))
@@ -148,16 +196,8 @@ class HeadPicture:
         index, layer, head = choice.place
         picture = images[index].permute(1, 2, 0).cpu().numpy()
         self._image.set_data(picture)
-        maps = (
-            torch.stack(
-                [
-                    view.attributions[choice.map_name][index].float(),
-                    view.attention[index, layer, head].float(),
-                ]
-            )
-            .detach()
-            .cpu()
-        )
+        pair = (view.attributions[choice.map_name][index], view.attention[index, layer, head])
+        maps = torch.stack([values.detach().float().cpu() for values in pair])
         heatmaps = to_pixels(maps, picture.shape[:2])[:, 0].numpy()
         for grey, heat, heatmap in zip(self._grey, self._heat, heatmaps, strict=True):
             grey.set_data(picture.mean(axis=2))
@@ -240,3 +280,19 @@ def _plain(axis: Axes) -> None:
     """No lines across a picture, whatever style the notebook has set."""
     axis.grid(False)
     axis.tick_params(length=0, labelsize=8, pad=2)
+
+
+def _in_words(view: HeadView, choice: Choice, title: str) -> str:
+    """The state of the explorer as a sentence."""
+    index, layer, head = choice.place
+    scores = view.scores[choice.map_name][index, layer].detach()
+    return (
+        f"{choice.model}, {title}, {choice.map_name}: layer {choice.layer}, head {choice.head}, "
+        f"IA-score {float(scores[head]):.2f} "
+        f"(heads of this layer: {float(scores.min()):.2f} to {float(scores.max()):.2f})"
+    )
+
+
+def _slider(name: str, value: int, last: int) -> ipywidgets.IntSlider:
+    """From 1 to `last`; draws when the hand lets go, not for each number on the way."""
+    return ipywidgets.IntSlider(value, min=1, max=last, description=name, continuous_update=False)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from relevit.plots import iav as plots_iav
-from relevit.plots.basics import OURS
-from relevit.plots.models import COLOURS
+from relevit.plots import ia_scores as pictures
+from relevit.plots.pretrained import COLOURS
+from relevit.plots.style import OURS
 
 from ..picture_tables import KINDS, SEEDS, band, line, table
 
@@ -74,7 +73,7 @@ def robustvit():
 
 
 def test_depth_curves_are_means_with_the_range_of_seeds(scores):
-    left, right = plots_iav.depth_curves(scores).axes
+    left, right = pictures.depth_curves(scores).axes
     assert line(left, "mini-deit").get_ydata() == pytest.approx([0.61, 0.41, 0.21])
     assert line(left, "mini-dino").get_ydata() == pytest.approx([0.81] * 3)
     assert line(right, "mini-dino").get_ydata() == pytest.approx([0.71] * 3)
@@ -84,7 +83,7 @@ def test_depth_curves_are_means_with_the_range_of_seeds(scores):
 
 
 def test_heads_are_sorted_within_their_layer(scores):
-    figure = plots_iav.head_curves(scores)
+    figure = pictures.head_curves(scores)
     axis = figure.axes[0]
     assert axis.get_title() == "mini-deit" and len(axis.lines) == LAYERS
     for layer, drawn in enumerate(axis.lines, start=1):
@@ -95,10 +94,10 @@ def test_heads_are_sorted_within_their_layer(scores):
 
 def test_boxes_are_coloured_by_the_median(scores):
     """mini-deit, seed 0: layer 1 has medians 0.675 to 0.525, layer 2 0.475 to 0.325."""
-    figure = plots_iav.score_boxes(scores, (1, 2))
+    figure = pictures.score_boxes(scores, (1, 2))
     first, second, dino, _ = figure.axes
     colours = [[to_hex(box.get_facecolor()) for box in axis.patches] for axis in figure.axes]
-    assert colours[0] == [plots_iav.HIGH] * HEADS and colours[1] == [plots_iav.LOW] * HEADS
+    assert colours[0] == [pictures.HIGH] * HEADS and colours[1] == [pictures.LOW] * HEADS
     assert [text.get_text() for text in first.get_xticklabels()] == ["1", "2", "3", "4"]
     assert [text.get_text() for text in second.get_xticklabels()] == ["4", "3", "2", "1"]
     assert first.get_title() == "mini-deit, layer 1" and dino.get_title() == "mini-dino, layer 1"
@@ -114,15 +113,15 @@ def test_boxes_are_coloured_by_the_median(scores):
 
 def test_boxes_of_another_seed(scores):
     moved = scores.assign(score=scores["score"] - 0.5 * (scores["seed"] == 1))
-    high, low = (plots_iav.score_boxes(moved, (1,), seed=seed).axes[1] for seed in SEEDS)
-    assert to_hex(high.patches[0].get_facecolor()) == plots_iav.HIGH
-    assert to_hex(low.patches[0].get_facecolor()) == plots_iav.LOW
+    high, low = (pictures.score_boxes(moved, (1,), seed=seed).axes[1] for seed in SEEDS)
+    assert to_hex(high.patches[0].get_facecolor()) == pictures.HIGH
+    assert to_hex(low.patches[0].get_facecolor()) == pictures.LOW
 
 
 def test_a_score_that_is_no_number_leaves_the_others_of_its_box(scores):
     """GradCAM's map can be zero everywhere (differences C19)."""
     holed = scores.assign(score=scores["score"].where(scores["image"] != 2))
-    axis = plots_iav.score_boxes(holed, (1,)).axes[0]
+    axis = pictures.score_boxes(holed, (1,)).axes[0]
     assert len(axis.patches) == HEADS
     assert np.isfinite([patch.get_path().vertices for patch in axis.patches]).all()
 
@@ -131,12 +130,12 @@ def test_a_score_that_is_no_number_leaves_the_others_of_its_box(scores):
     ("draw", "text"),
     [
         (
-            lambda s: plots_iav.depth_curves(s, ["mask"]),
+            lambda s: pictures.depth_curves(s, ["mask"]),
             r"depth_curves: map \['mask'\] is not in the table; it holds \['aav_dino', 'smoothg",
         ),
-        (lambda s: plots_iav.head_curves(s, "mask"), r"head_curves: map \['mask'\]"),
-        (lambda s: plots_iav.score_boxes(s), r"score_boxes: layer \[6, 12\] .* holds \[1, 2, 3\]"),
-        (lambda s: plots_iav.score_boxes(s, (1,), seed=7), r"score_boxes: seed \[7\] .* \[0, 1\]"),
+        (lambda s: pictures.head_curves(s, "mask"), r"head_curves: map \['mask'\]"),
+        (lambda s: pictures.score_boxes(s), r"score_boxes: layer \[6, 12\] .* holds \[1, 2, 3\]"),
+        (lambda s: pictures.score_boxes(s, (1,), seed=7), r"score_boxes: seed \[7\] .* \[0, 1\]"),
     ],
 )
 def test_what_the_table_lacks_is_an_error(scores, draw, text):
@@ -145,7 +144,7 @@ def test_what_the_table_lacks_is_an_error(scores, draw, text):
 
 
 def test_slopes_stand_with_their_intervals_by_kind(slopes):
-    left, right = plots_iav.slope_intervals(slopes).axes
+    left, right = pictures.slope_intervals(slopes).axes
     points = np.array([held[0].get_xydata()[0] for held in left.containers])
     assert points == pytest.approx(np.array([(-0.4, 0), (-0.38, 1), (0.05, 2), (0.07, 3)]))
     ends = left.containers[0][2][0].get_segments()[0]
@@ -162,12 +161,12 @@ def test_slopes_stand_with_their_intervals_by_kind(slopes):
 
 def test_slopes_of_a_run_without_a_map_leave_its_row_empty(slopes):
     missing = (slopes["map"] == "aav_dino") & (slopes["model"] == "mini-dino")
-    _, right = plots_iav.slope_intervals(slopes[~missing]).axes
+    _, right = pictures.slope_intervals(slopes[~missing]).axes
     assert [held[0].get_ydata()[0] for held in right.containers] == [0, 1]
 
 
 def test_before_and_after_finetuning(robustvit):
-    same, mask = plots_iav.before_after(robustvit).axes
+    same, mask = pictures.before_after(robustvit).axes
     assert line(same, "finetuned, all runs").get_ydata() == pytest.approx([0.5, 0.5])
     assert line(mask, "original").get_ydata() == pytest.approx([0.5, 0.5])
     after = line(mask, "finetuned, all runs")
@@ -182,7 +181,7 @@ def test_entropy_boxes_of_the_last_layer():
         head=range(1, HEADS + 1),
         image=range(IMAGES),
     )
-    figure = plots_iav.entropy_boxes(entropy, patches=64)
+    figure = pictures.entropy_boxes(entropy, patches=64)
     axis = figure.axes[0]
     assert axis.get_title() == "mini-deit" and axis.get_xlabel() == "head of layer 2, by its median"
     assert [text.get_text() for text in axis.get_xticklabels()] == ["4", "3", "2", "1"]
@@ -190,7 +189,7 @@ def test_entropy_boxes_of_the_last_layer():
     (even,) = [held.get_ydata()[0] for held in axis.lines if held.get_linestyle() == ":"]
     assert even == pytest.approx(np.log(64))
     with pytest.raises(ValueError, match=r"entropy_boxes: layer \[9\]"):
-        plots_iav.entropy_boxes(entropy, 9)
+        pictures.entropy_boxes(entropy, 9)
 
 
 # The space of scores
@@ -199,7 +198,7 @@ def test_entropy_boxes_of_the_last_layer():
 def test_space_pictures_say_the_numbers_of_their_layer(space):
     points = {name: np.arange(12.0).reshape(6, 2) for name in KINDS}
     labels = np.array([3, 3, 7, 7, 9, 9])
-    figure = plots_iav.space_pictures(points, labels, space, layer=2, seed=1)
+    figure = pictures.space_pictures(points, labels, space, layer=2, seed=1)
     axis = figure.axes[0]
     title = "mini-deit, layer 2\nsilhouette 0.00, k-NN 20 % (chance 4 %)"
     assert axis.get_title() == title
@@ -208,24 +207,23 @@ def test_space_pictures_say_the_numbers_of_their_layer(space):
     colours = [to_hex(colour) for colour in cloud.get_facecolors()]
     assert colours[0] == colours[1] != colours[2] and len(set(colours)) == 3
     with pytest.raises(ValueError, match=r"space_pictures: model \['x'\] is not in the table"):
-        plots_iav.space_pictures({"x": points["mini-deit"]}, labels, space, layer=2)
+        pictures.space_pictures({"x": points["mini-deit"]}, labels, space, layer=2)
 
 
 def test_space_curves(space):
-    left, right = plots_iav.space_curves(space).axes
+    left, right = pictures.space_curves(space).axes
     assert line(left, "mini-dino").get_ydata() == pytest.approx([-0.1, 0, 0.1])
     assert line(right, "mini-deit").get_ydata() == pytest.approx([10, 20, 30])
     (chance,) = [held for held in right.lines if held.get_linestyle() == ":"]
     assert chance.get_ydata()[0] == pytest.approx(3)
 
 
-def test_no_picture_changes_its_table_or_stays_with_pyplot(scores, slopes, space):
+def test_no_picture_changes_its_table(scores, slopes, space):
     before = [held.copy() for held in (scores, slopes, space)]
-    plots_iav.depth_curves(scores)
-    plots_iav.head_curves(scores)
-    plots_iav.score_boxes(scores, (1, 3))
-    plots_iav.slope_intervals(slopes)
-    plots_iav.space_curves(space)
+    pictures.depth_curves(scores)
+    pictures.head_curves(scores)
+    pictures.score_boxes(scores, (1, 3))
+    pictures.slope_intervals(slopes)
+    pictures.space_curves(space)
     for held, copy in zip((scores, slopes, space), before, strict=True):
         pd.testing.assert_frame_equal(held, copy)
-    assert plt.get_fignums() == []

@@ -6,44 +6,35 @@ import re
 from html import unescape
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 
-from relevit.plots.basics import ORIGINAL
-from relevit.plots.text import (
+from relevit.plots.shaded_text import (
     SHADES,
+    attention_rows,
     ink,
-    rationale_curves_figure,
     shaded_figure,
     shaded_html,
-    token_curves_figure,
     token_shades,
 )
+from relevit.plots.style import ORIGINAL
 from relevit.text.tokens import Tokens
 
 #       0123456789 123456789 123456789
 TEXT = 'a <b>un-watch\nable</b> & "$5$"'
-SPANS = (
-    (0, 1),
-    (2, 3),
-    (3, 4),
-    (4, 5),
-    (5, 7),
-    (7, 8),
-    (8, 13),
-    (14, 18),
-    (18, 22),
-    (23, 24),
-    (25, 26),
-    (26, 27),
-    (27, 28),
-    (28, 29),
-    (29, 30),
-)
-WORDS = [TEXT[start:stop] for start, stop in SPANS]
+WORDS = ["a", "<", "b", ">", "un", "-", "watch", "able", "</b>", "&", '"', "$", "5", "$", '"']
 UNDERLINED = "text-decoration:underline"
+
+
+def spans_in_order(text, words):
+    ends = [0]
+    for word in words:
+        ends.append(text.index(word, ends[-1]) + len(word))
+    return tuple((end - len(word), end) for word, end in zip(words, ends[1:], strict=True))
+
+
+SPANS = spans_in_order(TEXT, WORDS)
 
 
 def read(left_out=0, text=TEXT, spans=SPANS):
@@ -186,44 +177,20 @@ def test_figure_splits_text_without_blanks():
     assert len(places) == 80 and max(places) < 3.0 * 72
 
 
-# Curves
+# Attention
 
 
-def test_token_curves_show_the_guess():
-    curves = pd.DataFrame(
-        [
-            ("ga", direction, share, 95.0 - share / 2)
-            for direction in ("positive", "negative")
-            for share in (0, 50, 100)
-        ],
-        columns=["method", "direction", "share_pct", "accuracy_pct"],
-    )
-    figure = token_curves_figure(curves, "texts", 45.0)
-    for axis in figure.axes:
-        line, guess = axis.get_lines()
-        assert line.get_ydata().tolist() == [95, 70, 45] and set(guess.get_ydata()) == {45.0}
-        assert axis.get_xlabel() == "erased tokens (%)"
-    assert [len(axis.get_lines()) for axis in token_curves_figure(curves, "texts").axes] == [1, 1]
-
-
-@pytest.mark.parametrize(("by", "label"), [("k", "(k)"), ("share_pct", "(%)")])
-def test_rationale_curves(by, label):
-    table = pd.DataFrame(
-        {
-            "method": ["a", "a", "b", "b"],
-            by: [10, 20, 10, 20],
-            "f1_pct": [1.0, 2, 3, 4],
-            "standard_error_pts": 0.5,
-        }
-    )
-    axis = rationale_curves_figure(table, "planted").axes[0]
-    lines = [container.lines[0].get_ydata().tolist() for container in axis.containers]
-    assert lines == [[1, 2], [3, 4]] and axis.get_xlabel().endswith(label)
+def test_attention_rows_name_tokens_and_blocks():
+    figure = attention_rows(torch.rand(3, 4), ["[CLS]", "good", ".", "[SEP]"], "where it looks")
+    axis = figure.axes[0]
+    assert [label.get_text() for label in axis.get_xticklabels()][1] == "good"
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]
 
 
 # Errors
 
 
+@pytest.mark.wrong_types
 def test_errors():
     with pytest.raises(ValueError, match=r"token_shades: a map \(3,\) for 17 tokens; needed is"):
         shaded_html(read(), torch.zeros(3))

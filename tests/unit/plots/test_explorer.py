@@ -6,14 +6,13 @@ import time
 from dataclasses import replace
 from io import BytesIO
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from relevit.plots.heads import Choice, HeadPicture
-from relevit.plots.widgets import HeadView, explorer_picture, head_explorer
+from relevit.iav.measure import HeadView
+from relevit.plots.explorer import Choice, HeadPicture, explorer_picture, head_explorer
 
 IMAGES, SIZE, PATCHES = 3, 28, 16
 TITLES = ["cat", "dog & <ox>", "ant"]
@@ -134,13 +133,6 @@ def test_the_state_is_text_for_everybody(explorer):
     assert explorer.picture.tooltip is None, "ipywidgets shows an error for a picture that has one"
 
 
-def test_nothing_is_left_with_pyplot(images, views):
-    before = plt.get_fignums()
-    head_explorer(images, views).layer.value = 1
-    explorer_picture(images, views, layer=1, head=1)
-    assert plt.get_fignums() == before
-
-
 def test_a_change_is_drawn_fast(images):
     explorer = head_explorer(images, {"mini": make_view(12, 12)})
     seconds = []
@@ -218,6 +210,7 @@ def test_tensors_in_a_graph_and_in_half_precision_are_taken(images):
 # Errors
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -245,6 +238,7 @@ def test_parts_that_do_not_belong_together(views, change, text):
         replace(views["deep"], **change)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("make", [head_explorer, lambda *a: explorer_picture(*a, layer=1, head=1)])
 def test_errors_of_what_is_given(images, views, make):
     with pytest.raises(ValueError, match=r": no view; one model at least is needed; give its Head"):
