@@ -32,7 +32,7 @@ from relevit.config.preset import (
 from relevit.finetune import sweep
 from relevit.pipeline.cluster import Cluster, read_profile
 from relevit.pipeline.fetching import fetch
-from relevit.pipeline.warm_kernels import warm_kernels
+from relevit.pipeline.kernels import warm_kernels
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
