@@ -250,6 +250,13 @@ def test_import_of_a_room_above_is_found_and_named(tmp_path, room, above):
     assert f"{CONTRACTS['contracts'][0]['name']}\n---" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["config", "base", "pipeline", "pipeline.cli"])
+def test_what_is_needed_before_any_work_loads_no_torch(name):
+    code = f"import sys, relevit.{name}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 # Small pieces
 
 
