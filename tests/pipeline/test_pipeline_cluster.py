@@ -120,7 +120,7 @@ def calls(project, monkeypatch) -> list[tuple[str, ...]]:
 
     def run(command, **kwargs):
         made.append(tuple(map(str, command)))
-        if {"--dry-run", "--unlock"} & set(command):
+        if "--dry-run" in command:
             return call(command, **kwargs)
         return subprocess.CompletedProcess(command, 0)
 
