@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -27,6 +28,9 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 LAYERS = [layer.split(" | ") for layer in CONTRACTS["contracts"][0]["layers"]]
 NOISE = {"__pycache__"}
 NO_ROOMS = {"__init__.py", "assets"} | NOISE
+# Not the changelog, whose names were right in their time.
+NOTES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+NOTES += [LIBRARY / "assets" / "README.md"]
 MOST_ENTRIES = 20  # of the library, and of each package in it
 LARGEST_KB = 6000  # as in .pre-commit-config.yaml
 LONGEST_FUNCTION = 60  # lines, docstring included
@@ -248,6 +252,24 @@ def test_import_of_a_room_above_is_found_and_named(tmp_path, room, above):
     assert f"relevit.{low} is not allowed to import relevit.{above}" in done.stdout
     assert re.search(rf"relevit\.{low} -> relevit\.{above} \(l\.\d+\)", done.stdout)
     assert f"{CONTRACTS['contracts'][0]['name']}\n---" in done.stdout
+
+
+@pytest.mark.parametrize("path", NOTES, ids=name_in_errors)
+def test_names_of_the_library_in_the_notes_are_there(path):
+    """Also those of README's examples, with what they import."""
+    text = path.read_text()
+    names = set(re.findall(r"(?<![\w/.])relevit(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text))
+    for module, imported in re.findall(r"(?m)^from (relevit[\w.]*) import ([\w, ]+)$", text):
+        names |= {f"{module}:{name.strip()}" for name in imported.split(",")}
+    assert [name for name in sorted(names) if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", ["config", "base", "pipeline", "pipeline.cli"])
