@@ -29,7 +29,7 @@ import bench_relevance
 import bench_smoothgrad
 import bench_tokencut
 from bench_core import CLOCKS, MODELS, Table, agree, build, describe, differences, measure, peak_mib
-from relevit.base.precision import choose_device, fast_bfloat16
+from relevit.base.device import choose_device, fast_bfloat16
 
 __all__ = ["TABLES", "TASKS", "agree", "build", "differences", "main", "parse"]
 

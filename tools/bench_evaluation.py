@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import bench_core
 from bench_core import LIMIT, TINY, Numbers, Table, compare, differences
-from relevit.base.precision import fast_bfloat16, tensor_float32
+from relevit.base.device import fast_bfloat16, tensor_float32
 from relevit.data import cutouts
 from relevit.data.real.decoding import batches
 from relevit.data.real.image_set import ImageSet, View

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from bench_core import LIMIT, differences
 from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
-from relevit.base.precision import choose_device, choose_precision
+from relevit.base.device import choose_device, choose_precision
 from relevit.data import cutouts
 from relevit.iav.measure import Explainer
 from relevit.iav.runs import Pictures

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from relevit.base.machine import cores
+from relevit.base.device import cores
 from relevit.config import NOTEBOOKS
 
 from .projects import PRESET, RUN_S, results, run

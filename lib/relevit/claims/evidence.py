@@ -12,7 +12,7 @@ from typing import NamedTuple
 import nbformat
 import pandas as pd
 
-from relevit.base.paths import project_root
+from relevit.base.files import project_root
 
 CLAIM = re.compile(r"(RV|BI|IAV)-\d\d")
 PAGE = "executed.html"  # nbconvert's page of a run, beside its executed.ipynb

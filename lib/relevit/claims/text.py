@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from relevit.base import extras
+from relevit.base import errors
 from relevit.claims.attribution import SCHEMAS, SOURCES
 from relevit.claims.layout import NOT_RUN
 from relevit.claims.tables import ResultTables, check_tables, lacking
@@ -29,8 +29,8 @@ def not_shown(tables: Tables, notebook: str) -> str:
     reason = lacking(_usable(tables, notebook), *SOURCES[notebook])
     if not reason:
         return ""
-    absent = extras.absent()
-    needs = f" It needs {' and '.join(absent)}: {extras.INSTALL}." if absent else ""
+    absent = errors.absent()
+    needs = f" It needs {' and '.join(absent)}: {errors.INSTALL}." if absent else ""
     return f"**Not all of `{notebook}` is shown**: {reason}.{needs}"
 
 

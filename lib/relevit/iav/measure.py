@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from relevit.attention.class_token import class_token_only
 from relevit.attribution import METHODS
-from relevit.base.precision import Precision, autocast
+from relevit.base.device import Precision, autocast
 from relevit.iav.attention import class_attention
 from relevit.iav.drift import map_drift
 from relevit.iav.runs import FinetunedRun, Pictures

@@ -19,8 +19,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
-from relevit.base.machine import cores
-from relevit.base.paths import need_disk_space, project_root
+from relevit.base.device import cores
+from relevit.base.files import need_disk_space, project_root
 from relevit.config import NOTEBOOKS, PipelineParams
 from relevit.config.preset import (
     check_agreement,
@@ -64,7 +64,7 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
 
     With a profile this machine hands out the stages and `computes` none: it may lack a GPU.
     """
-    from relevit.base.precision import choose_device
+    from relevit.base.device import choose_device
 
     folder = project_root() / "params" / preset
     for name, cls in NOTEBOOKS.items() if computes else ():
