@@ -7,7 +7,7 @@ from relevit.finetune.sweep import compared_models, sweep_runs
 
 PRESET = config["preset"]
 SEEDS = config["seeds"]
-THREADS = config.get("threads", 1)
+THREADS = config.get("threads", workflow.cores)  # of a stage; on a cluster its profile's cores
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
 RUNS = [run.name for run in sweep_runs(PRESET)]

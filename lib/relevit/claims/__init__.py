@@ -7,7 +7,7 @@ the pipeline.
 """
 
 # Importing these registers their claims.
-from relevit.claims import attribution, iav, robustvit, robustvit_images, texts  # noqa: F401
+from relevit.claims import attribution, iav, robustvit, robustvit_images, texts
 from relevit.claims.paper_form import (
     basis,
     beside,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relevit.base.paths import from_project, project_root
+from relevit.base.files import from_project, project_root
 from relevit.config import OriginalParams, PipelineParams
 from relevit.config.words import Protocol
 from relevit.data import cutouts

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 from torch import nn
 
+from relevit.base.device import Precision, PrecisionChoice, choose_device
 from relevit.base.files import file_fingerprint
-from relevit.base.precision import Precision, PrecisionChoice, choose_device
 from relevit.config import FinetuneParams
 from relevit.data.benchmark import CUTOUTS, Benchmark, benchmark
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS

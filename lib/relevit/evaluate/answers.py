@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.class_token import shorten
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 
 Doubt = Callable[[Float[Tensor, "batch classes"], float], Bool[Tensor, " batch"]]
 Logits = Callable[[], Float[Tensor, "batch classes"]]

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.data.corruptions import blur, jigsaw, need_bytes
 from relevit.evaluate.answers import Answers, unsure_rank
 from relevit.models.spec import ModelSpec

@@ -10,7 +10,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from relevit.attention.class_token import shorten
-from relevit.base.precision import Precision, autocast
+from relevit.base.device import Precision, autocast
 from relevit.models.spec import ModelSpec
 
 

@@ -13,7 +13,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.data.cutouts import Batch
 from relevit.evaluate.features import class_features
 from relevit.models.spec import ModelSpec

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 from torch import nn
 
+from relevit.base.device import Precision
 from relevit.base.files import write_atomically
-from relevit.base.precision import Precision
 from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from relevit.base.files import file_fingerprint
-from relevit.base.paths import project_root
-from relevit.base.precision import choose_device, choose_precision
+from relevit.base.device import choose_device, choose_precision
+from relevit.base.files import file_fingerprint, project_root
 from relevit.base.stages import need_stage, read_summary
 from relevit.config import FinetuneParams, OriginalParams, Params, RobustnessParams
 from relevit.data import cutouts

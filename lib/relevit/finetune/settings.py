@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args, get_type_hints
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.config import FinetuneParams
 from relevit.config.words import Method
 from relevit.finetune.baselines import baseline_weights, table_model

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.base.precision import autocast
+from relevit.base.device import autocast
 from relevit.finetune.baselines import baseline_losses
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import background_loss, confidence_loss, foreground_loss

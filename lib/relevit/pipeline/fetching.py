@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from relevit.base import extras
+from relevit.base import errors
 from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, TextParams
 from relevit.config.text import ON_DISK
 
@@ -17,11 +17,11 @@ def fetch(preset: Path) -> None:
     Raises: RuntimeError without the extra `text`, ConnectionError for what cannot be had,
     FileNotFoundError or ValueError for what is missing from a folder or wrong in it.
     """
-    if absent := extras.absent():
+    if absent := errors.absent():
         raise RuntimeError(
             f"pipeline: {' and '.join(absent)} not installed; "
-            f"{' and '.join(extras.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
-            f"it, or: {extras.INSTALL}"
+            f"{' and '.join(errors.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
+            f"it, or: {errors.INSTALL}"
         )
     stages = {name: cls.from_file(preset / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
     original = cast(OriginalParams, stages["00_original"])

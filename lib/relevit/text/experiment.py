@@ -18,8 +18,8 @@ from jaxtyping import Int
 from scipy.stats import binomtest
 from torch import Tensor
 
-from relevit.base.paths import from_project
-from relevit.base.precision import choose_device
+from relevit.base.device import choose_device
+from relevit.base.files import from_project
 from relevit.config import TextParams
 from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus, Document

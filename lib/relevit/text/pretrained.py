@@ -11,9 +11,8 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from relevit.base.errors import one_line
-from relevit.base.extras import text_extra
-from relevit.base.paths import from_project
+from relevit.base.errors import one_line, text_extra
+from relevit.base.files import from_project
 from relevit.base.seeding import seeded
 from relevit.config import TextParams
 from relevit.text.convert import from_bert

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relevit.base.extras import text_extra
+from relevit.base.errors import text_extra
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer

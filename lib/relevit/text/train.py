@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from relevit.base.precision import autocast
+from relevit.base.device import autocast
 from relevit.base.seeding import seeded
 from relevit.finetune.loop import epoch_plan
 from relevit.text.encoder import TextTransformer

@@ -148,13 +148,13 @@ def probe(monkeypatch):
     ],
 )
 def test_evaluation_precision(monkeypatch, probe, choice, fast, error, expected):
-    monkeypatch.setattr("relevit.base.precision.fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: fast)
     model = Rounded(LOGITS, [error, 0.0, 0.0, 0.0])
     assert evaluation_precision(model, PLAIN, choice) == expected
 
 
 def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch, probe):
-    monkeypatch.setattr("relevit.base.precision.fast_bfloat16", lambda device: True)
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
     assert evaluation_precision(Table(LOGITS), PLAIN, "auto", seed=3)[0] == "bfloat16"
     assert probe == [(name, evaluate.PROBE, 4) for name in cutouts.SHIFTED_SETS]
 

@@ -167,7 +167,7 @@ def test_tf32_is_for_float32_alone(monkeypatch, options, used):
 
 def test_precision_of_real_pictures_is_measured_on_those_given(monkeypatch):
     """Cutouts have at most 128 pixels a side, and models of ImageNet take 224."""
-    monkeypatch.setattr("relevit.base.precision.fast_bfloat16", lambda device: True)
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
     monkeypatch.setattr(evaluate.cutouts, "batches", None)
     model = Rough([[3.0, 0.0, 0.0]] * 2, [[3.0, 0.0, 0.0], [2.5, 0.25, 0.25]])
     found = evaluation_precision(model, PLAIN, "auto", probe=[batch([0, 1])])

@@ -9,7 +9,7 @@ import shutil
 import pytest
 import torch
 
-from relevit.base import paths
+from relevit.base import files
 from relevit.models import checkpoints
 from relevit.training import epochs as training
 from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, epoch_file
@@ -188,7 +188,7 @@ def test_loss_that_is_not_finite_names_its_epoch(tmp_path, key, value):
 
 def test_full_disk_is_an_error_before_any_work(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=3 * 2**20)
-    monkeypatch.setattr(paths.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
     run = Run(tmp_path)
     with pytest.raises(OSError, match=r"disk: 3 MB are free at .*; this step writes up to \d+ MB"):
         run.run()

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from relevit.base.precision import choose_device
+from relevit.base.device import choose_device
 from relevit.config import ClipParams
 from relevit.data import things
 from relevit.data.batch import Batch

@@ -13,9 +13,8 @@ from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from relevit.base.errors import one_line
-from relevit.base.extras import text_extra
-from relevit.base.paths import from_project
+from relevit.base.errors import one_line, text_extra
+from relevit.base.files import from_project
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.base.extras import text_extra
+from relevit.base.errors import text_extra
 from relevit.data.foregrounds import CLASSES, Drawings
 from relevit.data.textures import FAMILIES
 from relevit.evaluate.features import class_features

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relevit.base.paths import project_root
+from relevit.base.files import project_root
 from relevit.config import ClipParams
 from relevit.config.text import DRAWN_CLASSES
 from relevit.data.foregrounds import CLASSES

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from relevit.base import extras
-from relevit.base.paths import project_root
+from relevit.base import errors
+from relevit.base.files import project_root
 from relevit.models import dinov2
 from relevit.pipeline.fetching import fetch
 from relevit.text import minilm, movie_reviews, pretrained
@@ -96,7 +96,7 @@ def test_a_folder_without_a_models_files_is_told(tmp_path):
 
 
 def test_missing_packages_are_named_before_any_stage_runs(fetched, monkeypatch):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     message = "tokenizers and transformers not installed.*make setup.*pip install relevit"
     with pytest.raises(RuntimeError, match=message):
         fetch(project_root() / "params" / "workshop")

@@ -1,10 +1,11 @@
-"""Devices and their number formats: what there is, and which of it to use.
+"""The machine: its cores and devices, their number formats, and which of them to use.
 
 torch is loaded by the functions that need it, since the pipeline reads this before any stage does.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,41 @@ from relevit.config.words import Precision, PrecisionChoice
 
 if TYPE_CHECKING:
     import torch
+
+
+def cores() -> int:
+    """The processor cores that this process may use, fewer than all in some containers."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the first of CUDA, Apple MPS and CPU that is there.
+
+    Raises: ValueError for an unknown device or one that this machine lacks.
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu" and torch.backends.mps.is_available():
+            name = "mps"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps"
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ValueError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device {name!r}: this machine has no Apple GPU; use auto or cpu")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:N or mps")
+    return device
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
@@ -67,32 +103,3 @@ def choose_precision(choice: PrecisionChoice, device: torch.device | str) -> Pre
     if choice != "auto":
         return choice
     return "bfloat16" if fast_bfloat16(device) else "float32"
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is the first of CUDA, Apple MPS and CPU that is there.
-
-    Raises: ValueError for an unknown device or one that this machine lacks.
-    """
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-        if name == "cpu" and torch.backends.mps.is_available():
-            name = "mps"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(
-            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps"
-        ) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise ValueError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"device {name!r}: this machine has no Apple GPU; use auto or cpu")
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:N or mps")
-    return device

@@ -1,18 +1,32 @@
-"""Devices and number formats: what is chosen, and what is said when it cannot be had."""
+"""Cores, devices and number formats: what is chosen, what is said when it cannot be had."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 import torch
 
-from relevit.base import precision
-from relevit.base.precision import (
+from relevit.base import device
+from relevit.base.device import (
     autocast,
     choose_device,
     choose_precision,
+    cores,
     fast_bfloat16,
     tensor_float32,
 )
+
+
+@pytest.mark.parametrize(("own", "found"), [({0, 3, 5}, 3), (None, 8)])
+def test_cores_are_those_that_this_process_may_use(monkeypatch, own, found):
+    """A container may have fewer than the machine; macOS cannot say which."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    if own is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: own, raising=False)
+    assert cores() == found
 
 
 @pytest.fixture
@@ -74,7 +88,7 @@ def test_device_that_cannot_be_had_is_an_error(machine, has, name, text):
     ],
 )
 def test_precision(monkeypatch, fast, choice, chosen):
-    monkeypatch.setattr(precision, "fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr(device, "fast_bfloat16", lambda device: fast)
     wanted = chosen if isinstance(chosen, str) else chosen[fast]
     assert choose_precision(choice, torch.device("cpu")) == wanted
 
