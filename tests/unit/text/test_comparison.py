@@ -12,10 +12,10 @@ from relevit.claims.attribution import SCHEMAS, attribution_verdicts
 from relevit.config import TextParams
 from relevit.plots.text_scores import attention_rows, score_bars
 from relevit.text import comparison, looking
-from relevit.text.attribute import TEXT_METHODS
+from relevit.text.token_maps import TEXT_METHODS
 from relevit.text.comparison import BASELINES, RANDOM, SCORES, VARIANTS
 from relevit.text.experiment import accuracy, read_texts
-from relevit.text.generated import generated_corpus, generated_tokenizer
+from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.pretrained import build_encoder
 from relevit.text.rationales import KS
 from relevit.text.tokens import Tokens

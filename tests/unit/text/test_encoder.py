@@ -10,7 +10,7 @@ from relevit.attention.recording import record_attention
 from relevit.attention.rows import carry_rows
 from relevit.attribution import METHODS
 from relevit.attribution.observe import first_block
-from relevit.text.attribute import TEXT_METHODS, attribute
+from relevit.text.token_maps import TEXT_METHODS, attribute
 from relevit.text.encoder import build_tiny
 from relevit.text.tokens import Tokens
 

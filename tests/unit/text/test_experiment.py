@@ -11,7 +11,7 @@ from torch import nn
 from relevit.config import TextParams
 from relevit.text import experiment, pretrained
 from relevit.text.documents import Corpus, Document
-from relevit.text.generated import generated_corpus
+from relevit.text.corpora.generated import generated_corpus
 from relevit.text.tokens import Tokens
 from replicas.text import GROUPS, write_eraser_movies, write_newsgroups
 

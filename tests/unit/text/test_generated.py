@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from relevit.text.generated import LIMIT, generated_corpus, generated_tokenizer, vocabulary
+from relevit.text.corpora.generated import LIMIT, generated_corpus, generated_tokenizer, vocabulary
 from relevit.text.tokens import SPECIAL_TOKENS
 
 BAD = set("bad boring awful dull weak terrible lame stupid".split())  # noqa: SIM905

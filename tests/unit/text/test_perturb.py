@@ -14,7 +14,7 @@ from torch import nn
 from relevit.evaluate.erasing import erasing_ranks
 from relevit.evaluate.perturbation import accuracy_curves, auc_table, image_auc_pct
 from relevit.text.encoder import build_tiny
-from relevit.text.perturb import (
+from relevit.text.token_perturbation import (
     MOVIES_SHARES_PCT,
     SHARES_PCT,
     first_half_auc_pct,

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from relevit.text.documents import Document
-from relevit.text.planted import clear_sentences, neutral_sentences, opinion_words, plant
+from relevit.text.corpora.planted import clear_sentences, neutral_sentences, opinion_words, plant
 
 SENTENCES = [
     Document(

@@ -20,9 +20,8 @@ from torch.nn.functional import normalize
 
 from relevit.attention.class_token import class_token_only
 from relevit.models.spec import ModelSpec
-from relevit.text.attribute import same_length
 from relevit.text.encoder import TextTransformer
-from relevit.text.tokens import Tokens, encode
+from relevit.text.tokens import Tokens, encode, same_length
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

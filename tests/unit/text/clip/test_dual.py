@@ -7,7 +7,7 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.attribution.observe import observe
-from relevit.text.attribute import attribute
+from relevit.text.token_maps import attribute
 from relevit.text.clip.dual import CLIP_METHODS, SimilarityHead, with_head
 from relevit.text.train import padded
 

@@ -16,7 +16,7 @@ from relevit.text.clip.joining import JoinSettings
 from relevit.text.clip.zero_shot import zero_shot_table
 
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
-from relevit.text.clip.towers import (
+from relevit.text.clip.joining import (
     Examples,
     caption_tokenizer,
     captioned_examples,
@@ -110,7 +110,7 @@ def test_pairs_of_no_group_are_left_out_before_the_tower_is_run(monkeypatch):
         run.extend(parts := list(batches))
         return class_features(model, spec, parts)
 
-    monkeypatch.setattr("relevit.text.clip.towers.class_features", counted)
+    monkeypatch.setattr("relevit.text.clip.joining.class_features", counted)
     spared = captioned_pairs(towers, 12, groups=groups)
     assert 0 < len(spared.captions) == sum(map(len, run)) < 12
     for group in groups:
