@@ -11,6 +11,7 @@ from relevit.text.documents import Corpus, Document
 from relevit.text.pretrained import load_reader
 from relevit.text.ranking import (
     SCORES,
+    VARIANTS,
     concatenated,
     document_scores,
     leads,
@@ -23,9 +24,9 @@ from relevit.text.token_maps import (
     TEXT_METHODS,
     attribute,
     class_attention,
+    method_maps,
     path_starts,
     start_table,
-    text_maps,
 )
 from relevit.text.token_perturbation import (
     curve_table,
@@ -40,6 +41,7 @@ __all__ = [
     "COUNTS",
     "SCORES",
     "TEXT_METHODS",
+    "VARIANTS",
     "Corpus",
     "Document",
     "accuracy",
@@ -55,6 +57,7 @@ __all__ = [
     "left_after",
     "load_reader",
     "load_tokenizer",
+    "method_maps",
     "paper_order",
     "path_starts",
     "perturb_texts",
@@ -67,7 +70,6 @@ __all__ = [
     "score_table",
     "start_table",
     "text_logits",
-    "text_maps",
     "top_counts",
     "train_on_corpus",
     "variants_first",

@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 
 from relevit.attribution import BASELINES, VARIANTS
-from relevit.evaluate.perturbation import image_auc_pct
 from relevit.evaluate.intervals import bootstrap_interval, need_columns
+from relevit.evaluate.perturbation import image_auc_pct
 from relevit.text.token_maps import RANDOM
 from relevit.text.token_perturbation import AREA, first_half_auc_pct
 

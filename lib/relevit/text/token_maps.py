@@ -84,7 +84,7 @@ def attribute(
     return maps
 
 
-def text_maps(
+def method_maps(
     model: TextTransformer,
     texts: Texts,
     methods: Sequence[str] = TEXT_METHODS,

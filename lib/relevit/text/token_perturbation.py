@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import compress, product
+from itertools import product
 from typing import Literal, get_args
 
 import numpy as np

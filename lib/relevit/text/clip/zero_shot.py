@@ -179,7 +179,7 @@ def zero_shot_perturbation(
     former is the default here; the latter is done as published, where shares must end with 100.
     `options` as `perturbation_rows`. Each map is for the predicted class and, under target
     `label`, for the right one.
-    Returns: the rows of `evaluate.methods.perturb` with target; and the areas: method, direction, images,
+    Returns: the rows of `perturb` with target; and the areas: method, direction, images,
     auc_pct, standard_error_pts, target.
     Raises: ValueError for an unknown method or one that CLIP has not, and as the test.
     """
