@@ -10,8 +10,8 @@ from relevit.attention.recording import record_attention
 from relevit.attention.rows import carry_rows
 from relevit.attribution import METHODS
 from relevit.attribution.observe import first_block
-from relevit.text.token_maps import TEXT_METHODS, attribute
 from relevit.text.encoder import build_tiny
+from relevit.text.token_maps import TEXT_METHODS, attribute
 from relevit.text.tokens import Tokens
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")

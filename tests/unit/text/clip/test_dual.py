@@ -7,14 +7,14 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.attribution.observe import observe
-from relevit.text.token_maps import attribute
 from relevit.text.clip.dual import CLIP_METHODS, SimilarityHead, with_head
+from relevit.text.token_maps import attribute
 from relevit.text.train import padded
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.clip.from_transformers import from_clip
 
-from ...clip_replica import TEXTS, hf_clip, images, text, theirs
+from .replica import TEXTS, hf_clip, images, text, theirs
 
 LRP = ("partial_lrp", "lrp", "transformer_attribution")
 

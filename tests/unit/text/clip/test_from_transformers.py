@@ -15,7 +15,7 @@ from relevit.text.clip.captions import caption
 from relevit.text.clip.from_transformers import CONVERT, REVISION, clip_folder, from_clip, load_clip
 from relevit.text.clip.joining import caption_tokenizer
 
-from ...clip_replica import TEXTS, hf_clip, images, theirs
+from .replica import TEXTS, hf_clip, images, theirs
 
 
 @pytest.mark.parametrize("act", ["quick_gelu", "gelu"])

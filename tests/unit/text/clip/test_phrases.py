@@ -20,7 +20,7 @@ from relevit.text.tokens import Tokens
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.clip.from_transformers import from_clip
 
-from ...clip_replica import TEXTS, hf_clip
+from .replica import TEXTS, hf_clip
 
 
 @pytest.fixture(scope="module")

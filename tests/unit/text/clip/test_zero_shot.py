@@ -19,7 +19,7 @@ from relevit.text.clip.zero_shot import (
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.clip.from_transformers import from_clip
 
-from ...clip_replica import TEXTS, hf_clip
+from .replica import TEXTS, hf_clip
 
 CORNERS = torch.eye(4)  # a text for each of four classes
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
+from relevit.text.clip.looking import first_of_groups, setting_maps, settings_table, word_shares
+
 from relevit.attribution import METHODS
 from relevit.config import ClipParams
 from relevit.data.foregrounds import class_split
 from relevit.evaluate.pointing import Pairs, draw_pairs
 from relevit.text.clip import experiment
-from relevit.text.clip.looking import first_of_groups, setting_maps, settings_table, word_shares
 from relevit.text.clip.joining import SEED, examples
 from relevit.text.tokens import word_tokenizer, words_of
 

