@@ -86,20 +86,22 @@ def zero_shot_table(
     labels: Int[Tensor, " images"],
     groups: Mapping[str, Sequence[int]],
     seed: int = 0,
+    *,
+    by_class: bool = True,
 ) -> pd.DataFrame:
     """Accuracy within each group of classes, against chance.
 
     The answer is sought among the group's classes alone, so that chance is one in as many.
     Columns: group, classes, images, accuracy_pct, low_pct, high_pct, chance_pct. The mean is over
     classes and the interval holds 95 % of the bootstrap over them, not over images: there is one
-    drawing of a class, and a class is known or is not. Of ALL, which may have classes without an
-    image, both are over images.
-    Raises: ValueError for another group of fewer than two classes or without images of one.
+    drawing of a class, and a class is known or is not. Without `by_class` both are over images,
+    and a class may have none.
+    Raises: ValueError for a group of fewer than two classes or without images of one.
     """
     rows = []
     for name, classes in groups.items():
         absent = sorted(set(classes) - set(labels.tolist()))
-        if name != ALL and (len(classes) < 2 or absent):
+        if by_class and (len(classes) < 2 or absent):
             raise ValueError(
                 f"zero_shot: group {name!r} of {len(classes)} classes, without images: "
                 f"{absent[:5]}; give two classes or more, and images of each"
@@ -109,7 +111,7 @@ def zero_shot_table(
             image_features[keep.to(image_features.device)], text_features, labels[keep], classes
         )
         right = 100 * hits.double()
-        if name != ALL:
+        if by_class:
             right = torch.stack([right[labels[keep] == c].mean() for c in classes])
         interval = bootstrap_interval(right, seed=seed)
         counts = (len(classes), int(keep.sum()))
@@ -126,7 +128,8 @@ def zero_shot_rows(
     phrases: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """`zero_shot_table` of the encoder's groups: model, seed, classes (the group), candidates."""
-    table = zero_shot_table(images, encoder.texts(phrases), labels, encoder.groups, cfg.seed)
+    texts, groups = encoder.texts(phrases), encoder.groups
+    table = zero_shot_table(images, texts, labels, groups, cfg.seed, by_class=ALL not in groups)
     table = table.rename(columns={"classes": "candidates", "group": "classes"})
     table.insert(0, "seed", encoder.seed)
     table.insert(0, "model", cfg.dual_model)

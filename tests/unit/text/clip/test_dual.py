@@ -9,7 +9,7 @@ from relevit.attribution import METHODS
 from relevit.attribution.observe import observe
 from relevit.text.clip.dual import CLIP_METHODS, SimilarityHead, with_head
 from relevit.text.token_maps import attribute
-from relevit.text.train import padded
+from relevit.text.tokens import padded
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.clip.from_transformers import from_clip
