@@ -50,7 +50,6 @@ def attribute(
     target: Int[Tensor, " texts"] | None = None,
     *,
     chunk_tokens: int = CHUNK_TOKENS,
-    progress: Callable[[int], object] | None = None,
     **options: Any,
 ) -> list[TokenMap]:
     """What each token of each text contributes to a class, by one of TEXT_METHODS, on the CPU.
@@ -58,7 +57,7 @@ def attribute(
     Texts of one length are run together, without padding, so that a map does not depend on
     the batch and padding can get nothing. Special tokens get 0: they are no part of the text
     (Beyond Intuition keeps the class token out; differences D9). `target` None is the class
-    that is predicted. `progress` is told the number of texts done. `options` go to the method.
+    that is predicted. `options` go to the method.
     Raises: ValueError for another method, no texts, a bad target, or a model whose answers are
     not finite, as after a training that diverged.
     """
@@ -79,8 +78,6 @@ def attribute(
             found = found.nan_to_num(nan=0.0)
         for i, values in zip(places, in_order(model, found.cpu()), strict=True):
             maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
-        if progress is not None:
-            progress(len(places))
     return maps
 
 

@@ -40,7 +40,7 @@ from relevit.relevance import Protocol, check_protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens
 
-Erase = Literal["pad", "mask", "drop"]
+Erase = Literal["pad", "mask"]
 Key = tuple[int, int, str]  # a text, how many tokens are erased, from which end of the order
 Kept = Bool[Tensor, " _"]  # which tokens of a text are left
 
@@ -65,9 +65,6 @@ def token_perturbation_rows(
     erase: Erase = "pad",
     mask_id: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
-    first_index: int = 0,
-    tie_seed: int = 0,
-    progress: Callable[[int, int], object] = lambda done, inputs: None,
 ) -> pd.DataFrame:
     """What a text classifier answers while more and more of its texts is erased.
 
@@ -79,11 +76,11 @@ def token_perturbation_rows(
 
     `erase`: `pad` is the published way, id [PAD] and attention mask 0 in place: no token sees
     those erased, and the others keep their positions. `mask` puts the token `mask_id` there, which
-    the others see. `drop` takes tokens out, and what follows moves up.
+    the others see.
 
     `model` has `embed(ids)`, is called with embedded tokens and a mask, and gives logits; tokens
     whose mask is False must not matter. Answers depend on `batch_tokens` by rounding alone, and
-    the mode of the model is left as it is. `progress` hears of the inputs done and of all.
+    the mode of the model is left as it is.
     Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index` counting texts.
     Raises: ValueError for maps, labels, shares or names that do not fit, before any answer.
     """
@@ -95,14 +92,14 @@ def token_perturbation_rows(
     _check_classes(model, labels, explained)
     _check_mask(erase, mask_id)
     shares = [0.0, *map(float, shares_pct)]
-    kept, cells = _inputs(tokens, maps, directions, shares, protocol, tie_seed)
+    kept, cells = _inputs(tokens, maps, directions, shares, protocol)
     with _evaluating(model):
-        found = _answers(model, tokens, kept, erase, mask_id, batch_tokens, progress)
+        found = _answers(model, tokens, kept, mask_id, batch_tokens)
     tables = []
     for direction in directions:
         rows = [[found[key] for key in cells[i, direction]] for i in range(len(tokens))]
         logits = torch.stack([torch.stack(row) for row in rows])
-        tables.append(answer_rows(logits, labels, explained, shares, direction, first_index))
+        tables.append(answer_rows(logits, labels, explained, shares, direction, first_index=0))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -205,7 +202,6 @@ def _inputs(
     directions: Sequence[Direction],
     shares: list[float],
     protocol: Protocol,
-    tie_seed: int,
 ) -> tuple[dict[Key, Kept], dict[tuple[int, str], list[Key]]]:
     """What is left of each text, each input once; and for each text and direction its inputs.
 
@@ -221,7 +217,7 @@ def _inputs(
             values = values.clamp(min=0)
         parts = len(values)
         ranks = torch.full((len(own),), parts)  # special tokens: after all others, so never
-        ranks[own] = erasing_ranks(values[None], direction, tie_seed)[0]
+        ranks[own] = erasing_ranks(values[None], direction)[0]
         cells[i, direction] = []
         for count in (erased_parts(parts, share) for share in shares):
             key = (i, count, direction if 0 < count < parts else "")
@@ -234,10 +230,8 @@ def _answers(
     model: nn.Module,
     tokens: Sequence[Tokens],
     kept: dict[Key, Kept],
-    erase: Erase,
     mask_id: int | None,
     batch_tokens: int,
-    progress: Callable[[int, int], object],
 ) -> dict[Key, Float[Tensor, " classes"]]:
     """Logits of each input on the CPU; texts and inputs of similar length run together."""
     device = next(model.parameters()).device
@@ -252,11 +246,10 @@ def _answers(
             ids = torch.tensor(tokens[i].ids, device=device)
             whole = model.embed(ids[None])[0]
             for key in of_text[i]:
-                inputs[key] = _seen(model, ids, whole, kept[key].to(device), erase, mask_id)
+                inputs[key] = _seen(model, ids, whole, kept[key].to(device), mask_id)
         for keys in _batches({key: len(seen) for key, seen in inputs.items()}, batch_tokens):
             logits = _forward(model, [inputs[key] for key in keys])
             found.update(zip(keys, logits, strict=True))
-            progress(len(found), len(kept))
     return found
 
 
@@ -265,14 +258,11 @@ def _seen(
     ids: Int[Tensor, " tokens"],
     whole: Float[Tensor, "tokens width"],
     kept: Bool[Tensor, " tokens"],
-    erase: Erase,
     mask_id: int | None,
 ) -> Float[Tensor, "seen width"]:
     """The embedded tokens that are run."""
-    if erase == "mask":
+    if mask_id is not None:
         return model.embed(torch.where(kept, ids, mask_id)[None])[0]
-    if erase == "drop":
-        return model.embed(ids[kept][None])[0]
     if getattr(model, "reads", "first") == "last":  # there the last token stands first
         kept = torch.cat([kept[-1:], kept[:-1]])
     # Erased tokens take part in nothing, so leaving them out saves half the work of the sweep;

@@ -122,7 +122,6 @@ def test_shares_count_the_texts_own_tokens_rounded_down(words, share_pct, gone):
     ("erase", "expected"),
     [
         ("pad", [(0, CLS), (2, 5), (4, SEP)]),
-        ("drop", [(0, CLS), (1, 5), (2, SEP)]),
         ("mask", [(0, CLS), (1, MASK), (2, 5), (3, MASK), (4, SEP)]),
     ],
 )
@@ -159,16 +158,10 @@ def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
             assert row.logit == pytest.approx(logit, rel=1e-5, abs=1e-7)
 
 
-def test_nothing_and_everything_are_run_once_and_progress_is_told():
-    model, heard = Bag([1.0, 2.0]), []
-    run(
-        model,
-        [text(0), text(0, 1)],
-        [relevance(1), relevance(1, 2)],
-        progress=lambda done, inputs: heard.append((done, inputs)),
-    )
+def test_nothing_and_everything_are_run_once():
+    model = Bag([1.0, 2.0])
+    run(model, [text(0), text(0, 1)], [relevance(1), relevance(1, 2)])
     assert len(model.seen) == 2 + 4  # one token: all or nothing; two: either of them, too
-    assert heard[-1] == (6, 6)
 
 
 # Order
@@ -215,7 +208,7 @@ def test_answers_do_not_depend_on_batches(reads):
     texts, maps, labels = some_texts(model)
     together = run(model, texts, maps, labels)
     singles = pd.concat(
-        run(model, [one], [values], label[None], batch_tokens=1, first_index=i)
+        run(model, [one], [values], label[None], batch_tokens=1).assign(index=i)
         for i, (one, values, label) in enumerate(zip(texts, maps, labels, strict=True))
     )
     by = ["index", "direction", "share_pct"]
@@ -225,10 +218,8 @@ def test_answers_do_not_depend_on_batches(reads):
 
 def test_rows_come_in_the_order_of_the_texts():
     texts, maps = [text(0, 1), text(0), text(1)], [relevance(1, 2), relevance(1), relevance(1)]
-    rows = run(
-        Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100], first_index=5
-    )
-    assert rows["index"].tolist() == 2 * [5, 5, 6, 6, 7, 7]
+    rows = run(Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100])
+    assert rows["index"].tolist() == 2 * [0, 0, 1, 1, 2, 2]
     assert rows["hit"].tolist() == 2 * [True, True, True, False, True, True]
     assert rows["logit"].tolist() == 2 * [0.5, 0.5, 1, 0, 0.5, 0.5]  # of the predicted class
 
@@ -342,7 +333,7 @@ BARE = Tokens("x", (4,), ((0, 1),), (False,))
         ({"batch_tokens": 0}, "chunk 0"),
         ({"directions": ["up"]}, "direction 'up' is unknown"),
         ({"protocol": "both"}, "protocol 'both' is unknown"),
-        ({"erase": "black"}, "erase 'black' is unknown; use one of ['pad', 'mask', 'drop']"),
+        ({"erase": "black"}, "erase 'black' is unknown; use one of ['pad', 'mask']"),
         ({"erase": "mask"}, "erase='mask' and mask_id=None; erase='mask' needs"),
         ({"mask_id": 3}, "erase='pad' and mask_id=3"),
     ],
