@@ -169,6 +169,7 @@ def test_classifiers_share_weights_and_leave_the_towers_alone(dual, image_side, 
     assert all(p.requires_grad for p in dual.image_tower.parameters())
 
 
+@pytest.mark.wrong_types
 def test_errors_name_what_is_needed(dual):
     with pytest.raises(ValueError, match="no images to embed; give at least one"):
         dual.embed_images(images()[:0])

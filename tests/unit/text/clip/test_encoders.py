@@ -55,6 +55,7 @@ def test_words_of_things_are_known_where_their_captions_are_trained_on(cfg):
     assert "[UNK]" in begin_towers(cfg, 1).tokenizer.encode("a blue bus").tokens
 
 
+@pytest.mark.wrong_types
 def test_prompts_of_clip_are_the_published_ones(monkeypatch):
     monkeypatch.setattr(encoders, "random_clip", lambda prompts, seed: (torch.nn.Flatten(), None))
     classes = ("American chameleon", "black-footed ferret")

@@ -137,6 +137,7 @@ def test_text_tower_without_knowledge_is_trained(data):
     assert (answers(joint, images, pooled) == captions_of[:, 0]).float().mean() > 0.9
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "message"),
     [

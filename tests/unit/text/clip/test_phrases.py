@@ -125,8 +125,8 @@ def test_no_more_photographs_are_asked_for_than_there_are(encoder, shown):
         assert len(found) == expected
 
 
-def test_no_pairs_no_rows_but_the_columns(cfg):
-    table = pointing(cfg, None, None, {})
+def test_no_pairs_no_rows_but_the_columns(cfg, encoder):
+    table = pointing(cfg, encoder, None, {})
     assert table.empty and {"model", "seed", "classes", "method", "images"} <= set(table)
 
 

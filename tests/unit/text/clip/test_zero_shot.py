@@ -128,6 +128,7 @@ def test_the_end_of_the_curve_is_set_to_zero_as_described(random_dual, batch):
     assert areas[areas["target"] == "label"]["auc_pct"].tolist() == expected
 
 
+@pytest.mark.wrong_types
 def test_measured_areas_by_hand():
     assert auc_weights([0, 50, 100], "measured").tolist() == [0.25, 0.5, 0.25]
     assert auc_weights([0, 100], "measured").tolist() == [0.5, 0.5]
@@ -137,6 +138,7 @@ def test_measured_areas_by_hand():
         zero_shot_perturbation(None, None, None, ["gae"], shares_pct=[50])
 
 
+@pytest.mark.wrong_types
 def test_methods_without_a_rule_for_clip_are_refused_before_any_work(random_dual, batch):
     with pytest.raises(ValueError, match=r"zero_shot: methods \['lrp'\] are not for CLIP"):
         zero_shot_perturbation(None, random_dual.spec, batch, ["gae", "lrp"])
