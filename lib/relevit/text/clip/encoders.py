@@ -51,7 +51,7 @@ class Encoder:
     seed: int = 0
     history: pd.DataFrame | None = None
 
-    def texts(self, phrases: Sequence[str] | None = None) -> Float[Tensor, "phrases width"]:
+    def texts(self, phrases: Sequence[str] | None = None) -> Float[Tensor, "phrases features"]:
         """Features of phrases, by default of the prompts. Raises: ValueError as `encode`."""
         return self.dual.embed_phrases(self.tokenizer, phrases or self.prompts)
 

@@ -110,7 +110,7 @@ class Examples:
     `labels` are the classes that the captions name.
     """
 
-    features: Float[Tensor, "images width"]
+    features: Float[Tensor, "images features"]
     captions: tuple[tuple[str, ...], ...]
     labels: Int[Tensor, "images captions"]
 
@@ -297,8 +297,8 @@ def join_training_text(
 
 
 def contrastive_loss(
-    images: Float[Tensor, "pairs width"],
-    texts: Float[Tensor, "pairs width"],
+    images: Float[Tensor, "pairs features"],
+    texts: Float[Tensor, "pairs features"],
     scale: Float[Tensor, ""] | float,
     true: Bool[Tensor, "pairs pairs"] | None = None,
 ) -> Float[Tensor, ""]:

@@ -23,7 +23,7 @@ WORDS = {"colour": COLOURS, "background": tuple(family.name for family in FAMILI
 def word_shares(
     dual: DualEncoder,
     texts: Sequence[Tokens],
-    image_features: Float[Tensor, "texts width"],
+    image_features: Float[Tensor, "texts features"],
     methods: Sequence[str] = CLIP_METHODS,
     kinds: Mapping[str, Sequence[str]] | None = None,
 ) -> pd.DataFrame:
@@ -39,7 +39,7 @@ def word_shares(
 def word_attributions(
     dual: DualEncoder,
     texts: Sequence[Tokens],
-    image_features: Float[Tensor, "texts width"],
+    image_features: Float[Tensor, "texts features"],
     method: str,
     *,
     protocol: Protocol = "published",

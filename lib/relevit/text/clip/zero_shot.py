@@ -36,7 +36,7 @@ def held_out(cfg: ClipParams, spec: ModelSpec) -> Captioned:
     return captioned("val", range(cfg.held_out_images), seed=cfg.seed, size=spec.image_size)
 
 
-def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images width"]:
+def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images features"]:
     """Image features out of what the tower, run once for all seeds, made of the images."""
     with torch.no_grad():
         return normalize(encoder.dual.image_projection(shown.features), dim=1)
@@ -44,7 +44,7 @@ def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images width"
 
 def embed_batches(
     dual: DualEncoder, batches: Iterable[Batch]
-) -> tuple[Float[Tensor, "images width"], Int[Tensor, " images"]]:
+) -> tuple[Float[Tensor, "images features"], Int[Tensor, " images"]]:
     """Features and labels of images that come batch by batch; those of unknown class left out."""
     like, found = next(dual.parameters()), []
     for batch in batches:
@@ -59,8 +59,8 @@ def embed_batches(
 
 
 def zero_shot_hits(
-    image_features: Float[Tensor, "images width"],
-    text_features: Float[Tensor, "classes width"],
+    image_features: Float[Tensor, "images features"],
+    text_features: Float[Tensor, "classes features"],
     labels: Int[Tensor, " images"],
     candidates: Sequence[int],
 ) -> Bool[Tensor, " images"]:
@@ -81,8 +81,8 @@ def zero_shot_hits(
 
 
 def zero_shot_table(
-    image_features: Float[Tensor, "images width"],
-    text_features: Float[Tensor, "classes width"],
+    image_features: Float[Tensor, "images features"],
+    text_features: Float[Tensor, "classes features"],
     labels: Int[Tensor, " images"],
     groups: Mapping[str, Sequence[int]],
     seed: int = 0,
@@ -123,7 +123,7 @@ def zero_shot_table(
 def zero_shot_rows(
     cfg: ClipParams,
     encoder: Encoder,
-    images: Float[Tensor, "images width"],
+    images: Float[Tensor, "images features"],
     labels: Int[Tensor, " images"],
     phrases: Sequence[str] | None = None,
 ) -> pd.DataFrame:

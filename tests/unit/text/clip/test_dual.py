@@ -133,7 +133,7 @@ def test_the_phrase_changes_the_map_and_attention_does_not(image_side):
 
 def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image_side):
     """R + A_bar R is not linear in the gradient: the temperature is a part of GAE's map."""
-    louder = with_head(dual.image_tower, None)
+    louder = with_head(dual.image_tower, torch.nn.Identity())
     louder.head = SimilarityHead(dual.image_projection, dual.embed_texts(TEXTS), 3 * dual.scale)
     louder.family = "clip"
     target = torch.tensor([0, 1, 2])
