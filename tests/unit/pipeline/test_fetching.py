@@ -11,8 +11,9 @@ from relevit.base import errors
 from relevit.base.files import project_root
 from relevit.models import dinov2
 from relevit.pipeline.fetching import fetch
-from relevit.text import minilm, movie_reviews, pretrained
+from relevit.text import minilm, pretrained
 from relevit.text.clip import from_transformers
+from relevit.text.corpora import movie_reviews
 from replicas.text import write_eraser_movies, write_newsgroups
 
 

@@ -1,11 +1,11 @@
-"""Parameters of 12_clip that cannot be met are refused by name."""
+"""Parameters of 11_text and 12_clip that cannot be met are refused by name."""
 
 from __future__ import annotations
 
 import pytest
 
 from relevit.base.files import project_root
-from relevit.config import ClipParams
+from relevit.config import ClipParams, TextParams
 from relevit.config.text import DRAWN_CLASSES
 from relevit.data.foregrounds import CLASSES
 
@@ -48,3 +48,25 @@ def test_bounds_are_those_of_the_drawings():
 @pytest.mark.parametrize("preset", ["quick", "workshop", "rehearsal", "paper"])
 def test_presets_are_allowed(preset):
     ClipParams.from_file(project_root() / "params" / preset / "12_clip.yaml")
+
+
+# 11_text
+
+
+@pytest.mark.parametrize("model", ["tiny-bert", "minilm-l6"])
+@pytest.mark.parametrize(("key", "value"), [("source", "random"), ("weights_root", "weights")])
+def test_what_is_of_bert_base_is_refused_for_other_models(model, key, value):
+    text = rf"11_text\.yaml: {key} = '{value}' .*bert-base alone, and text_model is {model}; leave"
+    with pytest.raises(ValueError, match=text):
+        TextParams.checked({"text_model": model, key: value}, "11_text.yaml")
+
+
+def test_random_weights_are_of_no_folder():
+    given = {"text_model": "bert-base", "source": "random", "weights_root": "weights"}
+    with pytest.raises(ValueError, match=r"weights_root = 'weights' .*random reads no weights"):
+        TextParams.checked(given, "11_text.yaml")
+
+
+def test_explained_texts_are_among_those_held_out():
+    with pytest.raises(ValueError, match=r"explained_texts.*held_out_texts, which are 10"):
+        TextParams.checked({"held_out_texts": 10, "explained_texts": 11}, "11_text.yaml")

@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from relevit.text.eraser import DOCS, FILES, read_eraser_movies, read_review
-from relevit.text.generated import generated_corpus
+from relevit.text.corpora.eraser import DOCS, FILES, read_eraser_movies, read_review
+from relevit.text.corpora.generated import generated_corpus
 from replicas.text import ODD_WORD, write_eraser_movies
 
 SPLITS = tuple(FILES)

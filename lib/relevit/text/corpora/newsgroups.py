@@ -8,11 +8,17 @@ read here: unpickling runs whatever the file says.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_files
+
+# Of a private module, where the published protocol's rules are; the tests hold what they do.
+from sklearn.datasets._twenty_newsgroups import (
+    strip_newsgroup_footer,
+    strip_newsgroup_header,
+    strip_newsgroup_quoting,
+)
 
 from relevit.relevance import Protocol, check_protocol
 from relevit.text.documents import Corpus, Document
@@ -22,8 +28,6 @@ TEST = "20news-bydate-test"
 ARCHIVE = "20news-bydate.tar.gz"
 PICKLE = "20news-bydate_py3.pkz"
 BARE = ", without headers, signatures and quotes"
-# A line that is quoted, or says who is.
-_QUOTED = re.compile(r"^[>|]|^In article|^Quoted from|(?:writes|wrote|says|said):|writes in")
 LICENCE = "The messages belong to those who posted them; the set is offered for research."
 
 
@@ -38,7 +42,8 @@ def read_newsgroups(
 
     Bytes are read as Latin-1, as scikit-learn does. Classes are the groups in alphabetical order.
     As `described` a message is read whole; its header often names the group, so that a model needs
-    to read nothing else. `published` takes header, signature and quotes away (differences F4).
+    to read nothing else. `published` takes header, signature and quotes away, as scikit-learn's
+    `remove` does (differences F4).
     Messages that are blank then are left out; the published scripts keep them.
     Raises: FileNotFoundError for a missing folder; ValueError for other groups in the test folder
     than in the training folder, no messages, or an unknown protocol; TooFewMessages for a
@@ -70,31 +75,11 @@ def read_newsgroups(
     )
 
 
-def without_header(text: str) -> str:
-    """What follows the first blank line, as scikit-learn's `remove=("headers",)`."""
-    return text.partition("\n\n")[2]
-
-
-def without_signature(text: str) -> str:
-    """What stands before the last line that is blank or of hyphens alone, as `"footers"` there.
-
-    Blank lines at the end do not count. This may be a last paragraph, too. Without such a line, or
-    with one in front alone, it is the whole text.
-    """
-    lines = text.strip().split("\n")
-    parting = [place for place, line in enumerate(lines) if not line.strip().strip("-")]
-    return "\n".join(lines[: parting[-1]]) if parting and parting[-1] else text
-
-
-def without_quotes(text: str) -> str:
-    """The lines that are not quoted and do not say who is, as `"quotes"` there."""
-    return "\n".join(line for line in text.split("\n") if not _QUOTED.search(line))
-
-
 def _read(data_root: Path, name: str, bare: bool) -> tuple[tuple[str, ...], list[Document]]:
     folder = data_root / name
     if not folder.is_dir():
-        pickled = f" ({PICKLE} is a pickle and is not read)" if _has_pickle(data_root) else ""
+        found = (data_root / PICKLE).exists()
+        pickled = f" ({PICKLE} is a pickle and is not read)" if found else ""
         raise FileNotFoundError(
             f"newsgroups: folder {folder} is missing{pickled}; unpack {ARCHIVE} in {data_root}"
         )
@@ -112,8 +97,4 @@ def _read(data_root: Path, name: str, bare: bool) -> tuple[tuple[str, ...], list
 
 
 def _bare(text: str) -> str:
-    return without_quotes(without_signature(without_header(text)))
-
-
-def _has_pickle(data_root: Path) -> bool:
-    return (data_root / PICKLE).exists()
+    return strip_newsgroup_quoting(strip_newsgroup_footer(strip_newsgroup_header(text)))

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from relevit.text.corpora.planted import clear_sentences, neutral_sentences, opinion_words, plant
 from relevit.text.documents import Document
-from relevit.text.planted import clear_sentences, neutral_sentences, opinion_words, plant
 
 SENTENCES = [
     Document(
@@ -63,21 +63,17 @@ def test_clear_sentences(text, label, clear):
 # Planting
 
 
-@pytest.mark.parametrize("planted", [1, 2])
-def test_the_rationale_is_the_planted_sentence(planted):
+def test_the_rationale_is_the_planted_sentence():
     known = {document.text: document for document in SENTENCES}
-    found = plant(SENTENCES, FILLERS, count=12, sentences_around=4, planted=planted)
+    found = plant(SENTENCES, FILLERS, count=12, sentences_around=4)
     for document in found:
-        inside = [document.text[start:stop] for start, stop in document.rationale]
-        assert len(inside) == planted
-        assert {known[text].label for text in inside} == {document.label}
-        outside = document.text
-        for text in inside:
-            outside = outside.replace(text, "")
+        ((start, stop),) = document.rationale
+        sentence = known[document.text[start:stop]]
+        assert sentence.label == document.label and sentence.name in document.name
+        outside = document.text[:start] + document.text[stop:]
         around = re.findall(r"Filler \d\.", outside)
         assert len(set(around)) == 4
         assert outside.split() == " ".join(around).split()
-        assert all(known[text].name in document.name for text in inside)
 
 
 def test_labels_take_turns_and_no_sentence_comes_twice():
@@ -106,8 +102,8 @@ def test_too_few_sentences_of_a_label():
     text = "plant: 12 different sentences of label 0; 26 texts with 1 each need 13: give more"
     with pytest.raises(ValueError, match=text):
         plant(SENTENCES, FILLERS, count=26, sentences_around=2)
-    with pytest.raises(ValueError, match=r"12 different .* 14"):
-        plant(SENTENCES * 2, FILLERS, count=14, sentences_around=2, planted=2)
+    with pytest.raises(ValueError, match=r"12 different .* 13"):
+        plant(SENTENCES * 2, FILLERS, count=26, sentences_around=2)
 
 
 def test_too_few_fillers():
@@ -115,7 +111,7 @@ def test_too_few_fillers():
         plant(SENTENCES, FILLERS * 2, count=2, sentences_around=10)
 
 
-@pytest.mark.parametrize("wrong", [{"count": 0}, {"sentences_around": 0}, {"planted": 0}])
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"sentences_around": 0}])
 def test_numbers_below_one(wrong):
     with pytest.raises(ValueError, match=r"plant: count .*give at least 1 of each"):
         plant(SENTENCES, FILLERS, **{"count": 2, "sentences_around": 2} | wrong)

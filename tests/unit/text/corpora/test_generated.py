@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from relevit.text.generated import LIMIT, generated_corpus, generated_tokenizer, vocabulary
+from relevit.text.corpora.generated import generated_corpus, generated_tokenizer, vocabulary
 from relevit.text.tokens import SPECIAL_TOKENS
 
 BAD = set("bad boring awful dull weak terrible lame stupid".split())  # noqa: SIM905
@@ -78,8 +78,8 @@ def test_tokenizer(corpus):
     assert SPECIAL_TOKENS[0] == "[PAD]"
     assert tokenizer.get_vocab_size() == len(vocabulary()) + len(SPECIAL_TOKENS)
     for document in corpus.train:
-        found = encode(tokenizer, document.text, LIMIT)
+        found = encode(tokenizer, document.text, 64)
         assert found.left_out == 0 and found.unknown_share == 0
         assert found.words[1:-1] == document.text.split()
-    found = encode(tokenizer, "The film [SEP] zebra", LIMIT)
+    found = encode(tokenizer, "The film [SEP] zebra", 64)
     assert found.ids[-1] == 3 and found.ids.count(3) == 1 and found.unknown_share > 0

@@ -2,9 +2,9 @@
 
 Source: Beyond Intuition Sec. 4.2 (BERT: Movie Reviews, 20 Newsgroups; Fig. 6, claims BI-09 to
 BI-11). The rows are those of `relevit.evaluate.perturbation`, whose `accuracy_curves`,
-`image_auc_pct` and
-`auc_table` serve here too. Their rule `described` is the mean over the erased shares; the rule
-`published` takes the accuracy at 100 % for 0, which no text does: it ends at a guess.
+`image_auc_pct` and `auc_table` serve here too. Their rule `described` is the mean over the erased
+shares; the rule `published` takes the accuracy at 100 % for 0, which no text does: it ends at a
+guess. `bert_pertub_movie.py` runs 52 to 68 % alone, in steps of 2 (differences D10).
 
 Special tokens ([CLS], [SEP]) are no parts of the text: they are neither counted nor erased, so
 that at 100 % they alone are left. Both published scripts count them and may erase them, and that
@@ -15,7 +15,7 @@ as they do, leaves the same as erasing the whole share, because larger shares ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Literal, get_args
@@ -29,6 +29,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from relevit.evaluate.erasing import DIRECTIONS, Direction, check_name, erased_parts, erasing_ranks
 from relevit.evaluate.perturbation import (
+    accuracy_curves,
     answer_rows,
     check_rows,
     check_shares,
@@ -36,23 +37,25 @@ from relevit.evaluate.perturbation import (
     trapezoid_weights,
 )
 from relevit.relevance import Protocol, check_protocol
-from relevit.text.tokens import Tokens
+from relevit.text.encoder import TextTransformer
+from relevit.text.tokens import Texts, TokenMap, Tokens
 
-Erase = Literal["pad", "mask", "drop"]
+Erase = Literal["pad", "mask"]
 Key = tuple[int, int, str]  # a text, how many tokens are erased, from which end of the order
+Kept = Bool[Tensor, " _"]  # which tokens of a text are left
 
 SHARES_PCT = tuple(range(10, 110, 10))  # all of it, as bert_pertub_20ng.py (differences D10)
-MOVIES_SHARES_PCT = tuple(range(52, 70, 2))  # all that bert_pertub_movie.py runs (D10)
 FIRST_HALF_PCT = 50.0
 BATCH_TOKENS = 2048  # in one forward pass, padding included; bounds the memory
 PART = 64  # texts whose embedded tokens are kept at once
+AREA, FIRST_HALF = "auc_pct", "first_half_auc_pct"
 
 
 @torch.inference_mode()
 def token_perturbation_rows(
     model: nn.Module,
     tokens: Sequence[Tokens],
-    maps: Sequence[Float[Tensor, " tokens"]],
+    maps: Sequence[TokenMap],
     labels: Int[Tensor, " texts"],
     explained: Int[Tensor, " texts"] | None = None,
     *,
@@ -62,9 +65,6 @@ def token_perturbation_rows(
     erase: Erase = "pad",
     mask_id: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
-    first_index: int = 0,
-    tie_seed: int = 0,
-    progress: Callable[[int, int], object] = lambda done, inputs: None,
 ) -> pd.DataFrame:
     """What a text classifier answers while more and more of its texts is erased.
 
@@ -76,11 +76,11 @@ def token_perturbation_rows(
 
     `erase`: `pad` is the published way, id [PAD] and attention mask 0 in place: no token sees
     those erased, and the others keep their positions. `mask` puts the token `mask_id` there, which
-    the others see. `drop` takes tokens out, and what follows moves up.
+    the others see.
 
     `model` has `embed(ids)`, is called with embedded tokens and a mask, and gives logits; tokens
     whose mask is False must not matter. Answers depend on `batch_tokens` by rounding alone, and
-    the mode of the model is left as it is. `progress` hears of the inputs done and of all.
+    the mode of the model is left as it is.
     Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index` counting texts.
     Raises: ValueError for maps, labels, shares or names that do not fit, before any answer.
     """
@@ -92,14 +92,14 @@ def token_perturbation_rows(
     _check_classes(model, labels, explained)
     _check_mask(erase, mask_id)
     shares = [0.0, *map(float, shares_pct)]
-    kept, cells = _inputs(tokens, maps, directions, shares, protocol, tie_seed)
+    kept, cells = _inputs(tokens, maps, directions, shares, protocol)
     with _evaluating(model):
-        found = _answers(model, tokens, kept, erase, mask_id, batch_tokens, progress)
+        found = _answers(model, tokens, kept, mask_id, batch_tokens)
     tables = []
     for direction in directions:
         rows = [[found[key] for key in cells[i, direction]] for i in range(len(tokens))]
         logits = torch.stack([torch.stack(row) for row in rows])
-        tables.append(answer_rows(logits, labels, explained, shares, direction, first_index))
+        tables.append(answer_rows(logits, labels, explained, shares, direction, first_index=0))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -127,14 +127,82 @@ def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
     return area.groupby(keys, observed=True).sum().rename("auc_pct").reset_index()
 
 
+def perturb_texts(
+    model: TextTransformer,
+    texts: Texts,
+    maps: Mapping[str, Sequence[TokenMap]],
+    *,
+    on_method: Callable[[], object] = lambda: None,
+    **options: object,
+) -> pd.DataFrame:
+    """Rows of `token_perturbation_rows` for each method; `options` go there."""
+    parts = []
+    for name, values in maps.items():
+        rows = token_perturbation_rows(model, texts.tokens, values, texts.labels, **options)
+        parts.append(rows.assign(method=name))
+        on_method()
+    return pd.concat(parts, ignore_index=True)
+
+
+def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.DataFrame:
+    """One row a method and direction, with standard errors over documents.
+
+    Columns: method, direction, documents, auc_pct, standard_error_pts, first_half_auc_pct,
+    first_half_error_pts (areas as `first_half_auc_pct`), final_accuracy_pct (every word erased),
+    chance_pct (of always naming the most frequent class).
+    """
+    chance = 100 * labels.bincount().max().item() / len(labels)
+    parts = []
+    for name in rows["method"].unique():
+        own = rows[rows["method"] == name]
+        curves = accuracy_curves(own)
+        last = curves[curves["share_pct"] == curves["share_pct"].max()].set_index("direction")
+        area, half = (
+            scores.groupby("direction", sort=False)[AREA]
+            for scores in (image_auc_pct(own, "described"), first_half_auc_pct(own))
+        )
+        table = pd.DataFrame(
+            {
+                "documents": area.size(),
+                AREA: area.mean(),
+                "standard_error_pts": area.sem(),
+                FIRST_HALF: half.mean(),
+                "first_half_error_pts": half.sem(),
+                "final_accuracy_pct": last["accuracy_pct"],
+                "chance_pct": chance,
+            }
+        )
+        parts.append(table.rename_axis("direction").reset_index().assign(method=name))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["method", *table.columns.drop("method")]]
+
+
+def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """`accuracy_curves` of each method, with the column `method`."""
+    names = rows["method"].unique()
+    return pd.concat(
+        [accuracy_curves(rows[rows["method"] == name]).assign(method=name) for name in names],
+        ignore_index=True,
+    )
+
+
+def left_after(tokens: Tokens, values: TokenMap, share_pct: float, gap: str = "·") -> str:
+    """The words of a text of which a share is erased, most relevant first; `gap` for each other."""
+    ranks = erasing_ranks(values[tokens.own][None], "positive")[0].tolist()
+    count = erased_parts(len(ranks), share_pct)
+    words = [
+        word for word, special in zip(tokens.words, tokens.special, strict=True) if not special
+    ]
+    return " ".join(gap if rank < count else word for word, rank in zip(words, ranks, strict=True))
+
+
 def _inputs(
     tokens: Sequence[Tokens],
     maps: Sequence[Tensor],
     directions: Sequence[Direction],
     shares: list[float],
     protocol: Protocol,
-    tie_seed: int,
-) -> tuple[dict[Key, Bool[Tensor, " tokens"]], dict[tuple[int, str], list[Key]]]:
+) -> tuple[dict[Key, Kept], dict[tuple[int, str], list[Key]]]:
     """What is left of each text, each input once; and for each text and direction its inputs.
 
     Nothing and everything erased is the same in both directions, and a short text has fewer
@@ -143,13 +211,13 @@ def _inputs(
     kept: dict[Key, Tensor] = {}
     cells: dict[tuple[int, str], list[Key]] = {}
     for (i, one), direction in product(enumerate(tokens), directions):
-        own = ~torch.tensor(one.special)
+        own = one.own
         values = maps[i].detach().cpu()[own]
         if protocol == "published":
             values = values.clamp(min=0)
         parts = len(values)
         ranks = torch.full((len(own),), parts)  # special tokens: after all others, so never
-        ranks[own] = erasing_ranks(values[None], direction, tie_seed)[0]
+        ranks[own] = erasing_ranks(values[None], direction)[0]
         cells[i, direction] = []
         for count in (erased_parts(parts, share) for share in shares):
             key = (i, count, direction if 0 < count < parts else "")
@@ -161,11 +229,9 @@ def _inputs(
 def _answers(
     model: nn.Module,
     tokens: Sequence[Tokens],
-    kept: dict[Key, Bool[Tensor, " tokens"]],
-    erase: Erase,
+    kept: dict[Key, Kept],
     mask_id: int | None,
     batch_tokens: int,
-    progress: Callable[[int, int], object],
 ) -> dict[Key, Float[Tensor, " classes"]]:
     """Logits of each input on the CPU; texts and inputs of similar length run together."""
     device = next(model.parameters()).device
@@ -180,11 +246,10 @@ def _answers(
             ids = torch.tensor(tokens[i].ids, device=device)
             whole = model.embed(ids[None])[0]
             for key in of_text[i]:
-                inputs[key] = _seen(model, ids, whole, kept[key].to(device), erase, mask_id)
+                inputs[key] = _seen(model, ids, whole, kept[key].to(device), mask_id)
         for keys in _batches({key: len(seen) for key, seen in inputs.items()}, batch_tokens):
             logits = _forward(model, [inputs[key] for key in keys])
             found.update(zip(keys, logits, strict=True))
-            progress(len(found), len(kept))
     return found
 
 
@@ -193,14 +258,11 @@ def _seen(
     ids: Int[Tensor, " tokens"],
     whole: Float[Tensor, "tokens width"],
     kept: Bool[Tensor, " tokens"],
-    erase: Erase,
     mask_id: int | None,
 ) -> Float[Tensor, "seen width"]:
     """The embedded tokens that are run."""
-    if erase == "mask":
+    if mask_id is not None:
         return model.embed(torch.where(kept, ids, mask_id)[None])[0]
-    if erase == "drop":
-        return model.embed(ids[kept][None])[0]
     if getattr(model, "reads", "first") == "last":  # there the last token stands first
         kept = torch.cat([kept[-1:], kept[:-1]])
     # Erased tokens take part in nothing, so leaving them out saves half the work of the sweep;
@@ -218,7 +280,7 @@ def _batches(lengths: dict[Key, int], batch_tokens: int) -> Iterator[list[Key]]:
 
 
 def _forward(
-    model: nn.Module, inputs: Sequence[Float[Tensor, "tokens width"]]
+    model: nn.Module, inputs: Sequence[Float[Tensor, "_ width"]]
 ) -> Float[Tensor, "batch classes"]:
     lengths = torch.tensor([len(one) for one in inputs], device=inputs[0].device)
     places = torch.arange(int(lengths.max()), device=lengths.device)

@@ -1,4 +1,4 @@
-"""All methods on the same texts: their maps, both tests of each, and who comes first.
+"""Which method comes first, by both tests on the same texts, and by how much.
 
 Source: Beyond Intuition Sec. 4.2, Fig. 6 (claims BI-08 to BI-11). Its figure has curves and no
 numbers, so that our areas and means were fixed here before any result was seen. The areas are
@@ -7,157 +7,25 @@ means over the erased shares of 10 to 100 % (rule `described` of `relevit.evalua
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from relevit.attribution import BASELINES, VARIANTS
-from relevit.evaluate.intervals import bootstrap_interval
-from relevit.evaluate.perturbation import accuracy_curves, image_auc_pct
-from relevit.relevance import Protocol
-from relevit.text.attribute import TEXT_METHODS, attribute
-from relevit.text.encoder import TextTransformer
-from relevit.text.experiment import Texts
-from relevit.text.perturb import first_half_auc_pct, token_perturbation_rows
-from relevit.text.rationales import KS, method_differences, rationale_f1, rationale_scores
+from relevit.evaluate.intervals import bootstrap_interval, need_columns
+from relevit.evaluate.perturbation import image_auc_pct
+from relevit.text.token_maps import RANDOM
+from relevit.text.token_perturbation import AREA, first_half_auc_pct
 
-RANDOM = "random"  # any order at all: the floor
-FIGURE_LIMIT = 512  # tokens of the texts in Fig. 6
-AREA, FIRST_HALF, F1 = "auc_pct", "first_half_auc_pct", "f1_pct"
 # Of each score whether more is better; the first half is BI-09's.
 SCORES = {"positive": False, "positive, first half": False, "negative": True, "F1": True}
-Maps = dict[str, list[Float[Tensor, " tokens"]]]
-
-
-def text_maps(
-    model: TextTransformer,
-    texts: Texts,
-    methods: Sequence[str] = TEXT_METHODS,
-    *,
-    protocol: Protocol = "published",
-    seed: int = 0,
-    on_method: Callable[[], object] = lambda: None,
-) -> tuple[Maps, dict[str, float]]:
-    """Maps of each method for the predicted class, of a RANDOM order, and seconds a text.
-
-    The published scripts explain the label instead; on texts answered rightly it is the same.
-    """
-    maps, seconds = {}, {}
-    for name in methods:
-        start = time.perf_counter()
-        maps[name] = attribute(model, texts.tokens, name, protocol=protocol)
-        seconds[name] = (time.perf_counter() - start) / len(texts)
-        on_method()
-    random = torch.Generator().manual_seed(seed)
-    maps[RANDOM] = [torch.rand(len(one), generator=random) for one in texts.tokens]
-    return maps, seconds
-
-
-def perturb_texts(
-    model: TextTransformer,
-    texts: Texts,
-    maps: Mapping[str, Sequence[Tensor]],
-    *,
-    on_method: Callable[[], object] = lambda: None,
-    **options: object,
-) -> pd.DataFrame:
-    """Rows of `token_perturbation_rows` for each method; `options` go there."""
-    parts = []
-    for name, values in maps.items():
-        rows = token_perturbation_rows(model, texts.tokens, values, texts.labels, **options)
-        parts.append(rows.assign(method=name))
-        on_method()
-    return pd.concat(parts, ignore_index=True)
-
-
-def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.DataFrame:
-    """One row a method and direction, with standard errors over documents.
-
-    Columns: method, direction, documents, auc_pct, standard_error_pts, first_half_auc_pct,
-    first_half_error_pts (areas as `first_half_auc_pct`), final_accuracy_pct (every word erased),
-    chance_pct (of always naming the most frequent class).
-    """
-    chance = 100 * labels.bincount().max().item() / len(labels)
-    parts = []
-    for name in rows["method"].unique():
-        own = rows[rows["method"] == name]
-        curves = accuracy_curves(own)
-        last = curves[curves["share_pct"] == curves["share_pct"].max()].set_index("direction")
-        area, half = (
-            scores.groupby("direction", sort=False)[AREA]
-            for scores in (image_auc_pct(own, "described"), first_half_auc_pct(own))
-        )
-        table = pd.DataFrame(
-            {
-                "documents": area.size(),
-                AREA: area.mean(),
-                "standard_error_pts": area.sem(),
-                FIRST_HALF: half.mean(),
-                "first_half_error_pts": half.sem(),
-                "final_accuracy_pct": last["accuracy_pct"],
-                "chance_pct": chance,
-            }
-        )
-        parts.append(table.rename_axis("direction").reset_index().assign(method=name))
-    table = pd.concat(parts, ignore_index=True)
-    return table[["method", *table.columns.drop("method")]]
-
-
-def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """`accuracy_curves` of each method, with the column `method`."""
-    names = rows["method"].unique()
-    return pd.concat(
-        [accuracy_curves(rows[rows["method"] == name]).assign(method=name) for name in names],
-        ignore_index=True,
-    )
 
 
 def variants_first(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of VARIANTS before all others, so that pictures give them the clearest colours."""
     late = ~table["method"].isin(VARIANTS)
     return table.iloc[late.argsort(kind="stable")]
-
-
-def top_counts(limit: int) -> tuple[int, ...]:
-    """How many top tokens are taken: those of Fig. 6, in proportion for shorter texts.
-
-    8 numbers that rise; 10 to 80 for a `limit` of 512 tokens or more.
-    """
-    share = min(1.0, limit / FIGURE_LIMIT)
-    return tuple(max(place, round(k * share)) for place, k in enumerate(KS, start=1))
-
-
-def reasoning_rows(
-    texts: Texts,
-    maps: Mapping[str, Sequence[Tensor]],
-    ks: Sequence[int],
-    protocol: Protocol = "published",
-) -> pd.DataFrame:
-    """Rows of `rationale_f1` for each method, and whether the top token is in it (`pointed`)."""
-    parts = []
-    for name, values in maps.items():
-        own = (texts.tokens, values, texts.documents)
-        rows = rationale_f1(*own, ks, protocol=protocol)
-        pointed = rationale_scores(*own, protocol=protocol)[["index", "pointed"]]
-        parts.append(rows.merge(pointed, on="index").assign(method=name))
-    return pd.concat(parts, ignore_index=True)
-
-
-def reasoning_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a method and k: method, k, documents, f1_pct, standard_error_pts, top_token_pct."""
-    groups = rows.groupby(["method", "k"], sort=False)
-    return pd.DataFrame(
-        {
-            "documents": groups.size(),
-            F1: 100 * groups["f1"].mean(),
-            "standard_error_pts": 100 * groups["f1"].sem(),
-            "top_token_pct": 100 * groups["pointed"].mean(),
-        }
-    ).reset_index()
 
 
 def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) -> pd.DataFrame:
@@ -219,6 +87,36 @@ def leads(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     names = {"against": "best", "difference": "gain_pts", "low": "low_pts", "high": "high_pts"}
     table = pd.concat(parts, ignore_index=True).rename(columns=names)
     return table[["score", "method", "best", "documents", "gain_pts", "low_pts", "high_pts"]]
+
+
+def method_differences(
+    rows: pd.DataFrame, value: str, against: str, *, seed: int = 0
+) -> pd.DataFrame:
+    """Each method's mean of `value` minus that of the method `against`, on the same documents.
+
+    `rows` have the columns method, index (the document) and `value`. The interval is
+    `bootstrap_interval` of the differences, document by document: what is hard for all methods
+    drops out. Columns: method, against, documents, difference, low, high, in units of `value`.
+    Raises: ValueError for a missing column or method, fewer than two documents, and methods that
+    were not run on the same documents.
+    """
+    need_columns("method_differences", rows, ["method", "index", value])
+    names = [name for name in dict.fromkeys(rows["method"]) if name != against]
+    repeated = rows.duplicated(["method", "index"]).any()
+    wide = None if repeated else rows.pivot(index="index", columns="method", values=value)
+    if wide is None or against not in wide or not names or wide.isna().any(axis=None):
+        raise ValueError(
+            f"method_differences: methods {sorted(set(rows['method']))} against {against!r}; "
+            "needed are that one and others, each once for every document"
+        )
+    wide = wide.astype(float)
+    table = []
+    for name in names:
+        change = torch.tensor((wide[name] - wide[against]).to_numpy())
+        interval = bootstrap_interval(change, seed=seed)
+        table.append((name, against, len(change), float(change.mean()), *interval))
+    columns = ["method", "against", "documents", "difference", "low", "high"]
+    return pd.DataFrame(table, columns=columns)
 
 
 def paper_order(table: pd.DataFrame) -> pd.DataFrame:

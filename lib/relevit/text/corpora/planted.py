@@ -15,7 +15,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from relevit.text.documents import Document, Span
+from relevit.text.documents import Document
 
 NEUTRAL = "neutral_sentences.txt"
 OPINIONS = "opinion_words.txt"
@@ -69,20 +69,18 @@ def plant(
     *,
     count: int,
     sentences_around: int,
-    planted: int = 1,
     seed: int = 0,
 ) -> tuple[Document, ...]:
-    """`count` texts of `sentences_around` neutral sentences, each with `planted` of one label.
+    """`count` texts of `sentences_around` neutral sentences, each with one planted among them.
 
     Places are drawn, the first and the last included. Labels take turns, 0 first; no sentence is
-    planted twice, and no text has a filler twice. The rationale are the planted sentences,
-    character by character, in their order. Same seed, same texts.
+    planted twice, and no text has a filler twice. The rationale is the planted sentence, character
+    by character. Same seed, same texts.
     Raises: ValueError for too few sentences of a label or too few fillers, or a number below 1.
     """
-    if min(count, sentences_around, planted) < 1:
+    if min(count, sentences_around) < 1:
         raise ValueError(
-            f"plant: count {count}, sentences_around {sentences_around}, planted {planted}; give "
-            "at least 1 of each"
+            f"plant: count {count}, sentences_around {sentences_around}; give at least 1 of each"
         )
     if len(set(fillers)) < sentences_around:
         raise ValueError(
@@ -90,45 +88,31 @@ def plant(
             "around; give more fillers or ask for fewer sentences"
         )
     random = np.random.default_rng(seed)
-    drawn = {label: _draw(sentences, label, count, planted, random) for label in (0, 1)}
+    drawn = {label: _draw(sentences, label, count, random) for label in (0, 1)}
     unique = sorted(set(fillers))
     documents = []
     for number in range(count):
-        chosen = [drawn[number % 2].pop() for _ in range(planted)]
+        chosen = drawn[number % 2].pop()
         around = [unique[i] for i in random.permutation(len(unique))[:sentences_around]]
-        places = sorted(random.permutation(sentences_around + planted)[:planted].tolist())
-        documents.append(_joined(number, chosen, around, places))
+        place = int(random.permutation(sentences_around + 1)[0])
+        before = "".join(f"{filler} " for filler in around[:place])
+        after = "".join(f" {filler}" for filler in around[place:])
+        span = (len(before), len(before) + len(chosen.text))
+        name = f"planted-{number} ({chosen.name})"
+        documents.append(Document(before + chosen.text + after, chosen.label, (span,), name))
     return tuple(documents)
 
 
 def _draw(
-    sentences: Sequence[Document], label: int, count: int, planted: int, random: np.random.Generator
+    sentences: Sequence[Document], label: int, count: int, random: np.random.Generator
 ) -> list[Document]:
     """The label's sentences in random order, without repeats, when there are enough."""
-    needed = (count + 1 - label) // 2 * planted
+    needed = (count + 1 - label) // 2
     known = {document.text: document for document in sentences if document.label == label}
     if len(known) < needed:
         raise ValueError(
-            f"plant: {len(known)} different sentences of label {label}; {count} texts with "
-            f"{planted} each need {needed}: give more sentences or ask for fewer texts"
+            f"plant: {len(known)} different sentences of label {label}; {count} texts with 1 "
+            f"each need {needed}: give more sentences or ask for fewer texts"
         )
     texts = sorted(known)
     return [known[texts[i]] for i in random.permutation(len(texts))]
-
-
-def _joined(
-    number: int, chosen: Sequence[Document], around: Sequence[str], places: Sequence[int]
-) -> Document:
-    """One text: `chosen` at `places` among the sentences `around`, a blank between two."""
-    parts = list(around)
-    for place, document in zip(places, chosen, strict=True):
-        parts.insert(place, document.text)
-    spans: list[Span] = []
-    start = 0
-    for place, part in enumerate(parts):
-        if place in places:
-            spans.append((start, start + len(part)))
-        start += len(part) + 1
-    names = ", ".join(document.name for document in chosen)
-    name = f"planted-{number} ({names})"
-    return Document(" ".join(parts), chosen[0].label, tuple(spans), name)

@@ -14,13 +14,16 @@ from torch import nn
 from relevit.evaluate.erasing import erasing_ranks
 from relevit.evaluate.perturbation import accuracy_curves, auc_table, image_auc_pct
 from relevit.text.encoder import build_tiny
-from relevit.text.perturb import (
-    MOVIES_SHARES_PCT,
+from relevit.text.token_perturbation import (
     SHARES_PCT,
     first_half_auc_pct,
+    left_after,
+    perturbation_table,
     token_perturbation_rows,
 )
 from relevit.text.tokens import Tokens
+
+from .builders import spelled, tokens
 
 PAD, CLS, SEP, MASK = range(4)
 COLUMNS = [
@@ -60,28 +63,25 @@ class Bag(nn.Module):
 
 def text(*words):
     """Tokens of words that are numbered from 0."""
-    count = len(words)
-    ids = (CLS, *(4 + word for word in words), SEP)
-    offsets = ((0, 0), *((2 * i, 2 * i + 1) for i in range(count)), (0, 0))
-    return Tokens("x " * count, ids, offsets, (True, *count * [False], True))
+    return tokens(*(4 + word for word in words), ends=(CLS, SEP))
 
 
 def relevance(*values, special=9e9):
     return torch.tensor([special, *values, special], dtype=torch.float64)
 
 
-def run(model, tokens, maps, labels=None, **options):
-    labels = torch.ones(len(tokens), dtype=torch.long) if labels is None else labels
-    return token_perturbation_rows(model, tokens, maps, labels, **options)
+def run(model, texts, maps, labels=None, **options):
+    labels = torch.ones(len(texts), dtype=torch.long) if labels is None else labels
+    return token_perturbation_rows(model, texts, maps, labels, **options)
 
 
 def some_texts(model, lengths=(3, 9, 1, 6, 9, 14), seed=0):
     random = torch.Generator().manual_seed(seed)
     known = model.embedding.words.num_embeddings - 4
-    tokens = [text(*torch.randint(known, (n,), generator=random).tolist()) for n in lengths]
+    texts = [text(*torch.randint(known, (n,), generator=random).tolist()) for n in lengths]
     maps = [torch.rand(n + 2, generator=random) - 0.3 for n in lengths]
     labels = torch.randint(0, model.classes, (len(lengths),), generator=random)
-    return tokens, maps, labels
+    return texts, maps, labels
 
 
 # What is erased
@@ -122,7 +122,6 @@ def test_shares_count_the_texts_own_tokens_rounded_down(words, share_pct, gone):
     ("erase", "expected"),
     [
         ("pad", [(0, CLS), (2, 5), (4, SEP)]),
-        ("drop", [(0, CLS), (1, 5), (2, SEP)]),
         ("mask", [(0, CLS), (1, MASK), (2, 5), (3, MASK), (4, SEP)]),
     ],
 )
@@ -144,9 +143,9 @@ def test_ways_to_erase(erase, expected):
 def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
     """As published: the whole input is run with ids 0 and attention mask 0 (D10)."""
     model = build_tiny(30, 3, width=16, heads=2, positions=20, reads=reads).double()
-    tokens, maps, labels = some_texts(model)
-    rows = run(model, tokens, maps, labels, explained=labels, directions=["positive"])
-    for i, one in enumerate(tokens):
+    texts, maps, labels = some_texts(model)
+    rows = run(model, texts, maps, labels, explained=labels, directions=["positive"])
+    for i, one in enumerate(texts):
         ids, own = torch.tensor([one.ids]), len(one.ids) - 2
         order = 1 + maps[i][1:-1].argsort(descending=True)
         for share, row in zip((0, *SHARES_PCT), rows[rows["index"] == i].itertuples(), strict=True):
@@ -159,16 +158,10 @@ def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
             assert row.logit == pytest.approx(logit, rel=1e-5, abs=1e-7)
 
 
-def test_nothing_and_everything_are_run_once_and_progress_is_told():
-    model, heard = Bag([1.0, 2.0]), []
-    run(
-        model,
-        [text(0), text(0, 1)],
-        [relevance(1), relevance(1, 2)],
-        progress=lambda done, inputs: heard.append((done, inputs)),
-    )
+def test_nothing_and_everything_are_run_once():
+    model = Bag([1.0, 2.0])
+    run(model, [text(0), text(0, 1)], [relevance(1), relevance(1, 2)])
     assert len(model.seen) == 2 + 4  # one token: all or nothing; two: either of them, too
-    assert heard[-1] == (6, 6)
 
 
 # Order
@@ -206,21 +199,17 @@ def test_a_map_that_says_nothing_has_equal_curves_and_no_order(value):
     assert sorted(gone) == weights and gone.tolist() not in (weights, weights[::-1])
 
 
-def test_published_shares_of_movies():
-    assert MOVIES_SHARES_PCT == (52, 54, 56, 58, 60, 62, 64, 66, 68)
-
-
 # Batches
 
 
 @pytest.mark.parametrize("reads", ["first", "mean", "last"])
 def test_answers_do_not_depend_on_batches(reads):
     model = build_tiny(30, 3, width=16, heads=2, positions=20, reads=reads).double()
-    tokens, maps, labels = some_texts(model)
-    together = run(model, tokens, maps, labels)
+    texts, maps, labels = some_texts(model)
+    together = run(model, texts, maps, labels)
     singles = pd.concat(
-        run(model, [one], [values], label[None], batch_tokens=1, first_index=i)
-        for i, (one, values, label) in enumerate(zip(tokens, maps, labels, strict=True))
+        run(model, [one], [values], label[None], batch_tokens=1).assign(index=i)
+        for i, (one, values, label) in enumerate(zip(texts, maps, labels, strict=True))
     )
     by = ["index", "direction", "share_pct"]
     together, singles = (rows.sort_values(by, ignore_index=True) for rows in (together, singles))
@@ -229,22 +218,20 @@ def test_answers_do_not_depend_on_batches(reads):
 
 def test_rows_come_in_the_order_of_the_texts():
     texts, maps = [text(0, 1), text(0), text(1)], [relevance(1, 2), relevance(1), relevance(1)]
-    rows = run(
-        Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100], first_index=5
-    )
-    assert rows["index"].tolist() == 2 * [5, 5, 6, 6, 7, 7]
+    rows = run(Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100])
+    assert rows["index"].tolist() == 2 * [0, 0, 1, 1, 2, 2]
     assert rows["hit"].tolist() == 2 * [True, True, True, False, True, True]
     assert rows["logit"].tolist() == 2 * [0.5, 0.5, 1, 0, 0.5, 0.5]  # of the predicted class
 
 
 def test_dropout_is_off_and_modes_stay():
     model = build_tiny(30, 2, width=16, heads=2, positions=20, drop=0.5)
-    tokens, maps, labels = some_texts(model)
-    still = run(model, tokens, maps, labels)
+    texts, maps, labels = some_texts(model)
+    still = run(model, texts, maps, labels)
     model.train()
     model.head.eval()
     modes = [module.training for module in model.modules()]
-    pd.testing.assert_frame_equal(run(model, tokens, maps, labels), still)
+    pd.testing.assert_frame_equal(run(model, texts, maps, labels), still)
     with pytest.raises(ValueError, match="token ids from"):
         run(model, [text(99)], [relevance(1)])
     assert [module.training for module in model.modules()] == modes
@@ -286,6 +273,31 @@ def test_first_half_weighs_by_the_width_between_shares():
     assert first_half_auc_pct(rows)["auc_pct"].tolist() == pytest.approx([60])
 
 
+def test_numbers_of_the_perturbation_table():
+    shares = [0.0, *range(10, 110, 10)]
+    hits = {0: [True] * 6 + [False] * 5, 1: [True] * 11}  # up to 50 % erased; always
+    table = pd.DataFrame(
+        [
+            ("ga", i, "positive", share, hit)
+            for i, own in hits.items()
+            for share, hit in zip(shares, own, strict=True)
+        ],
+        columns=["method", "index", "direction", "share_pct", "hit"],
+    )
+    (row,) = perturbation_table(table, torch.tensor([1, 1])).itertuples()
+    assert row.auc_pct == pytest.approx(75)  # of 50 % and 100 %
+    assert row.standard_error_pts == pytest.approx(25)
+    assert (row.first_half_auc_pct, row.final_accuracy_pct, row.chance_pct) == (100, 50, 100)
+    assert row.documents == 2
+
+
+def test_left_after_erases_the_most_relevant_words():
+    one = spelled("a b c d", "a", "b", "c", "d")
+    values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
+    assert left_after(one, values, 50) == "a · c ·"
+    assert left_after(one, values, 0) == "a b c d"
+
+
 # Errors
 
 
@@ -303,6 +315,7 @@ NOTHING = Tokens("", (CLS, SEP), ((0, 0), (0, 0)), (True, True))
 BARE = Tokens("x", (4,), ((0, 1),), (False,))
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -320,7 +333,7 @@ BARE = Tokens("x", (4,), ((0, 1),), (False,))
         ({"batch_tokens": 0}, "chunk 0"),
         ({"directions": ["up"]}, "direction 'up' is unknown"),
         ({"protocol": "both"}, "protocol 'both' is unknown"),
-        ({"erase": "black"}, "erase 'black' is unknown; use one of ['pad', 'mask', 'drop']"),
+        ({"erase": "black"}, "erase 'black' is unknown; use one of ['pad', 'mask']"),
         ({"erase": "mask"}, "erase='mask' and mask_id=None; erase='mask' needs"),
         ({"mask_id": 3}, "erase='pad' and mask_id=3"),
     ],

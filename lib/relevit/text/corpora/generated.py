@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 CLASSES = ("negative", "positive")
-LIMIT = 64  # no review has more tokens, special ones included
 ATTEMPTS = 100  # for each text that is wanted; there are millions of different ones
 
 _SLOTS = {

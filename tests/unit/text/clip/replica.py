@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from relevit.text.tokens import Tokens
+from ..builders import tokens
 
 FIRST, END = 48, 49  # the tokens around every text
 
@@ -54,9 +54,7 @@ def hf_clip(act="quick_gelu", end=END, attention="sdpa", **vision):
 
 def text(*ids):
     """Tokens of one text: these ids between the two special ones."""
-    ids = (FIRST, *ids, END)
-    special = (True, *[False] * (len(ids) - 2), True)
-    return Tokens("", ids, ((0, 0),) * len(ids), special)
+    return tokens(*ids, ends=(FIRST, END))
 
 
 TEXTS = (text(3, 4, 5), text(7), text(9, 9, 1, 2))
