@@ -12,7 +12,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook
 
 from relevit import claims
-from relevit.base import stages
+from relevit.base import errors, stages
 from relevit.claims import CLAIMS, evidence_cells, folded, linked_table
 from relevit.claims.report import Cell
 from relevit.config import NOTEBOOKS, ReportParams

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from relevit.base import wheels
+from relevit.base import files, wheels
 from relevit.text.corpora import movie_reviews as module
 from relevit.text.corpora.movie_reviews import clean, movie_reviews, read_reviews
 
@@ -34,7 +34,7 @@ def table(path):
 @pytest.fixture
 def cached(monkeypatch, tmp_path, no_network):
     """The small table in the cache, and pinned."""
-    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(files.CACHE_VARIABLE, str(tmp_path))
     path = table(tmp_path / module.FILE)
     sha = hashlib.sha256(path.read_bytes()).hexdigest()
     monkeypatch.setattr(module, "MEMBER", replace(module.MEMBER, sha256=sha))
