@@ -64,7 +64,7 @@ class Benchmark:
         return {} if self.generated else {"soft": protocol == "published"}
 
     def probe(self, spec: ModelSpec) -> Iterator[Batch] | None:
-        """Images that no test uses, for `evaluate.evaluation_precision`; None: its own draws.
+        """Images that no test uses, for `evaluate.make_classifier`; None: its own draws.
 
         They are read when asked for: in float32 nothing is compared.
         """

@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
-from torch import nn
 
 from relevit.base.files import file_fingerprint
-from relevit.base.precision import Precision, PrecisionChoice, choose_device
+from relevit.base.precision import PrecisionChoice, choose_device
 from relevit.config import FinetuneParams
 from relevit.data.benchmark import CUTOUTS, Benchmark, benchmark
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.evaluate.predictions import accuracy_table, evaluation_precision
+from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier
 from relevit.evaluate.sets import evaluate_sets, sets_in_memory
 from relevit.finetune.runs import finetune_at
 from relevit.models.loading import load_model
-from relevit.models.spec import ModelSpec
 from relevit.training.epochs import WEIGHTS
 
 SCORES = ("top1_pct", "top5_pct")
@@ -40,29 +38,18 @@ def nine_sets(
     `weights` as `load_model`; `images` are the preset's.
     """
     model, spec = load_model(name, weights, choose_device(device)), images.spec(name)
-    chosen, margin = evaluation_precision(model, spec, precision, probe=images.probe(spec))
+    classifier = make_classifier(model, spec, precision, probe=images.probe(spec))
     return answer_sets(
-        model,
-        spec,
-        weights,
-        folder,
-        images_per_set=images_per_set,
-        precision=chosen,
-        margin=margin,
-        images=images,
-        on_set=on_set,
+        classifier, weights, folder, images_per_set=images_per_set, images=images, on_set=on_set
     )
 
 
 def answer_sets(
-    model: nn.Module,
-    spec: ModelSpec,
+    classifier: Classifier,
     weights: Path | None,
     folder: Path,
     *,
     images_per_set: int,
-    precision: Precision,
-    margin: float,
     images: Benchmark = CUTOUTS,
     on_set: Callable[[str], None] = lambda name: None,
 ) -> pd.DataFrame:
@@ -70,18 +57,15 @@ def answer_sets(
 
     Those of Cutouts stay in memory, for the next model. Kept are answers to the same weights,
     number format, number of images and rules of the preset. How large the margin is does not
-    matter: the answers are those of float32 with each (`evaluate.predict`).
+    matter: the answers are those of float32 with each (`Classifier`).
     """
     origin = "shipped" if weights is None else file_fingerprint(weights)
-    sure = f"{precision} {'checked' if margin else 'unchecked'}"
+    answers_of = f"{classifier.spec.name} {origin} {classifier.rounding}"
     return evaluate_sets(
-        model,
-        spec,
+        classifier,
         folder,
         images_per_set=images_per_set,
-        precision=precision,
-        margin=margin,
-        identity=f"{spec.name} {origin} {sure} {images_per_set} {images.rules}".rstrip(),
+        identity=f"{answers_of} {images_per_set} {images.rules}".rstrip(),
         draw=sets_in_memory if images.generated else images.batches,
         on_set=on_set,
     )

@@ -7,36 +7,29 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import pandas as pd
-from torch import nn
 
 from relevit.base.files import write_atomically
-from relevit.base.precision import Precision
 from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, predict
-from relevit.models.spec import ModelSpec
+from relevit.evaluate.predictions import BATCH, Classifier
 
 
 def evaluate_sets(
-    model: nn.Module,
-    spec: ModelSpec,
+    classifier: Classifier,
     folder: Path,
     *,
     images_per_set: int,
-    precision: Precision,
     identity: str,
-    margin: float = 0.0,
     seed: int = 0,
     draw: Callable[..., Iterable[Batch]] = cutouts.batches,
     on_set: Callable[[str], None] = lambda name: None,
 ) -> pd.DataFrame:
     """Predictions on the nine test sets, one parquet file a set in `folder`.
 
-    `precision` and `margin` as `predict`; `draw` gives the images (`sets_in_memory` where many
-    models see the same). A set whose file was written for the same `identity`
-    (weights, precision, counts) is read instead of computed, so that an interrupted evaluation
-    goes on where it stopped.
-    Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
+    `draw` gives the images (`sets_in_memory` where many models see the same). A set whose file
+    was written for the same `identity` (weights, precision, counts) is read instead of computed,
+    so that an interrupted evaluation goes on where it stopped.
+    Returns all rows, with the columns of `Classifier.predict`, `dataset` and `index` (number of the
     image in its set). Images that `draw` could not read have no row, and the others keep their
     numbers, so that runs are compared image by image (`accuracies.skipped_images`).
     """
@@ -45,8 +38,9 @@ def evaluate_sets(
         path = folder / f"{name}.parquet"
         rows = kept_rows(path, identity)
         if rows is None:
-            images = partial(draw, name, images_per_set, BATCH, seed=seed, size=spec.image_size)
-            rows = _answered(model, spec, images, precision, margin)
+            side = classifier.spec.image_size
+            images = partial(draw, name, images_per_set, BATCH, seed=seed, size=side)
+            rows = _answered(classifier, images)
             rows.insert(0, "dataset", name)
             rows.attrs["identity"] = identity
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,16 +50,10 @@ def evaluate_sets(
     return pd.concat(parts, ignore_index=True)
 
 
-def _answered(
-    model: nn.Module,
-    spec: ModelSpec,
-    draw: Callable[..., Iterable[Batch]],
-    precision: Precision,
-    margin: float,
-) -> pd.DataFrame:
+def _answered(classifier: Classifier, draw: Callable[..., Iterable[Batch]]) -> pd.DataFrame:
     """The rows of a set with the images' numbers in it; those that cannot be read have none."""
     lost: dict[int, str] = {}
-    rows = predict(model, spec, draw(skipped=lost), precision, margin)
+    rows = classifier.predict(draw(skipped=lost))
     rows.insert(0, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
     if lost:
         rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]

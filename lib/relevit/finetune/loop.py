@@ -41,7 +41,7 @@ def finetune(
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
-    (`relevit.evaluate.predictions.validation_figures` does). `inputs` says what the run is made
+    (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
     from beside its settings (weights at the start, images for training and validation), so that a
     changed input is not taken for the same run.
     Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.

@@ -17,10 +17,10 @@ from relevit.base.stages import need_stage, read_summary
 from relevit.config import FinetuneParams, OriginalParams, Params, RobustnessParams
 from relevit.data import cutouts
 from relevit.data.benchmark import benchmark
-from relevit.evaluate.predictions import validation_figures
 from relevit.finetune.baselines import paper_rate, table_model
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks
 from relevit.models.loading import load_model, shipped_weights
 from relevit.models.registry import PAPER_MODELS

@@ -18,7 +18,7 @@ from relevit.base.precision import Precision, autocast, choose_precision
 from relevit.base.seeding import seeded
 from relevit.config import Params
 from relevit.data.labelled import Labelled
-from relevit.evaluate.answers import Answers
+from relevit.evaluate.bfloat16 import Answers
 from relevit.evaluate.predictions import BATCH
 from relevit.finetune.loop import epoch_plan
 from relevit.models.spec import ModelSpec

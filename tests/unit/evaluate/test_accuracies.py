@@ -6,11 +6,14 @@ import math
 
 import pandas as pd
 import pytest
+from torch import nn
 
 from relevit.config import FinetuneParams
+from relevit.data.benchmark import CUTOUTS
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate import accuracies
 from relevit.evaluate.accuracies import beside_original, changes, score_variants
+from relevit.evaluate.predictions import Classifier
 
 
 def answers(ranks, dataset="val"):
@@ -72,7 +75,9 @@ def test_kept_answers_are_those_of_weights_format_and_rules(tmp_path, monkeypatc
         ("tiny", ("bfloat16", 0.25), 6),
         ("tiny-mae", ("bfloat16", 0.25), 5),
     ):
-        monkeypatch.setattr(accuracies, "evaluation_precision", lambda *a, f=number_format, **o: f)
+        classifier = Classifier(nn.Linear(1, 1), CUTOUTS.spec(name), number_format[0])
+        classifier.answers.margin = number_format[1]
+        monkeypatch.setattr(accuracies, "make_classifier", lambda *a, c=classifier, **o: c)
         accuracies.nine_sets(name, None, tmp_path, images_per_set=count, device="cpu")
     assert found[0] == found[1] and len(set(found)) == len(found) - 1
 

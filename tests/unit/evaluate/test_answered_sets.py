@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 
 from relevit.data import cutouts
-from relevit.evaluate import sets as answered_sets
+from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.sets import evaluate_sets
 from relevit.models.loading import ModelSpec
 
-from .test_evaluate import LOGITS, PLAIN, Table
+from .test_predictions import LOGITS, PLAIN, Table
 
 
 @pytest.fixture
@@ -18,19 +18,19 @@ def calls(monkeypatch):
     """Predictions that are counted, and that say which call made them."""
     made = []
 
-    def counted(model, spec, batches, precision, margin):
-        made.append(precision)
+    def counted(self, batches):
+        made.append(self.precision)
         assert sum(map(len, batches)) == 2
         number = len(made)
         return pd.DataFrame({"label": [0, 1], "label_rank": [0, number], "prediction": [0, 5]})
 
-    monkeypatch.setattr(answered_sets, "predict", counted)
+    monkeypatch.setattr(Classifier, "predict", counted)
     return made
 
 
 def sets(folder, identity="one", **options):
-    arguments = {"images_per_set": 2, "precision": "float32", "identity": identity} | options
-    return evaluate_sets(Table(LOGITS), PLAIN, folder, **arguments)
+    arguments = {"images_per_set": 2, "identity": identity} | options
+    return evaluate_sets(Classifier(Table(LOGITS), PLAIN), folder, **arguments)
 
 
 def test_each_set_has_its_rows_and_its_file(calls, tmp_path):
@@ -96,9 +96,8 @@ def test_damaged_file_is_computed_anew(calls, tmp_path):
 def test_sets_are_drawn_as_asked(tmp_path):
     model = Table([[float(label == answer) for label in range(40)] for answer in range(256)])
     spec = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1 / 255,) * 3)
-    rows = evaluate_sets(
-        model, spec, tmp_path, images_per_set=3, precision="float32", identity="", seed=5
-    )
+    classifier = Classifier(model, spec)
+    rows = evaluate_sets(classifier, tmp_path, images_per_set=3, identity="", seed=5)
     for name, part in rows.groupby("dataset"):
         shown = cutouts.draw(name, range(3), seed=5, size=16)
         assert part["label"].tolist() == shown.labels.tolist()
@@ -112,5 +111,5 @@ def test_sets_without_a_readable_image_are_an_error(tmp_path):
         skipped[0] = "a/b.jpg"
         return iter([])
 
-    with pytest.raises(ValueError, match="evaluate_sets: no images to classify; give at least one"):
+    with pytest.raises(ValueError, match="evaluate: no images to classify; give at least one"):
         sets(tmp_path, draw=nothing)
