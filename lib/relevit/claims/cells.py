@@ -30,7 +30,7 @@ def nine_sets(changes: pd.DataFrame, tests: pd.DataFrame, model: str) -> pd.Data
     """RobustViT T1 and T2 for one model: published, here, and here minus published; as text.
 
     `changes` is `robustness.change_table` (means over seeds, ± std), `tests` is
-    `significance.mcnemar_table`, whose significant changes are marked. Rows: metric and set.
+    `robustness.mcnemar_table`, whose significant changes are marked. Rows: metric and set.
     Columns: original and finetuned in percent, both with the difference in points, and the
     change. A dash stands where the paper does not have the model.
     """

@@ -9,7 +9,7 @@ from relevit.claims import cells as paper_cells
 from relevit.claims import our_rows as paper_rows
 from relevit.claims.layout import beside, layout, published_name, published_rows, side_by_side
 from relevit.data.cutouts import TEST_SETS
-from relevit.evaluate import robustness, significance
+from relevit.evaluate import robustness
 from relevit.paper import published as paper
 
 from ..evaluate.test_robustness import ranks, rows
@@ -26,7 +26,7 @@ def predictions():
 
 
 def test_mcnemar_counts_the_images_that_changed(predictions):
-    found = significance.mcnemar_table(predictions).set_index(["dataset", "metric"])
+    found = robustness.mcnemar_table(predictions).set_index(["dataset", "metric"])
     assert found.loc[("a", "top1"), ["corrected", "ruined"]].tolist() == [13, 0]
     assert found.loc[("a", "top1"), "p_value"] == pytest.approx(2 / 2**13)
     assert found.loc[("val", "top1"), ["corrected", "ruined"]].tolist() == [1, 1]
@@ -40,14 +40,14 @@ def test_mcnemar_counts_the_images_that_changed(predictions):
 def test_nothing_changed_is_not_significant(predictions):
     same = predictions[predictions["model_run"] == "original"]
     both = pd.concat([same, same.assign(model_run="seed0")])
-    found = significance.mcnemar_table(both)
+    found = robustness.mcnemar_table(both)
     assert set(found["p_value"]) == {1.0}
     assert not found["significant"].any()
 
 
 @pytest.mark.parametrize("model", ["vit-b", "vit-b-cut"])
 def test_the_same_models_cells(predictions, model):
-    tests = significance.mcnemar_table(predictions)
+    tests = robustness.mcnemar_table(predictions)
     table = paper_cells.nine_sets(robustness.change_table(predictions), tests, model)
     assert table.shape == (2 * len(TEST_SETS), 9)
     printed = (
@@ -74,11 +74,14 @@ def test_the_same_models_cells(predictions, model):
 
 
 def test_a_model_that_the_paper_has_not(predictions):
-    tests = significance.mcnemar_table(predictions)
+    tests = robustness.mcnemar_table(predictions)
     table = paper_cells.nine_sets(robustness.change_table(predictions), tests, "tiny")
     assert set(table["original"]["paper"]) == set(table["change"]["difference"]) == {"–"}
     assert table.loc[("top1", "a"), ("finetuned", "here")] == "85.0"
-    assert significance.NOTE in paper_cells.with_note(table, significance.NOTE).to_html()
+    assert (
+        robustness.SIGNIFICANCE_NOTE
+        in paper_cells.with_note(table, robustness.SIGNIFICANCE_NOTE).to_html()
+    )
 
 
 def test_names_in_the_papers_tables():
