@@ -12,7 +12,7 @@ import pandas as pd
 
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.robustness import need_sets
-from relevit.finetune.rates import choose_learning_rate
+from relevit.finetune.learning_rate import choose_learning_rate
 from relevit.paper import published as paper
 
 # Runs below which there is no spread, so nothing is decided. RV-21, one seed a rate, is excepted.

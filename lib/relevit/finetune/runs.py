@@ -17,9 +17,9 @@ from relevit.base.stages import need_stage, read_summary
 from relevit.config import FinetuneParams, OriginalParams, Params, RobustnessParams
 from relevit.data import cutouts
 from relevit.data.benchmark import benchmark
-from relevit.finetune.baselines import paper_rate, table_model
+from relevit.finetune.hyperparameters import paper_rate, table_model
 from relevit.finetune.loop import finetune
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import resolved
 from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks
 from relevit.models.loading import load_model, shipped_weights
@@ -117,8 +117,7 @@ def rate(cfg: FinetuneParams) -> float:
     if cfg.method == "relevance" and cfg.model == main_model(cfg.preset):
         return read_summary(need_stage(cfg, "02_learning_rate"))["chosen_lr"]
     if cfg.model in PAPER_MODELS:
-        method = "ours" if cfg.method == "relevance" else cfg.method
-        return paper_rate(method, table_model(method, cfg.model))
+        return paper_rate(cfg.method, table_model(cfg.method, cfg.model))
     found = read_summary(need_stage(cfg, "02_baselines"))
     arm, searched = f"{cfg.method}-{cfg.protocol}", found["parameters"]["compared_model"]
     if arm not in found["lowest"] or cfg.model != searched:
@@ -155,7 +154,7 @@ def finetune_at(
     device = choose_device(cfg.device)
     images = benchmark(cfg.preset)
     spec = images.spec(cfg.model)
-    settings = FinetuneSettings.from_params(cfg, lr, choose_precision(cfg.precision, device))
+    settings = resolved(cfg, lr, choose_precision(cfg.precision, device))
     model = load_model(cfg.model, origin, device)
     figures = validation_figures(
         spec,

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from relevit.finetune.rates import RISE_PCT
+from relevit.finetune.learning_rate import RISE_PCT
 from relevit.plots.basics import BLUE, ORIGINAL, OURS, subplots
 
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}

@@ -15,11 +15,10 @@ from torch.nn.functional import cross_entropy
 
 from relevit.base.precision import autocast
 from relevit.base.seeding import seeded
-from relevit.finetune.loop import epoch_plan
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Tokens
 from relevit.training.classifier import TrainSettings, parameter_groups
-from relevit.training.epochs import History, loss_figures, run_epochs
+from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
 BATCH = 32  # texts in one forward pass
 SORTED_TOGETHER = 16  # batches whose texts are dealt out by length

@@ -20,9 +20,8 @@ from relevit.config import Params
 from relevit.data.labelled import Labelled
 from relevit.evaluate.bfloat16 import Answers
 from relevit.evaluate.predictions import BATCH
-from relevit.finetune.loop import epoch_plan
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, loss_figures, run_epochs
+from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
 SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
 

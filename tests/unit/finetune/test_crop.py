@@ -162,6 +162,7 @@ def test_crop_is_a_window_of_224_pixels_anywhere_and_half_are_mirrored():
 def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
     """Cutouts keep their bytes: an independent way to the same crops, and a fixed digest."""
     batch = pictures("finetune", 10)
+    before = batch.images.clone()
     images, masks = augment(batch, np.random.default_rng(3), SPEC.image_size)
     random, margin = np.random.default_rng(3), CROP_MARGIN * SPEC.image_size // 112
     for i in range(10):
@@ -173,6 +174,7 @@ def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
             side = SPEC.image_size
             crop = wide[:, top : top + side, left : left + side][..., ::flip]
             assert np.array_equal(found.numpy(), crop)
+    assert torch.equal(batch.images, before), "the batch is left alone"
     both = images.numpy().tobytes() + masks.numpy().tobytes()
     assert hashlib.sha256(both).hexdigest()[:16] == "96ccea9b9d9ff4a7"
 

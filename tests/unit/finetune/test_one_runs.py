@@ -23,7 +23,7 @@ from relevit.finetune.runs import (
     training_images,
     variant,
 )
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import resolved
 from relevit.finetune.sweep import sweep_runs
 from relevit.masks import AutomaticMasks, save_masks
 from relevit.models.loading import shipped_weights
@@ -126,7 +126,7 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
             continue  # the preset's own: its rate is searched for
         lr = rate(cfg)
         assert lr == rates[run.method].get(run.model, others.get(run.method)), run.name
-        settings = FinetuneSettings.from_params(cfg, lr, "float32")
+        settings = resolved(cfg, lr, "float32")
         warm = {"deit-b": 0.65, "deit-s": 0.55} if run.method == "relevance" else {}
         assert settings.temperature == warm.get(run.model, 1.0), run.name
         assert (settings.epochs, settings.batch_size) == (50, 8), run.name

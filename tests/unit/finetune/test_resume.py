@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from relevit.finetune import loop as finetune
-from relevit.finetune.settings import LossWeights
+from relevit.finetune.hyperparameters import LossWeights
 from relevit.models import checkpoints
 
 from .. import micro_finetuning
@@ -126,7 +125,7 @@ def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("finished", [True, False])
 def test_other_settings_start_afresh(undisturbed, tmp_path, change, finished):
-    other = change if "inputs" in change else {"settings": replace(SETTINGS, **change)}
+    other = change if "inputs" in change else {"settings": SETTINGS.changed(**change)}
     if finished:
         run(tmp_path, **other)
     else:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relevit.data import cutouts
-from relevit.finetune.settings import FinetuneSettings, LossWeights
+from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
 from relevit.models.spec import ModelSpec
 
@@ -15,10 +15,7 @@ def test_validation_figures_do_not_depend_on_the_batches(build_vit):
     spec = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
     model = build_vit(num_classes=40).float()
     figures = validation_figures(spec, images=60, maps=7, precision="float32", seed=2)
-    found = [
-        figures(model, FinetuneSettings(lr=1.0, batch_size=size, weights=LossWeights()))
-        for size in (1, 3, 7, 50)
-    ]
+    found = [figures(model, FinetuneSettings(lr=1.0, batch_size=size)) for size in (1, 3, 7, 50)]
     assert set(found[0]) == {"top1_pct", "confidence_loss"} | {
         f"loss_{n}" for n in ("background", "foreground", "relevance", "classification", "total")
     }

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from relevit.training.epochs import CHECKPOINT, epoch_file
+from relevit.training.epochs import CHECKPOINT, epoch_file, epoch_plan
 
 from ..linear_run import (
     EPOCHS,
@@ -102,3 +102,21 @@ def test_epochs_can_be_asked_for_later(with_epochs, tmp_path, stopped):
     again = Run(tmp_path, keep_epochs=True)
     assert again.run() == with_epochs[1] and again.trained == [1, 2, 3, 4]
     assert result(tmp_path, kept=True) == with_epochs[2]
+
+
+# The order of the images
+
+
+def test_epoch_plan_is_the_same_each_time_and_differs_by_epoch_and_seed():
+    def plan(*args):
+        return [(rows.tolist(), rng.random()) for rows, rng in epoch_plan(10, 4, *args)]
+
+    assert plan(0, 1) == plan(0, 1)
+    plans = [plan(0, 1), plan(0, 2), plan(1, 1), plan(1, 2)]
+    for i in range(2):  # the order of the images, and the random numbers of the batches
+        drawn = {tuple(map(str, (batch[i] for batch in batches))) for batches in plans}
+        assert len(drawn) == 4
+    for batches in plans:
+        assert [len(rows) for rows, _ in batches] == [4, 4, 2]
+        assert sorted(row for rows, _ in batches for row in rows) == list(range(10))
+        assert len({draw for _, draw in batches}) == 3, "batches share their random numbers"

@@ -1,4 +1,9 @@
-"""The learning rate of each baseline on a shipped model, by the paper's rule."""
+"""The learning rate: RobustViT's rule, and the search by it for the method and its baselines.
+
+Source: RobustViT Sec. 4: the highest rate of a grid at which validation accuracy falls by no
+more than a limit (the paper: 2 to 3 points) and the classification loss does not rise. It looks
+at training and validation images alone.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,75 @@ from typing import Any
 import pandas as pd
 
 from relevit.config import BaselinesParams, FinetuneParams
-from relevit.finetune.baselines import BASELINES, rate_factor
-from relevit.finetune.rates import choose_learning_rate, judge
+from relevit.config.words import Protocol
+from relevit.finetune.hyperparameters import BASELINES, paper_rate
 from relevit.finetune.runs import finetune_at, kept_epoch, origin_weights, preset_params
+from relevit.relevance import check_protocol
+from relevit.training.epochs import History
 
+RISE_PCT = 10.0  # what counts as a rise of the classification loss, beyond noise
 # What is compared: method and protocol.
 ARMS: tuple[tuple[str, str], ...] = (
     ("relevance", "published"),
     *((method, protocol) for method in BASELINES for protocol in ("published", "described")),
 )
+
+
+def judge(lr: float, history: History, keep: str) -> dict[str, float | bool]:
+    """What the rule looks at in one run; `keep` as in FinetuneSettings.
+
+    `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says
+    whether the classification loss of the validation images is more than RISE_PCT above its
+    value before finetuning: on the training images it falls at any rate, as it is trained there.
+    """
+    log = pd.DataFrame(history)
+    before, kept = log.iloc[0], log.loc[kept_epoch(history, keep)]
+    ceiling = before["validation_confidence_loss"] * (1 + RISE_PCT / 100)
+    return {
+        "lr": lr,
+        "validation_top1_pct": kept["validation_top1_pct"],
+        "drop_pts": before["validation_top1_pct"] - kept["validation_top1_pct"],
+        "confidence_loss_before": before["validation_confidence_loss"],
+        "confidence_loss": kept["validation_confidence_loss"],
+        "rising": bool(kept["validation_confidence_loss"] > ceiling),
+        "validation_loss_total": kept["validation_loss_total"],
+    }
+
+
+def choose_learning_rate(
+    drops_pts: dict[float, float], rising: dict[float, bool], limit_pts: float
+) -> float:
+    """The paper's rule: the highest rate that harms neither accuracy nor the class term.
+
+    Source: RobustViT Sec. 4. `drops_pts` maps each rate tried to the loss of validation
+    top-1 in percentage points, `rising` to whether the classification loss rose. A rate
+    passes when the drop is at most `limit_pts` (the paper: 2 to 3) and the loss did not rise.
+    Looks at no test image.
+    Raises: ValueError when no rate passes.
+    """
+    passing = [lr for lr in drops_pts if drops_pts[lr] <= limit_pts and not rising[lr]]
+    if not passing:
+        raise ValueError(
+            f"choose_learning_rate: none of {sorted(drops_pts)} keeps validation top-1 within "
+            f"{limit_pts} points without a rising classification loss; add lower rates"
+        )
+    return max(passing)
+
+
+def rate_factor(method: str, protocol: Protocol) -> float:
+    """How much higher than ours the grid of learning rates of a method lies.
+
+    Published GradMask scales its one term so far below AdamW's eps that a step is a small part
+    of the rate (differences B12: 0.013 of it on a small random network). The paper's rates make
+    up for that, and so does this factor: the paper's rate over its rate for our method, of the
+    same model. In `described` the background term is far above eps; its grid is ours.
+    Raises: ValueError for an unknown method or protocol.
+    """
+    check_protocol(protocol)
+    if method == "relevance":
+        return 1.0
+    ratio = paper_rate(method) / paper_rate("relevance")
+    return ratio if protocol == "published" else 1.0
 
 
 def arm_params(cfg: BaselinesParams, method: str, protocol: str) -> FinetuneParams:
@@ -47,7 +112,7 @@ def try_rates(
 
     Each grid is that of `cfg` times `rate_factor` (differences B12). Resumes what `folder` holds.
     Columns: `method`, `protocol`, `rate` (of the grid), `lr` (of the run), what
-    `relevit.finetune.rates.judge` looks at, and the background term on the validation images,
+    `judge` looks at, and the background term on the validation images,
     `background_before` and `background_after`. A run whose loss became infinite has an infinite
     `drop_pts` and NaN for what was not reached.
     Raises: ValueError for a model that is neither the preset's own nor shipped.
