@@ -12,7 +12,7 @@ from relevit.config import KnnParams
 from relevit.data import things
 from relevit.data.labelled import Labelled
 from relevit.evaluate import knn
-from relevit.evaluate.features import class_features
+from relevit.evaluate.frozen_features import class_features
 from relevit.evaluate.knn import knn_answers, knn_changes, knn_table, nearest, vote
 from relevit.models.loading import ModelSpec
 

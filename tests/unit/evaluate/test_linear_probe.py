@@ -9,8 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from relevit.data.cutouts import Batch
-from relevit.evaluate.features import class_features
-from relevit.evaluate.linear_probe import linear_probe
+from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.models.loading import ModelSpec
 
 SPEC = ModelSpec("small", "none", 28, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))

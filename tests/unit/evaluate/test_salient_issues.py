@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from relevit.data.cutouts import Batch
-from relevit.evaluate.looking import Look
-from relevit.evaluate.salient import look_rows
+from relevit.evaluate.looking import Look, look_rows
 
 
 def case(heat, mask):

@@ -27,7 +27,7 @@ from relevit.claims.iav.criteria import BEIT, DEIT, DINO, IN21K, MODELS, SELF_SU
 from relevit.claims.robustvit.by_seed import Tables
 from relevit.claims.tables import Lacking
 from relevit.claims.verdicts import EPS, Verdict
-from relevit.evaluate.classes import rank_correlation
+from relevit.evaluate.class_changes import rank_correlation
 
 QUARTILES = (0.25, 0.75)
 

@@ -35,7 +35,7 @@ from relevit.claims.iav.entropy import interval, sign_of
 from relevit.claims.robustvit.by_seed import Tables
 from relevit.claims.tables import Lacking
 from relevit.claims.verdicts import EPS, Verdict
-from relevit.evaluate.classes import rank_correlation
+from relevit.evaluate.class_changes import rank_correlation
 
 
 def head_decides(claim: str, tables: Tables) -> Verdict:
