@@ -44,7 +44,7 @@ class Answers:
         model = self._fast if self._exact is None else self._exact
         return next(model.parameters())
 
-    def measure(self, batches: Iterable[Shaped[Tensor, "batch 3 height width"]]) -> None:
+    def measure(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> None:
         """Take twice the `largest_error` on these inputs as the margin from now on."""
         self.margin = 2 * self.largest_error(batches)
 
@@ -87,7 +87,7 @@ class Answers:
         return ~(gaps >= self.margin)  # so written, NaN is doubtful
 
     @torch.inference_mode()
-    def largest_error(self, batches: Iterable[Shaped[Tensor, "batch 3 height width"]]) -> float:
+    def largest_error(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> float:
         """By how much a logit in bfloat16 is off on these inputs, at most; 0 in other formats.
 
         Logits are compared after taking off their mean, which decides nothing. NaN where a

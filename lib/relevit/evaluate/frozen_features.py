@@ -29,9 +29,9 @@ WITHOUT_PRETRAINING = ("tiny-mae",)
 def class_features(
     model: nn.Module,
     spec: ModelSpec,
-    batches: Iterable[UInt8[Tensor, "batch 3 height width"]],
+    batches: Iterable[UInt8[Tensor, "_ 3 height width"]],
     precision: Precision = "float32",
-) -> Float[Tensor, "images width"]:
+) -> Float[Tensor, "images features"]:
     """Vectors that the head would classify, one an image, with the head taken off.
 
     Source: RobustViT supp. M, the representation of [CLS]. It is the class token after the

@@ -32,7 +32,7 @@ TENSORS = ("heatmaps", "predictions", "confidence_pct", "iou_pct", "on_object_pc
 class Look:
     """Relevance maps of a batch for the predicted classes, and what they say."""
 
-    heatmaps: Float[Tensor, "batch 1 size size"]
+    heatmaps: Float[Tensor, "batch 1 height width"]
     predictions: Int[Tensor, " batch"]
     confidence_pct: Float[Tensor, " batch"]
     iou_pct: Float[Tensor, " batch"]

@@ -139,7 +139,9 @@ def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | Non
     for (method, protocol), rows in table.groupby(["method", "protocol"], sort=False):
         runs = rows.set_index("lr")
         try:
-            lr = choose_learning_rate(runs["drop_pts"].to_dict(), runs["rising"], limit_pts)
+            lr = choose_learning_rate(
+                runs["drop_pts"].to_dict(), runs["rising"].to_dict(), limit_pts
+            )
         except ValueError:
             lr = None
         chosen[f"{method}-{protocol}"] = lr

@@ -55,7 +55,7 @@ class TrainSettings:
         given["precision"] = choose_precision(cfg.precision, device)
         return cls(**given | others)
 
-    def rate_share(self, step: int, steps: int) -> float:
+    def rate_share(self, step: float, steps: int) -> float:
         """Share of the peak learning rate at one step, counted from 0."""
         warm = max(1, round(self.warmup * steps))
         if step < warm:

@@ -84,6 +84,7 @@ def test_one_search_serves_every_k():
     pd.testing.assert_frame_equal(both, pd.concat(alone, ignore_index=True))
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -100,8 +101,9 @@ def test_bad_searches_are_errors(arguments, text):
 
 
 def test_no_number_of_neighbours_is_an_error():
+    none = torch.zeros(1).long()
     with pytest.raises(ValueError, match="knn_answers: no number of neighbours; give at least"):
-        knn_answers(torch.ones(1, 2), torch.zeros(1), torch.ones(1, 2), torch.zeros(1), [])
+        knn_answers(torch.ones(1, 2), none, torch.ones(1, 2), none, [])
 
 
 def test_same_answers_in_the_same_format(build_vit):

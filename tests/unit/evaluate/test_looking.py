@@ -73,12 +73,13 @@ def test_parts_of_several_sets_are_looked_at_each_by_its_own_rules(model, batch)
 
 
 def case(heat, mask):
-    """A look at one image of 1 x 4 pixels."""
-    heat, mask = torch.tensor([[[heat]]]), torch.tensor([[[mask]]], dtype=torch.bool)
+    """A look at one image of 2 x 2 pixels."""
+    heat = torch.tensor(heat).view(1, 1, 2, 2)
+    mask = torch.tensor(mask, dtype=torch.bool).view(1, 1, 2, 2)
     one = torch.tensor([3])
     share = 100 * (heat * mask).sum().reshape(1) / heat.sum()
     seen = Look(heat, one, torch.tensor([95.0]), torch.tensor([40.0]), share, ["t"], ["c"])
-    fields = {"images": torch.zeros(1, 3, 1, 4, dtype=torch.uint8), "masks": mask, "labels": one}
+    fields = {"images": torch.zeros(1, 3, 2, 2, dtype=torch.uint8), "masks": mask, "labels": one}
     rest = {name: one for name in Batch.__dataclass_fields__ if name not in fields}
     return seen, Batch(**fields, **rest)
 

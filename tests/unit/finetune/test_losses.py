@@ -115,6 +115,7 @@ def test_mask_with_nan_is_an_error(loss):
         loss(RELEVANCE, mask)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("loss", MAP_LOSSES)
 def test_shapes_must_agree(loss):
     text = r"relevance \(1, 1, 2, 2\) and mask \(1, 1, 1, 2\) differ; give one mask pixel"
@@ -122,6 +123,7 @@ def test_shapes_must_agree(loss):
         loss(RELEVANCE, BINARY[:, :, :1])
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("loss", MAP_LOSSES)
 def test_unknown_protocol_is_an_error(loss):
     with pytest.raises(ValueError, match="protocol 'code' is unknown; use 'published'"):
@@ -176,5 +178,9 @@ def test_logits_of_other_images_are_an_error(linear):
 def test_background_share_of_fractional_pixels():
     assert inverse_mask(MASK)[0].flatten().tolist() == SHARES["published"]
     assert inverse_mask(MASK, "described")[0].flatten().tolist() == SHARES["described"]
+
+
+@pytest.mark.wrong_types
+def test_background_share_by_an_unknown_protocol_is_an_error():
     with pytest.raises(ValueError, match="protocol 'code'"):
         inverse_mask(MASK, "code")

@@ -279,6 +279,7 @@ def test_works_where_gradients_are_switched_off(build_vit, images, masks):
 # Errors
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "text"),
     [
