@@ -79,9 +79,8 @@ def case(heat, mask):
     one = torch.tensor([3])
     share = 100 * (heat * mask).sum().reshape(1) / heat.sum()
     seen = Look(heat, one, torch.tensor([95.0]), torch.tensor([40.0]), share, ["t"], ["c"])
-    fields = {"images": torch.zeros(1, 3, 2, 2, dtype=torch.uint8), "masks": mask, "labels": one}
-    rest = {name: one for name in Batch.__dataclass_fields__ if name not in fields}
-    return seen, Batch(**fields, **rest)
+    images = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
+    return seen, Batch(images=images, masks=mask, labels=one, families=one)
 
 
 @pytest.mark.parametrize(
