@@ -8,6 +8,8 @@ from relevit.base.precision import choose_device, choose_precision
 from relevit.base.stages import (
     need_stage,
     possible_stage,
+    read_pipeline,
+    read_stage,
     read_summary,
     stage_folder,
     write_summary,
@@ -18,6 +20,8 @@ __all__ = [
     "choose_precision",
     "need_stage",
     "possible_stage",
+    "read_pipeline",
+    "read_stage",
     "read_summary",
     "stage_folder",
     "write_atomically",

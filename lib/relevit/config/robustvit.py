@@ -183,7 +183,7 @@ class AblationsParams(Params):
 
     compared_model: AnyModelName = Field("tiny", description="shipped model of the runs")
     variants: list[str] = Field(
-        ["full", "no_background"], min_length=1, description="of runs.VARIANTS"
+        ["full", "no_background"], min_length=1, description="of variants.VARIANTS"
     )
     base_images: int = Field(3, ge=1, description="images a class, but in the runs that vary it")
     images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")

@@ -9,15 +9,18 @@ from relevit.evaluate import class_changes, knn, robustness, sis
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import background_swap, look, look_at_parts, look_rows
 from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
+from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
 
 __all__ = [
     "Classifier",
     "accuracy_table",
+    "answer_sets",
     "background_swap",
     "class_changes",
     "class_features",
     "knn",
     "linear_probe",
+    "load_classifier",
     "look",
     "look_at_parts",
     "look_rows",
@@ -25,4 +28,5 @@ __all__ = [
     "predict",
     "robustness",
     "sis",
+    "skipped_images",
 ]

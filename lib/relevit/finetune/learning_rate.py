@@ -16,8 +16,9 @@ import pandas as pd
 
 from relevit.config import BaselinesParams, FinetuneParams
 from relevit.config.words import Protocol
+from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
-from relevit.finetune.runs import finetune_at, kept_epoch, origin_weights, preset_params
+from relevit.finetune.runs import finetune_at, kept_epoch, origin_weights
 from relevit.relevance import check_protocol
 from relevit.training.epochs import History
 
@@ -86,27 +87,33 @@ def rate_factor(method: str, protocol: Protocol) -> float:
     return ratio if protocol == "published" else 1.0
 
 
-def arm_params(cfg: BaselinesParams, method: str, protocol: str) -> FinetuneParams:
-    """The parameters of the runs of one method: as `02_finetune` of the preset, but shorter.
+def arm_params(
+    cfg: BaselinesParams, base: FinetuneParams, method: str, protocol: str
+) -> FinetuneParams:
+    """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
 
     Model, seed and length are those of `cfg`, the weights of the losses the paper's.
-    Raises: ValueError, FileNotFoundError as `preset_params`.
+    Raises: ValueError.
     """
-    return preset_params(
-        cfg,
-        model=cfg.compared_model,
-        method=method,
-        protocol=protocol,
-        seed=cfg.seed,
-        epochs=cfg.epochs,
-        images_per_class=cfg.images_per_class,
-        validation_images=cfg.validation_images,
-        validation_maps=cfg.validation_maps,
-    )
+    arm = {
+        "model": cfg.compared_model,
+        "method": method,
+        "protocol": protocol,
+        "seed": cfg.seed,
+        "epochs": cfg.epochs,
+        "images_per_class": cfg.images_per_class,
+        "validation_images": cfg.validation_images,
+        "validation_maps": cfg.validation_maps,
+    }
+    return FinetuneParams.checked(base.model_dump() | arm, f"{method} {protocol}")
 
 
 def try_rates(
-    cfg: BaselinesParams, folder: Path, on_run: Callable[[dict[str, Any]], None] = lambda row: None
+    cfg: BaselinesParams,
+    base: FinetuneParams,
+    bench: Benchmark,
+    folder: Path,
+    on_run: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> pd.DataFrame:
     """Finetune the compared model with every method at every rate; one row a run.
 
@@ -120,12 +127,12 @@ def try_rates(
     origin = origin_weights(cfg, cfg.compared_model)
     rows = []
     for method, protocol in ARMS:
-        params = arm_params(cfg, method, protocol)
+        params = arm_params(cfg, base, method, protocol)
         for rate in sorted(cfg.rates):
             lr = rate * rate_factor(method, protocol)
             place = folder / f"{method}-{protocol}_lr_{lr:.1e}"
             row = {"method": method, "protocol": protocol, "rate": rate}
-            rows.append(row | _try(params, lr, origin, place))
+            rows.append(row | _try(params, bench, lr, origin, place))
             on_run(rows[-1])
     return pd.DataFrame(rows)
 
@@ -148,9 +155,11 @@ def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | Non
     return chosen
 
 
-def _try(params: FinetuneParams, lr: float, origin: Path, folder: Path) -> dict[str, Any]:
+def _try(
+    params: FinetuneParams, bench: Benchmark, lr: float, origin: Path, folder: Path
+) -> dict[str, Any]:
     try:
-        _, history = finetune_at(params, lr, origin, folder)
+        _, history = finetune_at(params, bench, lr, origin, folder)
     except FloatingPointError:  # the rate is far too high: a finding, not an accident
         return {"lr": lr, "drop_pts": inf, "rising": True, "background_after": nan}
     log = pd.DataFrame(history).set_index("epoch")["validation_loss_background"]

@@ -21,15 +21,10 @@ from types import MappingProxyType
 
 from relevit.base.machine import cores
 from relevit.base.paths import need_disk_space, project_root
+from relevit.base.stages import preset_folder, read_pipeline
 from relevit.config import NOTEBOOKS, PipelineParams
-from relevit.config.preset import (
-    check_agreement,
-    check_data,
-    check_iav,
-    check_own_runs,
-    check_sweep,
-)
-from relevit.finetune import sweep
+from relevit.config.preset import read_preset
+from relevit.pipeline import sweep
 from relevit.pipeline.cluster import Cluster, read_profile
 from relevit.pipeline.fetching import fetch
 from relevit.pipeline.warm_kernels import warm_kernels
@@ -39,7 +34,7 @@ QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
 def check(preset: str) -> PipelineParams:
     """Check the preset's files and the machine. Raises: ValueError, FileNotFoundError, OSError."""
-    folder = project_root() / "params" / preset
+    folder = preset_folder(preset)
     path = folder / "pipeline.yaml"
     known = sorted(file.parent.name for file in folder.parent.glob(f"*/{path.name}"))
     if not folder.is_dir():
@@ -49,13 +44,7 @@ def check(preset: str) -> PipelineParams:
             f"pipeline: {path} is missing, so preset {preset!r} is for single notebooks alone; "
             f"use one of {known}, or copy what is missing from params/quick"
         )
-    pipeline = PipelineParams.from_file(path)
-    stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
-    check_agreement(folder, pipeline, stages)
-    check_data(path, pipeline, stages)
-    check_own_runs(path, pipeline, stages)
-    check_sweep(path, pipeline, stages)
-    check_iav(folder, stages)
+    pipeline = read_preset(folder).pipeline
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
 
@@ -67,13 +56,12 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
     """
     from relevit.base.precision import choose_device
 
-    folder = project_root() / "params" / preset
+    folder = preset_folder(preset)
     for name, cls in NOTEBOOKS.items() if computes else ():
-        path = folder / f"{name}.yaml"
         try:
-            choose_device(cls.from_file(path).device)
+            choose_device(cls.from_preset(folder).device)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{folder / name}.yaml: {error}") from None
     fetch(folder)
 
 
@@ -95,7 +83,8 @@ def snakemake(
     options = (*options, *(cluster.options() if cluster else _places(jobs, gpus)))
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
+    files = [f"params/{preset}/{name}.yaml" for name in ("common", "seeds", "pipeline")]
+    command += ["--directory", str(root), "--configfile", *files]
     # The stages call papermill and jupyter by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path} | env
@@ -119,14 +108,14 @@ def todo(preset: str) -> list[str]:
 
 
 def _forced(preset: str) -> list[str]:
-    marks = sweep.unfinished(preset)
+    marks = sweep.unfinished(read_pipeline(preset))
     return ["--forcerun", *marks] if marks else []
 
 
 def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
     """Check, plan and run one preset, here or on the cluster of a profile; return the exit code."""
     start = time.perf_counter()
-    check(preset)
+    pipeline = check(preset)
     cluster = read_profile(profile, jobs) if profile else None
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
@@ -150,7 +139,7 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             env=env,
         ).returncode
     minutes = (time.perf_counter() - start) / 60
-    lost = sweep.failures(preset)
+    lost = sweep.failures(pipeline)
     for name, reason in lost:
         print(f"Failed: {name}: {reason}", file=sys.stderr)
     if lost and not code:

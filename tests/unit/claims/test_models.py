@@ -11,8 +11,7 @@ from relevit.claims import attribution as claims_attribution
 from relevit.claims import iav as claims_iav
 from relevit.claims import robustvit as claims_robustvit
 from relevit.claims.models import criteria_for, in_roles, named, own_names
-from relevit.data import cutouts
-from relevit.data.benchmark import Benchmark
+from relevit.data.benchmark import Cutouts
 from relevit.data.real.classes import IMAGENET_NAMES
 
 from .. import attribution_tables, iav_tables, robustvit_tables
@@ -27,16 +26,11 @@ def of_the_papers(tables, roles):
     }
 
 
-def imagenet():
-    return Benchmark(
-        "imagenet",
-        IMAGENET_NAMES,
-        cutouts.draw,
-        cutouts.batches,
-        lambda seed: ([], []),
-        outlined="imagenet_s",
-        generated=False,
-    )
+class ImageNet(Cutouts):
+    """Drawings by the names of photographs, since no claim looks at the images."""
+
+    name, classes, outlined = "imagenet", IMAGENET_NAMES, "imagenet_s"
+    composable, of_the_papers = False, True
 
 
 def test_beyond_intuition_on_its_own_models():
@@ -107,7 +101,7 @@ def test_robustvit_on_its_own_models():
     assert theirs["RV-31"].number.startswith("linear probe minus deit-b: ")
     assert theirs["RV-43"].number.startswith("vit-b, gain of gae over integrated_gradients: ")
     assert not any(STAND_INS.search(v.number + v.reason) for v in theirs.values())
-    criteria = claims_robustvit.robustvit_criteria(tables, imagenet())
+    criteria = claims_robustvit.robustvit_criteria(tables, ImageNet())
     assert criteria["RV-32"].startswith("On each of the nine sets the finetuned one's top-1")
     assert criteria["RV-27"].startswith("Of the images of ImageNet that have masks (Im")
 
@@ -136,7 +130,7 @@ def harmed(*labels):
 @pytest.mark.parametrize(("labels", "verdict"), [((461, 736, 266), "fails"), ((461,), "fails")])
 def test_the_classes_that_the_paper_names(labels, verdict):
     """With three classes ruined alike the two shown are the first ones: 736 is not on a."""
-    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(harmed(*labels), imagenet())}
+    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(harmed(*labels), ImageNet())}
     assert found["RV-24"].verdict == verdict
     assert "pool table on a" in found["RV-24"].reason
     assert "breastplate on a" not in found["RV-24"].reason
@@ -151,10 +145,10 @@ def test_the_classes_that_the_paper_names_are_the_worst():
     )
     rows.loc[spared, "change_top1_pts"] = 0.0
     tables = {"changed_images": rows}
-    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(tables, imagenet())}
+    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(tables, ImageNet())}
     assert found["RV-24"].verdict == "holds"
     missing = {"changed_images": rows[rows["dataset"] == "a"]}
-    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(missing, imagenet())}
+    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(missing, ImageNet())}
     assert found["RV-24"].reason == "no images of v2: evaluate them"
 
 
@@ -168,8 +162,8 @@ def test_answers_to_images_of_another_set_than_val():
     maps.loc[worse, "right"] = 0.0
     maps.loc[worse | (maps["index"] % 4 == 0), "iou_pct"] = 0.0
     tables = {"finetuned_images": maps}
-    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(tables, imagenet())}
+    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(tables, ImageNet())}
     assert found["RV-28"].verdict == "holds"
     few = {"finetuned_images": maps.assign(right=float("nan"))}
-    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(few, imagenet())}
+    found = {v.id: v for v in claims_robustvit.robustvit_verdicts(few, ImageNet())}
     assert found["RV-28"].reason.startswith("0 images not turned wrong, in each run")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from relevit.config import BaselinesParams
+from relevit.config import BaselinesParams, FinetuneParams
+from relevit.data.benchmark import CUTOUTS
 from relevit.finetune import learning_rate
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
@@ -73,6 +74,7 @@ def test_loss_rises_beyond_the_margin_for_noise(share, rising):
 # The search
 
 CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, seed=1)
+BASE = FinetuneParams()
 
 
 def log_of(lr):
@@ -86,7 +88,7 @@ def asked(monkeypatch):
     """The runs that would be made, which take no time here."""
     runs = []
 
-    def run(params, lr, origin, folder):
+    def run(params, bench, lr, origin, folder):
         runs.append((params, lr, origin.name, folder.name))
         if params.method == "rrr" and params.protocol == "described" and lr > 1.5e-5:
             raise FloatingPointError("training: train_loss_total is nan")
@@ -99,7 +101,7 @@ def asked(monkeypatch):
 
 def test_every_method_at_every_rate_in_a_folder_of_its_own(asked, tmp_path):
     seen = []
-    table = try_rates(CFG, tmp_path, seen.append)
+    table = try_rates(CFG, BASE, CUTOUTS, tmp_path, seen.append)
     assert len(table) == len(asked) == len(seen) == 2 * len(ARMS)
     assert len({folder for *_, folder in asked}) == len(asked)
     for params, lr, origin, _ in asked:
@@ -113,7 +115,8 @@ def test_every_method_at_every_rate_in_a_folder_of_its_own(asked, tmp_path):
 
 
 def test_run_that_diverged_is_a_row(asked, tmp_path):
-    table = try_rates(CFG, tmp_path).query("method == 'rrr' and protocol == 'described'")
+    table = try_rates(CFG, BASE, CUTOUTS, tmp_path)
+    table = table.query("method == 'rrr' and protocol == 'described'")
     last = table.iloc[-1]
     assert last["drop_pts"] == math.inf and last["rising"]
     assert math.isnan(last["background_after"]) and math.isnan(last["background_before"])
@@ -121,7 +124,7 @@ def test_run_that_diverged_is_a_row(asked, tmp_path):
 
 
 def test_runs_are_those_of_the_preset_but_shorter():
-    params = arm_params(CFG.model_copy(update={"validation_images": 120}), "rrr", "described")
+    params = arm_params(CFG.model_copy(update={"validation_images": 120}), BASE, "rrr", "described")
     assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
     assert (params.epochs, params.images_per_class, params.seed) == (2, 3, 1)
     assert (params.validation_images, params.validation_maps) == (120, CFG.validation_maps)
@@ -144,7 +147,7 @@ def test_highest_rate_that_passes_or_none():
 def test_model_without_shipped_weights_is_an_error(tmp_path):
     cfg = CFG.model_copy(update={"compared_model": "dinov2-s"})
     with pytest.raises(ValueError, match="no weights of 'dinov2-s' come with the package"):
-        try_rates(cfg, tmp_path)
+        try_rates(cfg, BASE, CUTOUTS, tmp_path)
 
 
 def test_grids_lie_as_far_from_ours_as_the_papers_rates():

@@ -129,7 +129,7 @@ def robustvit_criteria(
 ) -> dict[str, str]:
     """CRITERIA, with the names of the paper's models where the tables are about these."""
     found = criteria_for(CRITERIA, own_names(tables, ROLES))
-    return found if images.generated else found | REAL_CRITERIA
+    return found | REAL_CRITERIA if images.of_the_papers else found
 
 
 def read_tables(folders: Mapping[str, Path], sources: Mapping[str, Iterable[str]] = SOURCES):
@@ -147,7 +147,7 @@ def read_tables(folders: Mapping[str, Path], sources: Mapping[str, Iterable[str]
 
 
 def _verdict(claim: str, tables: ResultTables, images: Benchmark) -> Verdict:
-    outside = OUTSIDE if images.generated else REAL_OUTSIDE
+    outside = REAL_OUTSIDE if images.of_the_papers else OUTSIDE
     if claim in outside:
         number = single_images.most_harmed(tables, images) if claim == "RV-24" else ""
         return Verdict(claim, NOT_HERE, number, outside[claim])
