@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.precision import PrecisionChoice, choose_device
+from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
@@ -54,7 +56,10 @@ def answer_sets(
         path = folder / f"{name}.parquet"
         rows = _kept_rows(path, identity)
         if rows is None:
-            rows = _answered(classifier, bench, name, images_per_set)
+            side = classifier.spec.image_size
+            images = partial(bench.test_batches, name, images_per_set, BATCH, size=side)
+            rows = _answered(classifier, images)
+            rows.insert(0, "dataset", name)
             rows.attrs["identity"] = identity
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, rows.to_parquet)
@@ -63,13 +68,11 @@ def answer_sets(
     return pd.concat(parts, ignore_index=True)
 
 
-def _answered(classifier: Classifier, bench: Benchmark, set_name: str, images: int) -> pd.DataFrame:
+def _answered(classifier: Classifier, draw: Callable[..., Iterable[Batch]]) -> pd.DataFrame:
     """The rows of a set with the images' numbers in it; those that cannot be read have none."""
     lost: dict[int, str] = {}
-    side = classifier.spec.image_size
-    rows = classifier.predict(bench.test_batches(set_name, images, BATCH, size=side, skipped=lost))
-    rows.insert(0, "dataset", set_name)
-    rows.insert(1, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
+    rows = classifier.predict(draw(skipped=lost))
+    rows.insert(0, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
     if lost:
         rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]
     return rows
