@@ -28,8 +28,8 @@ from tqdm import tqdm
 from bench_core import LIMIT, TINY, Numbers, Table, compare, describe, differences
 from relevit.base.precision import fast_bfloat16, tensor_float32
 from relevit.data import cutouts
+from relevit.data.real.decoding import batches
 from relevit.data.real.image_set import ImageSet, View
-from relevit.data.real.loading import batches
 from relevit.evaluate.predictions import predict
 from relevit.models.loading import ModelSpec
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from relevit.data.drawn import drawn
+from relevit.data.cutouts import drawn
 from relevit.models.loading import build_model, model_spec
 from relevit.training import masked_autoencoder
 from relevit.training import recipes as pretraining

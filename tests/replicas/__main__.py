@@ -14,11 +14,9 @@ from pathlib import Path
 
 from relevit.base.paths import project_root
 from relevit.base.stages import read_pipeline
-from relevit.data.real.classes import IMAGENET_S_WNIDS
-from relevit.data.real.selection import finetuning_classes
+from relevit.data.real.classes import IMAGENET_S_WNIDS, split_classes
 from relevit.pipeline import run as pipeline
-from replicas.cifar import write_cifar10
-from replicas.cifar100 import write_cifar100
+from replicas.cifar import write_cifar10, write_cifar100
 from replicas.gtsegs import write_gtsegs
 from replicas.imagenet import (
     SHARED,
@@ -42,18 +40,15 @@ def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None
 
     ImageNet-S has the classes that runs of these seeds finetune, and some to validate with.
     """
-    chosen = {wnid for s in seeds for wnid in finetuning_classes(finetuned_classes, s or None)}
+    chosen = {wnid for s in seeds for wnid in split_classes(finetuned_classes, s or None)[0]}
     known = sorted(chosen | set([w for w in SHARED if w in IMAGENET_S_WNIDS][:OTHERS]))
     shared = SHARED[:OTHERS]
-    write_imagenet(data_root, classes=known, per_class=3)
-    write_imagenet_s(data_root, classes=known, per_class=3)
-    write_imagenet_a(data_root, classes=shared, per_class=3)
-    write_imagenet_r(data_root, classes=shared, per_class=3)
-    write_sketch(data_root, classes=shared, per_class=3)
-    write_v2(data_root, classes=known, per_class=3)
-    write_objectnet(data_root, per_class=3)
-    write_si_score(data_root, per_class=3)
-    write_gtsegs(data_root, per_class=3)
+    for write in (write_imagenet, write_imagenet_s, write_v2):
+        write(data_root, classes=known, per_class=3)
+    for write in (write_imagenet_a, write_imagenet_r, write_sketch):
+        write(data_root, classes=shared, per_class=3)
+    for write in (write_objectnet, write_si_score, write_gtsegs):
+        write(data_root, per_class=3)
     write_cifar10(data_root)
     write_cifar100(data_root)
     write_eraser_movies(data_root, train=16, validation=12, test=12)

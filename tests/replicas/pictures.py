@@ -1,4 +1,5 @@
-"""Drawn pictures that stand in for photographs: a texture, and one coloured shape on it.
+"""Drawn pictures that stand in for photographs: a texture, and one coloured shape on it; and what
+broken and harmful files are made with.
 
 A picture is made from (seed, label, kind) alone. Its sides are 120 to 200 pixels and differ, so
 that a resize which loses the aspect, or swaps the sides, shows.
@@ -7,6 +8,8 @@ that a resize which loses the aspect, or swaps the sides, shows.
 from __future__ import annotations
 
 import colorsys
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -81,6 +84,16 @@ def truncate(path: Path) -> Path:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     return path
+
+
+class Harmful:
+    """A pickle that makes a folder when it is opened, so that running it would be seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.folder),)
 
 
 def _need_kind(kind: str) -> None:

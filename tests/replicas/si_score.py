@@ -7,23 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from relevit.data.real.si_score import CLASSES, FOLDER, UNPACKED_LOCATION, Factor
+from relevit.data.real.shifted import SI_CLASSES, SI_FOLDER, UNPACKED_LOCATION, Factor
 from replicas.pictures import picture, save_jpeg
 
 OBJECTS = ("bagel", "jeans", "missile", "zebra")
-HEADER = (
-    "image_id",
-    "x_coord",
-    "y_coord",
-    "area",
-    "rotation",
-    "foreground_class",
-    "foreground_instance",
-    "background",
-    "bg_resolution_width",
-    "bg_resolution_height",
-    "pct_inside_image",
-)
+HEADER = """
+    image_id x_coord y_coord area rotation foreground_class foreground_instance background
+    bg_resolution_width bg_resolution_height pct_inside_image
+"""
 
 
 def write_si_score(
@@ -39,7 +30,7 @@ def write_si_score(
     `classes` are names of SI-Score's objects; none: OBJECTS. Numbers of pictures go through all
     classes of a factor. `as_unpacked` gives `location` the name that is in its archive.
     """
-    folder = data_root / FOLDER
+    folder = data_root / SI_FOLDER
     for shift, factor in enumerate(get_args(Factor)):
         named = UNPACKED_LOCATION if as_unpacked and factor == "location" else factor
         _write_factor(folder / named, classes or OBJECTS, per_class, seed + 100 * shift)
@@ -51,9 +42,9 @@ def _write_factor(folder: Path, classes: Sequence[str], per_class: int, seed: in
     pairs = [(place, number) for number in range(per_class) for place in range(len(classes))]
     with (folder / "metadata.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(HEADER)
+        table.writerow(HEADER.split())
         for image_id, (place, instance) in enumerate(pairs):
-            drawn = picture(seed + instance, CLASSES[classes[place]])
+            drawn = picture(seed + instance, SI_CLASSES[classes[place]])
             save_jpeg(drawn, folder / classes[place] / f"{image_id}.jpg")
             size = (drawn.width, drawn.height)
             table.writerow([image_id, 0.5, 0.5, 0.2, 0, place, instance, 0, *size, 1.0])

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from relevit.base import paths
 from relevit.models import dinov2
-
-from . import dinov2_replica
+from replicas import dinov2 as dinov2_replica
 
 SIZES = {
     "img_size": 28,

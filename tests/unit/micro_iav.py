@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from relevit.config import PretrainingParams
-from relevit.data.real.cifar10 import CLASSES
+from relevit.data.real.cifar import CLASSES
 from relevit.models.loading import MINI_KINDS, MODELS, build_model
 from relevit.training.recipes import backbone_file, save_backbone
 

@@ -26,19 +26,24 @@ from relevit.config.words import Corrupted, Preprocessing, Protocol
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
-from relevit.data.real import loading, selection
-from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES
+from relevit.data.real import decoding
+from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
 from relevit.data.real.gtsegs import read_gtsegs
-from relevit.data.real.image_set import ImageSet, View
+from relevit.data.real.image_set import ImageSet
 from relevit.data.real.imagenet import read_imagenet
 from relevit.data.real.imagenet_s import read_imagenet_s
 from relevit.data.real.objectnet import read_objectnet
-from relevit.data.real.shifted import read_imagenet_a, read_imagenet_r, read_sketch, read_v2
-from relevit.data.real.si_score import read_si_score
+from relevit.data.real.shifted import (
+    read_imagenet_a,
+    read_imagenet_r,
+    read_si_score,
+    read_sketch,
+    read_v2,
+)
 from relevit.data.textures import FAMILIES, SEEN
 from relevit.models.loading import model_spec
 from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
-from relevit.models.spec import ModelSpec
+from relevit.models.spec import ModelSpec, View
 
 Split = tuple[list[int], list[int]]
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
@@ -271,7 +276,7 @@ class ImageNet(Benchmark):
 
     def split(self, seed: int) -> Split:
         """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
-        both = (part(self.finetuned, seed or None) for part in PARTS)
+        both = split_classes(self.finetuned, seed or None)
         first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
         return sorted(first), sorted(others)
 
@@ -289,7 +294,7 @@ class ImageNet(Benchmark):
         """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
 
         With `labels`, an image of each such class instead: the first, the second and so on of
-        those that the seed chooses (seed 0: by name), for finetuning. `soft` as `loading.draw`.
+        those that the seed chooses (seed 0: by name), for finetuning. `soft` as `decoding.draw`.
         Raises: ValueError for textures, which photographs have not, a size that is not the
         view's, or a class without enough images.
         """
@@ -298,8 +303,8 @@ class ImageNet(Benchmark):
         self._check(size)
         found = _opened(self, set_name)
         if labels is None:
-            return loading.draw(found, _in_order(found, indices), soft=soft)
-        return loading.draw(found, _places(found, labels, seed), soft=soft)
+            return decoding.draw(found, _in_order(found, indices), soft=soft)
+        return decoding.draw(found, _places(found, labels, seed), soft=soft)
 
     def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
         found = _opened(self, set_name)
@@ -316,7 +321,7 @@ class ImageNet(Benchmark):
         """
         view = replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True)
         found = replace(_opened(self, "finetune"), view=view)
-        return loading.draw(found, _places(found, labels, seed), **self.masks_for(protocol))
+        return decoding.draw(found, _places(found, labels, seed), **self.masks_for(protocol))
 
     def batches(
         self,
@@ -337,7 +342,7 @@ class ImageNet(Benchmark):
         found = _opened(self, set_name)
         chosen = found.select(_order(len(found))[:count])
         masks = chosen.masks is not None
-        return loading.batches(
+        return decoding.batches(
             chosen, batch_size, corrupted=self.corrupted, skipped=skipped, masks=masks
         )
 
@@ -363,7 +368,6 @@ class ImageNet(Benchmark):
             )
 
 
-PARTS = (selection.finetuning_classes, selection.validation_classes)
 READERS: dict[str, Callable[..., ImageSet]] = {
     "val": read_imagenet,
     "a": read_imagenet_a,

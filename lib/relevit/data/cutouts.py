@@ -19,6 +19,7 @@ from torch.nn.functional import grid_sample, interpolate
 from relevit.data import textures
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, Drawings, Levels, load_foregrounds
+from relevit.data.labelled import Labelled
 from relevit.data.textures import FAMILIES, SEEN, UNSEEN
 
 HOME_SHARE = 0.7  # how often a class stands on its own texture family
@@ -157,6 +158,23 @@ def batches(
     """
     for start in range(0, count, batch_size):
         yield draw(set_name, range(start, min(start + batch_size, count)), seed=seed, size=size)
+
+
+def drawn(
+    set_name: str, count: int, *, drawings: Drawings | None = None, seed: int = 0, size: int = 112
+) -> Labelled:
+    """The first `count` images of a set as labelled pictures, drawn when they are read.
+
+    Nothing is kept in memory, so that a training can see new images in every epoch. Arguments and
+    errors as `draw`.
+    """
+    classes = CLASSES if drawings is None else drawings.classes
+    return Labelled(
+        set_name,
+        classes,
+        torch.arange(count) % len(classes),
+        lambda wanted: draw(set_name, list(wanted), seed=seed, size=size, drawings=drawings).images,
+    )
 
 
 def _twice_as_large(batch: Batch) -> Batch:

@@ -15,51 +15,15 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 STYLES = ("3d", "flat", "high_contrast")
-# The order is the label order. Neighbours are look-alikes.
-CLASSES = (
-    "ant",
-    "beetle",
-    "honeybee",
-    "cricket",
-    "lady-beetle",
-    "cockroach",
-    "scorpion",
-    "crab",
-    "lobster",
-    "shrimp",
-    "octopus",
-    "squid",
-    "dolphin",
-    "shark",
-    "tropical-fish",
-    "blowfish",
-    "whale",
-    "seal",
-    "duck",
-    "swan",
-    "eagle",
-    "parrot",
-    "flamingo",
-    "peacock",
-    "rooster",
-    "turkey",
-    "cat",
-    "dog",
-    "horse",
-    "zebra",
-    "cow",
-    "ox",
-    "goat",
-    "ewe",
-    "elephant",
-    "mammoth",
-    "leopard",
-    "tiger",
-    "kangaroo",
-    "llama",
-)
+_ANIMALS = """
+    ant beetle honeybee cricket lady-beetle cockroach scorpion crab lobster shrimp octopus squid
+    dolphin shark tropical-fish blowfish whale seal duck swan eagle parrot flamingo peacock
+    rooster turkey cat dog horse zebra cow ox goat ewe elephant mammoth leopard tiger kangaroo
+    llama
+"""
+CLASSES = tuple(_ANIMALS.split())  # in the label order; neighbours are look-alikes
 LEVELS = 3  # sides of 128, 64 and 32 pixels, so that small pastes do not alias
-Levels = tuple[Float[Tensor, "classes 4 side side"], ...]
+Levels = tuple[Float[Tensor, "classes 4 _ _"], ...]
 
 
 @dataclass(frozen=True)

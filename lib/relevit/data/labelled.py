@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Int, UInt8
+from PIL import Image
 from torch import Tensor
 
+RESIZED = 256 / 224  # of the side that is kept
 Read = Callable[[Sequence[int]], UInt8[Tensor, "batch 3 size size"]]
 
 
@@ -47,3 +49,18 @@ class Labelled:
         return Labelled(
             self.name, self.classes, labels, lambda wanted: self.read(places[list(wanted)].tolist())
         )
+
+
+def to_square(picture: Image.Image, size: int) -> UInt8[Tensor, "3 size size"]:
+    """The middle of a picture as RGB, `size` pixels a side, after resizing (bicubic).
+
+    As for ImageNet at 224 px: the shorter side to 256/224 of the wanted one, then the middle (the
+    papers are silent on this for other sets).
+    """
+    picture = picture.convert("RGB")
+    scale = RESIZED * size / min(picture.size)
+    width, height = (max(size, round(side * scale)) for side in picture.size)
+    picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+    left, top = (width - size) // 2, (height - size) // 2
+    square = picture.crop((left, top, left + size, top + size))
+    return torch.from_numpy(np.array(square)).permute(2, 0, 1)

@@ -21,10 +21,10 @@ from relevit.base.precision import choose_device
 from relevit.config import IavData, IavParams, PretrainingParams
 from relevit.data import cutouts
 from relevit.data.benchmark import Benchmark
-from relevit.data.drawn import drawn
+from relevit.data.cutouts import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.data.labelled import Labelled
-from relevit.data.real.cifar10 import read_cifar10
+from relevit.data.real.cifar import read_cifar10
 from relevit.models.checkpoints import load_weights
 from relevit.models.hub import HUB_KINDS, HUB_MODELS, build_hub_model, load_hub_model, weights_file
 from relevit.models.loading import (

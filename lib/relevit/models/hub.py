@@ -1,7 +1,7 @@
 """The IAV paper's four ViT-B/16, from timm's hub or from files, for its real data set.
 
-They are four of `paper_registry`, in timm's preprocessing and without the heads they came with:
-IAV finetunes all of them on CIFAR-10. The paper names no checkpoints. Its BEiT is
+They are four of `relevit.models.registry`, in timm's preprocessing and without the heads they came
+with: IAV finetunes all of them on CIFAR-10. The paper names no checkpoints. Its BEiT is
 self-supervised, but every BEiT that timm offers was finetuned with labels after its
 pretraining; the purely self-supervised one of BEiT's authors, `beit_base_patch16_224_pt22k`,
 can be given as a file.
@@ -18,7 +18,13 @@ from torch import nn
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.config.words import HUB, KINDS
-from relevit.models.foreign import Misfit, fill, find_weights, named_tensors, read_checkpoint
+from relevit.models.published_weights import (
+    Misfit,
+    fill,
+    find_weights,
+    named_tensors,
+    read_checkpoint,
+)
 from relevit.models.registry import paper_spec
 from relevit.models.spec import ModelSpec
 
@@ -44,7 +50,9 @@ def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None =
     path = None if folder is None else weights_file(name, folder)
     with seeded(seed):
         if path is not None:
-            return _filled(timm.create_model(timm_name, num_classes=classes), path, name)
+            model = timm.create_model(timm_name, num_classes=classes)
+            _fill(model, path, name)
+            return model
         try:
             return timm.create_model(timm_name, pretrained=True, num_classes=classes)
         except (OSError, RuntimeError) as error:
@@ -71,8 +79,8 @@ def _spec(name: str) -> ModelSpec:
     return HUB_MODELS[name]
 
 
-def _filled(model: nn.Module, path: Path, name: str) -> nn.Module:
-    """`model` with all weights of a file but its head's."""
+def _fill(model: nn.Module, path: Path, name: str) -> None:
+    """Give `model` all weights of a file but its head's."""
     try:
         fill(model, named_tensors(read_checkpoint(path)), keep_head=False)
     except ValueError as error:
@@ -84,4 +92,3 @@ def _filled(model: nn.Module, path: Path, name: str) -> nn.Module:
             f"hub_models: {path} does not fit {name!r} ({reason}); use the checkpoint of "
             f"{HUB_MODELS[name].timm_name}"
         ) from error
-    return model

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from relevit.base.seeding import seeded
 from relevit.config.words import KINDS, MiniName
-from relevit.data.foregrounds import CLASSES
 from relevit.models.checkpoints import load_weights, read_tensors
 from relevit.models.dinov2 import load_dinov2
-from relevit.models.published import load_paper_model
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import PAPER_MODELS, paper_spec
 from relevit.models.spec import HALF, IMAGENET, ModelSpec
 
@@ -71,7 +70,7 @@ def build_model(
     with seeded(seed):
         model = timm.create_model(
             spec.timm_name,
-            num_classes=len(CLASSES) if classes is None else classes,
+            num_classes=spec.classes if classes is None else classes,
             img_size=image_size or spec.image_size,
             **spec.options,
         )

@@ -1,8 +1,8 @@
 """Which models the papers use: architecture, where the weights are, preprocessing, licence.
 
-Two differ from the obvious choice. timm has no tag for the first ViT-L/16 of 2020, which
-RobustViT and Beyond Intuition use: it is one file of an old release. OpenAI trained CLIP with
-QuickGELU, which timm's plain `vit_base_patch32_clip_224` leaves out.
+The table is `assets/data/models.yaml`. Two differ from the obvious choice. timm has no tag for the
+first ViT-L/16 of 2020, which RobustViT and Beyond Intuition use: it is one file of an old release.
+OpenAI trained CLIP with QuickGELU, which timm's plain `vit_base_patch32_clip_224` leaves out.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from typing import Any
 
+import yaml
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.rows import Pooling
 from relevit.config.words import Preprocessing as Preset
-from relevit.data.real.image_set import View
-from relevit.models.spec import HALF, IMAGENET, ModelSpec
+from relevit.models.spec import HALF, ModelSpec, View
 
 IMAGENET_CLASSES = 1000
 CUT = "-cut"  # ends the name of a model with two random blocks
 ROBUSTVIT, BEYOND, IAV = "RobustViT", "Beyond Intuition", "IAV"
-_TIMM_FILES = "https://github.com/rwightman/pytorch-image-models/releases/download/"
-_META_FILES = "https://dl.fbaipublicfiles.com/"
 
 
 @dataclass(frozen=True)
@@ -59,112 +58,18 @@ class PaperModel:
         return self.url or f"timm's hub, {get_pretrained_cfg(self.timm_name).hf_hub_id}"
 
 
-_APACHE, _MIT, _NON_COMMERCIAL = "Apache-2.0", "MIT", "CC-BY-NC-4.0"
-_MOCO_VIEW = IMAGENET | {"crop_pct": 0.875, "interpolation": "bilinear"}
-# Licences: timm's model cards; for DINO, MAE, MoCo-v3, BEiT and CLIP their authors' repositories.
-# timm's cards of BEiT and CLIP say Apache-2.0. MAE and MoCo-v3 forbid commercial use.
-PAPER_MODELS = {
-    model.name: model
-    for model in (
-        PaperModel(
-            "vit-b",
-            "vit_base_patch16_224.orig_in21k_ft_in1k",
-            {ROBUSTVIT: "ViT-B", BEYOND: "ViT-B"},
-            346,
-            _APACHE,
-        ),
-        PaperModel(
-            "vit-l",
-            "vit_large_patch16_224",
-            {ROBUSTVIT: "ViT-L", BEYOND: "ViT-L"},
-            1217,
-            _APACHE,
-            url=_TIMM_FILES + "v0.1-vitjx/jx_vit_large_p16_224-4ee7a4dc.pth",
-        ),
-        PaperModel(
-            "ar-s", "vit_small_patch16_224.augreg_in21k_ft_in1k", {ROBUSTVIT: "AR-S"}, 88, _APACHE
-        ),
-        PaperModel(
-            "ar-b", "vit_base_patch16_224.augreg_in21k_ft_in1k", {ROBUSTVIT: "AR-B"}, 346, _APACHE
-        ),
-        PaperModel(
-            "ar-l", "vit_large_patch16_224.augreg_in21k_ft_in1k", {ROBUSTVIT: "AR-L"}, 1217, _APACHE
-        ),
-        PaperModel("deit-s", "deit_small_patch16_224.fb_in1k", {ROBUSTVIT: "DeiT-S"}, 88, _APACHE),
-        PaperModel(
-            "deit-b",
-            "deit_base_patch16_224.fb_in1k",
-            {ROBUSTVIT: "DeiT-B", IAV: "DeiT"},
-            346,
-            _APACHE,
-        ),
-        PaperModel(
-            "dino-b",
-            "vit_base_patch16_224.dino",
-            {ROBUSTVIT: "DINO-B", BEYOND: "ViT-B-DINO", IAV: "DINO"},
-            349,
-            _APACHE,
-            reads="both",
-            head_url=_META_FILES + "dino/dino_vitbase16_pretrain/dino_vitbase16_linearweights.pth",
-        ),
-        PaperModel(
-            "mae-b",
-            "vit_base_patch16_224.mae",
-            {BEYOND: "ViT-MAE"},
-            346,
-            _NON_COMMERCIAL,
-            reads="patches",
-            options={"global_pool": "avg"},
-            url=_META_FILES + "mae/finetune/mae_finetuned_vit_base.pth",
-        ),
-        PaperModel(
-            "moco-v3-b",
-            "vit_base_patch16_224",
-            {BEYOND: "MoCo-v3"},
-            346,
-            _NON_COMMERCIAL,
-            own=_MOCO_VIEW,
-            url=_META_FILES + "moco-v3/vit-b-300ep/linear-vit-b-300ep.pth.tar",
-        ),
-        PaperModel(
-            "clip-b32",
-            "vit_base_patch32_clip_quickgelu_224.openai",
-            {BEYOND: "CLIP"},
-            351,
-            _MIT,
-            classes=512,
-        ),
-        PaperModel(
-            "beit-b",
-            "beit_base_patch16_224.in22k_ft_in22k",
-            {IAV: "BEiT"},
-            410,
-            _MIT,
-            classes=21841,
-            reads="patches",
-        ),
-        PaperModel(
-            "vit-b-in21k",
-            "vit_base_patch16_224.orig_in21k",
-            {IAV: "ImageNet-21K"},
-            343,
-            _APACHE,
-            classes=0,
-        ),
+def _stored_models() -> dict[str, PaperModel]:
+    table = yaml.safe_load(
+        (files("relevit") / "assets" / "data" / "models.yaml").read_text("utf-8")
     )
-}
-# True in all but depth and weights: what a rehearsal of a whole run can compute in minutes.
-PAPER_MODELS |= {
-    name + CUT: replace(
-        PAPER_MODELS[name],
-        name=name + CUT,
-        papers={},
-        weights_mb=0,
-        options={"depth": 2},
-        random=True,
-    )
-    for name in ("vit-b", "deit-s")
-}
+    models = {name: PaperModel(name, **facts) for name, facts in table.items()}
+    # True in all but depth and weights: what a rehearsal of a whole run can compute in minutes.
+    facts = {"papers": {}, "weights_mb": 0, "options": {"depth": 2}, "random": True}
+    cut = [replace(models[name], name=name + CUT, **facts) for name in ("vit-b", "deit-s")]
+    return models | {model.name: model for model in cut}
+
+
+PAPER_MODELS = _stored_models()
 
 
 def paper_model(name: str) -> PaperModel:
@@ -183,7 +88,7 @@ def preprocessing(name: str, preset: Preset = "published") -> Preprocessing:
     """
     model = paper_model(name)
     cfg = get_pretrained_cfg(model.timm_name).to_dict() | model.own
-    size, own = model.image_size, {"mean": cfg["mean"], "std": cfg["std"]}
+    size, own = model.image_size, {key: tuple(cfg[key]) for key in ("mean", "std")}
     if preset == "timm":
         resize = math.floor(size / cfg["crop_pct"])
         return Preprocessing(View(resize, size, cfg["interpolation"]), **own)
@@ -197,5 +102,12 @@ def preprocessing(name: str, preset: Preset = "published") -> Preprocessing:
 def paper_spec(name: str, preset: Preset = "published") -> ModelSpec:
     """The model for code that evaluates and finetunes; its pictures need `preprocessing`'s view."""
     model, how = paper_model(name), preprocessing(name, preset)
-    options = dict(model.options)
-    return ModelSpec(name, model.timm_name, model.image_size, how.mean, how.std, options)
+    return ModelSpec(
+        name,
+        model.timm_name,
+        model.image_size,
+        how.mean,
+        how.std,
+        options=dict(model.options),
+        classes=model.classes,
+    )

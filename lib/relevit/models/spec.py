@@ -1,14 +1,77 @@
-"""What evaluation and training need to know of a model: architecture, image size, pixels."""
+"""What evaluation and training need to know of a model: architecture, classes, and how a picture
+becomes what the model reads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
+from PIL import Image
 from torch import Tensor
+from torch.nn.functional import interpolate
+
+Interpolation = Literal["bilinear", "bicubic"]
+Mask = Bool[np.ndarray, "height width"]
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+CUTOUTS_CLASSES = 40  # of the embedded benchmark
+
+
+@dataclass(frozen=True)
+class View:
+    """How a picture becomes a square: resized, then its middle cut out.
+
+    Source: RobustViT's published code, 256 -> 224 bilinear (differences B5); timm's models say
+    their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
+    """
+
+    resize: int = 256  # pixels of the shorter side
+    crop: int = 224  # pixels
+    interpolation: Interpolation = "bilinear"
+    squash: bool = False
+
+    def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
+        """The square of a picture in any mode; grey and CMYK ones become RGB."""
+        how = Image.Resampling[self.interpolation.upper()]
+        square = self._cut(image.convert("RGB"), how)
+        return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+
+    def mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
+        """The same square of a mask: how much of each pixel is object."""
+        grey = Image.fromarray(mask.astype(np.float32), mode="F")
+        square = self._cut(grey, Image.Resampling.BILINEAR)
+        return torch.from_numpy(np.array(square))[None].clamp(0, 1)
+
+    def soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
+        """The same square of a mask as the published code has it: fractions along its edge (A7).
+
+        Bilinear without antialiasing, as tensors were resized by the torchvision that it asks for:
+        no more pixels are fractions than that makes so.
+        """
+        width, height = self._size(mask.shape[1], mask.shape[0])
+        values = torch.from_numpy(mask.astype(np.float32))[None, None]
+        resized = interpolate(values, (height, width), mode="bilinear", antialias=False)[0]
+        left, top = self._corner(width, height)
+        return resized[:, top : top + self.crop, left : left + self.crop].clamp(0, 1)
+
+    def _cut(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
+        size = self._size(*image.size)
+        left, top = self._corner(*size)
+        return image.resize(size, how).crop((left, top, left + self.crop, top + self.crop))
+
+    def _size(self, width: int, height: int) -> tuple[int, int]:
+        if self.squash:
+            return self.resize, self.resize
+        scale = self.resize / min(width, height)
+        # torchvision's rounding: the longer side is cut down to whole pixels.
+        return max(self.resize, int(width * scale)), max(self.resize, int(height * scale))
+
+    def _corner(self, width: int, height: int) -> tuple[int, int]:
+        return round((width - self.crop) / 2), round((height - self.crop) / 2)
 
 
 @dataclass(frozen=True)
@@ -21,6 +84,7 @@ class ModelSpec:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     options: dict[str, Any] = field(default_factory=dict)
+    classes: int = CUTOUTS_CLASSES  # of its head, unless another number is asked for
 
     def normalise(
         self, images: UInt8[Tensor, "batch 3 height width"], like: Tensor | None = None
@@ -49,7 +113,3 @@ def _statistics(
     """Both on the device, moved there once: a copy for each batch would stop a GPU."""
     with torch.inference_mode(False):  # a later gradient may need them
         return tuple(torch.tensor(v, device=device).view(3, 1, 1) for v in (mean, std))
-
-
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}

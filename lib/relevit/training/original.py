@@ -16,11 +16,11 @@ from relevit.base.files import write_atomically
 from relevit.base.paths import from_project
 from relevit.config import OriginalParams
 from relevit.data.benchmark import Benchmark
-from relevit.data.drawn import drawn
+from relevit.data.cutouts import drawn
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.checkpoints import save_weights
 from relevit.models.loading import load_model, load_pretrained, model_spec, shipped_weights
-from relevit.models.published import load_paper_model
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import CUT
 from relevit.models.spec import ModelSpec
 from relevit.training.classifier import TrainSettings, train_classifier

@@ -22,7 +22,7 @@ from torch import nn
 from relevit.base.files import write_atomically
 from relevit.base.paths import run_folder
 from relevit.config import PretrainingParams
-from relevit.data.drawn import drawn
+from relevit.data.cutouts import drawn
 from relevit.data.things import PRETRAINING
 from relevit.models.loading import build_model, model_spec, shipped_weights
 from relevit.training import masked_autoencoder, self_distillation

@@ -12,8 +12,7 @@ from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.data.benchmark import CUTOUTS, READERS, Cutouts, imagenet, open_benchmark
 from relevit.data.cutouts import TEST_SETS
-from relevit.data.real.classes import IMAGENET_INDEX
-from relevit.data.real.selection import finetuning_classes, validation_classes
+from relevit.data.real.classes import IMAGENET_INDEX, split_classes
 from replicas.__main__ import write_all
 
 CLASSES = 2
@@ -109,9 +108,9 @@ def test_numbers_beyond_the_last_image_begin_anew_but_batches_end(real, data_roo
 
 def test_the_first_classes_are_finetuned_and_others_drawn_by_a_seed(real):
     first, others = real.split(0)
-    assert first == sorted(IMAGENET_INDEX[w] for w in finetuning_classes(CLASSES))
-    assert others == sorted(IMAGENET_INDEX[w] for w in validation_classes(CLASSES))
-    assert real.split(1)[0] == sorted(IMAGENET_INDEX[w] for w in finetuning_classes(CLASSES, 1))
+    assert first == sorted(IMAGENET_INDEX[w] for w in split_classes(CLASSES)[0])
+    assert others == sorted(IMAGENET_INDEX[w] for w in split_classes(CLASSES)[1])
+    assert real.split(1)[0] == sorted(IMAGENET_INDEX[w] for w in split_classes(CLASSES, 1)[0])
     assert real.split(1)[0] != first
 
 

@@ -8,10 +8,12 @@ from collections import Counter
 import pytest
 import torch
 
-from relevit.data import cutouts
-from relevit.data.cutouts import RECIPES, SHIFTED_SETS, TEST_SETS, home_family
+from relevit.data import cutouts, textures, things
+from relevit.data.cutouts import RECIPES, SHIFTED_SETS, TEST_SETS, drawn, home_family
 from relevit.data.foregrounds import CLASSES, LEVELS, STYLES, class_split, load_foregrounds
-from relevit.data.textures import FAMILIES, SEEN, SIDE, UNSEEN
+from relevit.data.labelled import Labelled
+from relevit.data.textures import FAMILIES, SEEN, SIDE
+from relevit.data.things import PRETRAINING, UNSEEN
 
 SMALL = 16  # pixels: the smallest size, for tests that do not look at the pictures
 FIELDS = ("images", "masks", "labels", "families")
@@ -24,20 +26,27 @@ def same(one: cutouts.Batch, other: cutouts.Batch) -> bool:
 # The same bytes
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_same_arguments_same_bytes(name):
-    once = cutouts.draw(name, range(5), seed=3, size=32)
-    assert same(once, cutouts.draw(name, range(5), seed=3, size=32))
+@pytest.mark.parametrize(
+    ("name", "drawings"),
+    [
+        *((name, None) for name in RECIPES),
+        *((name, UNSEEN) for name, recipe in RECIPES.items() if recipe.style == things.STYLE),
+    ],
+)
+def test_same_arguments_same_bytes_in_any_order(name, drawings):
+    options = {"seed": 3, "size": 32, "drawings": drawings}
+    once = cutouts.draw(name, range(5), **options)
+    assert same(once, cutouts.draw(name, range(5), **options))
+    backwards = cutouts.draw(name, range(4, -1, -1), **options)
+    assert same(backwards.select(range(4, -1, -1)), once)
     assert once.images.dtype == torch.uint8 and once.masks.dtype == torch.bool
     assert tuple(once.images.shape) == (5, 3, 32, 32)
     assert tuple(once.masks.shape) == (5, 1, 32, 32)
 
 
-def test_bytes_do_not_depend_on_order_or_batches():
+def test_bytes_do_not_depend_on_batches():
     count = cutouts.CHUNK + 7  # more than are drawn at once
     whole = cutouts.draw("objectnet", range(count), size=SMALL)
-    backwards = cutouts.draw("objectnet", range(count - 1, -1, -1), size=SMALL)
-    assert same(backwards.select(range(count - 1, -1, -1)), whole)
     for batch_size in (1, 13, count, 1000):
         parts = list(cutouts.batches("objectnet", count, batch_size, size=SMALL))
         assert [len(p) for p in parts[:-1]] == [batch_size] * (len(parts) - 1)
@@ -65,25 +74,21 @@ def test_seed_set_index_and_label_each_change_the_image():
 
 
 def test_training_and_test_images_are_different_draws():
-    drawn = [cutouts.draw(name, range(40), size=SMALL).images for name in RECIPES]
-    flat = torch.cat(drawn).flatten(1)
+    images = [cutouts.draw(name, range(40), size=SMALL).images for name in RECIPES]
+    flat = torch.cat(images).flatten(1)
     assert len(torch.unique(flat, dim=0)) == len(flat)
-
-
-def test_select_keeps_images_and_facts_together():
-    batch = cutouts.draw("val", range(6), size=SMALL)
-    some = batch.select([4, 1])
-    assert len(some) == 2 and same(some, cutouts.draw("val", [4, 1], size=SMALL))
-    assert same(batch.select(torch.tensor([4, 1])), some)
 
 
 # Labels and backgrounds
 
 
 @pytest.mark.parametrize("first", [0, 40, 17])
-def test_whole_multiples_of_the_classes_are_balanced(first):
-    labels = cutouts.draw("val", range(first, first + 80), size=SMALL).labels.tolist()
-    assert Counter(labels) == dict.fromkeys(range(len(CLASSES)), 2)
+@pytest.mark.parametrize("drawings", [None, UNSEEN], ids=["animals", "things"])
+def test_whole_multiples_of_the_classes_are_balanced(first, drawings):
+    count = len(CLASSES if drawings is None else drawings.classes)
+    indices = range(first, first + 2 * count)
+    labels = cutouts.draw("val", indices, size=SMALL, drawings=drawings).labels.tolist()
+    assert Counter(labels) == dict.fromkeys(range(count), 2)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -221,6 +226,10 @@ def test_sets_look_as_their_recipes_differ():
         ({"labels": [0, 40]}, r"2 labels for 2 images, out of range: \[40\]; .*0\.\.39 for each"),
         ({"labels": [-1, 0]}, r"out of range: \[-1\]; give one label in 0\.\.39"),
         ({"indices": []}, r"no images asked for; give at least one index"),
+        (
+            {"labels": [0, 24], "drawings": UNSEEN},
+            r"out of range: \[24\]; give one label in 0\.\.23",
+        ),
         ({"labels": [1]}, r"1 labels for 2 images, out of range: \[\]; give one label"),
     ],
 )
@@ -237,22 +246,32 @@ def test_unknown_style_is_an_error():
 # Foregrounds and classes
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_foregrounds_are_premultiplied_and_halved(style):
-    levels = load_foregrounds(style)
+@pytest.mark.parametrize(
+    ("load", "style", "count"),
+    [
+        *((load_foregrounds, style, len(CLASSES)) for style in STYLES),
+        *((group.load, things.STYLE, len(group.classes)) for group in (UNSEEN, PRETRAINING)),
+    ],
+)
+def test_foregrounds_are_premultiplied_and_halved(load, style, count):
+    levels = load(style)
     assert [tuple(level.shape) for level in levels] == [
-        (len(CLASSES), 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
+        (count, 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
     ]
     for level in levels:
         colour, alpha = level[:, :3], level[:, 3:]
         assert level.min() >= 0 and alpha.max() <= 1
         assert (colour <= alpha + 1e-12).all()
-        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "an animal is missing"
+        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "a drawing is missing"
 
 
 def test_names_are_unique():
     assert len(set(CLASSES)) == 40
-    assert len({family.name for family in FAMILIES}) == len(FAMILIES) == len(SEEN) + len(UNSEEN)
+    assert (
+        len({family.name for family in FAMILIES})
+        == len(FAMILIES)
+        == len(SEEN) + len(textures.UNSEEN)
+    )
 
 
 def test_class_split_of_seed_zero_is_the_order_of_the_classes():
@@ -279,3 +298,77 @@ def test_large_images_are_small_ones_enlarged():
     means = torch.nn.functional.avg_pool2d(large.images.float(), 2)
     assert (means - small.images.float()).abs().mean() < 3
     assert large.labels.tolist() == [4, 7] and large.families.tolist() == [1, 2]
+
+
+# As labelled pictures: drawn when they are read, or once for all
+
+
+@pytest.mark.parametrize("drawings", [None, PRETRAINING], ids=["animals", "things"])
+@pytest.mark.parametrize("name", ["train", "val", "objectnet"])
+def test_pictures_and_labels_are_those_of_the_recipe(name, drawings):
+    images = drawn(name, 130, drawings=drawings, seed=2, size=16)
+    wanted = [0, 39, 40, 99, 100, 129, 7]
+    batch = cutouts.draw(name, wanted, drawings=drawings, seed=2, size=16)
+    assert isinstance(images, Labelled) and images.name == name and len(images) == 130
+    assert images.classes == (CLASSES if drawings is None else PRETRAINING.classes)
+    assert torch.equal(images.read(wanted), batch.images)
+    assert torch.equal(images.labels[wanted], batch.labels)
+    assert images.labels.dtype == batch.labels.dtype
+
+
+def test_seed_and_size_are_passed_on():
+    one, again, other = (drawn("train", 4, seed=seed, size=24).read([0, 1]) for seed in (1, 1, 2))
+    assert one.shape == (2, 3, 24, 24) and one.dtype == torch.uint8
+    assert torch.equal(one, again) and not torch.equal(one, other)
+    assert drawn("train", 1).read([0]).shape == (1, 3, 112, 112)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The places that were drawn, in order."""
+    places, draw = [], cutouts.draw
+
+    def spy(name, indices, **named):
+        places.extend(indices)
+        return draw(name, indices, **named)
+
+    monkeypatch.setattr(cutouts, "draw", spy)
+    return places
+
+
+def test_nothing_is_drawn_before_it_is_read_and_all_of_it_each_time(asked):
+    images = drawn("val", 5, size=16)
+    assert asked == []
+    assert len(list(images.batches(2))) == 3
+    images.read([3])
+    assert asked == [0, 1, 2, 3, 4, 3]
+
+
+def test_kept_pictures_are_drawn_once(asked):
+    kept = drawn("val", 5, size=16).kept()
+    assert asked == [0, 1, 2, 3, 4]
+    batches = torch.cat(list(kept.batches(2)))
+    assert torch.equal(kept.read(range(4, -1, -1)), batches.flip(0))
+    assert torch.equal(kept.sample(5, seed=1).read([2]), kept.sample(5, seed=1).kept().read([2]))
+    assert asked == [0, 1, 2, 3, 4]
+
+
+def test_kept_pictures_are_the_same_set():
+    images = drawn("val", 5, drawings=PRETRAINING, size=16)
+    kept = images.kept()
+    assert (kept.name, kept.classes, len(kept)) == (images.name, images.classes, 5)
+    assert torch.equal(kept.labels, images.labels)
+    assert torch.equal(kept.read([4, 0]), images.read([4, 0]))
+
+
+def test_what_is_read_cannot_change_what_is_kept():
+    kept = drawn("val", 3, size=16).kept()
+    before = kept.read([0]).clone()
+    kept.read([0]).zero_()
+    next(kept.batches(3)).zero_()
+    assert torch.equal(kept.read([0]), before)
+
+
+def test_unknown_sets_are_errors_when_they_are_read():
+    with pytest.raises(ValueError, match=r"cutouts: set 'imagenet' is unknown; use one of"):
+        drawn("imagenet", 3).read([0])

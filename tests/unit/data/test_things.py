@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from importlib.resources import files
 
 import pytest
 import torch
 
 from relevit.data import cutouts, foregrounds, things
-from relevit.data.labelled import Labelled
-from relevit.data.textures import SEEN, SIDE
+from relevit.data.textures import SEEN
 from relevit.data.things import PRETRAINING, UNSEEN
-
-FIELDS = ("images", "masks", "labels", "families")
-
-
-def same(one: cutouts.Batch, other: cutouts.Batch) -> bool:
-    return all(torch.equal(getattr(one, f), getattr(other, f)) for f in FIELDS)
 
 
 def test_no_class_is_in_two_groups():
@@ -38,33 +30,6 @@ def test_every_class_has_a_drawing_of_its_own_and_no_file_is_left_over():
         assert sorted(file.name for file in place.iterdir()) == sorted(f"{n}.png" for n in names)
         digests += [hashlib.sha256(file.read_bytes()).hexdigest() for file in place.iterdir()]
     assert len(set(digests)) == len(digests) == 24 + 100 + 40
-
-
-@pytest.mark.parametrize("group", [UNSEEN, PRETRAINING], ids=lambda group: group.name)
-def test_drawings_are_premultiplied_and_halved(group):
-    levels = group.load("3d")
-    assert [tuple(level.shape) for level in levels] == [
-        (len(group.classes), 4, SIDE >> i, SIDE >> i) for i in range(foregrounds.LEVELS)
-    ]
-    for level in levels:
-        assert (level[:, :3] <= level[:, 3:] + 1e-12).all() and level.min() >= 0
-        assert (level[:, 3:].amax(dim=(1, 2, 3)) > 0.5).all(), "a thing is missing"
-
-
-@pytest.mark.parametrize("name", ["train", "val", "objectnet", "si_size"])
-def test_same_arguments_same_bytes_in_any_order(name):
-    whole = things.draw(UNSEEN, name, range(8), seed=3, size=32)
-    assert same(whole, things.draw(UNSEEN, name, range(8), seed=3, size=32))
-    backwards = things.draw(UNSEEN, name, range(7, -1, -1), seed=3, size=32)
-    assert same(backwards.select(range(7, -1, -1)), whole)
-    assert not same(whole, things.draw(UNSEEN, name, range(8), seed=4, size=32))
-    assert whole.masks.any() and not whole.masks.all()
-
-
-def test_whole_multiples_of_the_classes_are_balanced():
-    assert Counter(things.draw(UNSEEN, "val", range(48), size=16).labels.tolist()) == dict.fromkeys(
-        range(24), 2
-    )
 
 
 def test_each_image_of_a_class_is_another_one():
@@ -106,22 +71,7 @@ def test_sets_that_cannot_be_drawn_are_errors(name, text):
         things.draw(UNSEEN, name, [0])
 
 
-def test_labels_beyond_the_drawings_are_errors():
-    with pytest.raises(ValueError, match=r"out of range: \[24\]; give one label in 0\.\.23"):
-        cutouts.draw("val", [0], labels=[24], drawings=UNSEEN)
-
-
 # Labelled pictures
-
-
-def test_labelled_holds_what_was_drawn():
-    images = things.labelled(UNSEEN, "val", 30, seed=1, size=32)
-    batch = things.draw(UNSEEN, "val", range(30), seed=1, size=32)
-    assert isinstance(images, Labelled) and images.name == "val" and len(images) == 30
-    assert torch.equal(images.labels, batch.labels)
-    assert [len(part) for part in images.batches(13)] == [13, 13, 4]
-    assert torch.equal(torch.cat(list(images.batches(13))), batch.images)
-    assert torch.equal(images.read([4, 2]), batch.images[[4, 2]])
 
 
 def test_samples_keep_pictures_and_labels_together():

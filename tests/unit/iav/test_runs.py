@@ -14,8 +14,8 @@ from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.data.benchmark import CUTOUTS, Cutouts
 from relevit.data.foregrounds import CLASSES
-from relevit.data.real import cifar10
-from relevit.data.real.cifar10 import read_cifar10
+from relevit.data.real import cifar
+from relevit.data.real.cifar import read_cifar10
 from relevit.iav import runs
 from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures_to_explain
 from relevit.models.checkpoints import read_tensors
@@ -237,7 +237,7 @@ def test_mini_models_can_be_finetuned_on_cifar10(tmp_path, data_root):
     cfg = params(tmp_path, data="cifar10", data_root=data_root)
     write_backbones(cfg)
     run = compared_runs(cfg)[0]
-    assert run.classes == cifar10.CLASSES
+    assert run.classes == cifar.CLASSES
     history = finetune_run(cfg, run)
     assert [row["epoch"] for row in history] == [0, 1, 2]
     model = run.load(2, "cpu")

@@ -68,69 +68,55 @@ def test_weights_that_share_or_stride_memory_are_saved(path):
     assert torch.equal(read_tensors(path)[0]["weight"], model.weight.detach())
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-20])
+def saved(change=lambda model: None, architecture="tiny", **options):
+    """Another file in the place of the good one: of a changed model."""
 
+    def spoil(path):
+        model = model_of(1, **options)
+        with torch.no_grad():
+            change(model)
+        save_weights(path, model, architecture)
 
-def empty(path):
-    path.write_bytes(b"")
-
-
-def scribble(path):
-    path.write_bytes(b"not a weights file at all")
-
-
-def not_a_number(path):
-    model = model_of(1)
-    model[1].running_mean[1] = float("nan")
-    save_weights(path, model, "tiny")
-
-
-def infinite(path):
-    model = model_of(1)
-    with torch.no_grad():
-        model[0].weight[0, 0] = float("inf")
-    save_weights(path, model, "tiny")
-
-
-def other_architecture(path):
-    save_weights(path, model_of(1), "dinov2-s")
-
-
-def no_architecture(path):
-    save_file(weights_of(model_of(1)), path)
-
-
-def other_shape(path):
-    save_weights(path, model_of(1, width=5), "tiny")
-
-
-def one_less(path):
-    model = model_of(1)
-    model[1].bias = None
-    save_weights(path, model, "tiny")
-
-
-def one_more(path):
-    save_weights(path, model_of(1).append(nn.LayerNorm(7, bias=False)), "tiny")
+    return spoil
 
 
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (cut, r"PATH is cut short or damaged \(.+\); delete it and run the stage that writes it"),
-        (empty, r"PATH is cut short or damaged"),
-        (scribble, r"PATH is cut short or damaged"),
-        (not_a_number, r"PATH holds NaN or infinity in '1.running_mean'; .*lower its learning"),
-        (infinite, r"PATH holds NaN or infinity in '0.weight'; the run that wrote it diverged"),
-        (other_architecture, r"PATH is for model 'dinov2-s', not 'tiny'; choose that model or"),
-        (no_architecture, r"PATH is for model '\(none given\)', not 'tiny'"),
         (
-            other_shape,
+            lambda path: path.write_bytes(path.read_bytes()[:-20]),
+            r"PATH is cut short or damaged \(.+\); delete it and run the stage that writes it",
+        ),
+        (lambda path: path.write_bytes(b""), r"PATH is cut short or damaged"),
+        (lambda path: path.write_bytes(b"no weights at all"), r"PATH is cut short or damaged"),
+        (
+            saved(lambda model: model[1].running_mean.fill_(float("nan"))),
+            r"PATH holds NaN or infinity in '1.running_mean'; .*lower its learning",
+        ),
+        (
+            saved(lambda model: model[0].weight[0].fill_(float("inf"))),
+            r"PATH holds NaN or infinity in '0.weight'; the run that wrote it diverged",
+        ),
+        (
+            saved(architecture="dinov2-s"),
+            r"PATH is for model 'dinov2-s', not 'tiny'; choose that model or",
+        ),
+        (
+            lambda path: save_file(weights_of(model_of(1)), path),
+            r"PATH is for model '\(none given\)', not 'tiny'",
+        ),
+        (
+            saved(width=5),
             r"PATH does not fit model 'tiny' at '0.bias' \(file \(5,\), model \(3,\); \d in all",
         ),
-        (one_less, r"at '1.bias' \(file None, model \(3,\); 1 in all\); use a file written by"),
-        (one_more, r"at '2.weight' \(file \(7,\), model None; 1 in all\)"),
+        (
+            saved(lambda model: setattr(model[1], "bias", None)),
+            r"at '1.bias' \(file None, model \(3,\); 1 in all\); use a file written by",
+        ),
+        (
+            saved(lambda model: model.append(nn.LayerNorm(7, bias=False))),
+            r"at '2.weight' \(file \(7,\), model None; 1 in all\)",
+        ),
     ],
 )
 def test_bad_file_is_an_error_and_the_model_unchanged(path, spoil, text):

@@ -10,18 +10,12 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 from relevit.attribution.path import path_baseline
-from relevit.models import published as paper_models
-from relevit.models.published import load_paper_model
+from relevit.models import paper_models
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import paper_spec
+from replicas import weights as micro
 
-from .. import micro_paper as micro
-
-pytestmark = pytest.mark.usefixtures("no_network")
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    micro.make_small(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_network", "micro_models")
 
 
 def same(model, tensors):

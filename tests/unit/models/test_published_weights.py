@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 
 import pytest
 import torch
 
-from relevit.models import published as paper_models
-from relevit.models.published import load_paper_model
+from relevit.models import paper_models
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import PAPER_MODELS
+from replicas import weights as micro
+from replicas.pictures import Harmful
 
-from .. import micro_paper as micro
-
-pytestmark = pytest.mark.usefixtures("no_network")
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    micro.make_small(monkeypatch)
-
-
-class Harmful:
-    """A pickle that makes a folder when it is opened."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.folder),)
+pytestmark = pytest.mark.usefixtures("no_network", "micro_models")
 
 
 @pytest.mark.parametrize("layout", micro.LAYOUTS)
@@ -45,18 +29,14 @@ def test_code_in_a_file_is_not_run(tmp_path, layout, write):
     for options in ({}, {"classes": 10}, {"classes": 0}):
         with pytest.raises(ValueError, match=text):
             load_paper_model("vit-b", weights=tmp_path, **options)
+    clean = tmp_path / "clean.pth"
+    torch.save(micro.trained("vit-b", 1000), clean)
     with pytest.raises(ValueError, match="not run"):
-        load_paper_model("vit-b", classes=5, weights=_clean(tmp_path), head=path)
+        load_paper_model("vit-b", classes=5, weights=clean, head=path)
     assert not made.exists()
     if write == "torch":
         torch.load(path, weights_only=False)
         assert made.exists(), "the file would have harmed"
-
-
-def _clean(folder):
-    path = folder / "clean.pth"
-    torch.save(micro.trained("vit-b", 1000), path)
-    return path
 
 
 def test_trust_runs_what_a_file_says(tmp_path):
@@ -66,25 +46,6 @@ def test_trust_runs_what_a_file_says(tmp_path):
     model = load_paper_model("vit-b", weights=tmp_path, trust=True)
     assert made.exists()
     assert torch.equal(model.head.weight, tensors["head.weight"])
-
-
-def without(tensors, *names):
-    return {key: value for key, value in tensors.items() if key not in names}
-
-
-CHANGES = {
-    "less": lambda t: without(t, "blocks.1.mlp.fc1.bias", "norm.weight"),
-    "more": lambda t: t | {"blocks.2.mlp.fc1.bias": torch.zeros(64)},
-    "both": lambda t: {k.replace("blocks.1", "blocks.2"): v for k, v in t.items()},
-    "half": lambda t: micro.before("module.", t) | {"norm.bias": t["norm.bias"]},
-    "logits": lambda t: t | {"pre_logits.fc.weight": torch.zeros(16, 16)},
-    "size": lambda t: t | {"cls_token": torch.zeros(1, 1, 32)},
-    "pictures": lambda t: t | {"pos_embed": torch.zeros(1, 1 + 8 * 8, 16)},
-    "patches": lambda t: t | {"patch_embed.proj.weight": torch.zeros(16, 3, 8, 8)},
-    "nan": lambda t: t | {"blocks.0.norm1.bias": torch.full((16,), float("nan"))},
-    "list": lambda t: list(t.values()),
-    "number": lambda t: t | {"epoch": 3},
-}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +67,7 @@ CHANGES = {
 def test_a_file_that_fits_in_part_is_an_error(tmp_path, change, text):
     """timm would resample, or leave at random what it does not find, without a word."""
     path = tmp_path / "vit-b.pth"
-    torch.save(CHANGES[change](micro.trained("vit-b", 1000)), path)
+    torch.save(micro.CHANGES[change](micro.trained("vit-b", 1000)), path)
     options = {"head": "new"} if change == "half" else {}
     with pytest.raises(
         ValueError, match=rf"paper_models: .*vit-b\.pth does not fit 'vit-b'.*{text}"
@@ -123,7 +84,7 @@ def test_heads_are_no_matter_where_none_is_wanted(tmp_path):
     unused = micro.linear_file(torch.zeros(9, 16), torch.zeros(9))
     torch.save(unused, tmp_path / "vit-b-in21k-head.pth")
     model = load_paper_model("vit-b-in21k", weights=tmp_path)
-    assert model.state_dict().keys() == without(tensors, "head.weight", "head.bias").keys()
+    assert model.state_dict().keys() == micro.without(tensors, "head.weight", "head.bias").keys()
 
 
 def test_depth_of_file_and_model_must_agree(tmp_path):

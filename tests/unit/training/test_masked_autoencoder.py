@@ -13,7 +13,7 @@ import timm
 import torch
 
 from relevit.data import cutouts
-from relevit.data.drawn import drawn
+from relevit.data.cutouts import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.evaluate.predictions import predict
 from relevit.models.loading import ModelSpec, load_model, model_spec, shipped_weights

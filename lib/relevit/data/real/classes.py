@@ -1,8 +1,14 @@
-"""The 1,000 classes of ImageNet-1k in the order of a model's answers, and the sets' shares of them.
+"""The 1,000 classes of ImageNet-1k in the order of a model's answers, and the sets' shares of them:
+among these, which of ImageNet-S are finetuned on and which are kept for validation.
 
 Source: the lists that timm ships, and for ImageNet-S the categories of its authors (Gao et al.
 2022). A wnid is a WordNet number such as n01440764; an index counts
 the sorted wnids from 0. The ids of ILSVRC's development kit are another order.
+
+RobustViT Sec. 4 finetunes on the "first 500 classes from ImageNet-S", 3 images each. The published
+code takes them in the order in which the disk lists folders (B1), which no one else can repeat.
+Here they are sorted, or drawn by a seed: both give the same choice on every machine. So are the
+images of a class (`relevit.data.benchmark`).
 """
 
 from __future__ import annotations
@@ -13,6 +19,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+
+import numpy as np
 
 WNID = re.compile(r"n\d{8}")
 
@@ -72,6 +80,9 @@ NOT_IN_IMAGENET_S = frozenset(
 IMAGENET_S_WNIDS = tuple(  # 919; the value of a mask is the place in this list, from 1
     wnid for wnid in IMAGENET_WNIDS if wnid not in MERGED and wnid not in NOT_IN_IMAGENET_S
 )
+TRAIN_CLASSES = 500
+# 914: the published code skips all ten tags of the five merged pairs (B2).
+FINETUNABLE = tuple(wnid for wnid in IMAGENET_S_WNIDS if wnid not in MERGED.values())
 
 
 def index_of(wnid: str) -> int:
@@ -82,3 +93,25 @@ def index_of(wnid: str) -> int:
             f"{IMAGENET_WNIDS[0]!r}"
         )
     return IMAGENET_INDEX[wnid]
+
+
+def split_classes(
+    count: int = TRAIN_CLASSES, seed: int | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The wnids to finetune on and those to validate with (414, an image each: B2), both sorted.
+
+    The first are the first `count` of FINETUNABLE, or a draw by `seed`. Sorted wnids begin with all
+    398 animals, so that the first 500 have every animal and the other 414 have none. A disk's order
+    has no such bias: a draw by seed is nearer to what the published code did, though never the same
+    classes.
+    Raises: ValueError for a count that leaves no class to finetune on or to validate with.
+    """
+    if not 1 <= count < len(FINETUNABLE):
+        raise ValueError(
+            f"split_classes: {count} classes; ImageNet-S has {len(FINETUNABLE)} without the "
+            f"merged ones, and some are needed for validation: give 1 to {len(FINETUNABLE) - 1}"
+        )
+    order = list(FINETUNABLE)
+    if seed is not None:
+        order = np.random.default_rng(seed).permutation(order).tolist()
+    return tuple(sorted(order[:count])), tuple(sorted(order[count:]))

@@ -19,8 +19,8 @@ from PIL import Image
 
 from relevit.base.errors import one_line
 from relevit.data.real.classes import IMAGENET_INDEX
-from relevit.data.real.folders import PAPER_VIEW
-from relevit.data.real.image_set import ImageSet, Mask, View
+from relevit.data.real.image_set import PAPER_VIEW, ImageSet, need_file
+from relevit.models.spec import Mask, View
 
 NAME = "gtsegs"
 FILE = "gtsegs_ijcv.mat"
@@ -43,8 +43,7 @@ def read_gtsegs(data_root: Path, view: View = PAPER_VIEW) -> ImageSet:
     downloaded or another file.
     """
     path = data_root / FILE
-    if not path.is_file():
-        raise FileNotFoundError(f"{NAME}: file {path} is missing; put {FILE} into {data_root}")
+    need_file(NAME, path, f"put {FILE} into {data_root}")
     labels = _labels(path)
     return ImageSet(
         name=NAME,

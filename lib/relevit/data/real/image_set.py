@@ -2,25 +2,30 @@
 
 A reader lists its set once, in a fixed order, and decodes nothing; a picture is opened when it
 is asked for. Images are 8 bits a channel, normalised by the model's own spec.
+
+Most published archives unpack to a folder of class folders. Disks list files in an order of their
+own; here classes come by their ImageNet index and pictures by name. Whether all classes of a set
+are there is not asked here: one is enough to read it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from relevit.base.errors import one_line
+from relevit.data.real.classes import IMAGENET_INDEX
+from relevit.models.spec import Mask, View
 
-Interpolation = Literal["bilinear", "bicubic"]
-Mask = Bool[np.ndarray, "height width"]
+PAPER_VIEW = View()  # 256 -> 224, bilinear (B5)
 OPENING = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # Pillow's, all of them
 
 
@@ -30,59 +35,6 @@ class UnreadableImage(ValueError):
     def __init__(self, message: str, place: int) -> None:
         super().__init__(message)
         self.place = place
-
-
-@dataclass(frozen=True)
-class View:
-    """How a picture becomes a square: resized, then its middle cut out.
-
-    Source: RobustViT's published code, 256 -> 224 bilinear (differences B5); timm's models say
-    their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
-    """
-
-    resize: int = 256  # pixels of the shorter side
-    crop: int = 224  # pixels
-    interpolation: Interpolation = "bilinear"
-    squash: bool = False
-
-    def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
-        """The square of a picture in any mode; grey and CMYK ones become RGB."""
-        how = Image.Resampling[self.interpolation.upper()]
-        square = self._cut(image.convert("RGB"), how)
-        return torch.from_numpy(np.array(square)).permute(2, 0, 1)
-
-    def mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
-        """The same square of a mask: how much of each pixel is object."""
-        grey = Image.fromarray(mask.astype(np.float32), mode="F")
-        square = self._cut(grey, Image.Resampling.BILINEAR)
-        return torch.from_numpy(np.array(square))[None].clamp(0, 1)
-
-    def soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
-        """The same square of a mask as the published code has it: fractions along its edge (A7).
-
-        Bilinear without antialiasing, as tensors were resized by the torchvision that it asks for:
-        no more pixels are fractions than that makes so.
-        """
-        width, height = self._size(mask.shape[1], mask.shape[0])
-        values = torch.from_numpy(mask.astype(np.float32))[None, None]
-        resized = interpolate(values, (height, width), mode="bilinear", antialias=False)[0]
-        left, top = self._corner(width, height)
-        return resized[:, top : top + self.crop, left : left + self.crop].clamp(0, 1)
-
-    def _cut(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
-        size = self._size(*image.size)
-        left, top = self._corner(*size)
-        return image.resize(size, how).crop((left, top, left + self.crop, top + self.crop))
-
-    def _size(self, width: int, height: int) -> tuple[int, int]:
-        if self.squash:
-            return self.resize, self.resize
-        scale = self.resize / min(width, height)
-        # torchvision's rounding: the longer side is cut down to whole pixels.
-        return max(self.resize, int(width * scale)), max(self.resize, int(height * scale))
-
-    def _corner(self, width: int, height: int) -> tuple[int, int]:
-        return round((width - self.crop) / 2), round((height - self.crop) / 2)
 
 
 @dataclass(frozen=True)
@@ -152,3 +104,105 @@ class ImageSet:
         """Which predictions (ImageNet-1k) are right, several indices a label allowed."""
         pairs = zip(self.labels.tolist(), predictions.tolist(), strict=True)
         return torch.tensor([guess in self.accepted.get(label, (label,)) for label, guess in pairs])
+
+
+def read_class_folders(
+    name: str,
+    folder: Path,
+    indices: Mapping[str, int],
+    archive: str,
+    view: View,
+    candidates: Sequence[int] = (),
+) -> ImageSet:
+    """The pictures in `folder`/<class>, with the index that `indices` gives for the class.
+
+    `name` is the set and `archive` where it comes from, for errors; `indices` has all folder
+    names that may be there. Files beside the class folders and hidden ones are left out, and so is
+    in a class folder what is no picture by its name.
+    Raises: FileNotFoundError when the folder is missing; ValueError when it has no class folder,
+    one that is no class of the set, or one without a picture.
+    """
+    need_folder(name, folder, f"unpack {archive} there")
+    ids: list[str] = []
+    labels: list[int] = []
+    for found in class_folders(name, folder, indices, archive):
+        pictures = picture_names(folder / found)
+        if not pictures:
+            raise ValueError(
+                f"{name}: the class folder {folder / found} has no pictures; unpack {archive} "
+                "again, or remove the folder to go without this class"
+            )
+        ids += [f"{found}/{picture}" for picture in pictures]
+        labels += [indices[found]] * len(pictures)
+    return picture_set(name, folder, ids, labels, view, candidates)
+
+
+def class_folders(
+    name: str, folder: Path, indices: Mapping[str, int], archive: str
+) -> tuple[str, ...]:
+    """The class folders that are there, by index (V2's 2 comes before 10) and then by name.
+
+    Raises: ValueError when there is none, or one that is not in `indices`.
+    """
+    with os.scandir(folder) as entries:
+        found = [e.name for e in entries if not e.name.startswith(".") and e.is_dir()]
+    wrong = sorted(set(found) - set(indices))
+    if wrong:
+        what = "another class of ImageNet" if wrong[0] in IMAGENET_INDEX else "no class"
+        raise ValueError(
+            f"{name}: {folder} has the folder {wrong[0]!r}, which is {what} and none of this "
+            f"set's {len(indices)} ({len(wrong)} such folders); needed are folders like "
+            f"{next(iter(indices))!r} and no other: move it away, or unpack {archive} again"
+        )
+    if not found:
+        packed = sorted(path.name for path in folder.glob("*.tar"))
+        inside = f"{len(packed)} archives like {packed[0]}" if packed else "no class folder"
+        remedy = "unpack each into a folder of its name" if packed else f"unpack {archive} again"
+        raise ValueError(
+            f"{name}: {folder} has {inside}; needed are folders like {next(iter(indices))!r}: "
+            f"{remedy}"
+        )
+    return tuple(sorted(found, key=lambda wanted: (indices[wanted], wanted)))
+
+
+def picture_names(folder: Path) -> list[str]:
+    """The names of the pictures in a folder, sorted as text; hidden files are left out."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if is_picture(entry.name))
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file is a picture by its name, and not one of macOS's `._` files."""
+    return name.lower().endswith(IMG_EXTENSIONS) and not name.startswith(".")
+
+
+def picture_set(
+    name: str,
+    folder: Path,
+    ids: Sequence[str],
+    labels: Sequence[int],
+    view: View,
+    candidates: Sequence[int] = (),
+) -> ImageSet:
+    """Pictures at `folder`/<id>. An EXIF orientation is ignored, as by the papers' loaders."""
+    ids = tuple(ids)
+    return ImageSet(
+        name=name,
+        ids=ids,
+        labels=torch.tensor(labels, dtype=torch.int64),
+        open=lambda place: Image.open(folder / ids[place]),
+        view=view,
+        candidates=tuple(candidates),
+    )
+
+
+def need_folder(name: str, folder: Path, remedy: str) -> None:
+    """Raise FileNotFoundError when a folder is not there."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{name}: folder {folder} is missing; {remedy}")
+
+
+def need_file(name: str, path: Path, remedy: str) -> None:
+    """Raise FileNotFoundError when a file is not there."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{name}: file {path} is missing; {remedy}")

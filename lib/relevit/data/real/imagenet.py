@@ -21,8 +21,15 @@ from scipy.io.matlab import MatReadError
 
 from relevit.base.errors import one_line
 from relevit.data.real.classes import IMAGENET_INDEX
-from relevit.data.real.folders import PAPER_VIEW, need_folder, picture_set, read_class_folders
-from relevit.data.real.image_set import ImageSet, View
+from relevit.data.real.image_set import (
+    PAPER_VIEW,
+    ImageSet,
+    need_file,
+    need_folder,
+    picture_set,
+    read_class_folders,
+)
+from relevit.models.spec import View
 
 Part = Literal["val", "train"]
 FOLDER = "imagenet"
@@ -123,8 +130,7 @@ def _index_of_ids(meta: Path) -> Mapping[int, int]:
     A MATLAB 5 file holds plain data; reading it runs nothing.
     """
     remedy = "unpack ILSVRC2012_devkit_t12.tar.gz again"
-    if not meta.is_file():
-        raise FileNotFoundError(f"val: file {meta} is missing; it says what the ids mean: {remedy}")
+    need_file("val", meta, f"it says what the ids mean: {remedy}")
     try:
         synsets = np.atleast_1d(loadmat(meta, squeeze_me=True)["synsets"])
         leaves = synsets[synsets["num_children"].astype(int) == 0]

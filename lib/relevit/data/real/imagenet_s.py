@@ -18,8 +18,8 @@ from jaxtyping import Int
 from PIL import Image
 
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_S_WNIDS, MERGED
-from relevit.data.real.folders import PAPER_VIEW, need_folder, read_class_folders
-from relevit.data.real.image_set import ImageSet, Mask, View
+from relevit.data.real.image_set import PAPER_VIEW, ImageSet, need_folder, read_class_folders
+from relevit.models.spec import Mask, View
 
 Part = Literal["train-semi", "validation"]
 Merged = Literal["skip", "keep"]

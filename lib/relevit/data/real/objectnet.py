@@ -18,8 +18,8 @@ from PIL import Image
 
 from relevit.base.errors import one_line
 from relevit.data.real.classes import IMAGENET_WNIDS
-from relevit.data.real.folders import PAPER_VIEW, need_folder, picture_names
-from relevit.data.real.image_set import ImageSet, View
+from relevit.data.real.image_set import PAPER_VIEW, ImageSet, need_file, need_folder, picture_names
+from relevit.models.spec import View
 
 Answers = Literal["any", "first"]
 NAME = "objectnet"
@@ -132,7 +132,7 @@ def _indices_of_names(mappings: Path) -> dict[str, list[int]]:
     The keys of ORDER_FILE are indices as text, and sorted as text: their place means nothing.
     """
     path = mappings / LINES_FILE
-    _need_file(path)
+    need_file(NAME, path, AGAIN)
     names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     order, count = _read_json(mappings / ORDER_FILE), len(IMAGENET_WNIDS)
     wanted = list(range(count))
@@ -152,7 +152,7 @@ def _indices_of_names(mappings: Path) -> dict[str, list[int]]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    _need_file(path)
+    need_file(NAME, path, AGAIN)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # a broken text, or bytes that are no text
@@ -163,11 +163,6 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{NAME}: {path} is no table from texts to {kind.__name__} values; {AGAIN}"
         )
     return found
-
-
-def _need_file(path: Path) -> None:
-    if not path.is_file():
-        raise FileNotFoundError(f"{NAME}: file {path} is missing; {AGAIN}")
 
 
 def _need_class_folders(images: Path, indices: Mapping[str, tuple[int, ...]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from relevit.data.real.classes import IMAGENET_WNIDS, index_of
-from relevit.data.real.image_set import UnreadableImage, View
 from relevit.data.real.imagenet import read_imagenet
+from relevit.models.spec import View
 from replicas.imagenet import SOME, write_imagenet
 from replicas.pictures import truncate
 
@@ -34,20 +35,12 @@ def replicas(tmp_path_factory):
 
 @pytest.fixture
 def devkit(tmp_path, replicas):
-    return copy_of(replicas["devkit"], tmp_path)
+    return shutil.copytree(replicas["devkit"], tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture
 def kaggle(tmp_path, replicas):
-    return copy_of(replicas["kaggle"], tmp_path)
-
-
-def copy_of(root, target):
-    for path in root.rglob("*"):
-        if path.is_file():
-            (target / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
-            (target / path.relative_to(root)).write_bytes(path.read_bytes())
-    return target
+    return shutil.copytree(replicas["kaggle"], tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -220,22 +213,7 @@ def test_packed_classes_of_the_training_archive_are_an_error(tmp_path):
         read_imagenet(tmp_path, part="train")
 
 
-def test_missing_folders_and_other_parts_are_errors(tmp_path):
-    text = r"val: folder .*imagenet/val is missing; unpack ILSVRC2012_img_val.tar there"
-    with pytest.raises(FileNotFoundError, match=text):
-        read_imagenet(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"imagenet: part is 'test'; give one of \('val', 'train'\)"
-    ):
-        read_imagenet(tmp_path, part="test")
+def test_an_empty_folder_is_an_error(tmp_path):
     (tmp_path / "imagenet" / "val").mkdir(parents=True)
     with pytest.raises(ValueError, match=r"val has no class folder; needed .*'n01440764': unpack"):
         read_imagenet(tmp_path)
-
-
-def test_a_truncated_picture_is_named(kaggle):
-    found = read_imagenet(kaggle)
-    truncate(kaggle / "imagenet" / "val" / found.ids[5])
-    with pytest.raises(UnreadableImage, match=rf"^val: {found.ids[5]} cannot be read .*unpack it"):
-        found[5]
-    assert found[4].shape == (3, 224, 224)

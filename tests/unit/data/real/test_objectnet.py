@@ -91,27 +91,6 @@ def test_a_picture_that_is_border_alone_cannot_be_read(folder):
     assert read_objectnet(folder.parent, border=0)[3].shape == (3, 224, 224)
 
 
-@pytest.mark.parametrize("border", [0, 1])
-def test_a_broken_picture_is_named(folder, border):
-    found = read_objectnet(folder.parent, border=border)
-    truncate(folder / "images" / found.ids[5])
-    with pytest.raises(UnreadableImage, match=f"objectnet: {found.ids[5]} .*unpack it again") as e:
-        found[5]
-    assert e.value.place == 5
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"answers": "all"}, r"objectnet: answers is 'all'; give 'any', or 'first' .*B7"),
-        ({"border": -1}, r"objectnet: border is -1 pixels; give 1, or 0"),
-    ],
-)
-def test_options_are_checked(folder, options, text):
-    with pytest.raises(ValueError, match=text):
-        read_objectnet(folder.parent, **options)
-
-
 @pytest.mark.parametrize("inner", ["images", "mappings", "images/chair"])
 def test_a_missing_folder_is_an_error(folder, inner):
     shutil.rmtree(folder / inner)

@@ -12,8 +12,7 @@ import torch
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.rows import head_pooling
-from relevit.data.real.image_set import View
-from relevit.models.published import load_paper_model
+from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import (
     BEYOND,
     CUT,
@@ -24,6 +23,7 @@ from relevit.models.registry import (
     paper_spec,
     preprocessing,
 )
+from relevit.models.spec import View
 from relevit.paper import published as paper
 
 pytestmark = pytest.mark.usefixtures("no_network")
@@ -144,6 +144,7 @@ def test_own_preprocessing(name, view, mean):
     assert math.floor(224 / 0.9) == 248, "rounded down, as timm does"
 
 
+@pytest.mark.wrong_types
 def test_unknown_preset_is_an_error():
     with pytest.raises(ValueError, match=r"paper_models: preset 'mine' is unknown; use published"):
         preprocessing("vit-b", "mine")

@@ -1,8 +1,11 @@
-"""Names, weights and pixel statistics of the models; no network connection."""
+"""Names, weights and pixel statistics of the models, the four small ones that are pretrained in
+other ways among them; no network connection."""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -12,34 +15,39 @@ from torch import nn
 
 from relevit.attribution.path import path_baseline
 from relevit.config import ModelName
+from relevit.config.iav import MINIS
+from relevit.config.words import MiniName
 from relevit.data.foregrounds import CLASSES
+from relevit.iav import KINDS, class_attention
 from relevit.models import loading as models
-from relevit.models.checkpoints import save_weights
+from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 from relevit.models.loading import (
+    MINI_KINDS,
     MODELS,
     ModelSpec,
     build_model,
+    load_backbone,
     load_model,
     load_pretrained,
     model_spec,
     shipped_weights,
 )
 from relevit.models.registry import PAPER_MODELS
+from relevit.training.recipes import RECIPES, save_backbone
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
 SMALL = {"embed_dim": 16, "depth": 2, "num_heads": 2}
+HEAD = {"head.weight", "head.bias"}
+LARGEST_BYTES = 1.4e6  # of a shipped backbone
 
 
 @pytest.fixture
 def small(monkeypatch):
     """Small versions of the models under their own names; 56 px, so 4 x 4 patches."""
-    for name in tuple(MODELS):
-        spec = MODELS[name]
+    for name, spec in tuple(MODELS.items()):
         options = spec.options | SMALL
-        monkeypatch.setitem(
-            MODELS, name, ModelSpec(name, spec.timm_name, 56, spec.mean, spec.std, options)
-        )
+        monkeypatch.setitem(MODELS, name, replace(spec, image_size=56, options=options))
 
 
 @pytest.fixture
@@ -74,8 +82,9 @@ def test_models_of_the_papers_are_not_pretrained_here():
         load_pretrained("vit-b")
 
 
-def test_the_parameters_know_the_same_names():
+def test_the_parameters_know_the_same_names_and_classes():
     assert get_args(ModelName) == tuple(MODELS)
+    assert {spec.classes for spec in MODELS.values()} == {len(CLASSES)}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -150,7 +159,7 @@ def test_initial_weights_follow_the_seed_and_leave_torchs_alone(small, build):
 def test_pretrained_backbone_is_under_a_new_head(backbone):
     model = load_pretrained("dinov2-s")
     state = model.state_dict()
-    assert set(state) - set(backbone) == {"head.weight", "head.bias"}
+    assert set(state) - set(backbone) == HEAD
     for key in set(backbone) - {"pos_embed"}:
         assert torch.equal(state[key], backbone[key]), key
     assert tuple(state["head.weight"].shape) == (len(CLASSES), 16)
@@ -182,15 +191,10 @@ def test_the_pretraining_of_tiny_mae_is_not_shipped(small):
         load_pretrained("tiny-mae")
 
 
-@pytest.mark.parametrize("change", ["one less", "one more"])
-def test_tensors_that_do_not_fit_are_an_error(backbone, monkeypatch, change):
-    tensors = dict(backbone)
-    if change == "one less":
-        del tensors["blocks.1.norm1.bias"]
-    else:
-        tensors["blocks.2.norm1.bias"] = torch.zeros(16)
+def test_a_download_that_does_not_fit_is_an_error(backbone, monkeypatch):
+    tensors = {k: v for k, v in backbone.items() if k != "blocks.1.norm1.bias"}
     monkeypatch.setattr(models, "load_dinov2", lambda: tensors)
-    text = r"models: the tensors of 'dinov2-s' do not fit timm's model: .*blocks\.[12]\.norm1\.bias"
+    text = r"models: the tensors of 'dinov2-s' do not fit timm's model: .*blocks\.1\.norm1\.bias"
     with pytest.raises(ValueError, match=text):
         load_pretrained("dinov2-s")
 
@@ -228,6 +232,8 @@ def test_weights_of_another_model_are_an_error(small, tmp_path):
 def test_weights_that_are_missing_are_an_error(small, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.safetensors is missing; run the stage"):
         load_model("tiny", tmp_path / "none.safetensors")
+    with pytest.raises(FileNotFoundError, match=r"none\.safetensors is missing; run the stage"):
+        load_pretrained("mini-mae", backbone=tmp_path / "none.safetensors")
 
 
 def test_shipped_weights(small, tmp_path, monkeypatch):
@@ -242,6 +248,117 @@ def test_shipped_weights(small, tmp_path, monkeypatch):
     for use in (shipped_weights, load_model):
         with pytest.raises(ValueError, match=text):
             use("dinov2-s")
+
+
+# Four pretrainings of one architecture
+
+
+def test_every_list_has_the_same_names():
+    assert get_args(MiniName) == tuple(MINI_KINDS) == tuple(RECIPES) == tuple(MINIS)
+    assert sorted(MINI_KINDS.values()) == sorted(2 * KINDS)
+
+
+def test_they_are_one_architecture_with_the_papers_depth():
+    models = {name: build_model(name) for name in MINI_KINDS}
+    shapes = [{key: v.shape for key, v in m.state_dict().items()} for m in models.values()]
+    assert all(shape == shapes[0] for shape in shapes)
+    assert len({replace(model_spec(name), name="").__repr__() for name in models}) == 1
+    model = models["mini-dino"]
+    assert (len(model.blocks), model.blocks[0].attn.num_heads) == (12, 4)
+    assert (model.patch_embed.grid_size, model.global_pool) == ((8, 8), "token")
+    assert tuple(class_attention(model, torch.zeros(1, 3, 112, 112)).shape) == (1, 12, 4, 64)
+
+
+@pytest.mark.parametrize("name", MINI_KINDS)
+@pytest.mark.parametrize("classes", [len(CLASSES), 10])
+def test_backbone_of_a_file_is_under_a_new_head(small, tmp_path, name, classes):
+    trained, path = build_model(name, seed=7, classes=100), tmp_path / "backbone.safetensors"
+    save_backbone(trained, path)
+    state = torch.random.get_rng_state()
+    model = load_pretrained(name, seed=3, classes=classes, backbone=path)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert model.num_classes == classes
+    start = build_model(name, seed=3, classes=classes).state_dict()
+    for key, value in model.state_dict().items():
+        expected = start[key] if key in HEAD else trained.state_dict()[key].half().float()
+        assert value.dtype == torch.float32 and torch.equal(value, expected), key
+
+
+def test_heads_of_other_seeds_differ_over_the_same_backbone(small, tmp_path):
+    save_backbone(build_model("mini-mae"), tmp_path / "backbone.safetensors")
+    load = [
+        load_pretrained("mini-mae", seed, 10, tmp_path / "backbone.safetensors").state_dict()
+        for seed in (0, 1)
+    ]
+    differing = {key for key, value in load[0].items() if not torch.equal(value, load[1][key])}
+    assert differing == {"head.weight"}, "timm's heads start without bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"blocks.1.norm1.bias": None}, r"missing_keys=.*blocks\.1\.norm1\.bias"),
+        ({"blocks.2.norm1.bias": torch.zeros(16)}, r"unexpected_keys=.*blocks\.2\.norm1\.bias"),
+        ({"head.bias": torch.zeros(40)}, r"missing_keys=\['head\.weight'\]"),
+        ({"cls_token": torch.zeros(1, 1, 32)}, "size mismatch for cls_token"),
+    ],
+    ids=["less", "more", "a head", "size"],
+)
+def test_tensors_that_do_not_fit_are_an_error_on_one_line(small, change, named):
+    model = build_model("mini-mae")
+    whole = {key: value for key, value in model.state_dict().items() if key not in HEAD}
+    load_backbone(model, whole, "mini-mae")
+    other = {key: value for key, value in (whole | change).items() if value is not None}
+    text = f"^models: the tensors of 'mini-mae' do not fit timm's model: .*{named}"
+    with pytest.raises(ValueError, match=text) as caught:
+        load_backbone(model, other, "mini-mae")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MINI_KINDS)
+def test_shipped_backbone_is_small_and_in_half_precision(name):
+    path = shipped_weights(f"{name}-pretrained")
+    assert path.stat().st_size < LARGEST_BYTES
+    tensors, _ = read_tensors(path)
+    assert tensors.keys() == build_model(name).state_dict().keys() - HEAD
+    assert {value.dtype for value in tensors.values()} == {torch.float16}
+    assert all(value.isfinite().all() for value in tensors.values())
+
+
+@pytest.mark.parametrize("name", MINI_KINDS)
+def test_shipped_backbone_is_what_is_loaded(name):
+    model = load_pretrained(name, classes=10)
+    for key, value in read_tensors(shipped_weights(f"{name}-pretrained"))[0].items():
+        assert torch.equal(model.state_dict()[key], value.float()), key
+    with torch.no_grad():
+        assert model.eval()(torch.zeros(2, 3, 112, 112)).isfinite().all()
+
+
+def test_no_two_backbones_are_the_same():
+    patches = [load_pretrained(name).patch_embed.proj.weight for name in MINI_KINDS]
+    for i, weights in enumerate(patches):
+        assert not any(torch.equal(weights, other) for other in patches[:i])
+
+
+@pytest.mark.parametrize("name", MINI_KINDS)
+def test_shipped_log_has_a_row_an_epoch(name):
+    path = shipped_weights(f"{name}-pretrained").with_name(f"{name}-pretraining.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows and all(any(key.startswith("validation_") for key in row) for row in rows)
+    assert rows[-1]["epoch"] == RECIPES[name].epochs
+    assert [row["epoch"] for row in rows] == list(range(len(rows)))
+
+
+@pytest.mark.parametrize("name", MINI_KINDS)
+def test_only_their_pretraining_is_shipped(name):
+    with pytest.raises(ValueError, match=f"models: no weights of '{name}' come with the package"):
+        shipped_weights(name)
+
+
+def test_a_backbone_is_no_finetuned_model():
+    path = shipped_weights("mini-dino-pretrained")
+    with pytest.raises(ValueError, match=r"is for model '\(none given\)', not 'mini-dino'"):
+        load_weights(path, build_model("mini-dino"), "mini-dino")
 
 
 # Pixels
@@ -285,6 +402,7 @@ def test_statistics_are_made_once_a_model_and_device(monkeypatch):
     assert all(torch.equal(new, old.bfloat16()) for new, old in zip(again, first, strict=True))
 
 
+@pytest.mark.wrong_types  # pixels that can have a gradient
 def test_statistics_made_without_gradients_serve_gradients_too():
     spec = ModelSpec("x", "none", 16, mean=(0.5, 0.25, 0.0), std=(0.5, 0.31, 2.0))
     pixels = torch.full((1, 3, 1, 1), 51.0)

@@ -1,13 +1,14 @@
 """The models of the papers, loaded by name with their published weights.
 
-Which there are is in `paper_registry`. Weights come from timm's hub, from their authors' servers
-or from files (`published_weights`); nothing that is pickled is run.
+Which there are is in `relevit.models.registry`. Weights come from timm's hub, from their authors'
+servers or from files (`relevit.models.published_weights`); nothing that is pickled is run.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,29 +20,14 @@ from torch import Tensor, nn
 
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.models.foreign import fill, find_weights, head_tensors, named_tensors, read_checkpoint
-from relevit.models.registry import (
-    IMAGENET_CLASSES,
-    PAPER_MODELS,
-    PaperModel,
-    Preprocessing,
-    Preset,
-    paper_model,
-    paper_spec,
-    preprocessing,
+from relevit.models.published_weights import (
+    fill,
+    find_weights,
+    head_tensors,
+    named_tensors,
+    read_checkpoint,
 )
-
-__all__ = [
-    "PAPER_MODELS",
-    "PaperModel",
-    "Preprocessing",
-    "Preset",
-    "class_and_mean",
-    "load_paper_model",
-    "paper_model",
-    "paper_spec",
-    "preprocessing",
-]
+from relevit.models.registry import IMAGENET_CLASSES, PaperModel, Preset, paper_model, preprocessing
 
 Head = Path | Literal["new"] | None
 Tensors = Mapping[str, Tensor]
@@ -63,10 +49,11 @@ def load_paper_model(
     """A model with its published weights, in eval mode, on the CPU.
 
     `classes`: none for those of the published head (1,000; CLIP: its embedding), 0 for no head.
-    `weights`: a file in any layout of `published_weights`, or a folder with `<name>.safetensors`,
-    .pth, .bin or .pth.tar; without it they are fetched once. `head`: a file with a linear head
-    instead of the weights' own; a folder may hold it as `<name>-head`. A head is untrained, drawn
-    from `seed`, with head="new", or when `classes` is neither 1,000 nor that of any head given.
+    `weights`: a file in any layout of `relevit.models.published_weights`, or a folder with
+    `<name>.safetensors`, .pth, .bin or .pth.tar; without it they are fetched once. `head`: a file
+    with a linear head instead of the weights' own; a folder may hold it as `<name>-head`. A head is
+    untrained, drawn from `seed`, with head="new", or when `classes` is neither 1,000 nor that of
+    any head given.
     `random`: no weights at all, drawn from `seed`. `depth`: only so many blocks, for rehearsals.
     `preset`: mean and std in the model's `pretrained_cfg`, from which attributions know black.
     `trust`: run what a pickle says; only for a file whose origin you know.
@@ -81,17 +68,19 @@ def load_paper_model(
         return _built(model, count, depth, seed, preset, both)
     path = None if weights is None else _weights_file(model, weights)
     place = path or model.source
-    tensors = _fetched(model) if path is None else _tensors(model, path, trust)
+    if path is None:
+        tensors = _fetched(model)
+    else:
+        with _fitting(model, path):
+            tensors = named_tensors(_opened(path, trust))
     tensors |= _head(model, tensors, count, weights, head, trust)
     keep = head != "new" and 0 < count == _rows(tensors)
     if head is None and not keep and count in (IMAGENET_CLASSES, model.classes) and count:
         raise _headless(model, count, place)
     both = keep and _reads_both(tensors)
     built = _built(model, count, depth, seed, preset, both)
-    try:
+    with _fitting(model, place):
         fill(built, tensors, keep_head=keep)
-    except ValueError as error:
-        raise _unfit(model, place, error) from error
     return built
 
 
@@ -137,14 +126,11 @@ def _built(
 
 
 def _fetched(model: PaperModel) -> dict[str, Tensor]:
-    try:
+    with _connected(model, model.source, f"weights=, a folder with {model.name}.pth"):
         if model.url:
             return named_tensors(_from_url(model.url))
         hub_id = get_pretrained_cfg(model.timm_name).hf_hub_id
         return named_tensors(load_state_dict_from_hf(hub_id, weights_only=True))
-    except (OSError, RuntimeError) as error:
-        remedy = f"weights=, a folder with {model.name}.pth"
-        raise _offline(model, model.source, remedy, error) from error
 
 
 def _from_url(url: str) -> Mapping[str, Any]:
@@ -164,13 +150,6 @@ def _weights_file(model: PaperModel, weights: Path) -> Path:
     return path
 
 
-def _tensors(model: PaperModel, path: Path, trust: bool) -> dict[str, Tensor]:
-    try:
-        return named_tensors(_opened(path, trust))
-    except ValueError as error:
-        raise _unfit(model, path, error) from error
-
-
 def _head(
     model: PaperModel, tensors: Tensors, count: int, weights: Path | None, head: Head, trust: bool
 ) -> dict[str, Tensor]:
@@ -180,18 +159,14 @@ def _head(
     if head is None and known and weights is not None:
         path = find_weights(weights, f"{model.name}-head")
     if path is not None:
-        try:
+        with _fitting(model, path):
             found = head_tensors(_opened(path, trust))
             if _rows(found) != count:
                 raise ValueError(f"it has {_rows(found)} classes and not {count}")
-        except ValueError as error:
-            raise _unfit(model, path, error) from error
         return found
     if head is None and known and weights is None and model.head_url:
-        try:
+        with _connected(model, model.head_url, "head=, its file"):
             return head_tensors(_from_url(model.head_url))
-        except (OSError, RuntimeError) as error:
-            raise _offline(model, model.head_url, "head=, its file", error) from error
     return {}
 
 
@@ -227,15 +202,25 @@ def _headless(model: PaperModel, count: int, place: Path | str) -> ValueError:
     )
 
 
-def _unfit(model: PaperModel, place: Path | str, error: Exception) -> ValueError:
-    return ValueError(
-        f"paper_models: {place} does not fit {model.name!r} ({one_line(error)}); use the weights "
-        f"of {model.timm_name}, from {model.source}"
-    )
+@contextmanager
+def _fitting(model: PaperModel, place: Path | str) -> Iterator[None]:
+    """What is wrong with weights, told with where they are and which are needed."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(
+            f"paper_models: {place} does not fit {model.name!r} ({one_line(error)}); use the "
+            f"weights of {model.timm_name}, from {model.source}"
+        ) from error
 
 
-def _offline(model: PaperModel, place: str, remedy: str, error: Exception) -> ConnectionError:
-    return ConnectionError(
-        f"paper_models: {place} cannot be had for {model.name!r} ({one_line(error)}); connect, or "
-        f"fetch it elsewhere and give {remedy}"
-    )
+@contextmanager
+def _connected(model: PaperModel, place: str, remedy: str) -> Iterator[None]:
+    """Why weights cannot be fetched, told with what to do without a connection."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise ConnectionError(
+            f"paper_models: {place} cannot be had for {model.name!r} ({one_line(error)}); connect, "
+            f"or fetch it elsewhere and give {remedy}"
+        ) from error

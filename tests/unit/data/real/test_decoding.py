@@ -10,9 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.data.real import loading
-from relevit.data.real.image_set import ImageSet, UnreadableImage, View
-from relevit.data.real.loading import AHEAD, batches, draw
+from relevit.data.real import decoding
+from relevit.data.real.decoding import AHEAD, batches, draw
+from relevit.data.real.image_set import ImageSet, UnreadableImage
+from relevit.models.spec import View
 
 SIDE = 8
 VIEW = View(resize=SIDE, crop=SIDE)
@@ -177,7 +178,7 @@ def test_draw_gives_the_pictures_asked_for_with_their_masks():
     batch = draw(pictures_of(Disk(), 10, masks=upper_half), [7, 0, 7])
     assert numbers(batch) == [7, 0, 7] and batch.labels.tolist() == [0, 0, 0]
     assert batch.masks[:, 0, 0, 0].tolist() == [True, False, True]
-    assert not draw(pictures_of(Disk(), 10), np.array([7])).masks.any()
+    assert not draw(pictures_of(Disk(), 10), (7,)).masks.any()
     assert not left_behind()
 
 
@@ -192,9 +193,10 @@ def test_places_outside_of_the_set_are_an_error(places):
     [
         ({"batch_size": 0}, "objectnet: batches of 0 pictures on 0 threads; give at least one"),
         ({"workers": -1}, "objectnet: batches of 2 pictures on -1 threads; give at least one"),
-        (
+        pytest.param(
             {"corrupted": "ignore"},
             "objectnet: corrupted 'ignore' is unknown; use 'error' or 'skip'",
+            marks=pytest.mark.wrong_types,
         ),
         ({"masks": True}, "objectnet: has no masks; use imagenet_s or gtsegs, or masks=False"),
     ],
@@ -210,14 +212,14 @@ def test_bad_arguments_are_refused_before_anything_is_read(options, text):
 
 def test_as_many_threads_as_cores(monkeypatch):
     made = []
-    monkeypatch.setattr(loading, "cores", lambda: 3)
-    pool = loading.ThreadPoolExecutor
+    monkeypatch.setattr(decoding, "cores", lambda: 3)
+    pool = decoding.ThreadPoolExecutor
 
     def counted(workers, **options):
         made.append(workers)
         return pool(workers, **options)
 
-    monkeypatch.setattr(loading, "ThreadPoolExecutor", counted)
+    monkeypatch.setattr(decoding, "ThreadPoolExecutor", counted)
     for workers in (0, 2):
         list(batches(pictures_of(Disk(), 2), 2, workers=workers))
     assert made == [3, 2]

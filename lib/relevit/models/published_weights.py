@@ -39,7 +39,7 @@ PREFIXES = {
 }
 PRETRAINING = ("mask_token", "decoder", "lm_head.")  # what only a pretraining needs
 HEADED = ("head.", "pre_logits.")  # what a new head replaces
-BARE_NORM = {"norm.weight", "norm.bias"}  # replaced by fc_norm in models that pool the mean
+BARE_NORM = ("norm.weight", "norm.bias")  # replaced by fc_norm in models that pool the mean
 SHARED_TABLE = "rel_pos_bias.relative_position_bias_table"
 # timm would resample these without a word when their size is another; OpenAI's name beside its own.
 SIZED = {
@@ -133,9 +133,9 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, keep_head: bool) ->
     own = model.state_dict()
     tensors = _each_block_a_table(tensors, len(model.blocks))
     aside = PRETRAINING if keep_head else PRETRAINING + HEADED
+    if not keep_head and "norm.weight" not in own:
+        aside += BARE_NORM
     tensors = {k: v for k, v in tensors.items() if not k.startswith(aside)}
-    if not keep_head and not BARE_NORM & own.keys():
-        tensors = {k: v for k, v in tensors.items() if k not in BARE_NORM}
     named = _named_as_timm(tensors, model)
     if not keep_head:  # CLIP's has another name before
         named = {k: v for k, v in named.items() if k not in HEAD}

@@ -16,9 +16,11 @@ DROPPED = {"positional_embedding": 1, "class_embedding": 2}  # leading dimension
 
 
 def make_small(monkeypatch):
-    """timm makes the same architectures in micro sizes."""
+    """timm makes the same architectures in micro sizes, and reaches no hub."""
 
-    def made(timm_name, **named):
+    def made(timm_name, pretrained=False, **named):
+        if pretrained:
+            raise OSError("We couldn't connect\nto the hub.")
         options = BEIT if timm_name.startswith("beit") else SMALL
         return CREATE(timm_name, **(options | named))
 
@@ -125,3 +127,23 @@ def as_openai(tensors):
         elif key != "head.bias":
             found[f"visual.{key}"] = value.flatten(0, DROPPED.get(key, 0))
     return found
+
+
+def without(tensors, *names):
+    return {key: value for key, value in tensors.items() if key not in names}
+
+
+CHANGES = {
+    "less": lambda t: without(t, "blocks.1.mlp.fc1.bias", "norm.weight", "fc_norm.weight"),
+    "more": lambda t: t | {"blocks.2.mlp.fc1.bias": torch.zeros(64)},
+    "both": lambda t: {k.replace("blocks.1", "blocks.2"): v for k, v in t.items()},
+    "renamed": lambda t: before("student.", t),
+    "half": lambda t: before("module.", t) | {"norm.bias": t["norm.bias"]},
+    "logits": lambda t: t | {"pre_logits.fc.weight": torch.zeros(16, 16)},
+    "size": lambda t: t | {"cls_token": torch.zeros(1, 1, 32)},
+    "pictures": lambda t: t | {"pos_embed": torch.zeros(1, 1 + 8 * 8, 16)},
+    "patches": lambda t: t | {"patch_embed.proj.weight": torch.zeros(16, 3, 8, 8)},
+    "nan": lambda t: t | {"blocks.0.norm1.bias": torch.full((16,), float("nan"))},
+    "list": lambda t: list(t.values()),
+    "number": lambda t: t | {"epoch": 3},
+}  # what makes whole weights unfit for their model

@@ -1,21 +1,19 @@
-"""Readers of the real data sets, on small replicas of what the published archives unpack to."""
+"""The data sets for k-NN, on small replicas of what the published archives unpack to."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision.datasets import CIFAR100
 
+from relevit.data.labelled import to_square
 from relevit.data.real import knn as real_knn
-from relevit.data.real.knn import read_cifar100, read_real, to_square
-from replicas.cifar100 import write_cifar100
+from relevit.data.real.knn import read_real
+from replicas.cifar import write_cifar100
 
 SIDE = 28
 COLOURS = ((200, 30, 30), (30, 200, 30), (30, 30, 200))
@@ -121,131 +119,6 @@ def test_xrays_with_other_folders_are_errors(xray):
     (xray / "chest_xray" / "test").rename(xray / "chest_xray" / "holdout")
     with pytest.raises(FileNotFoundError, match="test is missing; unpack chest_xray there"):
         read_real("pneumonia", str(xray), SIDE)
-
-
-# CIFAR-100: pickled, or plain numbers
-
-
-def cifar_numbers(count: int, seed: int):
-    random = np.random.default_rng(seed)
-    pixels = random.integers(256, size=(count, 3, 32, 32), dtype=np.uint8)
-    fine = np.arange(count) % 100
-    return pixels.reshape(count, -1), fine.tolist(), (fine // 5).tolist()
-
-
-NAMES = {
-    "fine_label_names": [f"class_{i:02d}" for i in range(100)],
-    "coarse_label_names": [f"super_{i:02d}" for i in range(20)],
-}
-
-
-@pytest.fixture
-def pickled(tmp_path):
-    """The folder and the sums of its files, which are not the published ones."""
-    folder = tmp_path / "cifar-100-python"
-    folder.mkdir()
-    files = {"meta": NAMES}
-    for seed, part in enumerate(("train", "test")):
-        data, fine, coarse = cifar_numbers(110, seed)
-        files[part] = {
-            "filenames": [f"{i}.png" for i in fine],
-            "batch_label": f"{part}ing batch 1 of 1",
-            "fine_labels": fine,
-            "coarse_labels": coarse,
-            "data": data,
-        }
-    for name, content in files.items():
-        # Written by an old numpy, whose modules had other names.
-        old = pickle.dumps(content, protocol=2).replace(b"numpy._core.", b"numpy.core.")
-        (folder / name).write_bytes(old)
-    return tmp_path, {n: hashlib.md5((folder / n).read_bytes()).hexdigest() for n in files}
-
-
-@pytest.fixture
-def binary(tmp_path):
-    folder = tmp_path / "cifar-100-binary"
-    folder.mkdir()
-    for kind, names in NAMES.items():
-        (folder / f"{kind}.txt").write_text("\n".join(names) + "\n\n")
-    for seed, part in enumerate(("train", "test")):
-        data, fine, coarse = cifar_numbers(110, seed)
-        records = np.column_stack([coarse, fine, data]).astype(np.uint8)
-        (folder / f"{part}.bin").write_bytes(records.tobytes())
-    return tmp_path
-
-
-def test_sums_are_those_that_torchvision_publishes():
-    assert {
-        "train": CIFAR100.train_list[0][1],
-        "test": CIFAR100.test_list[0][1],
-        "meta": CIFAR100.meta["md5"],
-    } == real_knn.CIFAR_MD5
-
-
-@pytest.mark.parametrize(("labels", "classes", "last"), [("fine", 100, 9), ("coarse", 20, 1)])
-def test_pickled_and_binary_cifar_are_the_same(pickled, labels, classes, last):
-    root, hashes = pickled
-    from_pickle = read_cifar100(root, 32, labels, hashes)
-    binary.__wrapped__(root)  # now it is there too, and preferred
-    from_numbers = read_cifar100(root, 32, labels, hashes={})
-    for one, other in zip(from_pickle, from_numbers, strict=True):
-        assert len(one) == 110 and len(one.classes) == classes and one.classes == other.classes
-        assert torch.equal(one.labels, other.labels) and int(one.labels[-1]) == last
-        assert torch.equal(one.read(range(110)), other.read(range(110)))
-    assert not torch.equal(from_pickle[0].read([0]), from_pickle[1].read([0]))
-
-
-def test_cifar_pictures_are_upright(binary):
-    known, _ = read_real("cifar100", str(binary), 32)
-    pixels = cifar_numbers(110, 0)[0][3].reshape(3, 32, 32)
-    picture = Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
-    assert torch.equal(known.read([3])[0], to_square(picture, 32))
-    assert read_real("cifar100_coarse", str(binary), 32)[0].classes[0] == "super_00"
-
-
-class Harmful:
-    """A pickle that makes a folder when it is opened."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.folder),)
-
-
-@pytest.mark.parametrize("name", ["meta", "train", "test"])
-def test_a_pickle_with_another_sum_is_never_opened(pickled, name):
-    root, hashes = pickled
-    made = root / "made"
-    pickle.loads(pickle.dumps(Harmful(made)))
-    made.rmdir()  # so it would be seen
-    (root / "cifar-100-python" / name).write_bytes(pickle.dumps(Harmful(made)))
-    with pytest.raises(ValueError, match=rf"{name} has MD5 .*was not opened: .*plain numbers"):
-        read_cifar100(root, SIDE, hashes=hashes)
-    assert not made.exists()
-
-
-def test_only_the_published_sums_count_unless_others_are_given(pickled):
-    with pytest.raises(ValueError, match=r"meta has MD5 .* published is 7973b15100ad"):
-        read_real("cifar100", str(pickled[0]), SIDE)
-
-
-def test_missing_and_damaged_cifar_files_are_errors(tmp_path, pickled):
-    root, hashes = pickled
-    (root / "cifar-100-python" / "test").unlink()
-    with pytest.raises(FileNotFoundError, match=r"file .*test is missing; unpack the archive"):
-        read_cifar100(root, SIDE, hashes=hashes)
-    binary.__wrapped__(root)
-    train = root / "cifar-100-binary" / "train.bin"
-    train.write_bytes(train.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"train.bin has 338139 bytes and .* records of 3074"):
-        read_cifar100(root, SIDE)
-    train.write_bytes(b"\0\144" + bytes(3072))
-    with pytest.raises(ValueError, match=r"has 3074 bytes and .*100 names; .*name for each label"):
-        read_cifar100(root, SIDE)
-    (root / "cifar-100-binary" / "fine_label_names.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"fine_label_names.txt is missing"):
-        read_cifar100(root, SIDE)
 
 
 # All

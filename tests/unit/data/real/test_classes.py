@@ -15,8 +15,8 @@ from relevit.data.real.classes import (
     SHORT_NAMES,
     WNID,
     index_of,
+    split_classes,
 )
-from relevit.data.real.selection import finetuning_classes, validation_classes
 
 # Of the authors' list of 919 categories, sorted, one a line and no line break at the end.
 PUBLISHED = "b2ee89cf2d5def583dcea806b8cc99def3d9bb7355ae981fc4c986c6d8dec1da"
@@ -46,7 +46,7 @@ def test_imagenet_s_has_the_published_categories():
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_500_classes_are_finetuned_and_the_other_414_validate(seed):
-    train, rest = finetuning_classes(seed=seed), validation_classes(seed=seed)
+    train, rest = split_classes(seed=seed)
     assert (len(train), len(rest)) == (500, 414)
     assert list(train) == sorted(train) and list(rest) == sorted(rest)
     tags = set(MERGED) | set(MERGED.values())
@@ -55,17 +55,18 @@ def test_500_classes_are_finetuned_and_the_other_414_validate(seed):
 
 def test_sorted_classes_put_every_animal_into_finetuning_and_a_draw_does_not():
     animals = set(IMAGENET_WNIDS[:398])
-    assert animals < set(finetuning_classes()) and not animals & set(validation_classes())
-    drawn = finetuning_classes(seed=0)
+    train, rest = split_classes()
+    assert animals < set(train) and not animals & set(rest)
+    drawn = split_classes(seed=0)[0]
     assert 180 < len(animals & set(drawn)) < 260  # 218 expected
-    assert drawn == finetuning_classes(seed=0) != finetuning_classes(seed=1)
-    assert finetuning_classes(3) == ("n01440764", "n01443537", "n01484850")
+    assert drawn == split_classes(seed=0)[0] != split_classes(seed=1)[0]
+    assert split_classes(3)[0] == ("n01440764", "n01443537", "n01484850")
 
 
 @pytest.mark.parametrize("count", [0, -1, 914, 1000])
 def test_a_count_that_leaves_nothing_is_an_error(count):
     with pytest.raises(ValueError, match=rf"{count} classes; ImageNet-S has 914 .*give 1 to 913"):
-        finetuning_classes(count)
+        split_classes(count)
 
 
 def test_short_names_are_of_one_class_each():
