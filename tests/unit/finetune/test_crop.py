@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 from relevit.config import BenchmarkParams, FinetuneParams
 from relevit.data import benchmark
@@ -181,7 +181,7 @@ def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
 def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     photographs, monkeypatch
 ):
-    shown = SimpleNamespace(name="the view")
+    shown = photographs.draw("finetune", [0])
     monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
     monkeypatch.setattr(runs, "training_images", lambda cfg, bench: shown)
     cfg = FinetuneParams(images_per_class=2, model="vit-b")
@@ -203,11 +203,11 @@ def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
 ):
     seen = {}
     monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-    monkeypatch.setattr(runs, "load_model", lambda *args: None)
+    monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
     monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
     monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
     monkeypatch.setattr(
-        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals())
+        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals()) or []
     )
     cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol, device="cpu")
     runs.finetune_at(cfg, photographs, 1.0e-6, tmp_path / "weights.safetensors", tmp_path)
