@@ -2,7 +2,7 @@
 
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
 batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
-`runs` and `learning_rate` (what notebooks ask for), `sweep`. Imports training, evaluation and what
+`runs`, `variants` and `learning_rate` (what notebooks ask for). Imports training, evaluation and what
 lies below them.
 """
 
