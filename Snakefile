@@ -3,16 +3,30 @@
 
 from pathlib import Path
 
-from relevit.finetune.sweep import compared_models, sweep_runs
+from relevit.base.stages import read_pipeline
+from relevit.pipeline.sweep import compared_models, sweep_runs
 
 PRESET = config["preset"]
 SEEDS = config["seeds"]
 THREADS = config.get("threads", workflow.cores)  # of a stage; on a cluster its profile's cores
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
-RUNS = [run.name for run in sweep_runs(PRESET)]
-EVALUATED = compared_models(PRESET) if config.get("data") == "imagenet" else []
+PIPELINE = read_pipeline(PRESET)
+RUNS = [run.name for run in sweep_runs(PIPELINE)]
+REAL = PIPELINE.benchmark.data == "imagenet"
+EVALUATED = compared_models(PIPELINE) if REAL else []
 GPUS = config.get("gpus", 0)
+
+PAPERMILL = "papermill {input.notebook} {output.executed}"
+OPTIONS = " --engine relevit --no-progress-bar"
+ALONE = " -f {input.common} -f {input.params}"
+SEEDED = " -f {input.common} -f {input.seeds} -f {input.params}"  # reads the preset's own runs
+
+
+def stage(name, *shared):
+    """The files that every stage reads: its notebook, what is shared, and its own parameters."""
+    files = {key: f"{PARAMS}/{key}.yaml" for key in ("common", *shared)}
+    return {"notebook": f"notebooks/{name}.ipynb", "params": f"{PARAMS}/{name}.yaml", **files}
 
 
 def device(number, option="-p device"):
@@ -37,8 +51,7 @@ rule all:
 rule original:
     message: "00_original: the model before relevance finetuning"
     input:
-        notebook="notebooks/00_original.ipynb",
-        params=f"{PARAMS}/00_original.yaml",
+        **stage("00_original"),
     output:
         executed=f"{OUT}/00_original/executed.ipynb",
         summary=f"{OUT}/00_original/summary.json",
@@ -48,14 +61,13 @@ rule original:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule start:
     message: "00_start: the data, the model, where it looks, where it errs"
     input:
-        notebook="notebooks/00_start.ipynb",
-        params=f"{PARAMS}/00_start.yaml",
+        **stage("00_start"),
         original=rules.original.output.weights,
     output:
         executed=f"{OUT}/00_start/executed.ipynb",
@@ -65,16 +77,15 @@ rule start:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule masks:
     message: "01_masks: masks without annotation"
     input:
-        notebook="notebooks/01_masks.ipynb",
-        params=f"{PARAMS}/01_masks.yaml",
+        **stage("01_masks", "seeds"),
         runs=f"{PARAMS}/02_finetune.yaml",
-        original=rules.original.output.weights if config.get("data") == "imagenet" else [],
+        original=rules.original.output.weights if REAL else [],
     output:
         executed=f"{OUT}/01_masks/executed.ipynb",
         summary=f"{OUT}/01_masks/summary.json",
@@ -84,14 +95,13 @@ rule masks:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule learning_rate:
     message: "02_learning_rate: the highest rate that the validation images allow"
     input:
-        notebook="notebooks/02_learning_rate.ipynb",
-        params=f"{PARAMS}/02_learning_rate.yaml",
+        **stage("02_learning_rate"),
         runs=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
     output:
@@ -103,14 +113,13 @@ rule learning_rate:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule finetune:
     message: "02_finetune: relevance finetuning, seed {wildcards.seed}"
     input:
-        notebook="notebooks/02_finetune.ipynb",
-        params=f"{PARAMS}/02_finetune.yaml",
+        **stage("02_finetune"),
         original=rules.original.output.weights,
         rate=rules.learning_rate.output.summary,
     output:
@@ -123,15 +132,13 @@ rule finetune:
         gpu=1,
         device=lambda wildcards: device(SEEDS.index(int(wildcards.seed))),
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params}{resources.device}"
-        " -p seed {wildcards.seed} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + "{resources.device} -p seed {wildcards.seed}" + OPTIONS
 
 
 rule baselines:
     message: "02_baselines: what GradMask and RRR train on, and their learning rates"
     input:
-        notebook="notebooks/02_baselines.ipynb",
-        params=f"{PARAMS}/02_baselines.yaml",
+        **stage("02_baselines"),
         runs=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
     output:
@@ -142,7 +149,7 @@ rule baselines:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 # A run that fails says so in a file instead of stopping the others; the report marks the gap, and
@@ -152,8 +159,7 @@ rule sweep:
         "02_finetune: {wildcards.model}, {wildcards.method} {wildcards.protocol},"
         " {wildcards.masks} masks, seed {wildcards.seed}"
     input:
-        notebook="notebooks/02_finetune.ipynb",
-        params=f"{PARAMS}/02_finetune.yaml",
+        **stage("02_finetune"),
         original=rules.original.output.weights,
         masks=lambda wildcards: rules.masks.output.masks if wildcards.masks == "tokencut" else [],
         rate=rules.learning_rate.output.summary,
@@ -169,17 +175,16 @@ rule sweep:
         device=lambda wildcards: device(RUNS.index("{model}.{method}.{protocol}.{masks}.seed{seed}".format(**wildcards))),
     shell:
         "rm -f {params.folder}/summary.json; "
-        "papermill {input.notebook} {params.folder}/executed.ipynb -f {input.params}{resources.device}"
+        "papermill {input.notebook} {params.folder}/executed.ipynb" + ALONE + "{resources.device}"
         " -p run {params.run} -p model {wildcards.model} -p method {wildcards.method}"
-        " -p protocol {wildcards.protocol} -p masks {wildcards.masks} -p seed {wildcards.seed}"
-        " --engine relevit --no-progress-bar && echo done > {output.outcome} || echo failed > {output.outcome}"
+        " -p protocol {wildcards.protocol} -p masks {wildcards.masks} -p seed {wildcards.seed}" + OPTIONS +
+        " && echo done > {output.outcome} || echo failed > {output.outcome}"
 
 
 rule robustness:
     message: "03_robustness: nine test sets, original against finetuned"
     input:
-        notebook="notebooks/03_robustness.ipynb",
-        params=f"{PARAMS}/03_robustness.yaml",
+        **stage("03_robustness", "seeds"),
         original=rules.original.output.weights,
         finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
     output:
@@ -191,7 +196,7 @@ rule robustness:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 # On real sets it takes longer to evaluate a run than to make it: each run is a job of its own, and
@@ -199,7 +204,7 @@ rule robustness:
 rule answers:
     message: "03_comparison: nine test sets, {wildcards.compared}"
     input:
-        params=f"{PARAMS}/03_comparison.yaml",
+        params=[f"{PARAMS}/{name}.yaml" for name in ("common", "seeds", "03_comparison")],
         answered=lambda wildcards: (
             f"{OUT}/02_finetune/{wildcards.compared}/outcome.txt"
             if wildcards.compared in RUNS
@@ -212,14 +217,13 @@ rule answers:
         gpu=1,
         device=lambda wildcards: device(EVALUATED.index(wildcards.compared), "--device"),
     shell:
-        "python -m relevit.pipeline.answers {input.params}{resources.device} --model {wildcards.compared}"
+        "python -m relevit.pipeline.answers " + PRESET + " {wildcards.compared}{resources.device}"
 
 
 rule comparison:
     message: "03_comparison: ours, the baselines, both kinds of masks, and DINO"
     input:
-        notebook="notebooks/03_comparison.ipynb",
-        params=f"{PARAMS}/03_comparison.yaml",
+        **stage("03_comparison", "seeds"),
         predictions=rules.robustness.output.predictions,
         sweep=expand(f"{OUT}/02_finetune/{{run}}/outcome.txt", run=RUNS),
         answers=expand(rules.answers.output.mark, compared=EVALUATED),
@@ -231,14 +235,13 @@ rule comparison:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule segmentation:
     message: "04_segmentation: relevance maps against masks, twelve methods"
     input:
-        notebook="notebooks/04_segmentation.ipynb",
-        params=f"{PARAMS}/04_segmentation.yaml",
+        **stage("04_segmentation", "seeds"),
         original=rules.original.output.weights,
         finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
     output:
@@ -251,14 +254,13 @@ rule segmentation:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule attribution:
     message: "05_attribution: the methods side by side, and what they are made of"
     input:
-        notebook="notebooks/05_attribution.ipynb",
-        params=f"{PARAMS}/05_attribution.yaml",
+        **stage("05_attribution"),
         original=rules.original.output.weights,
     output:
         executed=f"{OUT}/05_attribution/executed.ipynb",
@@ -267,14 +269,13 @@ rule attribution:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule faithfulness:
     message: "06_faithfulness: erase what the maps call relevant"
     input:
-        notebook="notebooks/06_faithfulness.ipynb",
-        params=f"{PARAMS}/06_faithfulness.yaml",
+        **stage("06_faithfulness", "seeds"),
         maps=rules.segmentation.output.maps,
     output:
         executed=f"{OUT}/06_faithfulness/executed.ipynb",
@@ -284,14 +285,13 @@ rule faithfulness:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule pretraining:
     message: "07_pretraining: four ways to pretrain, one way to finetune"
     input:
-        notebook="notebooks/07_pretraining.ipynb",
-        params=f"{PARAMS}/07_pretraining.yaml",
+        **stage("07_pretraining"),
     output:
         executed=f"{OUT}/07_pretraining/executed.ipynb",
         summary=f"{OUT}/07_pretraining/summary.json",
@@ -301,14 +301,13 @@ rule pretraining:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule iav:
     message: "07_iav: do attention heads agree with the decision?"
     input:
-        notebook="notebooks/07_iav.ipynb",
-        params=f"{PARAMS}/07_iav.yaml",
+        **stage("07_iav", "seeds"),
         pretraining=rules.pretraining.output.summary,
         original=rules.original.output.weights,
         finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
@@ -321,14 +320,13 @@ rule iav:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule ablations:
     message: "08_ablations: what each part of the method does"
     input:
-        notebook="notebooks/08_ablations.ipynb",
-        params=f"{PARAMS}/08_ablations.yaml",
+        **stage("08_ablations"),
         runs=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
         rate=rules.learning_rate.output.summary,
@@ -341,14 +339,13 @@ rule ablations:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule sis:
     message: "09_sis: sufficient input subsets"
     input:
-        notebook="notebooks/09_sis.ipynb",
-        params=f"{PARAMS}/09_sis.yaml",
+        **stage("09_sis"),
         original=rules.original.output.weights,
         finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
     output:
@@ -359,14 +356,13 @@ rule sis:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule knn:
     message: "10_knn: nearest neighbours on classes never seen"
     input:
-        notebook="notebooks/10_knn.ipynb",
-        params=f"{PARAMS}/10_knn.yaml",
+        **stage("10_knn", "seeds"),
         original=rules.original.output.weights,
         finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
     output:
@@ -377,14 +373,13 @@ rule knn:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule text:
     message: "11_text: attributions of a text classifier"
     input:
-        notebook="notebooks/11_text.ipynb",
-        params=f"{PARAMS}/11_text.yaml",
+        **stage("11_text"),
     output:
         executed=f"{OUT}/11_text/executed.ipynb",
         summary=f"{OUT}/11_text/summary.json",
@@ -396,14 +391,13 @@ rule text:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule clip:
     message: "12_clip: attributions of a model of images and text"
     input:
-        notebook="notebooks/12_clip.ipynb",
-        params=f"{PARAMS}/12_clip.yaml",
+        **stage("12_clip"),
     output:
         executed=f"{OUT}/12_clip/executed.ipynb",
         summary=f"{OUT}/12_clip/summary.json",
@@ -414,14 +408,13 @@ rule clip:
     resources:
         gpu=1,
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + ALONE + OPTIONS
 
 
 rule report:
     message: "99_report: everything on one page"
     input:
-        notebook="notebooks/99_report.ipynb",
-        params=f"{PARAMS}/99_report.yaml",
+        **stage("99_report", "seeds"),
         start=rules.start.output.summary,
         masks=rules.masks.output.quality,
         baselines=rules.baselines.output.rates,
@@ -440,7 +433,7 @@ rule report:
         executed=f"{OUT}/99_report/executed.ipynb",
         summary=f"{OUT}/99_report/summary.json",
     shell:
-        "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit --no-progress-bar"
+        PAPERMILL + SEEDED + OPTIONS
 
 
 rule page:

@@ -74,7 +74,7 @@ def confidence_loss(
 
 def gradmask_loss(
     logits: Float[Tensor, "batch classes"],
-    images: Float[Tensor, "batch 3 height width"],
+    images: Float[Tensor, "batch channels height width"],
     mask: Float[Tensor, "batch 1 height width"],
     labels: Int[Tensor, " batch"],
     *,
@@ -101,7 +101,7 @@ def gradmask_loss(
 
 def rrr_loss(
     logits: Float[Tensor, "batch classes"],
-    images: Float[Tensor, "batch 3 height width"],
+    images: Float[Tensor, "batch channels height width"],
     mask: Float[Tensor, "batch 1 height width"],
     *,
     protocol: Protocol = "published",
@@ -142,11 +142,11 @@ def inverse_mask(
 
 def _background_slopes(
     answer: Float[Tensor, ""],
-    images: Float[Tensor, "batch 3 height width"],
+    images: Float[Tensor, "batch channels height width"],
     mask: Float[Tensor, "batch 1 height width"],
     protocol: Protocol,
     create_graph: bool | None,
-) -> Float[Tensor, "batch 3 height width"]:
+) -> Float[Tensor, "batch channels height width"]:
     """The gradient of `answer` by the pixels, times the background's share of each."""
     background = inverse_mask(mask, protocol)
     if mask.shape != (len(images), 1, *images.shape[2:]):

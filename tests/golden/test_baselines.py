@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.finetune.baselines import (
-    BASELINE_WEIGHTS,
-    BASELINES,
-    BaselineWeights,
-    baseline_losses,
-    paper_rate,
-)
-from relevit.finetune.loop import make_optimizer
-from relevit.finetune.proof import first_step_size
+from relevit.finetune.baselines import first_step_size
+from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, BASELINES, LossWeights, paper_rate
 from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import baseline_losses, make_optimizer
 
 SCRIPT_RATE = 3.0e-6  # learning rate of both published scripts
 CASES = [
@@ -44,7 +38,7 @@ def terms(model, inputs, method, mask, temperature, create_graph=None):
     )
 
 
-def total_of(background, classification, weights: BaselineWeights):
+def total_of(background, classification, weights: LossWeights):
     return weights.background * background + weights.classification * classification
 
 
@@ -87,7 +81,7 @@ def test_gradient_of_the_cross_entropy_alone(
 ):
     values = golden(f"f3_{method}")
     prefix = f"{source}_{mask}_T{temperature:g}_"
-    alone = BASELINE_WEIGHTS[SOURCES[source]][method]._replace(background=0.0)
+    alone = replace(BASELINE_WEIGHTS[SOURCES[source]][method], background=0.0)
     background, classification, _ = terms(golden_model, golden_inputs, method, mask, temperature)
     total_of(background, classification, alone).backward()
     close(golden_model.head.weight.grad, values[prefix + "clsonly_grad_head.weight"])
@@ -98,7 +92,7 @@ def test_gradient_of_the_cross_entropy_alone(
 @pytest.mark.parametrize("source", SOURCES)
 def test_one_adamw_step(golden, golden_model, golden_inputs, method, source):
     values = golden(f"f3_{method}")
-    settings = replace(FinetuneSettings(lr=1.0), lr=float(values[f"{source}_lr"]))
+    settings = FinetuneSettings(lr=float(values[f"{source}_lr"]))
     optimizer = make_optimizer(golden_model, settings)
     background, classification, _ = terms(golden_model, golden_inputs, method, "bin", 1.0)
     total_of(background, classification, BASELINE_WEIGHTS[SOURCES[source]][method]).backward()

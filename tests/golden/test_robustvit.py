@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
-from relevit.finetune.loop import make_optimizer
-from relevit.finetune.settings import FinetuneSettings, LossWeights
-from relevit.finetune.step import step_losses
+from relevit.finetune.hyperparameters import LossWeights
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import make_optimizer, step_losses
 from relevit.relevance import gae, relevance_and_logits, to_pixels
 
 SETTINGS = FinetuneSettings(lr=3.0e-6)
@@ -28,7 +26,7 @@ def close(ours, golden) -> None:
 
 def losses_of(model, inputs, mask: str, temperature: float, settings=SETTINGS, exact=False):
     gradient = "exact" if exact else "constant"
-    settings = replace(settings, temperature=temperature, gradient=gradient)
+    settings = settings.changed(temperature=temperature, gradient=gradient)
     masks = inputs["masks" if mask == "bin" else "masks_soft"]
     losses = step_losses(model, inputs["images"], masks, inputs["labels"], settings)
     losses.total.backward()
@@ -99,7 +97,7 @@ def test_gradients(golden, golden_model, golden_inputs, mask, temperature, order
 @pytest.mark.parametrize("order", ["", "SECONDORDER_"])
 def test_relevance_term_alone(golden, golden_model, golden_inputs, order):
     """Without the exact gradient the head and the last block's tail learn nothing (A2)."""
-    only = replace(SETTINGS, weights=LossWeights(classification=0.0))
+    only = SETTINGS.changed(weights=LossWeights(classification=0.0))
     losses_of(golden_model, golden_inputs, "bin", 1.0, only, exact=bool(order))
     close(norms(golden_model), golden("f2_robustvit_loss")[f"segonly_{order}gradnorm_all"])
 

@@ -20,6 +20,8 @@ FOLDERS = sorted(path for path in (ROOT / "params").iterdir() if path.is_dir())
 PRESETS = [folder for folder in FOLDERS if (folder / "pipeline.yaml").is_file()]
 PARTS = [folder for folder in FOLDERS if folder not in PRESETS]  # for single notebooks alone
 
+SHARED = ("common", "seeds")  # what stages of a preset share
+
 CELLS = range(20, 61)
 LONGEST_CELL = 25  # lines
 LONGEST_IMPORTS = 10  # lines of a cell that imports, all in all
@@ -28,7 +30,7 @@ PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
 LARGEST_MB = 1.5
 FIRST_CELL_NAMES = ("Source", "You will learn", "Run time", "Not reproduced")
 CHECKED = "nbval-check-output"
-TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list}
+TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +88,13 @@ def test_presets_are_there():
 @pytest.mark.parametrize("name", sorted(NOTEBOOKS))
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_preset_has_a_valid_file_for_every_notebook(preset, name):
-    params = NOTEBOOKS[name].from_file(preset / f"{name}.yaml")
-    assert params.preset == preset.name
+    assert NOTEBOOKS[name].from_preset(preset).preset == preset.name
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
 def test_preset_has_no_other_file(preset):
     files = {path.name for path in preset.iterdir()}
-    assert files == {f"{name}.yaml" for name in NOTEBOOKS} | {"pipeline.yaml"}
+    assert files == {f"{name}.yaml" for name in (*NOTEBOOKS, *SHARED, "pipeline")}
 
 
 @pytest.mark.parametrize("folder", PARTS, ids=lambda folder: folder.name)
@@ -102,8 +103,9 @@ def test_part_of_a_preset_holds_valid_files_for_notebooks_and_nothing_else(folde
     found = list(folder.iterdir())
     assert found
     for path in found:
-        assert path.suffix == ".yaml" and path.stem in NOTEBOOKS, path.name
-        assert NOTEBOOKS[path.stem].from_file(path).preset == folder.name
+        assert path.suffix == ".yaml" and path.stem in (*NOTEBOOKS, *SHARED), path.name
+        if path.stem in NOTEBOOKS:
+            assert NOTEBOOKS[path.stem].from_preset(folder).preset == folder.name
 
 
 @pytest.mark.parametrize(
@@ -111,9 +113,7 @@ def test_part_of_a_preset_holds_valid_files_for_notebooks_and_nothing_else(folde
 )
 def test_iav_reads_what_the_same_folders_pretraining_makes(folder):
     """The pipeline checks it too, but of complete presets alone."""
-    made, read = (
-        NOTEBOOKS[name].from_file(folder / f"{name}.yaml") for name in ("07_pretraining", "07_iav")
-    )
+    made, read = (NOTEBOOKS[name].from_preset(folder) for name in ("07_pretraining", "07_iav"))
     assert set(read.models) <= set(made.models) and set(read.model_seeds) <= set(made.model_seeds)
     assert (read.data, read.data_root) == (made.data, made.data_root)
 
@@ -175,15 +175,16 @@ def test_parameters_are_written_so_that_papermill_reads_them_right(notebook):
 
 
 def test_parameters_are_the_defaults_of_the_model(path, notebook):
-    defaults = NOTEBOOKS[path.stem]().model_dump()
-    values = assigned(notebook)
-    assert values == defaults
-    assert {k: type(v) for k, v in values.items()} == {k: type(v) for k, v in defaults.items()}
+    defaults, values = NOTEBOOKS[path.stem](), assigned(notebook)
+    assert set(values) == set(type(defaults).model_fields)
+    assert NOTEBOOKS[path.stem](**values) == defaults
+    kinds = {key: type(value) for key, value in defaults.model_dump().items()}
+    assert {key: type(value) for key, value in values.items()} == kinds
 
 
 def test_parameters_are_the_quick_preset(path):
     cls = NOTEBOOKS[path.stem]
-    assert cls.from_file(ROOT / "params" / "quick" / f"{path.stem}.yaml") == cls()
+    assert cls.from_preset(ROOT / "params" / "quick") == cls()
 
 
 def test_papermill_lists_every_parameter(path, notebook):

@@ -11,14 +11,12 @@ from typing import NamedTuple
 
 import yaml
 
-from relevit.config import NOTEBOOKS
-
 ROOT = Path(__file__).parents[2]
 PRESET = "smallest"
 RUN_S = 900  # limit for a whole run, also on a busy machine
 SMALLEST = {
     "00_start": {"images_per_set": 40, "shown": 2},
-    "01_masks": {"seeds": [0], "images": 10, "shown": 2},
+    "01_masks": {"images": 10, "shown": 2},
     "02_baselines": {
         "rates": [1.0e-5],
         "limit_pts": 100.0,
@@ -36,17 +34,16 @@ SMALLEST = {
         "validation_maps": 8,
         "shown": 2,
     },
-    "03_robustness": {"seeds": [0], "images_per_set": 40},
-    "03_comparison": {"seeds": [0], "images_per_set": 40},
+    "03_robustness": {"images_per_set": 40},
+    "03_comparison": {"images_per_set": 40},
     "04_segmentation": {
-        "seeds": [0],
         "finetuned_images": 10,
         "images": 10,
         "other_images": 10,
         "method_models": ["tiny"],
     },
     "05_attribution": {"images": 10, "pairs": 10, "approximated": 10, "shown": 2},
-    "06_faithfulness": {"seeds": [0], "images": 10},
+    "06_faithfulness": {"images": 10},
     "07_pretraining": {
         "models": ["mini-deit", "mini-dino"],
         "images": 40,
@@ -59,7 +56,6 @@ SMALLEST = {
         "epoch_images": 5,
         "draws": 1,
         "ratios_pct": [50.0],
-        "seeds": [0],
         "robustvit_images": 5,
         "shown": 2,
     },
@@ -72,7 +68,7 @@ SMALLEST = {
         "images_per_set": 40,
     },
     "09_sis": {"images": 1, "labels": 1},
-    "10_knn": {"seeds": [0], "train_images": 24, "test_images": 24, "shown": 1},
+    "10_knn": {"train_images": 24, "test_images": 24, "shown": 1},
     "11_text": {
         "training_texts": 40,
         "validation_texts": 10,
@@ -91,8 +87,8 @@ SMALLEST = {
         "pairs": 2,
         "shown": 1,
     },
-    "99_report": {"seeds": [0]},
-    "pipeline": {"seeds": [0]},
+    "common": {"preset": PRESET},
+    "seeds": {"seeds": [0]},
 }
 # The runs of its sweep, which is that of quick.
 SWEEP_GRIDS = yaml.safe_load((ROOT / "params" / "quick" / "pipeline.yaml").read_text())["sweep"]
@@ -113,15 +109,15 @@ def copy_project(folder: Path) -> Path:
     shutil.copytree(ROOT / "params", folder / "params")
     shutil.copy2(ROOT / "Snakefile", folder)
     shutil.copytree(folder / "params" / "quick", folder / "params" / PRESET)
-    for name in (*NOTEBOOKS, "pipeline"):
-        edit(folder, name, preset=PRESET, **SMALLEST.get(name, {}))
+    for name, values in SMALLEST.items():
+        edit(folder, name, **values)
     return folder
 
 
 def edit(project: Path, name: str, **values) -> None:
     """Change values in a parameter file of the smallest preset."""
     path = project / "params" / PRESET / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | values))
+    path.write_text(yaml.safe_dump((yaml.safe_load(path.read_text()) or {}) | values))
 
 
 def command(*arguments: str) -> list[str]:

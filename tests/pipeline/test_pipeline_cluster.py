@@ -16,14 +16,15 @@ import pytest
 import yaml
 
 from relevit.config import PipelineParams
-from relevit.finetune.sweep import expand
 from relevit.pipeline import run as pipeline
+from relevit.pipeline.sweep import sweep_runs
 
 from .projects import PRESET, ROOT, edit
 
 PROFILES = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
 JOBS = ROOT / "profiles" / "kubernetes" / "jobs.sh"
-PAPER_FILE = ROOT / "params" / "paper" / "pipeline.yaml"
+PAPER = ROOT / "params" / "paper"
+REAL = {"data": "imagenet", "data_root": "data"}
 SEVEN = ("vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b")  # RobustViT Tab. 1
 METHODS = {
     ("relevance", "published"),
@@ -39,11 +40,11 @@ METHODS = {
 
 @pytest.fixture
 def paper() -> PipelineParams:
-    return PipelineParams.checked(yaml.safe_load(PAPER_FILE.read_text()), PAPER_FILE.name)
+    return PipelineParams.from_preset(PAPER)
 
 
 def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds(paper):
-    runs = expand(paper)
+    runs = sweep_runs(paper)
     found = {(run.model, (run.method, run.protocol), run.masks, run.seed) for run in runs}
     assert found == set(product(SEVEN, METHODS, ("annotated", "tokencut"), (0, 1, 2)))
     assert len(runs) == 7 * 5 * 2 * 3
@@ -52,10 +53,11 @@ def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds(paper
 
 def test_snakemake_plans_every_run_of_the_paper(paper, project, monkeypatch):
     grids = [grid.model_dump() for grid in paper.sweep]
-    edit(project, "pipeline", data="imagenet", sweep=grids)
+    edit(project, "common", benchmark=REAL)
+    edit(project, "pipeline", sweep=grids)
     monkeypatch.chdir(project)
     stages = Counter(message.split(":")[0] for message in pipeline.todo(PRESET))
-    runs = len(expand(paper))
+    runs = len(sweep_runs(paper))
     assert stages.pop("02_finetune") == runs + 1, "all runs, and the preset's own"
     assert stages.pop("03_comparison") == runs + len(SEVEN) + 1, "answers of each, and originals'"
     assert set(stages.values()) == {1}
@@ -63,17 +65,18 @@ def test_snakemake_plans_every_run_of_the_paper(paper, project, monkeypatch):
 
 def test_models_must_be_those_of_the_data(project, monkeypatch):
     monkeypatch.chdir(project)
-    edit(project, "pipeline", data="imagenet", data_root="data")
+    edit(project, "common", benchmark=REAL, model="vit-b")
     with pytest.raises(ValueError, match=r"pipeline.yaml: sweep = \['tiny'\], .*vit-b, .*deit-b"):
         pipeline.check(PRESET)
-    edit(project, "pipeline", data="cutouts", sweep=[{"models": ["deit-b"], "seeds": [0]}])
+    edit(project, "common", benchmark={"data": "cutouts"}, model="tiny")
+    edit(project, "pipeline", sweep=[{"models": ["deit-b"], "seeds": [0]}])
     with pytest.raises(ValueError, match=r"sweep = \['deit-b'\], .*dinov2-s, tiny, "):
         pipeline.check(PRESET)
 
 
 def test_real_data_need_a_folder(project, monkeypatch):
     monkeypatch.chdir(project)
-    edit(project, "pipeline", data="imagenet")
+    edit(project, "common", benchmark={"data": "imagenet"})
     with pytest.raises(ValueError, match="without data_root; give the folder that holds the sets"):
         pipeline.check(PRESET)
 
@@ -102,7 +105,7 @@ def test_profile_passes_a_dry_run_with_every_job_of_the_paper(name, paper, monke
     jobs = re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
     swept = [
         f"02_finetune: {run.model}, {run.method} {run.protocol}, {run.masks} masks, seed {run.seed}"
-        for run in expand(paper)
+        for run in sweep_runs(paper)
     ]
     assert sorted(job for job in jobs if job in set(swept)) == sorted(swept), "each of 210, once"
     others = Counter(job.split(":")[0] for job in jobs if job not in set(swept))
@@ -292,7 +295,8 @@ def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
     with (project / "profiles" / "kubernetes" / "config.yaml").open("a") as profile:
         profile.write("seconds-between-status-checks: 1\n")  # ten, unless told
     (project / "Snakefile").write_text(SNAKEFILE)
-    (project / "params" / "small" / "pipeline.yaml").write_text("preset: small\n")
+    for name in ("common", "seeds", "pipeline"):
+        (project / "params" / "small" / f"{name}.yaml").write_text("preset: small\n")
     install(jobs, RUNNING.format(python=sys.executable, folder=str(jobs)), monkeypatch)
     monkeypatch.chdir(project)
     done = pipeline.snakemake(

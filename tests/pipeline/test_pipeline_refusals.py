@@ -32,9 +32,13 @@ def only_plan(project, monkeypatch) -> None:
     [
         ("00_start", {"imges_per_set": 40}, "imges_per_set = 40 is no parameter; allowed are"),
         ("00_start", {"images_per_set": 4}, "images_per_set = 4 (int)"),
-        ("00_start", {"model": "vit-c"}, "model = 'vit-c' (str)"),
-        ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s', but the rest of the preset"),
-        ("02_finetune", {"preset": "quick"}, "preset = 'quick', but the rest of the preset"),
+        ("common", {"model": "vit-c"}, "model = 'vit-c' (str)"),
+        ("common", {"preset": "quick"}, "preset = 'quick', but its folder is 'smallest'"),
+        ("common", {"seeds": [0]}, "seeds = [0] is no parameter; allowed are preset, model, bench"),
+        ("common", {"benchmark": {"dat": "cutouts"}}, "benchmark.dat = 'cutouts' is no parameter"),
+        ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s' belongs to common.yaml, which"),
+        ("02_finetune", {"preset": PRESET}, "take it out here, or change it there"),
+        ("08_ablations", {"benchmark": {"data": "cutouts"}}, "belongs to common.yaml"),
         ("02_finetune", {"output_root": "results"}, "output_root = 'results'"),
         ("02_finetune", {"masks": "tokencut"}, "masks = 'tokencut', but the preset's own runs"),
         ("02_finetune", {"method": "rrr"}, "method = 'rrr', but the preset's own runs"),
@@ -42,15 +46,17 @@ def only_plan(project, monkeypatch) -> None:
         ("02_finetune", {"weight_background": 0.0}, "weight_background = 0.0, but the preset's"),
         ("03_comparison", {"images_per_set": 50}, "images_per_set = 50, but 03_robustness answers"),
         ("02_finetune", {"run": "mine"}, "run = 'mine'"),
-        ("03_robustness", {"seeds": [0, 1]}, "seeds = [0, 1], but the rest of the preset"),
+        ("03_robustness", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to seeds.yaml, which says"),
+        ("pipeline", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to seeds.yaml"),
+        ("seeds", {"seeds": []}, "seeds = [] (list)"),
         ("pipeline", {"seed": 0}, "seed = 0"),
-        ("pipeline", {"preset": "quick"}, "preset = 'quick'"),
+        ("pipeline", {"preset": "quick"}, "preset = 'quick' belongs to common.yaml"),
         ("pipeline", {"disk_mb": 10**9}, "disk: "),
         ("pipeline", {"sweep": [{"models": ["dinov2-s"], "seeds": [0]}]}, "has no orig"),
         (
             "pipeline",
             {"sweep": [{"models": ["tiny"], "masks": ["tokencut"], "seeds": [5]}]},
-            "sweep.0.seeds = [5] with masks tokencut, but 01_masks.yaml makes masks for seeds [0]",
+            "sweep.0.seeds = [5] with masks tokencut, but 01_masks makes masks for seeds [0]",
         ),
         (
             "pipeline",
@@ -81,11 +87,9 @@ def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words)
     assert not (project / "outputs").exists()
 
 
-@pytest.mark.parametrize("name", ["02_finetune", "pipeline"])
+@pytest.mark.parametrize("name", ["02_finetune", "pipeline", "common", "seeds"])
 @pytest.mark.parametrize(
-    "text",
-    ["", "- 1\n- 2\n", "seeds: [0\n", "\tpreset: quick\n"],
-    ids=["empty", "list", "open", "tab"],
+    "text", ["- 1\n- 2\n", "seeds: [0\n", "\tpreset: quick\n"], ids=["list", "open", "tab"]
 )
 def test_file_that_is_no_parameter_file_is_refused(project, only_plan, capsys, name, text):
     (project / "params" / PRESET / f"{name}.yaml").write_text(text)
@@ -129,14 +133,14 @@ def test_part_of_a_preset_is_refused(project):
     """Its files are for single notebooks alone; it is not offered in place of another either."""
     part = project / "params" / "part"
     part.mkdir()
-    (part / "10_knn.yaml").write_text("preset: part\n")
+    (part / "common.yaml").write_text("preset: part\n")
     line = refused(run(project, "part"), project)
     assert "part/pipeline.yaml is missing, so preset 'part' is for single notebooks alone" in line
     assert f"use one of {complete_presets(project)}, or copy what is missing" in line
     assert "part" not in complete_presets(project)
 
 
-@pytest.mark.parametrize("name", ["03_robustness", "pipeline"])
+@pytest.mark.parametrize("name", ["03_robustness", "pipeline", "common", "seeds"])
 def test_missing_file_is_refused(project, name):
     (project / "params" / PRESET / f"{name}.yaml").unlink()
     line = refused(run(project, PRESET), project)

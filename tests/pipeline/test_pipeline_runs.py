@@ -43,7 +43,7 @@ def test_every_stage_leaves_its_notebook_and_its_parameters(finished):
     folder = results(finished[0])
     for name, cls in NOTEBOOKS.items():
         stage = folder / name / "seed0" if name == "02_finetune" else folder / name
-        params = cls.from_file(finished[0] / "params" / PRESET / f"{name}.yaml")
+        params = cls.from_preset(finished[0] / "params" / PRESET)
         summary = json.loads((stage / "summary.json").read_text())
         assert cls.checked(summary["parameters"], name) == params
         cells = nbformat.read(stage / "executed.ipynb", as_version=4).cells
@@ -85,7 +85,8 @@ def test_stage_typed_by_hand_gives_the_bytes_of_the_pipeline(changeable):
     Sums depend on the number of threads in their last digit, so it is that of the pipeline.
     """
     arguments = ["notebooks/02_finetune.ipynb", "by_hand.ipynb", "-p", "run", "by_hand"]
-    arguments += ["-f", f"params/{PRESET}/02_finetune.yaml", "--no-progress-bar"]
+    files = [f"params/{PRESET}/{name}.yaml" for name in ("common", "02_finetune")]
+    arguments += ["-f", files[0], "-f", files[1], "--no-progress-bar"]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(max(1, cores() // 2)))
     subprocess.run(
         [sys.executable, "-m", "papermill", *arguments],

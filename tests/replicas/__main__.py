@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from relevit.base.files import project_root
-from relevit.config import PipelineParams
+from relevit.base.stages import read_pipeline
 from relevit.data.real.classes import IMAGENET_S_WNIDS, split_classes
 from relevit.pipeline import run as pipeline
 from replicas.cifar import write_cifar10, write_cifar100
@@ -60,12 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m replicas", description=__doc__)
     parser.add_argument("-j", "--jobs", type=int, default=1, help="stages at once (default 1)")
     jobs = parser.parse_args(arguments).jobs
-    params = PipelineParams.from_file(project_root() / "params" / PRESET / "pipeline.yaml")
-    data_root = project_root() / params.data_root
+    params = read_pipeline(PRESET)
+    data_root = project_root() / params.benchmark.data_root
     if not (data_root / "whole").is_file():
         shutil.rmtree(data_root, ignore_errors=True)  # a killed run leaves half of it
         sys.stdout.write(f"Writing replicas of the data sets to {data_root}\n")
-        write_all(data_root, params.finetuned_classes, params.seeds)
+        write_all(data_root, params.benchmark.finetuned_classes, params.seeds)
         (data_root / "whole").touch()
     return pipeline.main([PRESET, "-j", str(jobs)])
 

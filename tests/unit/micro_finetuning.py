@@ -1,6 +1,6 @@
 """A relevance finetuning that takes a moment: a two-block ViT and ten small pictures.
 
-Run as a script, this file is the process that `test_finetune_resume.py` kills: `serve` below.
+Run as a script, this file is the process that `finetune/test_resume.py` kills: `serve` below.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -31,7 +30,7 @@ SPEC = ModelSpec(
     options={"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2},
 )
 SETTINGS = FinetuneSettings(lr=1.0e-3, epochs=3, batch_size=4)
-LONG = replace(SETTINGS, epochs=8)
+LONG = SETTINGS.changed(epochs=8)
 RESULT = ("weights.safetensors", "log.jsonl")
 
 

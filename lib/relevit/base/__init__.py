@@ -8,6 +8,8 @@ from relevit.base.files import write_atomically
 from relevit.base.stages import (
     need_stage,
     possible_stage,
+    read_pipeline,
+    read_stage,
     read_summary,
     stage_folder,
     write_summary,
@@ -18,6 +20,8 @@ __all__ = [
     "choose_precision",
     "need_stage",
     "possible_stage",
+    "read_pipeline",
+    "read_stage",
     "read_summary",
     "stage_folder",
     "write_atomically",

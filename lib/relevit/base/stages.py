@@ -1,20 +1,20 @@
-"""How a notebook reaches the files of the stages before it."""
+"""How a notebook reaches the files of the stages before it, and their parameters."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, TypeVar
 
 from relevit.base import errors
 from relevit.base.files import project_root, run_folder, write_atomically
-from relevit.config import Params
+from relevit.config import NOTEBOOKS, Params, PipelineParams
 
 EXECUTED = "executed.ipynb"
 SUMMARY = "summary.json"
+
+Stage = TypeVar("Stage", bound=Params)
 
 
 def stage_folder(cfg: Params, run: str = "") -> Path:
@@ -22,12 +22,34 @@ def stage_folder(cfg: Params, run: str = "") -> Path:
     return run_folder(cfg.preset, cfg.notebook, run, cfg.output_root)
 
 
+def preset_folder(preset: str) -> Path:
+    """The folder with the parameter files of a preset."""
+    return project_root() / "params" / preset
+
+
+def read_pipeline(preset: str) -> PipelineParams:
+    """What the pipeline of a preset runs. Raises: ValueError, FileNotFoundError."""
+    return PipelineParams.from_preset(preset_folder(preset))
+
+
+def read_stage(cfg: Params, stage: type[Stage], **others: Any) -> Stage:
+    """The parameters of another stage, from its file in the preset of `cfg`.
+
+    What all stages share, device and results folder are those of `cfg`; `others` are changed.
+    Raises: FileNotFoundError, ValueError.
+    """
+    folder = preset_folder(cfg.preset)
+    shared = cfg.model_dump(include=set(Params.model_fields))
+    values = stage.values_of_preset(folder) | shared | others
+    return stage.checked(values, str(folder / f"{stage.notebook}.yaml"))
+
+
 def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) -> Path:
     """Folder of an earlier stage, which is run now if it has not been yet.
 
     In the pipeline the stages come in order and this only returns the folder. A notebook
-    started alone gets what it needs: the earlier notebook runs with the parameter file of
-    the same preset, exactly as `papermill NOTEBOOK OUT -f FILE` would.
+    started alone gets what it needs: the earlier notebook runs with the parameter files of
+    the same preset, exactly as `papermill NOTEBOOK OUT -f COMMON -f FILE` would.
     Raises: FileNotFoundError without a parameter file; papermill's error when the stage fails.
     """
     folder = run_folder(cfg.preset, notebook, run, cfg.output_root)
@@ -35,17 +57,13 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
         return folder
     import papermill  # heavy, and not needed inside the pipeline
 
-    root = project_root()
-    file = root / "params" / cfg.preset / f"{notebook}.yaml"
-    if not file.is_file():
-        raise FileNotFoundError(f"params: {file} is missing; copy it from params/quick and edit it")
-    values = yaml.safe_load(file.read_text()) | {"output_root": cfg.output_root} | parameters
+    values = NOTEBOOKS[notebook].values_of_preset(preset_folder(cfg.preset))
     print(f"{notebook} {run} has no results in {cfg.preset!r} yet: running it now ...")
     start = time.perf_counter()
     papermill.execute_notebook(
-        root / "notebooks" / f"{notebook}.ipynb",
+        project_root() / "notebooks" / f"{notebook}.ipynb",
         folder / EXECUTED,
-        parameters=values,
+        parameters=values | {"output_root": cfg.output_root} | parameters,
         engine_name="relevit",
         progress_bar=False,
         kernel_name="python3",

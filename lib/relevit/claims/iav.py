@@ -47,7 +47,7 @@ from relevit.claims.statistics import (
     similar,
     slope,
 )
-from relevit.evaluate.classes import rank_correlation
+from relevit.evaluate.class_changes import rank_correlation
 
 _RUN = ("model", "seed")
 _HEAD = ("layer", "head")

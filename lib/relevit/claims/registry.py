@@ -145,7 +145,7 @@ class Claim:
             finding = not_here(missing) if missing else self.rule(given)
         except Lacking as reason:
             finding = not_here(str(reason))
-        real = self.on_imagenet and not given.bench.generated
+        real = self.on_imagenet and given.bench.of_the_papers
         criterion = self.on_imagenet if real else self.criterion
         fields = self.subject.fields(given.models, given.bench)
         return Verdict(self.id, *finding, criterion.format(**fields))
@@ -222,7 +222,7 @@ class Subject:
         names = {role: getattr(models, role) for role in self.roles}
         stand_in = all(names[role] == name for role, (name, _) in self.roles.items())
         notes = {key: text.format(**names) if stand_in else "" for key, text in self.notes.items()}
-        images = {key: pair[not bench.generated] for key, pair in self.by_images.items()}
+        images = {key: pair[bench.of_the_papers] for key, pair in self.by_images.items()}
         return names | notes | images
 
 

@@ -47,7 +47,7 @@ from relevit.claims.statistics import (
 )
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.robustness import ORIGINAL, need_sets
-from relevit.finetune.rates import choose_learning_rate
+from relevit.finetune.learning_rate import choose_learning_rate
 from relevit.paper.published import METRICS, SHIFTED_AVERAGE
 
 _ACCURACIES = ("images", "top1_pct", "top5_pct", "original_top1_pct", "original_top5_pct")

@@ -155,7 +155,7 @@ def small_objects_gain(given: Given) -> Finding:
     + ".",
 )
 def harmed_as_published(given: Given) -> Finding:
-    if given.bench.generated:
+    if not given.bench.of_the_papers:
         shown = _most_harmed(given) if "changed_images" in given else ""
         reason = (
             "the claim names classes of ImageNet: it needs INet-A, INet-v2 and a model of their "
@@ -194,7 +194,7 @@ def _harmed(given: Given) -> dict[str, dict[str, float]]:
     "RV-25", "Needs INet-v2 and its classes.", [], on_imagenet="Needs the answers to single images."
 )
 def what_newly_wrong_answers_say(given: Given) -> Finding:
-    if given.bench.generated:
+    if not given.bench.of_the_papers:
         return not_here(
             "the claim names classes of ImageNet: it needs INet-v2 and a model of its 1000 "
             "classes; 03_robustness shows our counterpart"

@@ -10,7 +10,16 @@ from typing import ClassVar
 from pydantic import Field
 
 from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
-from relevit.config.base import Checked, Name, Params, Seed, Seeds
+from relevit.config.base import (
+    BenchmarkParams,
+    Checked,
+    Common,
+    Name,
+    Params,
+    PresetSeeds,
+    Seed,
+    Seeds,
+)
 from relevit.config.iav import IavData, IavParams, PretrainingParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
@@ -34,8 +43,10 @@ __all__ = [
     "AblationsParams",
     "AttributionParams",
     "BaselinesParams",
+    "BenchmarkParams",
     "Checked",
     "ClipParams",
+    "Common",
     "ComparisonParams",
     "FaithfulnessParams",
     "FinetuneParams",
@@ -50,6 +61,7 @@ __all__ = [
     "OriginalParams",
     "Params",
     "PipelineParams",
+    "PresetSeeds",
     "PretrainingParams",
     "ReportParams",
     "RobustnessParams",

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
-from relevit.config.words import AnyModelName
+from relevit.config.words import (
+    IMAGENET,
+    AnyModelName,
+    Corrupted,
+    DataName,
+    PaperModelName,
+    Preprocessing,
+    Protocol,
+)
 
 
 def _all_different(seeds: list[int]) -> list[int]:
@@ -34,15 +50,7 @@ class Checked(BaseModel):
     @classmethod
     def from_file(cls, path: Path) -> Self:
         """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
-        if not path.is_file():
-            raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick")
-        try:
-            values = yaml.safe_load(path.read_text()) or {}
-        except yaml.YAMLError as error:
-            raise ValueError(f"{path}: no valid YAML: {error}") from error
-        if not isinstance(values, dict):
-            raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
-        return cls.checked(values, str(path))
+        return cls.checked(_yaml_values(path), str(path))
 
     @classmethod
     def checked(cls, values: dict[str, Any], where: str) -> Self:
@@ -54,13 +62,107 @@ class Checked(BaseModel):
             raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
 
 
-class Params(Checked):
+class BenchmarkParams(Checked):
+    """The images of all stages of a preset (`relevit.data.benchmark`)."""
+
+    data: DataName = Field("cutouts", description="drawn here, or the papers' sets from disk")
+    data_root: str = Field(
+        "", validate_default=True, description="folder with the real sets, for imagenet"
+    )
+    preprocessing: Preprocessing = Field(
+        "published", description="of real pictures: the papers' code (B5), or a model's own"
+    )
+    view_of: PaperModelName | None = Field(
+        None,
+        validate_default=True,
+        description="with timm: model whose resizing and cropping all models of the preset share",
+    )
+    ways: Literal[200, 1000] = Field(1000, description="classes that answer -A and -R (B6)")
+    objectnet: Protocol = Field(
+        "published", description="first label and whole picture, or any label without border (B7)"
+    )
+    corrupted: Corrupted = Field(
+        "error", description="what a picture that cannot be read does to an evaluation"
+    )
+    segmentation_set: Literal["imagenet_s", "gtsegs"] = Field(
+        "gtsegs",
+        description="pictures with masks that maps are tested on: the papers' own, or "
+        "ImageNet-S validation",
+    )
+    finetuned_classes: int = Field(500, ge=2, le=913, description="classes of ImageNet-S in A")
+
+    @field_validator("data_root")
+    @classmethod
+    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
+        if info.data.get("data") == IMAGENET and not data_root:
+            raise ValueError(
+                f"data {IMAGENET!r} without data_root; give the folder that holds the sets, see "
+                "docs/paper_preset.md, or data: cutouts, which needs none"
+            )
+        return data_root
+
+    @field_validator("view_of")
+    @classmethod
+    def _is_known(cls, model: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("preprocessing") == "timm" and model is None:
+            raise ValueError("preprocessing timm without it; give the preset's own model")
+        return model
+
+
+class Common(Checked):
+    """What all stages of a preset share: `params/<preset>/common.yaml`, read before their own."""
+
+    notebook: ClassVar[str] = "common"  # name of the parameter file
+
+    preset: Name = Field("quick", description="folder below params/ and outputs/")
+    model: AnyModelName = Field("tiny", description="model of the preset")
+    benchmark: BenchmarkParams = Field(BenchmarkParams(), description="images of all stages")
+
+    @classmethod
+    def from_preset(cls, folder: Path) -> Self:
+        """Read a preset's files as the pipeline gives them to this stage.
+
+        Raises: ValueError, FileNotFoundError.
+        """
+        return cls.checked(cls.values_of_preset(folder), str(folder / f"{cls.notebook}.yaml"))
+
+    @classmethod
+    def values_of_preset(cls, folder: Path) -> dict[str, Any]:
+        """The values of the stage's own file and of the shared ones, as `papermill -f` adds them.
+
+        Raises: ValueError for a file that is none, for a wrong value in a shared one, and for a
+        shared parameter in the stage's own; FileNotFoundError.
+        """
+        shared, values = [Common, *([PresetSeeds] if "seeds" in cls.model_fields else [])], {}
+        path = folder / f"{cls.notebook}.yaml"
+        own = _yaml_values(path)
+        for kind in shared:
+            file = folder / f"{kind.notebook}.yaml"
+            for key in own.keys() & kind.model_fields.keys():
+                raise ValueError(
+                    f"{path}: {key} = {own[key]!r} belongs to {file.name}, which says it once for "
+                    f"all stages of {folder.name}: take it out here, or change it there"
+                )
+            values |= kind.from_file(file).model_dump(exclude_unset=True)
+        return values | own
+
+
+class PresetSeeds(Checked):
+    """The preset's own finetuning runs: `params/<preset>/seeds.yaml`, for stages that read them.
+
+    Not in `common.yaml`, so that one more seed makes again what reads the runs and nothing else.
+    """
+
+    notebook: ClassVar[str] = "seeds"
+
+    seeds: Seeds
+
+
+class Params(Common):
     """What every notebook has. Subclasses add their own parameters, defaults as in `quick`."""
 
     notebook: ClassVar[str] = ""
 
-    preset: Name = Field("quick", description="folder below params/ and outputs/")
-    model: AnyModelName = Field("tiny", description="model of the preset")
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
@@ -83,6 +185,18 @@ class Params(Checked):
         )
 
 
+def _yaml_values(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick and edit it")
+    try:
+        values = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: no valid YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
+    return values
+
+
 def _injected_names(history: list[str]) -> list[str]:
     """Variables set by papermill's injected cell, which is the first to start so."""
     for source in history:
@@ -94,11 +208,13 @@ def _injected_names(history: list[str]) -> list[str]:
 
 def _problem(cls: type[Checked], detail: ErrorDetails) -> str:
     key = ".".join(str(part) for part in detail["loc"])
-    value = detail["input"]
+    value, about = detail["input"], cls.model_fields.get(str(detail["loc"][0]))
+    inner = about.annotation if about else None
+    if isinstance(inner, type) and issubclass(inner, Checked) and len(detail["loc"]) > 1:
+        cls, about = inner, inner.model_fields.get(str(detail["loc"][1]))
     if detail["type"] == "extra_forbidden":
         return f"{key} = {value!r} is no parameter; allowed are {', '.join(cls.model_fields)}"
     line = f"{key} = {value!r} ({type(value).__name__}): {detail['msg'].lower()}"
-    about = cls.model_fields.get(str(detail["loc"][0]))
     if about is not None and about.description:
         line += f" [{about.description}]"
     if isinstance(value, str) and _is_number(value) and "number" in detail["msg"]:

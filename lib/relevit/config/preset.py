@@ -1,131 +1,153 @@
-"""What the parameter files of a preset must agree on, checked before any of its stages runs."""
+"""A whole preset: its files, read and checked together before any of its stages runs.
+
+What stages share stands once (`Common`). What is left here are relations between stages: one reads
+what another makes, or is compared with it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
-from relevit.config import Params, PipelineParams, SweepGrid
+from relevit.config import NOTEBOOKS, Params, PipelineParams, SweepGrid
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
 LOSS_TERMS = ("relevance", "classification", "background", "foreground")
+# Parameters that name models.
+OF_MODELS = ("model", "compared_model", "method_model", "method_models", "others")
 
 
-def check_agreement(folder: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """What the stages share must be the same in all files."""
-    models = {name: params.model for name, params in stages.items()}
-    for name, params in {"pipeline": pipeline, **stages}.items():
-        for key, needed in (
-            ("preset", folder.name),
-            ("model", models["00_original"]),
-            ("seeds", pipeline.seeds),
-            ("output_root", "outputs"),  # the Snakefile's; another one is for notebooks by hand
-            ("run", ""),
-        ):
+class Preset(NamedTuple):
+    """The parameters of a preset's pipeline and of its stages, by notebook."""
+
+    folder: Path
+    pipeline: PipelineParams
+    stages: dict[str, Params]
+
+    def refuse(self, name: str, given: str, but: str) -> None:
+        """Raise ValueError for what a file gives."""
+        raise ValueError(f"{self.folder / name}.yaml: {given}, but {but}")
+
+
+def read_preset(folder: Path) -> Preset:
+    """All files of a preset, checked one by one and against each other.
+
+    Raises: ValueError, FileNotFoundError.
+    """
+    pipeline = PipelineParams.from_preset(folder)
+    stages = {name: cls.from_preset(folder) for name, cls in NOTEBOOKS.items()}
+    preset = Preset(folder, pipeline, stages)
+    for check in (_places, _models, _own_runs, _compared_images, _sweep, _iav):
+        check(preset)
+    return preset
+
+
+def _places(preset: Preset) -> None:
+    """Stages find each other's results where the Snakefile has them."""
+    if preset.pipeline.preset != preset.folder.name:
+        but = f"its folder is {preset.folder.name!r}: give both the same name"
+        preset.refuse("common", f"preset = {preset.pipeline.preset!r}", but)
+    for name, params in preset.stages.items():
+        for key, needed in (("output_root", "outputs"), ("run", "")):
             value = getattr(params, key, needed)
             if value != needed:
-                raise ValueError(
-                    f"{folder / name}.yaml: {key} = {value!r}, but the rest of the preset has "
-                    f"{needed!r}; give all files of a preset the same"
-                )
+                but = f"the pipeline needs {needed!r}; another one is for notebooks by hand"
+                preset.refuse(name, f"{key} = {value!r}", but)
 
 
-def check_own_runs(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """The preset's own runs are the method's, and the base of its sweep; they are compared."""
-    own, folder = stages["02_finetune"], path.parent
+def _models(preset: Preset) -> None:
+    """Every model of a preset answers with the classes of its data."""
+    data = preset.pipeline.benchmark.data
+    known = get_args(PaperModelName if data == IMAGENET else ModelName)
+    swept = dict.fromkeys(model for grid in preset.pipeline.sweep for model in grid.models)
+    named = [("common", "model", preset.pipeline.model), ("pipeline", "sweep", list(swept))]
+    named += [
+        (name, key, getattr(params, key))
+        for name, params in preset.stages.items()
+        for key in OF_MODELS
+        if key in type(params).model_fields
+    ]
+    for name, key, models in named:
+        if set([models] if isinstance(models, str) else models) - set(known):
+            but = f"common.yaml has data {data!r}, whose models are {', '.join(known)}"
+            preset.refuse(name, f"{key} = {models!r}", but)
+
+
+def _own_runs(preset: Preset) -> None:
+    """The preset's own runs are the method's, and the base of its sweep."""
+    own = preset.stages["02_finetune"]
     fixed: dict[str, object] = {"method": "relevance", "masks": "annotated"}
-    if pipeline.sweep:  # a value given here would also be that of the baselines
+    if preset.pipeline.sweep:  # a value given here would also be that of the baselines
         fixed |= dict.fromkeys(("lr", *(f"weight_{term}" for term in LOSS_TERMS)))
     for key, needed in fixed.items():
         value = getattr(own, key)
         if value != needed:
-            raise ValueError(
-                f"{folder}/02_finetune.yaml: {key} = {value!r}, but the preset's own runs and the "
-                f"base of its sweep need {needed!r}; other methods and masks belong under sweep in "
-                f"{path.name}, other values in a run by hand"
+            but = (
+                f"the preset's own runs and the base of its sweep need {needed!r}; other methods "
+                "and masks belong under sweep in pipeline.yaml, other values in a run by hand"
             )
-    seen, compared = (stages[n].images_per_set for n in ("03_robustness", "03_comparison"))
+            preset.refuse("02_finetune", f"{key} = {value!r}", but)
+
+
+def _compared_images(preset: Preset) -> None:
+    """03_comparison holds runs against what 03_robustness has answered."""
+    seen, compared = (
+        preset.stages[name].images_per_set for name in ("03_robustness", "03_comparison")
+    )
     if compared > seen:
-        raise ValueError(
-            f"{folder}/03_comparison.yaml: images_per_set = {compared}, but 03_robustness answers "
-            f"{seen} of each set, with which they are compared: give at most as many"
+        but = (
+            f"03_robustness answers {seen} of each set, with which they are compared: give at "
+            "most as many"
         )
+        preset.refuse("03_comparison", f"images_per_set = {compared}", but)
 
 
-def check_sweep(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
+def _sweep(preset: Preset) -> None:
     """Every run of the sweep needs an original to start from, and masks and a rate for it."""
-    masked = stages["01_masks"].seeds
-    for i, grid in enumerate(pipeline.sweep):
-        _check_origin_and_rate(path, i, grid, stages, pipeline.data)
+    main, others = preset.pipeline.model, preset.stages["00_original"].others
+    real, masked = preset.pipeline.benchmark.data == IMAGENET, preset.stages["01_masks"].seeds
+    there, kind = (
+        (others, "one of others in 00_original.yaml") if real else (SHIPPED, "a shipped one")
+    )
+    for i, grid in enumerate(preset.pipeline.sweep):
+        given = f"sweep.{i}.models = {grid.models}"
+        if unknown := sorted(set(grid.models) - {main, *there}):
+            but = (
+                f"{unknown} has no original here; use the preset's own {main!r} or {kind}, "
+                f"{', '.join(there)}"
+            )
+            preset.refuse("pipeline", given, but)
+        searched = _searched(preset, grid)
+        if not real and not set(grid.models) <= searched:  # real: rates of the papers (`runs.rate`)
+            but = (
+                f"rates are searched for {sorted(searched)} alone: change compared_model in "
+                "02_baselines.yaml, or leave the others out"
+            )
+            preset.refuse("pipeline", f"{given} with methods {grid.methods}", but)
         if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
-            raise ValueError(
-                f"{path}: sweep.{i}.seeds = {grid.seeds} with masks tokencut, but 01_masks.yaml "
-                f"makes masks for seeds {masked}: give both the same"
+            but = (
+                f"01_masks makes masks for seeds {masked}, those of seeds.yaml: give both the same"
             )
+            preset.refuse("pipeline", f"sweep.{i}.seeds = {grid.seeds} with masks tokencut", but)
 
 
-def check_data(path: Path, pipeline: PipelineParams, stages: dict[str, Params]) -> None:
-    """Real data need a folder; every model of a preset answers with the classes of its data."""
-    real = pipeline.data == IMAGENET
-    if real and not pipeline.data_root:
-        raise ValueError(
-            f"{path}: data {pipeline.data!r} without data_root; give the folder that holds the "
-            "sets, see docs/paper_preset.md, or data: cutouts, which needs none"
-        )
-    known = get_args(PaperModelName) if real else get_args(ModelName)
-    swept = [model for grid in pipeline.sweep for model in grid.models]
-    named = [("pipeline", "sweep", list(dict.fromkeys(swept)))] + [
-        (name, key, getattr(params, key))
-        for name, params in stages.items()
-        for key in ("model", "compared_model", "method_model", "method_models", "others")
-        if hasattr(params, key)
-    ]
-    for name, key, models in named:
-        if set([models] if isinstance(models, str) else models) - set(known):
-            raise ValueError(
-                f"{path.parent}/{name}.yaml: {key} = {models!r}, but {path.name} has data "
-                f"{pipeline.data!r}, whose models are {', '.join(known)}"
-            )
+def _searched(preset: Preset, grid: SweepGrid) -> set[str]:
+    """The models whose learning rate for the methods of a grid is searched for."""
+    own = {preset.pipeline.model} if set(grid.methods) == {"relevance"} else set()
+    return own | {preset.stages["02_baselines"].compared_model}
 
 
-def _check_origin_and_rate(
-    path: Path, i: int, grid: SweepGrid, stages: dict[str, Params], data: str
-) -> None:
-    main, others = stages["00_original"].model, stages["00_original"].others
-    there = others if data == IMAGENET else SHIPPED
-    unknown = sorted(set(grid.models) - {main, *there})
-    if unknown:
-        listed = ", ".join(there)
-        kind = "one of others in 00_original.yaml" if data == IMAGENET else "a shipped one"
-        raise ValueError(
-            f"{path}: sweep.{i}.models = {grid.models}: {unknown} has no original here; use "
-            f"the preset's own {main!r} or {kind}, {listed}"
-        )
-    if data == IMAGENET:
-        return  # their rates are the papers', see `runs.rate`
-    searched = {main} if set(grid.methods) == {"relevance"} else set()
-    searched.add(stages["02_baselines"].compared_model)
-    if not set(grid.models) <= searched:
-        raise ValueError(
-            f"{path}: sweep.{i}.models = {grid.models} with methods {grid.methods}, but rates "
-            f"are searched for {sorted(searched)} alone: change compared_model in "
-            "02_baselines.yaml, or leave the others out"
-        )
-
-
-def check_iav(folder: Path, stages: dict[str, Params]) -> None:
-    """07_iav reads the models that 07_pretraining makes."""
-    made, read = stages["07_pretraining"], stages["07_iav"]
+def _iav(preset: Preset) -> None:
+    """07_iav reads the models that 07_pretraining makes, on the same data."""
+    made, read = preset.stages["07_pretraining"], preset.stages["07_iav"]
     for key in ("models", "model_seeds"):
-        lacking = [value for value in getattr(read, key) if value not in getattr(made, key)]
-        if lacking:
-            raise ValueError(
-                f"{folder}/07_iav.yaml: {key} = {getattr(read, key)!r}, but 07_pretraining.yaml "
-                f"makes {getattr(made, key)!r}: add {lacking} there, or leave them out here"
+        if lacking := [v for v in getattr(read, key) if v not in getattr(made, key)]:
+            but = (
+                f"07_pretraining.yaml makes {getattr(made, key)!r}: add {lacking} there, or leave "
+                "them out here"
             )
+            preset.refuse("07_iav", f"{key} = {getattr(read, key)!r}", but)
     for key in ("data", "data_root"):
         if getattr(made, key) != getattr(read, key):
-            raise ValueError(
-                f"{folder}/07_iav.yaml: {key} = {getattr(read, key)!r}, but 07_pretraining.yaml "
-                f"has {getattr(made, key)!r}: give both the same"
-            )
+            but = f"07_pretraining.yaml has {getattr(made, key)!r}: give both the same"
+            preset.refuse("07_iav", f"{key} = {getattr(read, key)!r}", but)

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from relevit.config.base import Params, Seed, Seeds
+from relevit.config.base import Checked, Params, Seed, Seeds
 from relevit.config.words import (
     AnyModelName,
     Explanation,
@@ -63,22 +63,13 @@ class LearningRateParams(Params):
     seed: Seed = 0
 
 
-class FinetuneParams(Params):
-    """02_finetune: relevance finetuning, one run."""
+class FinetuneChoices(Checked):
+    """What notebooks choose of finetuning and never leave open (`finetune.FinetuneSettings`)."""
 
-    notebook: ClassVar[str] = "02_finetune"
-
-    run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
     method: Method = Field("relevance", description="what is trained; the others are baselines")
-    masks: MaskSource = Field("annotated", description="where the object's masks come from")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
-    images_per_class: int = Field(4, ge=1, description="of each class that is finetuned")
-    classes: int = Field(20, ge=2, le=913, multiple_of=2, description="classes finetuned, out of A")
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(8, ge=1, description="images")
-    lr: float | None = Field(
-        None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
-    )
     protocol: Protocol = "published"
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
     explanation: Explanation = Field("gae", description="map that the relevance losses look at")
@@ -91,12 +82,26 @@ class FinetuneParams(Params):
     schedule: Literal["protocol", "constant", "decaying"] = Field(
         "protocol", description="of the learning rate (A11)"
     )
-    temperature: float | None = Field(
-        None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
-    )
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
     keep: Literal["last", "lowest_validation_loss"] = Field(
         "lowest_validation_loss", description="epoch whose weights are used (A13)"
+    )
+
+
+class FinetuneParams(FinetuneChoices, Params):
+    """02_finetune: relevance finetuning, one run. What is None is the rule's or the paper's."""
+
+    notebook: ClassVar[str] = "02_finetune"
+
+    run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
+    masks: MaskSource = Field("annotated", description="where the object's masks come from")
+    images_per_class: int = Field(4, ge=1, description="of each class that is finetuned")
+    classes: int = Field(20, ge=2, le=913, multiple_of=2, description="classes finetuned, out of A")
+    lr: float | None = Field(
+        None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
+    )
+    temperature: float | None = Field(
+        None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
     )
     weight_relevance: float | None = Field(None, ge=0, description="None: the paper's")
     weight_classification: float | None = Field(None, ge=0, description="None: the paper's")
@@ -178,7 +183,7 @@ class AblationsParams(Params):
 
     compared_model: AnyModelName = Field("tiny", description="shipped model of the runs")
     variants: list[str] = Field(
-        ["full", "no_background"], min_length=1, description="of runs.VARIANTS"
+        ["full", "no_background"], min_length=1, description="of variants.VARIANTS"
     )
     base_images: int = Field(3, ge=1, description="images a class, but in the runs that vary it")
     images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")

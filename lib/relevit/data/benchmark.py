@@ -2,21 +2,27 @@
 
 Both have the same nine test sets (`cutouts.TEST_SETS`), images to finetune on with masks, and
 images for choices during training, so that a notebook asks for them by name and does not know
-which of the two it has. Which one is said once, in `params/<preset>/pipeline.yaml`.
+which of the two it has. What differs between them is asked of the benchmark too. Which one it is
+says the parameter `benchmark`; a notebook opens it once and hands it on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
 
-from relevit.base.files import from_project, project_root
-from relevit.config import OriginalParams, PipelineParams
-from relevit.config.words import Protocol
+from relevit.base.files import from_project
+from relevit.config import BenchmarkParams, Common
+from relevit.config.words import Corrupted, Preprocessing, Protocol
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES, class_split
@@ -34,6 +40,7 @@ from relevit.data.real.shifted import (
     read_sketch,
     read_v2,
 )
+from relevit.data.textures import FAMILIES, SEEN
 from relevit.models.loading import model_spec
 from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
 from relevit.models.spec import ModelSpec, View
@@ -42,40 +49,74 @@ Split = tuple[list[int], list[int]]
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
 READ = 100  # images with masks in one reading
 PROBED = 100  # validation images on which bfloat16 is compared with float32
+FRESH = 400  # validation images before those that no choice was made on
 
 
-@dataclass(frozen=True)
 class Benchmark:
     """What notebooks ask for: images of a set, classes by name, and which of them to finetune."""
 
     name: str
     classes: tuple[str, ...]  # name of each label
-    draw: Callable[..., Batch]  # as `cutouts.draw`
-    batches: Callable[..., Iterator[Batch]]  # as `cutouts.batches`
-    split: Callable[[int], Split]  # labels to finetune on (A), and the others (B), by seed
-    spec: Callable[[str], ModelSpec] = model_spec  # of a model by name
-    outlined: str = "val"  # a test set whose masks are exact
-    generated: bool = True  # backgrounds and sizes can be chosen, masks are exact everywhere
-    to_crop: Callable[..., Batch] | None = None  # larger images to train on, by labels, seed (B4)
+    outlined: str  # a test set whose masks are exact
+    outlined_sets: tuple[str, ...]  # all of them
+    example_sets: tuple[str, ...] = cutouts.SHIFTED_SETS  # those of which single images are shown
+    composable: bool  # background, size, place and number of objects are chosen by who draws
+    of_the_papers: bool  # the papers' own images: their numbers can be held against ours
+    all_classes_everywhere: bool  # each test set has images of every class
+    dino_pair: tuple[str, str]  # self-supervised and supervised model that stand for the papers'
     rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
 
+    def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
+        """Images of a set by number; options and errors as `cutouts.draw`."""
+        raise NotImplementedError
+
+    def batches(
+        self, set_name: str, count: int, batch_size: int, **options: Any
+    ) -> Iterable[Batch]:
+        """The first images of a set; options and errors as `cutouts.batches`."""
+        raise NotImplementedError
+
+    def test_batches(
+        self, set_name: str, count: int, batch_size: int, **options: Any
+    ) -> Iterable[Batch]:
+        """As `batches`, for a set that many models answer one after the other."""
+        return self.batches(set_name, count, batch_size, **options)
+
+    def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
+        """The labels of the first images of a set, as of `draw`."""
+        raise NotImplementedError
+
+    def split(self, seed: int) -> Split:
+        """Labels to finetune on (A), and the others (B)."""
+        raise NotImplementedError
+
+    def spec(self, model: str) -> ModelSpec:
+        """How a model sees these images."""
+        return model_spec(model)
+
+    def to_finetune(self, labels: Sequence[int], seed: int, size: int) -> Batch:
+        """An image of each of these labels, with its mask."""
+        return self.draw("finetune", range(len(labels)), labels=labels, seed=seed, size=size)
+
+    def to_crop(self, labels: Sequence[int], seed: int, size: int, protocol: Protocol) -> Batch:
+        """The images of `to_finetune` as training crops them at random: these or larger ones (B4).
+
+        Masks as the losses of the protocol have them (`masks_for`).
+        """
+        return self.to_finetune(labels, seed, size)
+
     def masks_for(self, protocol: Protocol) -> dict[str, bool]:
-        """What `draw` and `to_crop` are told for masks as the losses of a protocol have them.
+        """What `draw` is told for masks as the losses of a protocol have them.
 
         Resizing makes fractions of a photograph's mask along its edge. `published` leaves them, and
         they count as object and as background; `described` says a mask, which is one or the other
         (differences A7). Drawings have exact masks for both.
         """
-        return {} if self.generated else {"soft": protocol == "published"}
+        return {}
 
     def probe(self, spec: ModelSpec) -> Iterator[Batch] | None:
-        """Images that no test uses, for `evaluate.evaluation_precision`; None: its own draws.
-
-        They are read when asked for: in float32 nothing is compared.
-        """
-        if self.generated:
-            return None
-        return (self.draw("validation", places, size=spec.image_size) for places in [range(PROBED)])
+        """Images that no test uses, for `evaluate.make_classifier`; None: its own draws."""
+        return None
 
     def with_masks(
         self, count: int, *, seed: int = 0, size: int | None = None
@@ -85,8 +126,7 @@ class Benchmark:
         Those whose mask is empty have no object to find: they are left out, and counted.
         Raises: ValueError when none is left.
         """
-        parts = self.batches(self.outlined, count, READ, seed=seed, size=size)
-        batch = join(list(parts))
+        batch = join(list(self.batches(self.outlined, count, READ, seed=seed, size=size)))
         outlined = batch.masks.flatten(1).any(dim=1)
         if not bool(outlined.any()):
             raise ValueError(
@@ -95,72 +135,144 @@ class Benchmark:
             )
         return batch.select(outlined), int((~outlined).sum())
 
+    def fresh(self, count: int, *, seed: int = 0, size: int) -> Batch:
+        """Images with masks that neither training nor a choice has seen."""
+        return self.with_masks(count, size=size)[0]
+
     def names(self, labels: Sequence[int]) -> list[str]:
         """The classes' names; -1 for a picture without a label."""
         return [self.classes[int(label)] if label >= 0 else "unknown" for label in labels]
 
+    def describe(self) -> str:
+        """What the classes are, in a line or two."""
+        raise NotImplementedError
 
-CUTOUTS = Benchmark("cutouts", CLASSES, cutouts.draw, cutouts.batches, class_split)
+    def texture_shares_pct(self, count: int) -> pd.DataFrame | None:
+        """On which background each class is found in training; None: photographs have none."""
+        return None
+
+    def note_empty(self, kept: int, empty: int) -> str:
+        """A line on images left out by `with_masks`; nothing where no image can lack an object."""
+        return ""
+
+    def note_skipped(self, skipped: Mapping[str, Sequence[str]]) -> str:
+        """A line on images that could not be read, by set; nothing where none is read."""
+        return ""
 
 
-def benchmark(preset: str) -> Benchmark:
-    """The images of a preset. Raises: ValueError, FileNotFoundError for its parameter files."""
-    folder = project_root() / "params" / preset
-    if not (folder / "pipeline.yaml").is_file():
-        return CUTOUTS  # notebooks alone, which name their data themselves
-    params = PipelineParams.from_file(folder / "pipeline.yaml")
-    if params.data == "cutouts":
-        return CUTOUTS
-    return imagenet(params, OriginalParams.from_file(folder / "00_original.yaml").model)
+class Cutouts(Benchmark):
+    """The embedded benchmark, drawn here."""
+
+    name = "cutouts"
+    classes = CLASSES
+    outlined = "val"
+    outlined_sets = cutouts.TEST_SETS
+    composable, of_the_papers, all_classes_everywhere = True, False, True
+    dino_pair = ("dinov2-s", "tiny")
+
+    def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
+        return cutouts.draw(set_name, indices, **options)
+
+    def batches(
+        self, set_name: str, count: int, batch_size: int, **options: Any
+    ) -> Iterable[Batch]:
+        return cutouts.batches(set_name, count, batch_size, **options)
+
+    def test_batches(
+        self, set_name: str, count: int, batch_size: int, *, skipped: object = None, **options: int
+    ) -> Iterable[Batch]:
+        """The nine sets stay in memory once they are drawn."""
+        return _drawn(set_name, count, batch_size, **options)
+
+    def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
+        return torch.arange(count) % len(CLASSES)
+
+    def split(self, seed: int) -> Split:
+        return class_split(seed)
+
+    def fresh(self, count: int, *, seed: int = 0, size: int) -> Batch:
+        return self.draw("validation", range(FRESH, FRESH + count), seed=seed, size=size)
+
+    def describe(self) -> str:
+        home = [cutouts.home_family(label) for label in range(len(CLASSES))]
+        shared = sorted({home.count(family) for family in range(len(SEEN))})
+        return (
+            f"{len(CLASSES)} classes, {len(SEEN)} textures seen in training\n"
+            f"classes that share a texture: {shared}"
+        )
+
+    def texture_shares_pct(self, count: int) -> pd.DataFrame | None:
+        drawn = self.draw("train", range(count), size=16)
+        table = pd.crosstab(drawn.labels.numpy(), drawn.families.numpy(), normalize="index") * 100
+        return table.set_axis([FAMILIES[i].name for i in table.columns], axis=1)
 
 
-def imagenet(params: PipelineParams, model: str) -> Benchmark:
+CUTOUTS = Cutouts()
+
+
+@lru_cache(maxsize=len(cutouts.TEST_SETS))
+def _drawn(*asked: str | int, **options: int) -> tuple[Batch, ...]:
+    return tuple(cutouts.batches(*asked, **options))
+
+
+def open_benchmark(cfg: Common) -> Benchmark:
+    """The images that a notebook's parameters name. Raises: as `from_project`."""
+    return CUTOUTS if cfg.benchmark.data == "cutouts" else imagenet(cfg.benchmark)
+
+
+def imagenet(params: BenchmarkParams) -> ImageNet:
     """ImageNet, ImageNet-S and the shifted sets below `data_root`, as the preset has them.
 
-    `model` is the preset's own, whose view all its models share: with preprocessing timm it is
-    that model's, with published it is one for all (differences B5).
+    All models share one view of the pictures: with preprocessing timm it is that of `view_of`,
+    with published it is one for all (differences B5).
     """
-    sets = _Sets(
+    return ImageNet(
         from_project(params.data_root),
-        preprocessing(model, params.preprocessing).view,
+        preprocessing(params.view_of or "vit-b", params.preprocessing).view,
+        params.preprocessing,
         params.ways,
         params.objectnet,
         params.corrupted,
+        params.segmentation_set,
         params.finetuned_classes,
-    )
-
-    def spec(name: str) -> ModelSpec:
-        return paper_spec(name, params.preprocessing) if name in PAPER_MODELS else model_spec(name)
-
-    return Benchmark(
-        "imagenet",
-        SHORT_NAMES,
-        sets.draw,
-        sets.batches,
-        sets.split,
-        spec,
-        outlined=params.segmentation_set,
-        generated=False,
-        rules=sets.rules,
-        to_crop=sets.to_crop,
     )
 
 
 @dataclass(frozen=True)
-class _Sets:
+class ImageNet(Benchmark):
     """The real sets of one folder, each opened when it is first asked for."""
 
     root: Path
     view: View
+    preprocessing: Preprocessing
     ways: int  # classes among which the answers of -A and -R are sought (B6)
-    objectnet: str  # published: the first label counts, borders are left (B7)
-    corrupted: decoding.Corrupted
+    objectnet: Protocol  # published: the first label counts, borders are left (B7)
+    corrupted: Corrupted
+    segmentation_set: str
     finetuned: int  # classes
+
+    name = "imagenet"
+    classes = SHORT_NAMES
+    # ObjectNet's authors ask that no picture be shown without the red border.
+    example_sets = tuple(name for name in cutouts.SHIFTED_SETS if name != "objectnet")
+    composable, of_the_papers, all_classes_everywhere = False, True, False
+    dino_pair = ("dino-b", "deit-b")
+
+    @property
+    def outlined(self) -> str:
+        return self.segmentation_set
+
+    @property
+    def outlined_sets(self) -> tuple[str, ...]:
+        return (self.segmentation_set,)
 
     @property
     def rules(self) -> str:
         """The choices of the preset that answers depend on."""
         return f"{self.view} {self.ways} {self.objectnet} {self.corrupted}"
+
+    def spec(self, model: str) -> ModelSpec:
+        return paper_spec(model, self.preprocessing) if model in PAPER_MODELS else model_spec(model)
 
     def split(self, seed: int) -> Split:
         """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
@@ -191,18 +303,25 @@ class _Sets:
         self._check(size)
         found = _opened(self, set_name)
         if labels is None:
-            order = _order(len(found))
-            return decoding.draw(found, [order[i % len(order)] for i in indices], soft=soft)
+            return decoding.draw(found, _in_order(found, indices), soft=soft)
         return decoding.draw(found, _places(found, labels, seed), soft=soft)
 
-    def to_crop(self, labels: Sequence[int], seed: int, *, soft: bool = False) -> Batch:
-        """The images that `draw` gives for finetuning, whole and squeezed to TO_CROP pixels.
+    def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
+        found = _opened(self, set_name)
+        return found.labels[_in_order(found, range(count))]
 
-        The published code crops the model's size out of them at random (differences B4).
+    def masks_for(self, protocol: Protocol) -> dict[str, bool]:
+        return {"soft": protocol == "published"}
+
+    def to_crop(self, labels: Sequence[int], seed: int, size: int, protocol: Protocol) -> Batch:
+        """The same images, whole and squeezed to TO_CROP pixels.
+
+        The published code crops the model's size out of them at random (differences B4); the paper
+        describes no augmentation, so both protocols have it.
         """
         view = replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True)
         found = replace(_opened(self, "finetune"), view=view)
-        return decoding.draw(found, _places(found, labels, seed), soft=soft)
+        return decoding.draw(found, _places(found, labels, seed), **self.masks_for(protocol))
 
     def batches(
         self,
@@ -226,6 +345,20 @@ class _Sets:
         return decoding.batches(
             chosen, batch_size, corrupted=self.corrupted, skipped=skipped, masks=masks
         )
+
+    def probe(self, spec: ModelSpec) -> Iterator[Batch] | None:
+        """Validation images, read when asked for: in float32 nothing is compared."""
+        return (self.draw("validation", places, size=spec.image_size) for places in [range(PROBED)])
+
+    def describe(self) -> str:
+        return f"{len(self.classes)} classes of photographs, which have no textures to count"
+
+    def note_empty(self, kept: int, empty: int) -> str:
+        return f"{self.outlined}: {kept} images; {empty} without an object left out\n"
+
+    def note_skipped(self, skipped: Mapping[str, Sequence[str]]) -> str:
+        counts = [f"{len(ids)} of {name}, the first {ids[0]}" for name, ids in skipped.items()]
+        return f"pictures left out, since they cannot be read: {'; '.join(counts) or 'none'}\n"
 
     def _check(self, size: int | None) -> None:
         if size not in (None, self.view.crop):
@@ -254,7 +387,7 @@ READERS: dict[str, Callable[..., ImageSet]] = {
 
 
 @lru_cache(maxsize=len(READERS))
-def _opened(sets: _Sets, set_name: str) -> ImageSet:
+def _opened(sets: ImageNet, set_name: str) -> ImageSet:
     if set_name not in READERS:
         raise ValueError(f"imagenet: set {set_name!r} is unknown; use one of {tuple(READERS)}")
     options: dict[str, object] = {"ways": sets.ways} if set_name in ("a", "r") else {}
@@ -289,6 +422,11 @@ def _places(found: ImageSet, labels: Sequence[int], seed: int) -> list[int]:
         places.append(mine[used[label]])
         used[label] += 1
     return places
+
+
+def _in_order(found: ImageSet, indices: Iterable[int]) -> list[int]:
+    order = _order(len(found))
+    return [order[i % len(order)] for i in indices]
 
 
 @lru_cache(maxsize=len(READERS))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relevit.base.device import Precision
 from relevit.data.corruptions import blur, jigsaw, need_bytes
-from relevit.evaluate.answers import Answers, unsure_rank
+from relevit.evaluate.bfloat16 import Answers, label_gap
 from relevit.models.spec import ModelSpec
 
 Corruption = Literal["none", "blur", "jigsaw", "patch_jigsaw"]
@@ -43,7 +43,7 @@ def shift_table(
     (standard deviation), `jigsaw` (grid 2) and `patch_jigsaw` (the model's patch grid) in swaps.
     `precision` runs a converted copy of the weights; None keeps the model's own format. With
     `bfloat16`, answers that rounding could change are computed again in float32, judged by the
-    errors on PROBE images under each corruption and level (`relevit.evaluate.answers`).
+    errors on PROBE images under each corruption and level (`relevit.evaluate.bfloat16`).
 
     One row a corruption and level, in the order given, after the row ('none', 0). Columns:
     `corruption`, `level`, `top1_pct`, `images` (their number).
@@ -58,9 +58,7 @@ def shift_table(
     cases = [("none", 0.0), *((name, float(v)) for name, of_it in levels.items() for v in of_it)]
     corrupted = [partial(_corrupt, name, level, tiles.get(name), seed) for name, level in cases]
     probe = images[torch.linspace(0, len(images) - 1, min(PROBE, len(images))).long()]
-    answers.margin = 2 * answers.largest_error(
-        spec.normalise(corrupt(probe, 0), like=answers.like) for corrupt in corrupted
-    )
+    answers.measure(spec.normalise(corrupt(probe, 0), like=answers.like) for corrupt in corrupted)
     rows = []
     for (name, level), corrupt in zip(cases, corrupted, strict=True):
         hits = torch.cat(
@@ -86,10 +84,10 @@ def _hits(
 ) -> Bool[Tensor, " batch"]:
     """Whether the label has the highest logit; NaN is no right answer."""
 
-    def doubt(logits: Tensor, margin: float) -> Tensor:
-        return unsure_rank(logits, labels, margin, k=1)
+    def gap(logits: Tensor) -> Tensor:
+        return label_gap(logits, labels, k=1)
 
-    logits = answers(spec.normalise(images, like=answers.like), doubt)
+    logits = answers(spec.normalise(images, like=answers.like), gap)
     if labels.min() < 0 or labels.max() >= logits.shape[1]:
         raise ValueError(
             f"shift_table: labels {int(labels.min())} to {int(labels.max())} and a model of "

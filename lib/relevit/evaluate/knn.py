@@ -24,7 +24,7 @@ from relevit.config import KnnParams
 from relevit.data import things
 from relevit.data.labelled import Labelled
 from relevit.data.real.knn import read_real
-from relevit.evaluate.features import class_features
+from relevit.evaluate.frozen_features import class_features
 from relevit.models.spec import ModelSpec
 
 ORIGINAL = "original"

@@ -1,4 +1,8 @@
-"""Where a model looks, and whether its answer depends on the background."""
+"""Where a model looks: relevance on and off the object, and answers that hang on the background.
+
+Source: RobustViT Fig. 1 and Sec. 3, the two salient issues: relevance off the object, or on a part
+of it alone.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
@@ -27,7 +32,7 @@ TENSORS = ("heatmaps", "predictions", "confidence_pct", "iou_pct", "on_object_pc
 class Look:
     """Relevance maps of a batch for the predicted classes, and what they say."""
 
-    heatmaps: Float[Tensor, "batch 1 size size"]
+    heatmaps: Float[Tensor, "batch 1 height width"]
     predictions: Int[Tensor, " batch"]
     confidence_pct: Float[Tensor, " batch"]
     iou_pct: Float[Tensor, " batch"]
@@ -87,6 +92,37 @@ def look_at_parts(
         *(torch.cat([getattr(one, name) for one in looks]) for name in TENSORS),
         titles=[title for one in looks for title in one.titles],
         colours=[colour for one in looks for colour in one.colours],
+    )
+
+
+def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:
+    """One row an image of what `look` found on the images of one set.
+
+    Source: RobustViT Fig. 1 and Sec. 3, which show the two issues and give no numbers.
+    Columns: dataset, index (order in the batch), label, prediction, confidence_pct, iou_pct,
+    on_object_pct (share of all relevance that lies on the object) and covered_pct (share of
+    the object where the heatmap is above its own mean; 0 without an object).
+    Raises: ValueError when `seen` is of other images.
+    """
+    if len(seen.heatmaps) != len(batch):
+        raise ValueError(
+            f"look_rows: {len(seen.heatmaps)} heatmaps and {len(batch)} images; one each is "
+            "needed: look at this batch"
+        )
+    relevant = seen.heatmaps > seen.heatmaps.mean(dim=(1, 2, 3), keepdim=True)
+    covered = (relevant & batch.masks.bool()).sum(dim=(1, 2, 3)).double()
+    area = batch.masks.bool().sum(dim=(1, 2, 3)).clamp_min(1)
+    return pd.DataFrame(
+        {
+            "dataset": dataset,
+            "index": range(len(batch)),
+            "label": batch.labels.numpy(),
+            "prediction": seen.predictions.numpy(),
+            "confidence_pct": seen.confidence_pct.double().numpy(),
+            "iou_pct": seen.iou_pct.double().numpy(),
+            "on_object_pct": seen.on_object_pct.double().numpy(),
+            "covered_pct": (100 * covered / area).numpy(),
+        }
     )
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from relevit.base.device import Precision
 from relevit.config.words import Fill, Unit
-from relevit.evaluate.answers import Answers, unsure_rank
+from relevit.evaluate.bfloat16 import Answers, label_gap
 from relevit.evaluate.erasing import (
     DIRECTIONS,
     Direction,
@@ -71,7 +71,7 @@ def perturbation_rows(
     the parts to erase, rounded down to whole parts; 0 is always added.
     `precision` runs a converted copy of the weights; None keeps the model's own format. With
     `bfloat16` each `hit` that rounding could change is computed again in float32, judged by
-    the errors on PROBE inputs (`relevit.evaluate.answers`); the logits are bfloat16's, but for
+    the errors on PROBE inputs (`relevit.evaluate.bfloat16`); the logits are bfloat16's, but for
     these.
 
     One row a direction, image and share, in this order. Columns: `index` (from `first_index`
@@ -213,15 +213,15 @@ def _logits(
 
     everything = torch.arange(len(pixels) * len(counts), device=ranks.device)
     probe = torch.linspace(0, len(everything) - 1, min(PROBE, len(everything))).long()
-    answers.margin = 2 * answers.largest_error(map(erased, everything[probe].split(chunk)))
+    answers.measure(map(erased, everything[probe].split(chunk)))
     found = []
     for inputs in everything.split(chunk):
 
-        def doubt(logits: Tensor, margin: float, inputs: Tensor = inputs) -> Tensor:
+        def gap(logits: Tensor, inputs: Tensor = inputs) -> Tensor:
             _check_classes("labels", labels, labels, logits.shape[1])
-            return unsure_rank(logits, labels[inputs.cpu() // len(counts)], margin, k=1)
+            return label_gap(logits, labels[inputs.cpu() // len(counts)], k=1)
 
-        found.append(answers(erased(inputs), doubt))
+        found.append(answers(erased(inputs), gap))
     return torch.cat(found).reshape(len(pixels), len(counts), -1)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
@@ -17,16 +15,7 @@ from torch import Tensor, nn
 from relevit.base.device import Precision, PrecisionChoice, choose_precision, tensor_float32
 from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.evaluate.answers import (
-    Answers,
-    Logits,
-    right_classes,
-    unsure_best_rank,
-    unsure_prediction,
-)
-from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import step_losses
-from relevit.masks import AutomaticMasks
+from relevit.evaluate.bfloat16 import Answers, Logits, prediction_gap, rank_gap, right_classes
 from relevit.models.spec import ModelSpec
 
 BATCH = 50  # images; the predictions do not depend on it beyond rounding
@@ -35,52 +24,93 @@ AHEAD = 1  # batches that a GPU has besides the one whose answers are asked for
 MOST_REPEATED = 0.5  # share of images in doubt from which bfloat16 saves no time
 
 
-def predict(
+class Classifier:
+    """A model as it is evaluated, in one number format; `make_classifier` finds the best one.
+
+    `bfloat16` runs a converted copy of the weights. With a `margin` above 0, images for which
+    rounding could change prediction, top-1 or top-5 are classified again in float32
+    (`relevit.evaluate.bfloat16`), so that the answers are those of float32. CUDA multiplies in
+    TF32 where the format is float32; images in doubt never are.
+    """
+
+    def __init__(self, model: nn.Module, spec: ModelSpec, precision: Precision = "float32") -> None:
+        self.spec, self.precision = spec, precision
+        self.answers = Answers(model, precision)
+
+    @property
+    def margin(self) -> float:
+        """Logits that decide an answer are sure when they are no closer than this."""
+        return self.answers.margin
+
+    @property
+    def rounding(self) -> str:
+        """What answers may depend on beside the weights: the format, and whether it is checked."""
+        return f"{self.precision} {'checked' if self.margin else 'unchecked'}"
+
+    def predict(self, batches: Iterable[Batch]) -> pd.DataFrame:
+        """Classify images with fused attention; one row an image, in their order.
+
+        Columns: `label`, `family` (background), `prediction`, `confidence_pct` (softmax of the
+        predicted class) and `label_rank` (0 when the prediction is right), from which top-1 and
+        top-5 follow. Where a batch has `candidates`, all of these are among them alone; where a
+        label has several `accepted` classes, any of them is right, and `label_rank` is that of
+        the first of them (ObjectNet; the published code takes one of them, differences B6 and
+        B7).
+        Raises: ValueError without images, and for labels that cannot be answered.
+        """
+        tf32 = self.precision == "float32"
+        with tensor_float32(self.answers.like.device) if tf32 else nullcontext():
+            parts = list(self._classified(batches))
+        if not parts:
+            raise ValueError("evaluate: no images to classify; give at least one that can be read")
+        return pd.concat(parts, ignore_index=True)
+
+    def _classified(self, batches: Iterable[Batch]) -> Iterator[pd.DataFrame]:
+        """The rows of each batch. A GPU has the next batch already while these are made."""
+        running: deque[tuple[Batch, Logits]] = deque()
+        for batch in batches:
+            pixels = self.spec.normalise(batch.images, like=self.answers.like)
+            running.append((batch, self.answers.later(pixels, partial(_gap, batch))))
+            if len(running) > AHEAD:
+                yield _rows(*running.popleft())
+        while running:
+            yield _rows(*running.popleft())
+
+
+def make_classifier(
     model: nn.Module,
     spec: ModelSpec,
-    batches: Iterable[Batch],
-    precision: Precision = "float32",
-    margin: float = 0.0,
+    choice: PrecisionChoice,
+    seed: int = 0,
     *,
-    compile: bool = False,
-    tf32: bool = True,
-) -> pd.DataFrame:
-    """Classify images with fused attention; one row an image, in their order.
+    probe: Iterable[Batch] | None = None,
+) -> Classifier:
+    """The model in the fastest format whose answers are those of float32.
 
-    Columns: `label`, `family` (background), `prediction`, `confidence_pct` (softmax of the
-    predicted class) and `label_rank` (0 when the prediction is right), from which top-1 and
-    top-5 follow. Where a batch has `candidates`, all of these are among them alone; where a
-    label has several `accepted` classes, any of them is right, and `label_rank` is that of the
-    first of them (ObjectNet; the published code takes one of them, differences B6 and B7).
-
-    `bfloat16` runs a converted copy of the weights; with a `margin`, images for which rounding
-    could change prediction, top-1 or top-5 are classified again in float32
-    (`relevit.evaluate.answers`;
-    `evaluation_precision` measures the margin). `compile` as `Answers`. `tf32` lets CUDA
-    multiply in TF32 where the format is float32; images in doubt never are.
-    Raises: ValueError without images, and for labels that cannot be answered.
+    `auto` takes bfloat16 where the device has it in hardware, unless more than MOST_REPEATED
+    of the answers would be in doubt. The margin is twice the largest error of a logit on new
+    draws of the shifted sets' kinds: a model sure of its answers, as on validation images,
+    would agree in any format. Looks at no test image and no label. A choice by name is taken
+    as it is, with margin 0. For real pictures, `probe` gives some that no test uses, such as
+    training images.
     """
-    answers = Answers(model, precision, margin, compile=compile)
-    rounding = tf32 and precision == "float32"
-    with tensor_float32(answers.like.device) if rounding else nullcontext():
-        parts = list(_classified(answers, spec, batches))
-    if not parts:
-        raise ValueError("evaluate: no images to classify; give at least one batch")
-    return pd.concat(parts, ignore_index=True)
+    precision = choose_precision(choice, next(model.parameters()).device)
+    classifier = Classifier(model, spec, precision)
+    if precision == "float32" or choice != "auto":
+        return classifier
+    answers = classifier.answers
+    batches = _probe(spec, seed) if probe is None else probe
+    inputs = [spec.normalise(batch.images, like=answers.like) for batch in batches]
+    answers.measure(inputs)
+    doubts = torch.cat([answers.doubtful(prediction_gap(answers(pixels))) for pixels in inputs])
+    return classifier if doubts.float().mean() <= MOST_REPEATED else Classifier(model, spec)
 
 
-def _classified(
-    answers: Answers, spec: ModelSpec, batches: Iterable[Batch]
-) -> Iterator[pd.DataFrame]:
-    """The rows of each batch. A GPU has the next batch already while these are made."""
-    running: deque[tuple[Batch, Logits]] = deque()
-    for batch in batches:
-        pixels = spec.normalise(batch.images, like=answers.like)
-        running.append((batch, answers.later(pixels, partial(_doubt, batch))))
-        if len(running) > AHEAD:
-            yield _rows(*running.popleft())
-    while running:
-        yield _rows(*running.popleft())
+def predict(
+    model: nn.Module, spec: ModelSpec, batches: Iterable[Batch], precision: Precision = "float32"
+) -> pd.DataFrame:
+    """`Classifier.predict` of the model in this format, without a second look."""
+    return Classifier(model, spec, precision).predict(batches)
 
 
 def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
@@ -98,9 +128,10 @@ def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
     )
 
 
-def _doubt(batch: Batch, logits: Tensor, margin: float) -> Tensor:
+def _gap(batch: Batch, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " batch"]:
+    """What the prediction, top-1 and top-5 hang on."""
     logits, right = _sought(batch, logits)
-    return unsure_prediction(logits, margin) | unsure_best_rank(logits, right, margin, k=5)
+    return torch.minimum(prediction_gap(logits), rank_gap(logits, right, k=5))
 
 
 def _sought(
@@ -134,35 +165,6 @@ def _rank(logits: Tensor, right: Tensor, place: Tensor) -> Tensor:
     return torch.where(finite, rank, logits.shape[1])
 
 
-def evaluation_precision(
-    model: nn.Module,
-    spec: ModelSpec,
-    choice: PrecisionChoice,
-    seed: int = 0,
-    *,
-    probe: Iterable[Batch] | None = None,
-    compile: bool = False,
-) -> tuple[Precision, float]:
-    """The format to evaluate in, and the margin with which its answers are those of float32.
-
-    `auto` takes bfloat16 where the device has it in hardware, unless more than MOST_REPEATED
-    of the answers would be in doubt. The margin is twice the largest error of a logit on new
-    draws of the shifted sets' kinds: a model sure of its answers, as on validation images,
-    would agree in any format. Looks at no test image and no label. A choice by name is taken
-    as it is, with margin 0. For real pictures, `probe` gives some that no test uses, such as
-    training images; `compile` as `predict` will have it.
-    """
-    precision = choose_precision(choice, next(model.parameters()).device)
-    if precision == "float32" or choice != "auto":
-        return precision, 0.0
-    answers = Answers(model, precision, compile=compile)
-    batches = _probe(spec, seed) if probe is None else probe
-    inputs = [spec.normalise(batch.images, like=answers.like) for batch in batches]
-    margin = 2 * answers.largest_error(inputs)
-    doubts = torch.cat([unsure_prediction(answers(pixels), margin) for pixels in inputs])
-    return (precision, margin) if doubts.float().mean() <= MOST_REPEATED else ("float32", 0.0)
-
-
 def _probe(spec: ModelSpec, seed: int) -> Iterator[Batch]:
     for name in cutouts.SHIFTED_SETS:
         yield from cutouts.batches(name, PROBE, BATCH, seed=seed + 1, size=spec.image_size)
@@ -176,49 +178,3 @@ def accuracy_table(predictions: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         images=1,
     ).groupby(by, sort=False, observed=True)
     return groups.agg({"top1_pct": "mean", "top5_pct": "mean", "images": "sum"}).reset_index()
-
-
-def validation_figures(
-    spec: ModelSpec,
-    *,
-    images: int,
-    maps: int,
-    precision: Precision,
-    masks: AutomaticMasks | None = None,
-    seed: int = 0,
-    draw: Callable[..., Batch] = cutouts.draw,
-) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
-    """What finetuning looks at after each epoch, on the validation images alone.
-
-    `images` of them give `top1_pct` and `confidence_loss` (Eq. 4 without temperature, in
-    nats); the losses of the maps are means over the first `maps`, computed as in training but
-    without augmentation. With automatic `masks` of these first images, those count that are
-    fit for training. `draw` as `cutouts.draw`, of the preset's benchmark.
-    """
-    shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
-    mapped = shown.select(range(maps))
-    if masks is not None:
-        mapped = replace(mapped, masks=masks.refined).select(masks.kept.nonzero()[:, 0])
-
-    def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, float]:
-        device = next(model.parameters()).device
-        rows = []
-        for part in mapped.split(settings.batch_size):
-            losses = step_losses(
-                model,
-                spec.normalise(part.images.to(device)),
-                part.masks.to(device).float(),
-                part.labels.to(device),
-                settings,
-                train=False,
-            )
-            rows.append(pd.Series(losses.numbers()) * len(part))
-        means = (sum(rows) / len(mapped)).to_dict()
-        answers = predict(model, spec, shown.select(range(images)).split(BATCH), precision)
-        return {
-            "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
-            "confidence_loss": float(-np.log(answers["confidence_pct"] / 100).mean()),
-            **means,
-        }
-
-    return figures

@@ -1,4 +1,4 @@
-"""Original against finetuned: changes of accuracy, over sets, classes and seeds.
+"""Original against finetuned: changes of accuracy over sets, classes and seeds, and their tests.
 
 All functions take `predictions`, one row a model run and image, with the columns
 `model_run` ('original', and one name for each finetuned run, say 'seed0'), `dataset`,
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.predictions import accuracy_table
@@ -21,6 +22,12 @@ from relevit.paper.published import METRICS, SHIFTED_AVERAGE
 
 ORIGINAL = "original"
 COLUMNS = ("model_run", "dataset", "index", "label", "label_rank")
+LEVEL = 0.05
+SIGNIFICANCE_NOTE = (
+    "*: the change against the original is significant at 5 %, by McNemar's exact test of the "
+    "images that became right against those that became wrong, pooled over seeds. All seeds see "
+    "the same images, so that pooled ones are not independent, and each set is tested alone."
+)
 CHANGES = [f"change_{metric}_pts" for metric in METRICS]
 
 
@@ -111,7 +118,7 @@ def split_table(
     pairs = paired_changes(predictions)
     need_sets(pairs["dataset"], TEST_SETS, "split_table")
     runs = pairs["model_run"].unique().tolist()
-    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes))
+    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes, "split_table"))
     seeds = _means(pairs, ["model_run", "dataset", "classes"])
     if everywhere and len(seeds) != 2 * len(runs) * len(TEST_SETS):
         raise ValueError(
@@ -124,6 +131,39 @@ def split_table(
     table = _over_seeds(seeds, ["dataset", "classes"]).reindex(order).reset_index()
     table.insert(2, "seeds", len(runs))
     return table
+
+
+def split_accuracies(
+    predictions: pd.DataFrame, finetuned_classes: dict[str, list[int]]
+) -> pd.DataFrame:
+    """Accuracies on the classes A of each finetuned run and on the others, B; RobustViT T10, T11.
+
+    Each run has classes A of its own, so the original is evaluated on those of each run too.
+    Columns: model_run (whose classes they are), weights ('original' or 'finetuned'), dataset,
+    classes (A, B), top1_pct, top5_pct, images.
+    """
+    parts, runs = [], predictions["model_run"].astype(str)
+    for run, labels in finetuned_classes.items():
+        for name, weights in ((ORIGINAL, ORIGINAL), (run, "finetuned")):
+            rows = predictions[runs == name]
+            rows = rows.assign(classes=np.where(rows["label"].isin(labels), "A", "B"))
+            table = accuracy_table(rows, ["dataset", "classes"])
+            parts.append(table.assign(model_run=run, weights=weights))
+    columns = ["model_run", "weights", "dataset", "classes", "top1_pct", "top5_pct", "images"]
+    return pd.concat(parts, ignore_index=True)[columns]
+
+
+def changed_images(
+    predictions: pd.DataFrame, finetuned_classes: dict[str, list[int]]
+) -> pd.DataFrame:
+    """What each run changed, image by image, with the kind of its class.
+
+    Columns: model_run, dataset, index, label, classes (A, B), change_top1_pts.
+    Raises: ValueError when a run has no classes, or as `paired_changes`.
+    """
+    pairs = paired_changes(predictions)
+    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes, "changed_images"))
+    return pairs[["model_run", "dataset", "index", "label", "classes", "change_top1_pts"]]
 
 
 def per_class_changes(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -169,6 +209,26 @@ def change_standard_error_pts(
     return float(pairs[f"change_{metric}_pts"].sem())
 
 
+def mcnemar_table(predictions: pd.DataFrame) -> pd.DataFrame:
+    """McNemar's exact test of each set, original against finetuned, over all seeds together.
+
+    Source: McNemar 1947; the exact test is two-sided and binomial, on the images whose answer
+    changed (`scipy.stats.binomtest`).
+    Columns: dataset, metric (top1, top5), corrected, ruined (images times seeds), p_value,
+    significant (at LEVEL). Raises: ValueError as `paired_changes`.
+    """
+    pairs, rows = paired_changes(predictions), []
+    for name, of_set in pairs.groupby("dataset", sort=False, observed=True):
+        for metric in METRICS:
+            change = of_set[f"change_{metric}_pts"]
+            better, worse = int((change > 0).sum()), int((change < 0).sum())
+            changed = better + worse
+            p = binomtest(better, changed, 0.5).pvalue if changed else 1.0
+            rows.append((str(name), metric, better, worse, float(p), p < LEVEL))
+    columns = ["dataset", "metric", "corrected", "ruined", "p_value", "significant"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def need_sets(found: Iterable[str], needed: Iterable[str], where: str) -> None:
     """Raise ValueError when a needed set is missing or a name is no test set."""
     found = set(found)
@@ -212,12 +272,14 @@ def _check_paired(rows: pd.DataFrame, pairs: pd.DataFrame) -> None:
             )
 
 
-def _classes(pairs: pd.DataFrame, finetuned_classes: dict[str, list[int]]) -> np.ndarray:
+def _classes(
+    pairs: pd.DataFrame, finetuned_classes: dict[str, list[int]], where: str
+) -> np.ndarray:
     """'A' or 'B' for each row, by the classes of its run."""
     missing = [run for run in pairs["model_run"].unique() if run not in finetuned_classes]
     if missing:
         raise ValueError(
-            f"split_table: no finetuned classes for {missing}; give the labels A of every run"
+            f"{where}: no finetuned classes for {missing}; give the labels A of every run"
         )
     in_a = np.zeros(len(pairs), dtype=bool)
     for run, labels in finetuned_classes.items():

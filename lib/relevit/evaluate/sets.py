@@ -3,50 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from torch import nn
 
-from relevit.base.device import Precision
-from relevit.base.files import write_atomically
-from relevit.data import cutouts
+from relevit.base.device import PrecisionChoice, choose_device
+from relevit.base.files import file_fingerprint, write_atomically
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, predict
-from relevit.models.spec import ModelSpec
+from relevit.data.benchmark import Benchmark
+from relevit.data.cutouts import TEST_SETS
+from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
+from relevit.models.loading import load_model
 
 
-def evaluate_sets(
-    model: nn.Module,
-    spec: ModelSpec,
+def load_classifier(
+    bench: Benchmark,
+    model: str,
+    weights: Path | None,
+    precision: PrecisionChoice = "auto",
+    device: str = "auto",
+) -> Classifier:
+    """A model by name, ready to answer images of a benchmark. `weights` as `load_model`."""
+    network, spec = load_model(model, weights, choose_device(device)), bench.spec(model)
+    return make_classifier(network, spec, precision, probe=bench.probe(spec))
+
+
+def answer_sets(
+    classifier: Classifier,
+    weights: Path | None,
     folder: Path,
-    *,
+    bench: Benchmark,
     images_per_set: int,
-    precision: Precision,
-    identity: str,
-    margin: float = 0.0,
-    seed: int = 0,
-    draw: Callable[..., Iterable[Batch]] = cutouts.batches,
     on_set: Callable[[str], None] = lambda name: None,
 ) -> pd.DataFrame:
-    """Predictions on the nine test sets, one parquet file a set in `folder`.
+    """Predictions on the nine test sets of a benchmark, one parquet file a set in `folder`.
 
-    `precision` and `margin` as `predict`; `draw` gives the images (`sets_in_memory` where many
-    models see the same). A set whose file was written for the same `identity`
-    (weights, precision, counts) is read instead of computed, so that an interrupted evaluation
-    goes on where it stopped.
-    Returns all rows, with the columns of `predict`, `dataset` and `index` (number of the
-    image in its set). Images that `draw` could not read have no row, and the others keep their
-    numbers, so that runs are compared image by image (`accuracies.skipped_images`).
+    `weights` is the file that the model was loaded from (None: shipped). A set whose file was
+    written for the same weights, number format, number of images and rules of the benchmark is
+    read instead of computed, so that an interrupted evaluation goes on where it stopped. How large
+    the margin of a second look is does not matter: the answers are those of float32 with each
+    (`Classifier`).
+    Returns all rows, with the columns of `Classifier.predict`, `dataset` and `index` (number of
+    the image in its set). Images that cannot be read have no row, and the others keep their
+    numbers, so that runs are compared image by image (`skipped_images`).
     """
+    origin = "shipped" if weights is None else file_fingerprint(weights)
+    answers_of = f"{classifier.spec.name} {origin} {classifier.rounding}"
+    identity = f"{answers_of} {images_per_set} {bench.rules}".rstrip()
     parts = []
-    for name in cutouts.TEST_SETS:
+    for name in TEST_SETS:
         path = folder / f"{name}.parquet"
-        rows = kept_rows(path, identity)
+        rows = _kept_rows(path, identity)
         if rows is None:
-            images = partial(draw, name, images_per_set, BATCH, seed=seed, size=spec.image_size)
-            rows = _answered(model, spec, images, precision, margin)
+            side = classifier.spec.image_size
+            images = partial(bench.test_batches, name, images_per_set, BATCH, size=side)
+            rows = _answered(classifier, images)
             rows.insert(0, "dataset", name)
             rows.attrs["identity"] = identity
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,35 +68,17 @@ def evaluate_sets(
     return pd.concat(parts, ignore_index=True)
 
 
-def _answered(
-    model: nn.Module,
-    spec: ModelSpec,
-    draw: Callable[..., Iterable[Batch]],
-    precision: Precision,
-    margin: float,
-) -> pd.DataFrame:
+def _answered(classifier: Classifier, draw: Callable[..., Iterable[Batch]]) -> pd.DataFrame:
     """The rows of a set with the images' numbers in it; those that cannot be read have none."""
     lost: dict[int, str] = {}
-    rows = predict(model, spec, draw(skipped=lost), precision, margin)
+    rows = classifier.predict(draw(skipped=lost))
     rows.insert(0, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
     if lost:
         rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]
     return rows
 
 
-def sets_in_memory(
-    set_name: str, count: int, batch_size: int, *, skipped: object = None, **options: int
-) -> tuple[Batch, ...]:
-    """As `cutouts.batches`, but the nine sets stay in memory once they are drawn."""
-    return _drawn(set_name, count, batch_size, **options)
-
-
-@lru_cache(maxsize=len(cutouts.TEST_SETS))
-def _drawn(*asked: str | int, **options: int) -> tuple[Batch, ...]:
-    return tuple(cutouts.batches(*asked, **options))
-
-
-def kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
+def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
     """The rows of a file that was written for this identity; None for another or a damaged one."""
     if not path.is_file():
         return None
@@ -93,3 +87,18 @@ def kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
     except (OSError, ValueError):  # pyarrow's errors are among them
         return None  # damaged: it is computed again
     return rows if rows.attrs.get("identity") == identity else None
+
+
+def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
+    """The images that `answer_sets` left out in any of these folders: set -> ids.
+
+    Sets of which every image was read are not named. Raises: FileNotFoundError.
+    """
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        for name in TEST_SETS:
+            file = pd.read_parquet(folder / f"{name}.parquet", columns=["index"])
+            for image in file.attrs.get("skipped", []):
+                ids = found.setdefault(name, [])
+                ids += [image] * (image not in ids)
+    return found

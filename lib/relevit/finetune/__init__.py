@@ -1,6 +1,51 @@
-"""RobustViT's method and its baselines: settings, one step, the loop, and runs by parameters."""
+"""RobustViT's method and its baselines: how a model is finetuned on where it looks.
 
+In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
+batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
+`runs`, `variants` and `learning_rate` (what notebooks ask for). Imports training, evaluation and
+what lies below them.
+"""
+
+from relevit.finetune import baselines, runs
+from relevit.finetune.hyperparameters import (
+    BASELINE_WEIGHTS,
+    BASELINES,
+    LossWeights,
+    paper_rate,
+    paper_temperature,
+    paper_weights,
+)
+from relevit.finetune.learning_rate import (
+    arm_params,
+    choose_learning_rate,
+    choose_rates,
+    judge,
+    rate_factor,
+    try_rates,
+)
 from relevit.finetune.loop import finetune
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import FinetuneSettings, resolved
+from relevit.finetune.step import baseline_losses, make_optimizer, step_losses
 
-__all__ = ["FinetuneSettings", "finetune"]
+__all__ = [
+    "BASELINES",
+    "BASELINE_WEIGHTS",
+    "FinetuneSettings",
+    "LossWeights",
+    "arm_params",
+    "baseline_losses",
+    "baselines",
+    "choose_learning_rate",
+    "choose_rates",
+    "finetune",
+    "judge",
+    "make_optimizer",
+    "paper_rate",
+    "paper_temperature",
+    "paper_weights",
+    "rate_factor",
+    "resolved",
+    "runs",
+    "step_losses",
+    "try_rates",
+]

@@ -1,20 +1,19 @@
-"""GradMask and RRR: finetuning that punishes the gradient of the answer on the background.
+"""What the baselines GradMask and RRR train on, measured: gradients, weights and step sizes.
 
-Source: RobustViT appendices C and D, after Simpson et al. 2019 and Ross, Hughes, Doshi-Velez
-2017. total = w_class L_class + w_bg L_bg with the cross-entropy of the label and
-`gradmask_loss` or `rrr_loss`.
-
-**What the published code trains.** Its background term has no gradient (differences B9, B10):
-the gradient of the total is that of the cross-entropy alone, on every parameter. `published`
-keeps that, `described` differentiates through the gradient as the text's formulas say.
-`relevit.finetune.proof` measures the two.
+RobustViT's code takes the background term's gradient without `create_graph` (differences B9,
+B10). If that leaves the term without effect, then the gradient of the total must equal that of
+the cross-entropy alone, and training on either must give the same weights, to the last bit.
+The cross-entropy here is a plain forward pass that knows nothing of masks.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -22,131 +21,194 @@ from torch.nn.functional import cross_entropy
 
 from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import unfused_attention
-from relevit.config.words import Baseline
-from relevit.losses import gradmask_loss, rrr_loss
-from relevit.paper.published import hyperparameters
-from relevit.relevance import Protocol, check_protocol, checked_target
+from relevit.config.words import Baseline, Protocol
+from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, LossWeights
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import baseline_losses, make_optimizer
 
-BASELINES: tuple[Baseline, ...] = get_args(Baseline)
-WeightSource = Literal["paper", "script"]
-PAPER_MODEL = "ViT-B"  # whose weights and rate stand for the paper's: they differ by model
+Gradients = dict[str, Tensor]  # parameter name -> gradient
 
 
-class BaselineWeights(NamedTuple):
-    """Factors of the two terms; in the scripts their flags are lambda_seg and lambda_acc."""
+@dataclass(frozen=True)
+class Case:
+    """One way to train a baseline.
 
-    background: float
-    classification: float
-
-
-def baseline_weights(
-    method: Baseline, source: WeightSource = "paper", model: str = PAPER_MODEL
-) -> BaselineWeights:
-    """The weights of the two terms (differences B12).
-
-    `paper`: RobustViT Tables 6 (RRR) and 7 (GradMask), for one of the paper's models. `script`:
-    the defaults of the published scripts, 0.8 and 0.2 for both, which no table has.
-    Raises: ValueError for an unknown method, source or model.
+    `create_graph=None` leaves the graph to the protocol; True mends the published code by the
+    one argument that it lacks. `weights` are those of the published scripts by default.
     """
-    row = _published(method, model)
-    if source not in get_args(WeightSource):
-        raise ValueError(
-            f"baseline_weights: source {source!r} is unknown; use one of {get_args(WeightSource)}"
+
+    method: Baseline
+    protocol: Protocol = "published"
+    create_graph: bool | None = None
+    weights: LossWeights = BASELINE_WEIGHTS["script"]["gradmask"]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the background term is in the graph."""
+        return self.protocol == "described" if self.create_graph is None else self.create_graph
+
+    @property
+    def name(self) -> str:
+        """`published`, `described`, or `mended`: published with `create_graph`."""
+        return "mended" if self.exact and self.protocol == "published" else self.protocol
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Images for one step: normalised images, masks in [0, 1], labels."""
+
+    images: Float[Tensor, "batch 3 height width"]
+    masks: Float[Tensor, "batch 1 height width"]
+    labels: Int[Tensor, " batch"]
+
+    def split(self, size: int) -> Iterator[Sample]:
+        """The sample in parts of `size` images, in order."""
+        parts = (part.split(size) for part in (self.images, self.masks, self.labels))
+        return (Sample(*part) for part in zip(*parts, strict=True))
+
+
+def total_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
+    """The loss of the baseline: both terms with their weights. Errors: as `baseline_losses`."""
+    background, classification, _ = baseline_losses(
+        model,
+        sample.images,
+        sample.masks,
+        sample.labels,
+        method=case.method,
+        protocol=case.protocol,
+        create_graph=case.create_graph,
+    )
+    weights = case.weights
+    return weights.background * background + weights.classification * classification
+
+
+def label_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
+    """Plain finetuning: the labels' cross-entropy times its weight. No mask, no second term."""
+    with _attention(model, case), class_token_only(model):
+        return case.weights.classification * cross_entropy(model(sample.images), sample.labels)
+
+
+def gradients(model: nn.Module, loss: Float[Tensor, ""]) -> Gradients:
+    """Gradient of a loss by each weight, zero where it does not reach. Leaves `.grad` alone."""
+    named = dict(model.named_parameters())
+    found = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
+    return dict(zip(named, found, strict=True))
+
+
+def gradient_gap(model: nn.Module, sample: Sample, case: Case) -> pd.DataFrame:
+    """Gradient of the total against that of the cross-entropy alone, one row a parameter.
+
+    Columns: `parameter`, `values` (how many), `largest_difference` (of any value; exactly 0.0
+    when the background term trains nothing), `alone_norm`, `difference_norm`.
+    """
+    total = gradients(model, total_loss(model, sample, case))
+    alone = gradients(model, label_loss(model, sample, case))
+    rows = [
+        {
+            "parameter": name,
+            "values": alone[name].numel(),
+            "largest_difference": float((total[name] - alone[name]).abs().max()),
+            "alone_norm": float(alone[name].norm()),
+            "difference_norm": float((total[name] - alone[name]).norm()),
+        }
+        for name in alone
+    ]
+    return pd.DataFrame(rows)
+
+
+def gap_summary(case: Case, gap: pd.DataFrame) -> dict[str, str | float | int]:
+    """One row on all parameters: the largest difference, and its norm over the gradient's."""
+    differing = int((gap["largest_difference"] > 0).sum())
+    squares = gap[["difference_norm", "alone_norm"]].pow(2).sum()
+    return {
+        "method": case.method,
+        "protocol": case.name,
+        "weight_background": case.weights.background,
+        "weight_classification": case.weights.classification,
+        "parameters": len(gap),
+        "parameters_differing": differing,
+        "largest_difference": float(gap["largest_difference"].max()),
+        "relative": float((squares["difference_norm"] / squares["alone_norm"]) ** 0.5),
+    }
+
+
+def weights_apart(
+    model: nn.Module, samples: Sequence[Sample], case: Case, lr: float
+) -> pd.DataFrame:
+    """Train two copies, one on the total, one on the labels alone; one row an AdamW step.
+
+    `samples` has one batch a step. The optimiser is that of finetuning (differences A10).
+    Columns: `step` (0: before), `largest_difference` of any weight, `moved` (largest change of a
+    weight since step 0, of the copy trained on the total). `model` itself is left alone.
+    """
+    ours, plain = deepcopy(model), deepcopy(model)
+    steps = [make_optimizer(copy, FinetuneSettings(lr=lr)) for copy in (ours, plain)]
+    rows = [{"step": 0, "largest_difference": 0.0, "moved": 0.0}]
+    for number, sample in enumerate(samples, start=1):
+        for copy, optimizer, loss in zip(
+            (ours, plain), steps, (total_loss, label_loss), strict=True
+        ):
+            optimizer.zero_grad(set_to_none=True)
+            loss(copy, sample, case).backward()
+            optimizer.step()
+        rows.append(
+            {
+                "step": number,
+                "largest_difference": _largest_difference(ours, plain),
+                "moved": _largest_difference(ours, model),
+            }
         )
-    if source == "script":
-        return BaselineWeights(background=0.8, classification=0.2)
-    return BaselineWeights(row["lambda_bg"], row["lambda_classification"])
+    return pd.DataFrame(rows)
 
 
-def table_model(method: Literal["ours", "gradmask", "rrr"], name: str) -> str:
-    """The model in the tables of a method (T5-T7) whose settings the model `name` takes.
+def first_step_size(model: nn.Module, slopes: Gradients, *, weight: float, lr: float) -> float:
+    """Root mean square of AdamW's first change of the weights, divided by the learning rate.
 
-    Its own, or ViT-B's: the baselines were not run on ViT-L and AR-L, nor on other papers' models.
+    `slopes` are the gradients of a loss, `weight` its factor. Adam divides the gradient by its
+    own size plus eps (1e-8), so a factor does not matter (about 1) until the scaled gradient is
+    near eps; below that the step shrinks with it (differences B12). Weight decay is left out.
     """
-    table = hyperparameters().query("method == @method")["model"].tolist()
-    own = name.removesuffix("-cut")
-    return next((model for model in table if model.lower() == own), PAPER_MODEL)
+    copy = deepcopy(model).double()
+    for name, parameter in copy.named_parameters():
+        parameter.grad = weight * slopes[name].double()
+    before = torch.cat([p.detach().flatten() for p in copy.parameters()]).clone()
+    make_optimizer(copy, FinetuneSettings(lr=lr, weight_decay=0.0)).step()
+    after = torch.cat([p.detach().flatten() for p in copy.parameters()])
+    return float((after - before).square().mean().sqrt() / lr)
 
 
-def paper_rate(method: Literal["ours", "gradmask", "rrr"], model: str = PAPER_MODEL) -> float:
-    """The paper's learning rate (Tables 5-7). Raises: ValueError as `baseline_weights`."""
-    return _published(method, model)["lr"]
+def pixel_gradients(
+    model: nn.Module, sample: Sample, method: Baseline
+) -> Float[Tensor, "batch 1 height width"]:
+    """What a baseline looks at: the size of its answer's gradient by each pixel.
 
-
-def rate_factor(method: str, protocol: Protocol) -> float:
-    """How much higher than ours the grid of learning rates of a method lies.
-
-    Published GradMask scales its one term so far below AdamW's eps that a step is a small part
-    of the rate (differences B12: 0.013 of it on a small random network). The paper's rates make
-    up for that, and so does this factor: the paper's rate over its rate for our method, of the
-    same model. In `described` the background term is far above eps; its grid is ours.
-    Raises: ValueError for an unknown method or protocol.
+    Norm over the colour channels. GradMask's answer is the label's logit, RRR's the sum of all
+    log-probabilities.
     """
-    check_protocol(protocol)
-    if method == "relevance":
-        return 1.0
-    ratio = paper_rate(method) / paper_rate("ours")
-    return ratio if protocol == "published" else 1.0
-
-
-def baseline_losses(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    masks: Float[Tensor, "batch 1 height width"],
-    labels: Int[Tensor, " batch"],
-    *,
-    method: Baseline,
-    protocol: Protocol = "published",
-    create_graph: bool | None = None,
-    temperature: float = 1.0,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, "batch classes"]]:
-    """Background term, cross-entropy of the labels, and logits, from one forward pass (B13).
-
-    Source: RobustViT Eq. 9 and 10. `images` are normalised, `masks` in [0, 1], 1 on the object.
-    Each term has the graph that it really has: with `published` the background term's
-    `requires_grad` is False. `create_graph` and errors as `gradmask_loss`; `temperature` divides
-    the logits of the cross-entropy alone (A8). Computed in the dtype of the weights, outside any
-    autocast: second derivatives need the digits.
-    Raises: ValueError for an unknown method or protocol, labels or masks that do not fit.
-    The model's fused attention is as it was afterwards.
-    """
-    check_protocol(protocol)
-    _check_method(method)
-    graph = protocol == "described" if create_graph is None else create_graph
-    images = images.detach().requires_grad_()  # a new tensor: the caller's is left alone
-    options = {"protocol": protocol, "create_graph": graph}
-    attention = unfused_attention(model) if graph else nullcontext()
-    exact = torch.autocast(images.device.type, enabled=False)
-    with torch.enable_grad(), exact, attention, class_token_only(model):
+    images = sample.images.detach().requires_grad_()
+    with torch.enable_grad(), class_token_only(model):
         logits = model(images)
-        classes = checked_target(logits, labels)
-        if method == "gradmask":
-            background = gradmask_loss(logits, images, masks, classes, **options)
-        else:
-            background = rrr_loss(logits, images, masks, **options)
-        classification = cross_entropy(logits / temperature, classes)
-    return background, classification, logits
+        answer = logits.gather(1, sample.labels[:, None])
+        if method == "rrr":
+            answer = logits.log_softmax(dim=1)
+        (slopes,) = torch.autograd.grad(answer.sum(), images)
+    return slopes.norm(dim=1, keepdim=True)
 
 
-def _check_method(method: str) -> None:
-    if method not in BASELINES:
-        raise ValueError(f"baselines: method {method!r} is unknown; use one of {BASELINES}")
+def background_share_pct(
+    maps: Float[Tensor, "batch 1 height width"], masks: Float[Tensor, "batch 1 height width"]
+) -> Float[Tensor, " batch"]:
+    """Share of the squared gradient that lies off the object, in percent of each image's."""
+    squares = maps.square()
+    total = squares.sum(dim=(1, 2, 3)).clamp_min(torch.finfo(squares.dtype).tiny)
+    return 100 * (squares * (1 - masks)).sum(dim=(1, 2, 3)) / total
 
 
-def _published(method: str, model: str) -> dict[str, float]:
-    """The row of Tables 5-7."""
-    if method != "ours":
-        _check_method(method)
-    table = hyperparameters().query("method == @method").set_index("model")
-    if model not in table.index:
-        raise ValueError(
-            f"baselines: the paper has no {method} on {model!r}; use one of {list(table.index)}"
-        )
-    return table.loc[model, ["lambda_bg", "lambda_classification", "lr"]].astype(float).to_dict()
+def _attention(model: nn.Module, case: Case) -> AbstractContextManager[None]:
+    """The same kernels as in the total's forward pass, so that rounding is the same."""
+    return unfused_attention(model) if case.exact else nullcontext()
 
 
-# Of both methods, by where they come from.
-BASELINE_WEIGHTS: dict[WeightSource, dict[Baseline, BaselineWeights]] = {
-    source: {method: baseline_weights(method, source) for method in BASELINES}
-    for source in get_args(WeightSource)
-}
+def _largest_difference(one: nn.Module, other: nn.Module) -> float:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return max(float((a - b).detach().abs().max()) for a, b in pairs)

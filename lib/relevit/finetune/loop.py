@@ -7,7 +7,6 @@ the list of differences, each a named setting (`relevit.finetune.settings`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from relevit.data import cutouts
-from relevit.finetune.settings import FinetuneSettings, check_settings
-from relevit.finetune.step import step_losses
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import make_optimizer, step_losses
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, run_epochs
+from relevit.training.epochs import History, epoch_plan, run_epochs
 
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
 
@@ -41,14 +40,13 @@ def finetune(
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
-    (`relevit.evaluate.predictions.validation_figures` does). `inputs` says what the run is made
+    (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
     from beside its settings (weights at the start, images for training and validation), so that a
     changed input is not taken for the same run.
     Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.
-    Raises: ValueError for masks without object or without background and for settings out of
-    range, before the first step; further as `run_epochs`.
+    Raises: ValueError for masks without object or without background, before the first step;
+    further as `run_epochs`.
     """
-    check_settings(settings)
     check_masks(train.masks, may_be_full=train.images.shape[-1] > spec.image_size)
     optimizer = make_optimizer(model, settings)
 
@@ -73,7 +71,7 @@ def finetune(
         optimizer,
         folder,
         architecture=spec.name,
-        identity={"kind": "relevance", "inputs": inputs, **asdict(settings)},
+        identity={"kind": "relevance", "inputs": inputs, **settings.identity},
         epochs=settings.epochs,
         train_epoch=train_epoch,
         validate=validate_epoch,
@@ -82,11 +80,6 @@ def finetune(
     )
     model.eval()
     return history
-
-
-def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
-    """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
-    return torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
 
 
 def _train_step(
@@ -113,18 +106,6 @@ def _train_step(
     losses.total.backward()
     optimizer.step()
     return losses.numbers()
-
-
-def epoch_plan(
-    count: int, batch_size: int, seed: int, epoch: int
-) -> list[tuple[Int[Tensor, " rows"], np.random.Generator]]:
-    """The batches of one epoch in a random order, each with its own random generator.
-
-    Everything follows from (seed, epoch), so that a resumed run draws the same.
-    """
-    order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(count))
-    batches = order.split(batch_size)
-    return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
 
 
 def augment(

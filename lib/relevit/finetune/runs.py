@@ -6,84 +6,40 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import file_fingerprint, project_root
+from relevit.base.files import file_fingerprint
 from relevit.base.stages import need_stage, read_summary
-from relevit.config import FinetuneParams, OriginalParams, Params, RobustnessParams
-from relevit.data import cutouts
-from relevit.data.benchmark import benchmark
-from relevit.evaluate.predictions import validation_figures
-from relevit.finetune.baselines import paper_rate, table_model
+from relevit.config import FinetuneParams, Params, RobustnessParams
+from relevit.data.batch import Batch
+from relevit.data.benchmark import Benchmark
+from relevit.finetune.hyperparameters import paper_rate, table_model
 from relevit.finetune.loop import finetune
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import resolved
+from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks
 from relevit.models.loading import load_model, shipped_weights
 from relevit.models.registry import PAPER_MODELS
 from relevit.training.epochs import WEIGHTS, History
 
-# What each variant of the method changes (RobustViT Table 4, supplement Tables 8 and 9; A2, A8,
-# A11, B23; RV-42 for predicted_target). The temperature is the published one for DeiT-B.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "no_background": {"weight_background": 0.0},
-    "no_foreground": {"weight_foreground": 0.0},
-    "no_classification": {"weight_classification": 0.0},
-    "only_background": {"weight_foreground": 0.0, "weight_classification": 0.0},
-    "only_foreground": {"weight_background": 0.0, "weight_classification": 0.0},
-    "only_classification": {"weight_relevance": 0.0},
-    "ground_truth": {"class_term": "label"},
-    "predicted_target": {"target": "predicted"},
-    "attention": {"explanation": "attention"},
-    "rollout": {"explanation": "rollout"},
-    "exact_gradient": {"gradient": "exact"},
-    "temperature": {"temperature": 0.65},
-    "constant_rate": {"schedule": "constant"},
-}
-
-
-def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
-    """The parameters of a variant of `base`, with `others` changed too.
-
-    Raises: ValueError for an unknown variant or parameter.
-    """
-    if name not in VARIANTS:
-        raise ValueError(f"variant: {name!r} is unknown; use some of {list(VARIANTS)}")
-    return FinetuneParams.checked(base.model_dump() | VARIANTS[name] | others, f"variant {name}")
-
-
-def preset_params(cfg: Params, **others: Any) -> FinetuneParams:
-    """The parameters of 02_finetune in the preset of `cfg`, on its device, with `others` changed.
-
-    Raises: FileNotFoundError, ValueError.
-    """
-    file = project_root() / "params" / cfg.preset / "02_finetune.yaml"
-    same = {"device": cfg.device, "output_root": cfg.output_root}
-    values = FinetuneParams.from_file(file).model_dump()
-    return FinetuneParams.checked(values | same | others, str(file))
-
-
-def main_model(preset: str) -> str:
-    """The model that a preset trains and finetunes as its own."""
-    file = project_root() / "params" / preset / "00_original.yaml"
-    return OriginalParams.from_file(file).model
-
 
 def origin_weights(cfg: Params, model: str | None = None) -> Path:
     """The weights that finetuning starts from: the preset's own original, or another model's.
 
-    Others are shipped, or models of the papers that 00_original has made ready.
+    Which model is the preset's own, 00_original has written down. Others are shipped, or models of
+    the papers that it has made ready.
     Raises: ValueError for a model that is neither the preset's nor there.
     """
     model = model or cfg.model
-    if model == main_model(cfg.preset):
-        return need_stage(cfg, "00_original") / WEIGHTS
+    if model == cfg.model or model in PAPER_MODELS:
+        folder = need_stage(cfg, "00_original")
+        if model == read_summary(folder)["parameters"]["model"]:
+            return folder / WEIGHTS
     if model not in PAPER_MODELS:
         return shipped_weights(model)
-    weights = need_stage(cfg, "00_original") / f"{model}.safetensors"
+    weights = folder / f"{model}.safetensors"
     if not weights.is_file():
         raise ValueError(
             f"origin_weights: {weights} is missing; add {model!r} to others in "
@@ -113,11 +69,12 @@ def rate(cfg: FinetuneParams) -> float:
     """
     if cfg.lr is not None:
         return cfg.lr
-    if cfg.method == "relevance" and cfg.model == main_model(cfg.preset):
-        return read_summary(need_stage(cfg, "02_learning_rate"))["chosen_lr"]
+    if cfg.method == "relevance":
+        found = read_summary(need_stage(cfg, "02_learning_rate"))
+        if cfg.model == found["parameters"]["model"]:
+            return found["chosen_lr"]
     if cfg.model in PAPER_MODELS:
-        method = "ours" if cfg.method == "relevance" else cfg.method
-        return paper_rate(method, table_model(method, cfg.model))
+        return paper_rate(cfg.method, table_model(cfg.method, cfg.model))
     found = read_summary(need_stage(cfg, "02_baselines"))
     arm, searched = f"{cfg.method}-{cfg.protocol}", found["parameters"]["compared_model"]
     if arm not in found["lowest"] or cfg.model != searched:
@@ -142,6 +99,7 @@ def start(cfg: FinetuneParams) -> tuple[float, Path]:
 
 def finetune_at(
     cfg: FinetuneParams,
+    bench: Benchmark,
     lr: float,
     origin: Path,
     folder: Path,
@@ -152,19 +110,18 @@ def finetune_at(
     `origin` are the original model's weights. Resumes and raises as `finetune`.
     """
     device = choose_device(cfg.device)
-    images = benchmark(cfg.preset)
-    spec = images.spec(cfg.model)
-    settings = FinetuneSettings.from_params(cfg, lr, choose_precision(cfg.precision, device))
+    spec = bench.spec(cfg.model)
+    settings = resolved(cfg, lr, choose_precision(cfg.precision, device))
     model = load_model(cfg.model, origin, device)
     figures = validation_figures(
         spec,
         images=cfg.validation_images,
         maps=cfg.validation_maps,
         precision=settings.precision,
-        masks=_validation_masks(cfg),
-        draw=partial(images.draw, **images.masks_for(cfg.protocol)),
+        masks=_validation_masks(cfg, bench),
+        draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
     )
-    train = images_to_crop(cfg)
+    train = images_to_crop(cfg, bench)
     inputs = {name: getattr(cfg, name) for name in _INPUTS}
     if train.images.shape[-1] > spec.image_size:
         inputs["resized"] = train.images.shape[-1]
@@ -188,20 +145,18 @@ def finetune_at(
 _INPUTS = ("images_per_class", "classes", "validation_images", "validation_maps")
 
 
-def finetuned_classes(cfg: FinetuneParams) -> list[int]:
+def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
     """Labels of the classes that a run is finetuned on: A, or the first of A (Fig. 7)."""
-    return benchmark(cfg.preset).split(cfg.seed)[0][: cfg.classes]
+    return bench.split(cfg.seed)[0][: cfg.classes]
 
 
-def training_images(cfg: FinetuneParams) -> cutouts.Batch:
+def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """The images that a run with these parameters is finetuned on, with its kind of masks.
 
     With automatic masks, images that got none worth training on are left out (B15, B17).
     """
-    labels = finetuned_classes(cfg) * cfg.images_per_class
-    images = benchmark(cfg.preset)
-    size = images.spec(cfg.model).image_size
-    batch = images.draw("finetune", range(len(labels)), labels=labels, seed=cfg.seed, size=size)
+    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
+    batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
     if cfg.masks == "annotated":
         return batch
     found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
@@ -209,28 +164,24 @@ def training_images(cfg: FinetuneParams) -> cutouts.Batch:
     return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
 
 
-def images_to_crop(cfg: FinetuneParams) -> cutouts.Batch:
+def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """What training crops at random: `training_images`, or larger ones of the same photographs.
 
-    Larger are photographs with annotated masks, as in the published code (differences B4); the
-    paper describes no augmentation, so both protocols have it; their masks differ
-    (`Benchmark.masks_for`). Automatic masks are of the size
-    that the model takes: those images are mirrored outwards before the crop, like Cutouts.
+    Automatic masks are of the size that the model takes: those images are mirrored outwards before
+    the crop, like Cutouts.
     """
-    images = benchmark(cfg.preset)
-    if images.to_crop is None or cfg.masks != "annotated":
-        return training_images(cfg)
-    labels = finetuned_classes(cfg) * cfg.images_per_class
-    return images.to_crop(labels, cfg.seed, **images.masks_for(cfg.protocol))
+    if cfg.masks != "annotated":
+        return training_images(cfg, bench)
+    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
+    return bench.to_crop(labels, cfg.seed, bench.spec(cfg.model).image_size, cfg.protocol)
 
 
-def _validation_masks(cfg: FinetuneParams) -> AutomaticMasks | None:
+def _validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
     """Those of the images whose maps are looked at after each epoch; None: the annotated ones."""
     if cfg.masks == "annotated":
         return None
-    images = benchmark(cfg.preset)
-    size = images.spec(cfg.model).image_size
-    shown = images.draw("validation", range(cfg.validation_maps), size=size)
+    size = bench.spec(cfg.model).image_size
+    shown = bench.draw("validation", range(cfg.validation_maps), size=size)
     found = load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
     _need_kept(found, "the validation images")
     return found

@@ -1,7 +1,18 @@
-"""The losses of one batch, for the method and for its baselines."""
+"""One step of finetuning: the losses of a batch, for RobustViT's method and for its baselines.
+
+Ours (RobustViT Sec. 3): the relevance map of a class lies on the object and not off it, while
+the answers stay as they are. The baselines (appendices C and D, after Simpson et al. 2019 and
+Ross, Hughes, Doshi-Velez 2017): the gradient of the answer is small on the background.
+
+**What the published baselines train.** Their background term has no gradient (differences B9,
+B10): the gradient of the total is that of the cross-entropy alone, on every parameter.
+`published` keeps that, `described` differentiates through the gradient as the text's formulas
+say. `relevit.finetune.baselines` measures the two.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +20,20 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from relevit.attention.class_token import class_token_only
+from relevit.attention.recording import unfused_attention
 from relevit.base.device import autocast
-from relevit.finetune.baselines import baseline_losses
+from relevit.config.words import Baseline, Protocol
+from relevit.finetune.hyperparameters import check_baseline
 from relevit.finetune.settings import FinetuneSettings
-from relevit.losses import background_loss, confidence_loss, foreground_loss
-from relevit.relevance import relevance_and_logits, to_pixels
+from relevit.losses import (
+    background_loss,
+    confidence_loss,
+    foreground_loss,
+    gradmask_loss,
+    rrr_loss,
+)
+from relevit.relevance import check_protocol, checked_target, relevance_and_logits, to_pixels
 
 TERMS = ("background", "foreground", "relevance", "classification", "total")
 
@@ -85,6 +105,50 @@ def step_losses(
     else:
         classification = confidence_loss(logits, settings.temperature)
     return _weighted(settings, background, foreground, classification, heatmaps, logits)
+
+
+def baseline_losses(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    masks: Float[Tensor, "batch 1 height width"],
+    labels: Int[Tensor, " batch"],
+    *,
+    method: Baseline,
+    protocol: Protocol = "published",
+    create_graph: bool | None = None,
+    temperature: float = 1.0,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, "batch classes"]]:
+    """Background term, cross-entropy of the labels, and logits, from one forward pass (B13).
+
+    Source: RobustViT Eq. 9 and 10. `images` are normalised, `masks` in [0, 1], 1 on the object.
+    Each term has the graph that it really has: with `published` the background term's
+    `requires_grad` is False. `create_graph` and errors as `gradmask_loss`; `temperature` divides
+    the logits of the cross-entropy alone (A8). Computed in the dtype of the weights, outside any
+    autocast: second derivatives need the digits.
+    Raises: ValueError for an unknown method or protocol, labels or masks that do not fit.
+    The model's fused attention is as it was afterwards.
+    """
+    check_protocol(protocol)
+    check_baseline(method)
+    graph = protocol == "described" if create_graph is None else create_graph
+    images = images.detach().requires_grad_()  # a new tensor: the caller's is left alone
+    options = {"protocol": protocol, "create_graph": graph}
+    attention = unfused_attention(model) if graph else nullcontext()
+    exact = torch.autocast(images.device.type, enabled=False)
+    with torch.enable_grad(), exact, attention, class_token_only(model):
+        logits = model(images)
+        classes = checked_target(logits, labels)
+        if method == "gradmask":
+            background = gradmask_loss(logits, images, masks, classes, **options)
+        else:
+            background = rrr_loss(logits, images, masks, **options)
+        classification = cross_entropy(logits / temperature, classes)
+    return background, classification, logits
+
+
+def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
+    """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
+    return torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
 
 
 def _weighted(

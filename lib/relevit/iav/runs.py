@@ -133,7 +133,7 @@ def outlined_to_explain(images: Benchmark, count: int, size: int) -> Pictures:
 
     Those of Cutouts; else of the preset's outlined set, in which an image may lack either.
     """
-    if images.generated:
+    if images.composable:
         return cutouts_to_explain(count, size)
     batch, _ = images.with_masks(4 * count, size=size)
     batch = batch.select((batch.labels >= 0).nonzero()[:count, 0])

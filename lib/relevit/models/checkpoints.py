@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,7 +24,7 @@ def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) 
     write_atomically(path, lambda target: save_file(state, target, metadata={FACTS: facts_text}))
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and metadata of a safetensors file.
 
     Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged.

@@ -8,74 +8,60 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
-from relevit.base.stages import stage_folder
-from relevit.config import ComparisonParams
-from relevit.data.benchmark import benchmark
-from relevit.evaluate.accuracies import nine_sets
+from relevit.base.stages import preset_folder, read_pipeline, stage_folder
+from relevit.config import ComparisonParams, PipelineParams
+from relevit.data.benchmark import open_benchmark
+from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import origin_weights
-from relevit.finetune.sweep import compared_models, find_runs, sweep_runs
+from relevit.pipeline.sweep import compared_models, find_runs, sweep_runs
 from relevit.training.epochs import WEIGHTS
 
 
-def models_to_evaluate(cfg: ComparisonParams, only: str = "") -> dict[str, tuple[str, Path]]:
-    """The models that the notebook evaluates, by their folders in it: name and weights.
+def weights_of(
+    cfg: ComparisonParams, pipeline: PipelineParams, name: str
+) -> tuple[str, Path] | None:
+    """Model and weights behind a folder of the notebook: an original, or a run of the sweep.
 
-    Finetuned runs that are not there are made; those of the sweep that failed are left out. With
-    `only` the one of that folder, or none where it has failed. Raises: ValueError for a folder
-    that the notebook does not have.
+    A run that is not there is made; None where it has failed. Raises: ValueError for a folder that
+    the notebook does not have.
     """
-    _check(only, compared_models(cfg.preset))
-    runs = sweep_runs(cfg.preset)
-    found, _ = find_runs(cfg, [run for run in runs if only in ("", run.name)])
-    models = {run.model for run in found} - {cfg.model}
-    originals = {only} & {run.model for run in runs} if only else models
-    return {name: (name, origin_weights(cfg, name)) for name in sorted(originals)} | {
-        run.name: (run.model, path / WEIGHTS) for run, path in found.items()
-    }
-
-
-def _check(only: str, known: Iterable[str]) -> None:
-    if only and only not in (known := list(known)):
+    if name not in (known := compared_models(pipeline)):
         raise ValueError(
-            f"answers: --model {only!r} is none that the notebook evaluates; use one of "
-            f"{', '.join(known)}, or leave it out for all"
+            f"answers: {name!r} is none that 03_comparison evaluates; use one of {', '.join(known)}"
         )
+    runs = [run for run in sweep_runs(pipeline) if run.name == name]
+    if not runs:
+        return name, origin_weights(cfg, name)
+    found, _ = find_runs(cfg, runs)
+    return next(((run.model, folder / WEIGHTS) for run, folder in found.items()), None)
 
 
-def evaluate_models(cfg: ComparisonParams, only: str = "") -> str:
-    """Evaluate all of them, or `only` one; returns what to say about it."""
-    models, folder = models_to_evaluate(cfg, only), stage_folder(cfg)
-    for name, (model, weights) in models.items():
-        nine_sets(
-            model,
-            weights,
-            folder / name,
-            images_per_set=cfg.images_per_set,
-            precision=cfg.precision,
-            device=cfg.device,
-            images=benchmark(cfg.preset),
-        )
-    if only and not models:
-        return f"{only} has failed: there is nothing to answer"
-    return f"answers of {len(models)} models are in {folder}"
+def answer(cfg: ComparisonParams, pipeline: PipelineParams, name: str) -> str:
+    """Evaluate the model of one folder; returns what to say about it. Raises as `weights_of`."""
+    model = weights_of(cfg, pipeline, name)
+    if model is None:
+        return f"{name} has failed: there is nothing to answer"
+    bench, folder = open_benchmark(cfg), stage_folder(cfg, name)
+    classifier = load_classifier(bench, *model, cfg.precision, cfg.device)
+    answer_sets(classifier, model[1], folder, bench, cfg.images_per_set)
+    return f"answers of {name} are in {folder}"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m relevit.pipeline.answers", description=__doc__)
-    parser.add_argument("file", type=Path, help="for example params/paper/03_comparison.yaml")
+    parser.add_argument("preset", help="folder of params/, for example paper")
+    parser.add_argument("model", help="what to evaluate, by its folder's name in 03_comparison")
     parser.add_argument("--device", default="", help="instead of the file's, for example cuda:1")
-    parser.add_argument("--model", default="", help="evaluate this one alone, by its folder's name")
     options = parser.parse_args(arguments)
     try:
-        values = ComparisonParams.from_file(options.file).model_dump()
+        cfg = ComparisonParams.from_preset(preset_folder(options.preset))
         if options.device:
-            values["device"] = options.device
-        cfg = ComparisonParams.checked(values, str(options.file))
-        print(evaluate_models(cfg, options.model), flush=True)
+            given = cfg.model_dump() | {"device": options.device}
+            cfg = ComparisonParams.checked(given, "answers")
+        print(answer(cfg, read_pipeline(options.preset), options.model), flush=True)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2

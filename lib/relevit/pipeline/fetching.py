@@ -23,7 +23,7 @@ def fetch(preset: Path) -> None:
             f"{' and '.join(errors.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
             f"it, or: {errors.INSTALL}"
         )
-    stages = {name: cls.from_file(preset / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
+    stages = {name: cls.from_preset(preset) for name, cls in NOTEBOOKS.items()}
     original = cast(OriginalParams, stages["00_original"])
     text, clip = cast(TextParams, stages["11_text"]), cast(ClipParams, stages["12_clip"])
     pretrained = original.source == "train" and original.model == "dinov2-s"

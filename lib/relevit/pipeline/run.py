@@ -21,15 +21,10 @@ from types import MappingProxyType
 
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
+from relevit.base.stages import preset_folder, read_pipeline
 from relevit.config import NOTEBOOKS, PipelineParams
-from relevit.config.preset import (
-    check_agreement,
-    check_data,
-    check_iav,
-    check_own_runs,
-    check_sweep,
-)
-from relevit.finetune import sweep
+from relevit.config.preset import read_preset
+from relevit.pipeline import sweep
 from relevit.pipeline.fetching import fetch
 from relevit.pipeline.kernels import warm_kernels
 
@@ -38,7 +33,7 @@ QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
 def check(preset: str) -> PipelineParams:
     """Check the preset's files and the machine. Raises: ValueError, FileNotFoundError, OSError."""
-    folder = project_root() / "params" / preset
+    folder = preset_folder(preset)
     path = folder / "pipeline.yaml"
     known = sorted(file.parent.name for file in folder.parent.glob(f"*/{path.name}"))
     if not folder.is_dir():
@@ -48,13 +43,7 @@ def check(preset: str) -> PipelineParams:
             f"pipeline: {path} is missing, so preset {preset!r} is for single notebooks alone; "
             f"use one of {known}, or copy what is missing from params/quick"
         )
-    pipeline = PipelineParams.from_file(path)
-    stages = {name: cls.from_file(folder / f"{name}.yaml") for name, cls in NOTEBOOKS.items()}
-    check_agreement(folder, pipeline, stages)
-    check_data(path, pipeline, stages)
-    check_own_runs(path, pipeline, stages)
-    check_sweep(path, pipeline, stages)
-    check_iav(folder, stages)
+    pipeline = read_preset(folder).pipeline
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
 
@@ -66,13 +55,12 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
     """
     from relevit.base.device import choose_device
 
-    folder = project_root() / "params" / preset
+    folder = preset_folder(preset)
     for name, cls in NOTEBOOKS.items() if computes else ():
-        path = folder / f"{name}.yaml"
         try:
-            choose_device(cls.from_file(path).device)
+            choose_device(cls.from_preset(folder).device)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{folder / name}.yaml: {error}") from None
     fetch(folder)
 
 
@@ -93,7 +81,8 @@ def snakemake(
     places = _elsewhere(profile, jobs) if profile else _here(jobs or 1, gpus)
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    command += ["--directory", str(root), "--configfile", f"params/{preset}/pipeline.yaml"]
+    files = [f"params/{preset}/{name}.yaml" for name in ("common", "seeds", "pipeline")]
+    command += ["--directory", str(root), "--configfile", *files]
     # The stages call papermill and jupyter by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path} | env
@@ -127,14 +116,14 @@ def todo(preset: str, profile: str = "") -> list[str]:
 
 
 def _forced(preset: str) -> list[str]:
-    marks = sweep.unfinished(preset)
+    marks = sweep.unfinished(read_pipeline(preset))
     return ["--forcerun", *marks] if marks else []
 
 
 def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
     """Check, plan and run one preset, here or as a profile says; return the exit code."""
     start = time.perf_counter()
-    check(preset)
+    pipeline = check(preset)
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
     waiting = todo(preset, profile)
@@ -157,7 +146,7 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             env=env,
         ).returncode
     minutes = (time.perf_counter() - start) / 60
-    lost = sweep.failures(preset)
+    lost = sweep.failures(pipeline)
     for name, reason in lost:
         print(f"Failed: {name}: {reason}", file=sys.stderr)
     if lost and not code:

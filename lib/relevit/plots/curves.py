@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from relevit.evaluate.sis import Subsets
-from relevit.finetune.rates import RISE_PCT
+from relevit.finetune.learning_rate import RISE_PCT
 from relevit.plots.style import (
     BLUE,
     ORIGINAL,

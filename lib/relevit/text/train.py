@@ -21,14 +21,13 @@ from torch.nn.functional import cross_entropy
 from relevit.base.device import autocast, choose_device
 from relevit.base.seeding import seeded
 from relevit.config import TextParams
-from relevit.finetune.loop import epoch_plan
 from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer
 from relevit.text.pretrained import build_encoder
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
 from relevit.training.classifier import TrainSettings, parameter_groups
-from relevit.training.epochs import History, loss_figures, run_epochs
+from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

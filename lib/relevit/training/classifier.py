@@ -18,11 +18,10 @@ from relevit.base.device import Precision, autocast, choose_precision
 from relevit.base.seeding import seeded
 from relevit.config import Params
 from relevit.data.labelled import Labelled
-from relevit.evaluate.answers import Answers
+from relevit.evaluate.bfloat16 import Answers
 from relevit.evaluate.predictions import BATCH
-from relevit.finetune.loop import epoch_plan
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, loss_figures, run_epochs
+from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
 SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
 
@@ -56,7 +55,7 @@ class TrainSettings:
         given["precision"] = choose_precision(cfg.precision, device)
         return cls(**given | others)
 
-    def rate_share(self, step: int, steps: int) -> float:
+    def rate_share(self, step: float, steps: int) -> float:
         """Share of the peak learning rate at one step, counted from 0."""
         warm = max(1, round(self.warmup * steps))
         if step < warm:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
@@ -90,6 +91,18 @@ def run_epochs(
 def epoch_file(folder: Path, epoch: int) -> Path:
     """Where `run_epochs` with `keep_epochs=True` leaves the weights of an epoch; 0 is before."""
     return folder / EPOCHS / f"epoch_{epoch:04d}.safetensors"
+
+
+def epoch_plan(
+    count: int, batch_size: int, seed: int, epoch: int
+) -> list[tuple[Int[Tensor, " rows"], np.random.Generator]]:
+    """The batches of one epoch in a random order, each with its own random generator.
+
+    Everything follows from (seed, epoch), so that a resumed run draws the same.
+    """
+    order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(count))
+    batches = order.split(batch_size)
+    return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
 
 
 def loss_figures(losses: list[float]) -> dict[str, Any]:

@@ -21,9 +21,8 @@ from torch.nn.functional import unfold
 
 from relevit.base.seeding import seeded
 from relevit.data.labelled import Labelled
-from relevit.finetune.loop import epoch_plan
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, loss_figures, run_epochs
+from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 from relevit.training.optimizer import make_optimizer
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8

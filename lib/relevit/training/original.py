@@ -14,7 +14,7 @@ from torch import nn
 
 from relevit.base.files import from_project, write_atomically
 from relevit.config import OriginalParams
-from relevit.data.benchmark import benchmark
+from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import drawn
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.checkpoints import save_weights
@@ -30,6 +30,7 @@ VALIDATED = 100  # validation images that a model of a paper answers
 
 def make_original(
     cfg: OriginalParams,
+    bench: Benchmark,
     folder: Path,
     device: torch.device,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
@@ -44,7 +45,7 @@ def make_original(
     """
     if cfg.source in ("published", "random"):
         model = _paper_models(cfg, folder, device)
-        return model, [_as_it_is(cfg, model, folder, on_epoch)]
+        return model, [_as_it_is(cfg, bench, model, folder, on_epoch)]
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
         weights = shipped_weights(cfg.model)
@@ -76,12 +77,15 @@ def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn
 
 
 def _as_it_is(
-    cfg: OriginalParams, model: nn.Module, folder: Path, on_epoch: Callable[[dict[str, Any]], None]
+    cfg: OriginalParams,
+    bench: Benchmark,
+    model: nn.Module,
+    folder: Path,
+    on_epoch: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """The log's only row for a model that is not trained here: its top-1 on validation images."""
-    images = benchmark(cfg.preset)
-    spec = images.spec(cfg.model)
-    shown = images.draw("validation", range(VALIDATED), size=spec.image_size)
+    spec = bench.spec(cfg.model)
+    shown = bench.draw("validation", range(VALIDATED), size=spec.image_size)
     right = predict(model, spec, shown.split(BATCH))["label_rank"] == 0
     row = {"epoch": 0, "validation_top1_pct": 100.0 * float(right.mean())}
     write_atomically(folder / LOG, lambda path: path.write_text(json.dumps(row) + "\n"))

@@ -23,10 +23,9 @@ from torch.nn.utils import clip_grad_norm_
 
 from relevit.base.seeding import seeded
 from relevit.data.labelled import Labelled
-from relevit.finetune.loop import epoch_plan
 from relevit.models.spec import ModelSpec
 from relevit.training.crops import draw_views
-from relevit.training.epochs import History, loss_figures, run_epochs
+from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 from relevit.training.optimizer import make_optimizer
 from relevit.training.teacher import (
     GLOBAL,

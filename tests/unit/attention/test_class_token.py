@@ -14,7 +14,7 @@ from torch import nn
 
 from relevit.attention.class_token import class_token_only, reads_class_token_only, shorten
 from relevit.attention.recording import record_attention, unfused_attention
-from relevit.evaluate.answers import Answers
+from relevit.evaluate.bfloat16 import Answers
 
 CLASS_TOKEN_KINDS = ("plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias")
 OTHER_KINDS = ("average", "average_and_registers", "distilled")

@@ -26,7 +26,7 @@ from relevit.claims import (
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import robustness
 from relevit.evaluate.predictions import accuracy_table
-from relevit.evaluate.significance import mcnemar_table
+from relevit.evaluate.robustness import mcnemar_table
 
 from ..evaluate.test_robustness import ranks, rows
 from .made.runs import ablations, accuracies, gains, sensitivity

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
-from relevit.config import PipelineParams
+from relevit.config import BenchmarkParams, StartParams
 from relevit.data import benchmark as module
 from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.data.benchmark import CUTOUTS, READERS, benchmark, imagenet
+from relevit.data.benchmark import CUTOUTS, READERS, Cutouts, imagenet, open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
 from replicas.__main__ import write_all
@@ -32,23 +30,51 @@ def _fresh():
     module._opened.cache_clear()
 
 
-def params(data_root, **others) -> PipelineParams:
+def params(data_root, **others) -> BenchmarkParams:
     values = {"data": "imagenet", "data_root": str(data_root), "finetuned_classes": CLASSES}
-    return PipelineParams(preset="here", seeds=[0], **values | others)
+    return BenchmarkParams(**values | others)
 
 
 @pytest.fixture(scope="module")
 def real(data_root):
-    return imagenet(params(data_root), "vit-b-cut")
+    return imagenet(params(data_root))
 
 
 # Cutouts
 
 
-@pytest.mark.parametrize("preset", ["quick", "workshop", "no-such-preset"])
-def test_presets_without_real_data_have_cutouts(preset):
-    assert benchmark(preset) is CUTOUTS
-    assert CUTOUTS.draw is cutouts.draw and CUTOUTS.generated and CUTOUTS.outlined == "val"
+def test_parameters_name_the_benchmark(data_root):
+    assert open_benchmark(StartParams()) is CUTOUTS
+    assert open_benchmark(StartParams(benchmark=params(data_root))) == imagenet(params(data_root))
+
+
+def test_cutouts_are_described_by_what_is_drawn():
+    assert CUTOUTS.describe().splitlines() == [
+        "40 classes, 8 textures seen in training",
+        "classes that share a texture: [5]",
+    ]
+    assert CUTOUTS.texture_shares_pct(400).sum(axis=1).to_numpy() == pytest.approx(100)
+    assert CUTOUTS.note_empty(3, 0) == CUTOUTS.note_skipped({}) == ""
+
+
+def test_test_sets_stay_in_memory_for_the_next_model():
+    first, again = (CUTOUTS.test_batches("a", 3, 2, size=16, skipped={}) for _ in range(2))
+    assert first is again
+    (expected, _) = CUTOUTS.batches("a", 3, 2, size=16)
+    assert torch.equal(first[0].images, expected.images)
+
+
+@pytest.mark.parametrize("name", ["val", "gtsegs"])
+def test_labels_are_those_of_the_images(real, name):
+    assert torch.equal(real.labels(name, 7), real.draw(name, range(7)).labels)
+    assert torch.equal(CUTOUTS.labels("val", 45), CUTOUTS.draw("val", range(45), size=16).labels)
+
+
+def test_fresh_images_have_masks():
+    batch = CUTOUTS.fresh(3, seed=2, size=16)
+    assert torch.equal(
+        batch.images, cutouts.draw("validation", [400, 401, 402], seed=2, size=16).images
+    )
 
 
 def test_names_of_labels():
@@ -127,7 +153,7 @@ def test_what_photographs_cannot_do_is_refused(real):
 
 @pytest.mark.parametrize(("ways", "count"), [(1000, 0), (200, 200)])
 def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
-    bench = imagenet(params(data_root, ways=ways), "vit-b-cut")
+    bench = imagenet(params(data_root, ways=ways))
     for name in ("a", "r"):
         assert len(bench.draw(name, [0]).candidates) == count
     assert bench.draw("val", [0]).candidates == ()
@@ -136,7 +162,7 @@ def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
 def test_objectnet_counts_as_published_or_as_described(data_root):
     """Published: the first label alone, and the red border is left on the picture (B7)."""
     both = {
-        way: imagenet(params(data_root, objectnet=way), "vit-b-cut").draw("objectnet", range(8))
+        way: imagenet(params(data_root, objectnet=way)).draw("objectnet", range(8))
         for way in ("published", "described")
     }
     answers = {
@@ -148,7 +174,7 @@ def test_objectnet_counts_as_published_or_as_described(data_root):
 
 def test_preprocessing_goes_to_view_and_model_alike(data_root):
     found = {
-        way: imagenet(params(data_root, preprocessing=way), "deit-s-cut")
+        way: imagenet(params(data_root, preprocessing=way, view_of="deit-s-cut"))
         for way in ("published", "timm")
     }
     specs = {way: bench.spec("deit-s-cut") for way, bench in found.items()}
@@ -179,7 +205,7 @@ def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root
     batch, empty = real.with_masks(10_000, size=224)
     assert len(batch) == 9 and empty == 0, "each once"
     assert sorted(set(batch.labels.tolist())) == [-1, 0, 386], "a class ImageNet-1k has not"
-    other = imagenet(params(data_root, segmentation_set="imagenet_s"), "vit-b-cut")
+    other = imagenet(params(data_root, segmentation_set="imagenet_s"))
     found, _ = other.with_masks(4, size=224)
     assert len(found) == 4 and int(found.labels.min()) >= 0
     assert torch.equal(found.masks, other.draw("imagenet_s", range(4)).masks)
@@ -195,7 +221,7 @@ def test_pictures_of_the_segmentation_test_are_squashed(real, monkeypatch):
     assert view.squash and view.resize == view.crop == 224
 
 
-def fake(masks) -> module.Benchmark:
+def fake(masks) -> Cutouts:
     count = len(masks)
     drawn = Batch(
         torch.zeros(count, 3, 4, 4, dtype=torch.uint8),
@@ -203,7 +229,14 @@ def fake(masks) -> module.Benchmark:
         torch.arange(count),
         torch.full((count,), -1),
     )
-    return replace(CUTOUTS, batches=lambda *_, **__: drawn.split(2), outlined="some")
+
+    class Some(Cutouts):
+        outlined = "some"
+
+        def batches(self, set_name, count, batch_size, **options):
+            return drawn.split(2)
+
+    return Some()
 
 
 def test_images_without_an_object_are_left_out_and_counted():

@@ -7,10 +7,8 @@ import math
 import pandas as pd
 import pytest
 
-from relevit.config import FinetuneParams
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.evaluate import accuracies
-from relevit.evaluate.accuracies import beside_original, changes, score_variants
+from relevit.evaluate.accuracies import beside_original, changes
 
 
 def answers(ranks, dataset="val"):
@@ -57,75 +55,6 @@ def test_changes_average_the_shifted_sets_and_spread_over_runs():
     assert row["a"] == row["shifted_average"] == 2
     assert row["shifted_average_std"] == pytest.approx(math.sqrt(2))
     assert math.isnan(changes(run_rows(0, 1.0), ["variant"]).loc["full", "shifted_average_std"])
-
-
-def test_kept_answers_are_those_of_weights_format_and_rules(tmp_path, monkeypatch):
-    """How large a measured margin is changes no answer; other processes may measure another."""
-    found = []
-    monkeypatch.setattr(accuracies, "load_model", lambda *args: None)
-    monkeypatch.setattr(accuracies, "evaluate_sets", lambda *a, **o: found.append(o["identity"]))
-    for name, number_format, count in (
-        ("tiny", ("bfloat16", 0.25), 5),
-        ("tiny", ("bfloat16", 0.26), 5),
-        ("tiny", ("bfloat16", 0.0), 5),
-        ("tiny", ("float32", 0.0), 5),
-        ("tiny", ("bfloat16", 0.25), 6),
-        ("tiny-mae", ("bfloat16", 0.25), 5),
-    ):
-        monkeypatch.setattr(accuracies, "evaluation_precision", lambda *a, f=number_format, **o: f)
-        accuracies.nine_sets(name, None, tmp_path, images_per_set=count, device="cpu")
-    assert found[0] == found[1] and len(set(found)) == len(found) - 1
-
-
-def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, monkeypatch):
-    rates = []
-
-    def finetune_at(params, lr, origin, folder):
-        rates.append(lr)
-        if params.seed == 1:
-            raise FloatingPointError("training: loss is nan")
-
-    def nine_sets(name, weights, folder, **options):
-        assert weights.parent == folder.parent
-        return answers([0, 1])
-
-    monkeypatch.setattr(accuracies, "finetune_at", finetune_at)
-    monkeypatch.setattr(accuracies, "nine_sets", nine_sets)
-    variants = {("full", s): FinetuneParams(seed=s, lr=(s + 1) * 1.0e-3) for s in (0, 1, 2)}
-    steps = []
-    table, lost = score_variants(
-        variants,
-        ("variant", "seed"),
-        lambda p: p.lr,
-        tmp_path,
-        tmp_path,
-        answers([1, 1]),
-        images_per_set=2,
-        on_run=lambda: steps.append(1),
-    )
-    assert table[["variant", "seed"]].to_numpy().tolist() == [["full", 0], ["full", 2]]
-    assert list(table["lr"]) == [1.0e-3, 3.0e-3]
-    assert table["top1_pct"].dtype == float
-    assert lost == {("full", 1): "training: loss is nan"}
-    assert len(steps) == len(rates) == 3
-
-
-def test_where_all_diverge_the_table_is_empty_and_has_its_columns(tmp_path, monkeypatch):
-    def finetune_at(*args):
-        raise FloatingPointError("training: loss is nan")
-
-    monkeypatch.setattr(accuracies, "finetune_at", finetune_at)
-    table, lost = score_variants(
-        {("full",): FinetuneParams()},
-        ("variant",),
-        1.0,
-        tmp_path,
-        tmp_path,
-        answers([0]),
-        images_per_set=1,
-    )
-    assert table.empty and list(lost) == [("full",)]
-    assert list(table) == ["variant", *accuracies.COLUMNS, "lr"]
 
 
 def test_runs_that_cannot_be_told_apart_are_refused():

@@ -8,7 +8,7 @@ import pytest
 
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.data.foregrounds import CLASSES
-from relevit.evaluate import classes as class_changes
+from relevit.evaluate import class_changes
 
 LABELS = 4
 IMAGES = 12  # in each set, three of each class

@@ -1,4 +1,4 @@
-"""What a look says where a label accepts several answers, and where nobody drew a mask."""
+"""Where a model looks, whether its answer is right, and how much lies on the object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.evaluate.looking import RIGHT, WRONG, look, look_at_parts
+from relevit.data.batch import Batch
+from relevit.evaluate.looking import RIGHT, WRONG, Look, look, look_at_parts, look_rows
 from relevit.relevance import gae, to_pixels
 
 from ..micro_finetuning import SPEC, micro_model, pictures
@@ -66,3 +67,39 @@ def test_parts_of_several_sets_are_looked_at_each_by_its_own_rules(model, batch)
     assert torch.equal(seen.heatmaps, first.heatmaps.expand(3, -1, -1, -1))
     alike = look_at_parts(model, SPEC, [batch.select([i]) for i in range(4)])
     assert torch.equal(alike.heatmaps, look(model, SPEC, batch).heatmaps)
+
+
+# One row an image, on heatmaps made by hand
+
+
+def case(heat, mask):
+    """A look at one image of 2 x 2 pixels."""
+    heat = torch.tensor(heat).view(1, 1, 2, 2)
+    mask = torch.tensor(mask, dtype=torch.bool).view(1, 1, 2, 2)
+    one = torch.tensor([3])
+    share = 100 * (heat * mask).sum().reshape(1) / heat.sum()
+    seen = Look(heat, one, torch.tensor([95.0]), torch.tensor([40.0]), share, ["t"], ["c"])
+    images = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
+    return seen, Batch(images=images, masks=mask, labels=one, families=one)
+
+
+@pytest.mark.parametrize(
+    ("heat", "mask", "on_object", "covered"),
+    [
+        ([1.0, 1.0, 0.0, 0.0], [1, 1, 0, 0], 100.0, 100.0),
+        ([0.0, 0.0, 1.0, 1.0], [1, 1, 0, 0], 0.0, 0.0),
+        ([1.0, 0.0, 0.0, 0.0], [1, 1, 0, 0], 100.0, 50.0),
+        ([1.0, 1.0, 0.0, 0.0], [0, 0, 0, 0], 0.0, 0.0),
+    ],
+)
+def test_shares_of_the_relevance_and_of_the_object(heat, mask, on_object, covered):
+    (row,) = look_rows(*case(heat, mask), "val").to_dict("records")
+    assert row["on_object_pct"] == on_object and row["covered_pct"] == covered
+    assert (row["dataset"], row["index"], row["label"], row["prediction"]) == ("val", 0, 3, 3)
+    assert (row["confidence_pct"], row["iou_pct"]) == (95.0, 40.0)
+
+
+def test_rows_of_other_images_are_an_error():
+    seen, batch = case([1.0, 0.0, 0.0, 0.0], [1, 0, 0, 0])
+    with pytest.raises(ValueError, match=r"look_rows: 1 heatmaps and 2 images; one each is need"):
+        look_rows(seen, batch.select([0, 0]), "val")

@@ -128,6 +128,33 @@ def test_split_of_sets_without_classes_a(predictions):
     assert table["B"][whole.index].tolist() == pytest.approx(whole.tolist())
 
 
+def test_accuracies_of_a_and_b_are_those_that_the_changes_come_from(predictions):
+    classes = {"seed0": A, "seed1": [3, 4]}
+    table = robustness.split_accuracies(predictions, classes)
+    assert table["images"].sum() == 2 * 2 * IMAGES * len(TEST_SETS)
+    keys = ["model_run", "dataset", "classes"]
+    top1 = table.set_index([*keys, "weights"])["top1_pct"].unstack()
+    changes = (top1["finetuned"] - top1["original"]).groupby(["dataset", "classes"]).mean()
+    split = robustness.split_table(predictions, classes).set_index(["dataset", "classes"])
+    for key, change in changes.items():
+        assert change == pytest.approx(split.loc[key, "change_top1_pts"]), key
+
+
+def test_changed_images_know_the_kind_of_their_class(predictions):
+    table = robustness.changed_images(predictions, {"seed0": A, "seed1": [3, 4]})
+    assert len(table) == 2 * IMAGES * len(TEST_SETS)
+    assert (table["classes"] == "A").sum() == 2 * 4 * len(TEST_SETS)
+    changed = table[(table["dataset"] == "a") & (table["change_top1_pts"] > 0)]
+    assert list(zip(changed["model_run"], changed["index"], changed["classes"], strict=True)) == [
+        ("seed0", 3, "B"),
+        ("seed1", 3, "A"),
+        ("seed1", 4, "A"),
+        ("seed1", 5, "B"),
+    ]
+    with pytest.raises(ValueError, match=r"changed_images: no finetuned classes for \['seed1'\]"):
+        robustness.changed_images(predictions, {"seed0": A})
+
+
 def test_changed_examples(predictions):
     assert robustness.changed_examples(predictions, "seed1", "a") == ([3, 4, 5], [])
     assert robustness.changed_examples(predictions, "seed0", "val") == ([], [2])

@@ -260,6 +260,7 @@ def test_rows(adder, picture):
 # Errors
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("options", "text"),
     [

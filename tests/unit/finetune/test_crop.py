@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
-from relevit.config import FinetuneParams, PipelineParams
+from relevit.config import BenchmarkParams, FinetuneParams
 from relevit.data import benchmark
 from relevit.data.batch import Batch
 from relevit.data.benchmark import CUTOUTS, imagenet
@@ -48,12 +48,11 @@ def photographs(monkeypatch):
         "photographs", ("a", "b", "c", "d"), torch.tensor(2 * LABELS), photograph, masks=outline
     )
     monkeypatch.setattr(benchmark, "_opened", lambda sets, name: replace(found, view=sets.view))
-    params = PipelineParams(preset="paper", seeds=[0], data="imagenet", data_root="none")
-    return imagenet(params, "vit-b")
+    return imagenet(BenchmarkParams(data="imagenet", data_root="none"))
 
 
 def test_whole_photographs_are_squeezed_to_256_pixels(photographs):
-    batch = photographs.to_crop([5, 7, 5], 0)
+    batch = photographs.to_crop([5, 7, 5], 0, MODEL, "described")
     assert batch.images.shape == (3, 3, 256, 256) and batch.masks.shape == (3, 1, 256, 256)
     assert batch.labels.tolist() == [5, 7, 5]
     for row, place in enumerate((0, 1, 2)):
@@ -66,7 +65,7 @@ def test_whole_photographs_are_squeezed_to_256_pixels(photographs):
 def test_they_are_those_of_the_view_that_notebooks_show(photographs):
     for seed in (0, 3, 4):
         shown = photographs.draw("finetune", range(4), labels=[7, 5, 5, 7], seed=seed, size=MODEL)
-        trained = photographs.to_crop([7, 5, 5, 7], seed)
+        trained = photographs.to_crop([7, 5, 5, 7], seed, MODEL, "described")
         assert shown.images.shape[-1] == MODEL and torch.equal(shown.labels, trained.labels)
         which = shown.images[:, 0, 0, 0]
         assert torch.equal(which, trained.images[:, 0, 0, 0]) and len(set(which.tolist())) == 4
@@ -78,8 +77,8 @@ def fractions(masks):
 
 def test_published_masks_are_fractions_along_the_edge_alone(photographs):
     """As torch resizes tensors without antialiasing, columns of 400 to 256 pixels (A7)."""
-    soft = photographs.to_crop([5, 7], 0, **photographs.masks_for("published"))
-    sharp = photographs.to_crop([5, 7], 0, **photographs.masks_for("described"))
+    soft = photographs.to_crop([5, 7], 0, MODEL, "published")
+    sharp = photographs.to_crop([5, 7], 0, MODEL, "described")
     assert sharp.masks.dtype == torch.bool and soft.masks.dtype == torch.float32
     assert torch.equal(soft.images, sharp.images)
     centres = (np.arange(256) + 0.5) * 400 / 256 - 0.5  # of the new columns, in the old ones
@@ -106,7 +105,7 @@ def test_views_of_published_masks_are_cut_as_the_pictures(photographs):
 
 
 def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
-    batch = photographs.to_crop([5, 7, 5, 7], 0, soft=True)
+    batch = photographs.to_crop([5, 7, 5, 7], 0, MODEL, "published")
     images, masks = augment(batch, np.random.default_rng(2), MODEL)
     assert masks.dtype == torch.float32 and masks.shape == (4, 1, MODEL, MODEL)
     sharp = replace(batch, masks=batch.masks > 0.5)
@@ -116,7 +115,7 @@ def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
 
 def test_both_terms_count_a_fraction_in_published_alone(photographs):
     """What the fractions are kept for: the background's share of an edge is not 1 - S (A7)."""
-    soft = photographs.to_crop([5], 0, soft=True).masks
+    soft = photographs.to_crop([5], 0, MODEL, "published").masks
     edge = fractions(soft)
     assert torch.equal(inverse_mask(soft, "published")[edge], soft[edge])
     assert torch.equal(inverse_mask(soft, "described"), 1 - soft)
@@ -162,6 +161,7 @@ def test_crop_is_a_window_of_224_pixels_anywhere_and_half_are_mirrored():
 def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
     """Cutouts keep their bytes: an independent way to the same crops, and a fixed digest."""
     batch = pictures("finetune", 10)
+    before = batch.images.clone()
     images, masks = augment(batch, np.random.default_rng(3), SPEC.image_size)
     random, margin = np.random.default_rng(3), CROP_MARGIN * SPEC.image_size // 112
     for i in range(10):
@@ -173,6 +173,7 @@ def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
             side = SPEC.image_size
             crop = wide[:, top : top + side, left : left + side][..., ::flip]
             assert np.array_equal(found.numpy(), crop)
+    assert torch.equal(batch.images, before), "the batch is left alone"
     both = images.numpy().tobytes() + masks.numpy().tobytes()
     assert hashlib.sha256(both).hexdigest()[:16] == "96ccea9b9d9ff4a7"
 
@@ -180,18 +181,20 @@ def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
 def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     photographs, monkeypatch
 ):
-    shown = SimpleNamespace(name="the view")
-    monkeypatch.setattr(runs, "benchmark", lambda preset: photographs)
-    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg: list(LABELS))
-    monkeypatch.setattr(runs, "training_images", lambda cfg: shown)
+    shown = photographs.draw("finetune", [0])
+    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
+    monkeypatch.setattr(runs, "training_images", lambda cfg, bench: shown)
     cfg = FinetuneParams(images_per_class=2, model="vit-b")
     for protocol in ("published", "described"):
-        found = runs.images_to_crop(cfg.model_copy(update={"protocol": protocol}))
+        found = runs.images_to_crop(cfg.model_copy(update={"protocol": protocol}), photographs)
         assert found.labels.tolist() == [5, 7, 5, 7] and found.images.shape[-1] == 256
         assert bool(fractions(found.masks).any()) == (protocol == "published")
-    assert runs.images_to_crop(cfg.model_copy(update={"masks": "tokencut"})) is shown
-    monkeypatch.setattr(runs, "benchmark", lambda preset: CUTOUTS)
-    assert runs.images_to_crop(cfg) is shown
+    automatic = cfg.model_copy(update={"masks": "tokencut"})
+    assert runs.images_to_crop(automatic, photographs) is shown
+    monkeypatch.undo()
+    drawn = FinetuneParams(images_per_class=1, classes=2)
+    found = runs.images_to_crop(drawn, CUTOUTS)
+    assert torch.equal(found.images, runs.training_images(drawn, CUTOUTS).images)
 
 
 @pytest.mark.parametrize("protocol", ["published", "described"])
@@ -199,16 +202,15 @@ def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
     photographs, monkeypatch, tmp_path, protocol
 ):
     seen = {}
-    monkeypatch.setattr(runs, "benchmark", lambda preset: photographs)
-    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg: list(LABELS))
-    monkeypatch.setattr(runs, "load_model", lambda *args: None)
+    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
+    monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
     monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
     monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
     monkeypatch.setattr(
-        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals())
+        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals()) or []
     )
     cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol, device="cpu")
-    runs.finetune_at(cfg, 1.0e-6, tmp_path / "weights.safetensors", tmp_path)
+    runs.finetune_at(cfg, photographs, 1.0e-6, tmp_path / "weights.safetensors", tmp_path)
     shown = seen["draw"]("validation", range(2), size=MODEL).masks
     soft = protocol == "published"
     assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft

@@ -1,11 +1,27 @@
-"""The learning-rate rule: the highest rate that does no harm."""
+"""The learning-rate rule, the highest rate that does no harm, and the search by it."""
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
-from relevit.finetune.rates import RISE_PCT, choose_learning_rate, judge
-from relevit.finetune.runs import kept_epoch
+from relevit.config import BaselinesParams, FinetuneParams
+from relevit.data.benchmark import CUTOUTS
+from relevit.finetune import learning_rate
+from relevit.finetune.hyperparameters import BASELINES
+from relevit.finetune.learning_rate import (
+    ARMS,
+    RISE_PCT,
+    arm_params,
+    choose_learning_rate,
+    choose_rates,
+    judge,
+    rate_factor,
+    try_rates,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,23 +57,6 @@ def history(*epochs):
 LOG = history((90.0, 0.50, 9.0), (89.0, 0.52, 3.0), (88.5, 0.54, 2.0), (88.0, 0.56, 2.0))
 
 
-@pytest.mark.parametrize(
-    ("rows", "keep", "epoch"),
-    [
-        (LOG, "last", 3),
-        (LOG, "lowest_validation_loss", 3),  # the latest of equals
-        (LOG[:2] + LOG[2:3], "lowest_validation_loss", 2),
-        (
-            history((90.0, 0.5, 1.0), (89.0, 0.5, 3.0), (88.0, 0.5, 4.0)),
-            "lowest_validation_loss",
-            1,
-        ),  # never the epoch before finetuning
-    ],
-)
-def test_kept_epoch(rows, keep, epoch):
-    assert kept_epoch(rows, keep) == epoch
-
-
 def test_judge_compares_the_kept_epoch_with_the_start():
     verdict = judge(1e-6, LOG, "last")
     assert verdict["drop_pts"] == 2.0 and verdict["validation_top1_pct"] == 88.0
@@ -70,3 +69,95 @@ def test_loss_rises_beyond_the_margin_for_noise(share, rising):
     end = 0.5 * (1 + share * RISE_PCT / 100)
     rows = history((90.0, 0.5, 2.0), (90.0, end, 1.0))
     assert judge(1e-6, rows, "last")["rising"] is rising
+
+
+# The search
+
+CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, seed=1)
+BASE = FinetuneParams()
+
+
+def log_of(lr):
+    """Two epochs; the second is kept. Accuracy falls with the rate."""
+    rows = history((90.0, 0.5, 9.0), (90.0, 0.5, 3.0), (90.0 - 1e5 * lr, 0.5, 2.0))
+    return [row | {"validation_loss_background": 4.0 - row["epoch"]} for row in rows]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The runs that would be made, which take no time here."""
+    runs = []
+
+    def run(params, bench, lr, origin, folder):
+        runs.append((params, lr, origin.name, folder.name))
+        if params.method == "rrr" and params.protocol == "described" and lr > 1.5e-5:
+            raise FloatingPointError("training: train_loss_total is nan")
+        return None, log_of(lr)
+
+    monkeypatch.setattr(learning_rate, "finetune_at", run)
+    monkeypatch.setattr(learning_rate, "origin_weights", lambda cfg, name: Path(f"{name}.weights"))
+    return runs
+
+
+def test_every_method_at_every_rate_in_a_folder_of_its_own(asked, tmp_path):
+    seen = []
+    table = try_rates(CFG, BASE, CUTOUTS, tmp_path, seen.append)
+    assert len(table) == len(asked) == len(seen) == 2 * len(ARMS)
+    assert len({folder for *_, folder in asked}) == len(asked)
+    for params, lr, origin, _ in asked:
+        scale = rate_factor(params.method, params.protocol)
+        assert lr / scale == pytest.approx(1e-5) or lr / scale == pytest.approx(2e-5)
+        assert origin == "tiny.weights"
+    assert list(table["rate"]) == [1e-5, 2e-5] * len(ARMS)
+    first = table.iloc[0]
+    assert (first["background_before"], first["background_after"]) == (4.0, 2.0)  # kept epoch
+    assert first["drop_pts"] == pytest.approx(1.0)
+
+
+def test_run_that_diverged_is_a_row(asked, tmp_path):
+    table = try_rates(CFG, BASE, CUTOUTS, tmp_path)
+    table = table.query("method == 'rrr' and protocol == 'described'")
+    last = table.iloc[-1]
+    assert last["drop_pts"] == math.inf and last["rising"]
+    assert math.isnan(last["background_after"]) and math.isnan(last["background_before"])
+    assert choose_rates(table, limit_pts=2.0) == {"rrr-described": 1e-5}
+
+
+def test_runs_are_those_of_the_preset_but_shorter():
+    params = arm_params(CFG.model_copy(update={"validation_images": 120}), BASE, "rrr", "described")
+    assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
+    assert (params.epochs, params.images_per_class, params.seed) == (2, 3, 1)
+    assert (params.validation_images, params.validation_maps) == (120, CFG.validation_maps)
+    # The weights are left to the paper's tables.
+    assert params.weight_background is None and params.weight_classification is None
+
+
+def test_highest_rate_that_passes_or_none():
+    rows = [
+        ("relevance", "published", 1e-5, 0.0, False),
+        ("relevance", "published", 2e-5, 1.0, False),
+        ("relevance", "published", 4e-5, 1.1, False),
+        ("rrr", "described", 1e-5, 0.0, True),
+        ("rrr", "described", 2e-5, 3.0, False),
+    ]
+    table = pd.DataFrame(rows, columns=["method", "protocol", "lr", "drop_pts", "rising"])
+    assert choose_rates(table, 1.0) == {"relevance-published": 2e-5, "rrr-described": None}
+
+
+def test_model_without_shipped_weights_is_an_error(tmp_path):
+    cfg = CFG.model_copy(update={"compared_model": "dinov2-s"})
+    with pytest.raises(ValueError, match="no weights of 'dinov2-s' come with the package"):
+        try_rates(cfg, BASE, CUTOUTS, tmp_path)
+
+
+def test_grids_lie_as_far_from_ours_as_the_papers_rates():
+    assert rate_factor("relevance", "published") == 1
+    assert rate_factor("gradmask", "published") == pytest.approx(2e-4 / 3e-6)
+    assert rate_factor("rrr", "published") == pytest.approx(2e-6 / 3e-6)
+    assert {rate_factor(method, "described") for method in BASELINES} == {1.0}
+
+
+@pytest.mark.wrong_types
+def test_a_protocol_that_is_none_has_no_grid():
+    with pytest.raises(ValueError, match="protocol 'code' is unknown"):
+        rate_factor("rrr", "code")

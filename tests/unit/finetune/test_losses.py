@@ -1,4 +1,4 @@
-"""RobustViT's three loss terms on numbers small enough to be worked out by hand."""
+"""RobustViT's loss terms and the baselines', on numbers that can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import math
 import pytest
 import torch
 
-from relevit.losses import background_loss, confidence_loss, foreground_loss
+from relevit.losses import (
+    background_loss,
+    confidence_loss,
+    foreground_loss,
+    gradmask_loss,
+    inverse_mask,
+    rrr_loss,
+)
 
 RELEVANCE = torch.tensor([1.0, 0.5, 0.25, 0.0]).double().reshape(1, 1, 2, 2)
 BINARY = torch.tensor([1.0, 0.0, 0.0, 1.0]).double().reshape(1, 1, 2, 2)
@@ -108,6 +115,7 @@ def test_mask_with_nan_is_an_error(loss):
         loss(RELEVANCE, mask)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("loss", MAP_LOSSES)
 def test_shapes_must_agree(loss):
     text = r"relevance \(1, 1, 2, 2\) and mask \(1, 1, 1, 2\) differ; give one mask pixel"
@@ -115,7 +123,64 @@ def test_shapes_must_agree(loss):
         loss(RELEVANCE, BINARY[:, :, :1])
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("loss", MAP_LOSSES)
 def test_unknown_protocol_is_an_error(loss):
     with pytest.raises(ValueError, match="protocol 'code' is unknown; use 'published'"):
         loss(RELEVANCE, BINARY, protocol="code")
+
+
+# The baselines on a model whose input gradient is known
+
+# Of the two pixels of an image of the linear model; the second is fractional (differences A7).
+MASK = torch.tensor([1.0, 0.25]).double().reshape(1, 1, 1, 2).expand(2, 1, 1, 2)
+SHARES = {"published": [0.0, 0.25], "described": [0.0, 0.75]}
+
+
+@pytest.fixture
+def linear():
+    """Logits linear in two images of one colour and two pixels: images, weights, logits."""
+    random = torch.Generator().manual_seed(0)
+    weights = torch.randn(2, 3, generator=random).double()  # pixels, classes
+    images = torch.randn(2, 1, 1, 2, generator=random).double().requires_grad_()
+    return images, weights, images.flatten(1) @ weights
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_gradmask_of_a_linear_model(linear, protocol):
+    images, weights, logits = linear
+    labels = torch.tensor([1, 2])
+    slopes = weights.T[labels] * torch.tensor(SHARES[protocol])
+    # Mean of squares in the code, norm of each image in the text (differences B8).
+    wanted = {"published": slopes.square().mean(), "described": slopes.norm(dim=1).mean()}
+    ours = gradmask_loss(logits, images, MASK, labels, protocol=protocol)
+    assert float(ours) == pytest.approx(float(wanted[protocol]), rel=1e-12)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_rrr_of_a_linear_model(linear, protocol):
+    images, weights, logits = linear
+    # d/dx of the sum over k of log p_k is the sum over k of w_k, less K times the mean of w in p.
+    slopes = weights.sum(dim=1) - 3 * logits.softmax(dim=1) @ weights.T
+    squares = (slopes * torch.tensor(SHARES[protocol])).square().sum()
+    wanted = squares / (1 if protocol == "published" else 2)
+    ours = rrr_loss(logits, images, MASK, protocol=protocol)
+    assert float(ours.detach()) == pytest.approx(float(wanted.detach()), rel=1e-8)
+
+
+def test_logits_of_other_images_are_an_error(linear):
+    logits = linear[-1]
+    for others in (torch.ones(2, 1, 1, 2), torch.ones(2, 1, 1, 2, requires_grad=True)):
+        with pytest.raises(ValueError, match="do not depend on images that require grad; call"):
+            rrr_loss(logits, others, MASK)
+
+
+def test_background_share_of_fractional_pixels():
+    assert inverse_mask(MASK)[0].flatten().tolist() == SHARES["published"]
+    assert inverse_mask(MASK, "described")[0].flatten().tolist() == SHARES["described"]
+
+
+@pytest.mark.wrong_types
+def test_background_share_by_an_unknown_protocol_is_an_error():
+    with pytest.raises(ValueError, match="protocol 'code'"):
+        inverse_mask(MASK, "code")

@@ -9,24 +9,23 @@ import pytest
 import torch
 import yaml
 
-from relevit.config import FinetuneParams
+from relevit.base.stages import read_pipeline, read_stage
+from relevit.config import BaselinesParams, FinetuneParams
 from relevit.data import cutouts
+from relevit.data.benchmark import CUTOUTS
 from relevit.data.foregrounds import class_split
 from relevit.finetune import runs
 from relevit.finetune.runs import (
-    VARIANTS,
     finetuned_classes,
     kept_epoch,
     origin_weights,
-    preset_params,
     rate,
     training_images,
-    variant,
 )
-from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.sweep import sweep_runs
+from relevit.finetune.settings import resolved
 from relevit.masks import AutomaticMasks, save_masks
 from relevit.models.loading import shipped_weights
+from relevit.pipeline.sweep import sweep_runs
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,18 +36,16 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     params = tmp_path / "params" / "quick"
     params.mkdir(parents=True)
-    for name, values in (
-        ("00_original", {"model": "dinov2-s", "source": "train"}),
-        ("02_finetune", {"model": "dinov2-s", "epochs": 7}),
-    ):
-        (params / f"{name}.yaml").write_text(yaml.safe_dump({"preset": "quick", **values}))
+    for name, values in (("common", {"model": "dinov2-s"}), ("02_finetune", {"epochs": 7})):
+        (params / f"{name}.yaml").write_text(yaml.safe_dump(values))
+    own = {"parameters": {"model": "dinov2-s"}}
     chosen = {"relevance-published": 3.0e-5, "rrr-described": None}
     lowest = {"relevance-published": 1.0e-5, "rrr-described": 2.0e-5}
     searched = {"compared_model": "tiny"}
     for stage, summary in (
-        ("00_original", {}),
+        ("00_original", own),
         ("01_masks", {}),
-        ("02_learning_rate", {"chosen_lr": 2.0e-6}),
+        ("02_learning_rate", own | {"chosen_lr": 2.0e-6}),
         ("02_baselines", {"chosen": chosen, "lowest": lowest, "parameters": searched}),
     ):
         folder = tmp_path / "outputs" / "quick" / stage
@@ -58,28 +55,13 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_variants_differ_from_the_method_in_what_they_name():
-    base = FinetuneParams(epochs=9)
-    assert variant(base, "full") == base
-    for name, changed in VARIANTS.items():
-        found = variant(base, name, seed=3).model_dump()
-        assert found == base.model_dump() | changed | {"seed": 3}
-    assert len({json.dumps(changed) for changed in VARIANTS.values()}) == len(VARIANTS)
-
-
-def test_unknown_variant_is_refused():
-    with pytest.raises(ValueError, match=r"'no_backgruond' is unknown; use some of .*no_"):
-        variant(FinetuneParams(), "no_backgruond")
-
-
-def test_wrong_change_is_refused():
-    with pytest.raises(ValueError, match="variant full: images_per_class = 0"):
-        variant(FinetuneParams(), "full", images_per_class=0)
-
-
-def test_parameters_are_those_of_the_preset(project):
-    found = preset_params(FinetuneParams(device="cpu"), model="tiny")
-    assert (found.epochs, found.model, found.device) == (7, "tiny", "cpu")
+def test_parameters_of_another_stage_are_its_file_s_and_shared_ones_the_notebook_s(project):
+    cfg = BaselinesParams(device="cpu", model="tiny-mae")
+    found = read_stage(cfg, FinetuneParams)
+    assert (found.epochs, found.model, found.device) == (7, "tiny-mae", "cpu")
+    assert read_stage(cfg, FinetuneParams, model="tiny").model == "tiny"
+    with pytest.raises(ValueError, match=r"02_finetune\.yaml: epochs = 0"):
+        read_stage(cfg, FinetuneParams, epochs=0)
 
 
 def test_own_model_starts_from_its_original_and_others_from_shipped_weights(project):
@@ -102,7 +84,7 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search_for_this_model_and_meth
         rate(FinetuneParams(model="tiny-mae"))
 
 
-def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
+def test_sweep_of_the_paper_has_the_papers_settings_of_each_model(monkeypatch):
     """T5-T7 by hand, and the temperatures of A8; the baselines were not run on large models."""
     ours = {
         "vit-b": 3.0e-6,
@@ -119,14 +101,18 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    base = FinetuneParams.from_file(ROOT / "params" / "paper" / "02_finetune.yaml").model_dump()
-    for run in sweep_runs("paper"):
+    searched = {"parameters": {"model": "vit-b"}, "chosen_lr": 1.0}
+    monkeypatch.setattr(runs, "need_stage", lambda cfg, stage: stage)
+    monkeypatch.setattr(runs, "read_summary", lambda stage: searched)
+    base = FinetuneParams.from_preset(ROOT / "params" / "paper").model_dump()
+    for run in sweep_runs(read_pipeline("paper")):
         cfg = FinetuneParams.checked(base | run._asdict(), run.name)
-        if (run.model, run.method) == ("vit-b", "relevance"):
-            continue  # the preset's own: its rate is searched for
         lr = rate(cfg)
+        if (run.model, run.method) == ("vit-b", "relevance"):
+            assert lr == 1.0, "the preset's own: its rate is searched for"
+            continue
         assert lr == rates[run.method].get(run.model, others.get(run.method)), run.name
-        settings = FinetuneSettings.from_params(cfg, lr, "float32")
+        settings = resolved(cfg, lr, "float32")
         warm = {"deit-b": 0.65, "deit-s": 0.55} if run.method == "relevance" else {}
         assert settings.temperature == warm.get(run.model, 1.0), run.name
         assert (settings.epochs, settings.batch_size) == (50, 8), run.name
@@ -134,8 +120,8 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
 
 def test_fewer_classes_are_the_first_of_those_finetuned():
     cfg = FinetuneParams(seed=4, classes=6, images_per_class=2)
-    assert finetuned_classes(cfg) == class_split(4)[0][:6]
-    assert training_images(cfg).labels.tolist() == finetuned_classes(cfg) * 2
+    assert finetuned_classes(cfg, CUTOUTS) == class_split(4)[0][:6]
+    assert training_images(cfg, CUTOUTS).labels.tolist() == finetuned_classes(cfg, CUTOUTS) * 2
 
 
 def masks_of(batch, kept):
@@ -146,7 +132,7 @@ def masks_of(batch, kept):
 
 def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(project):
     cfg = FinetuneParams(images_per_class=1, classes=4, validation_maps=8)
-    batch = training_images(cfg)
+    batch = training_images(cfg, CUTOUTS)
     shown = cutouts.draw("validation", range(8))
     kept = [True, False, True, True]
     folder = project / "outputs" / "quick" / "01_masks"
@@ -156,17 +142,17 @@ def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(proj
     }
     save_masks(folder, masks)
     automatic = cfg.model_copy(update={"masks": "tokencut"})
-    found = training_images(automatic)
+    found = training_images(automatic, CUTOUTS)
     assert torch.equal(found.images, batch.images[torch.tensor(kept)])
     assert torch.equal(found.masks, masks[0][0].refined[:3])
-    assert runs._validation_masks(cfg) is None
-    assert len(runs._validation_masks(automatic).kept) == 8
+    assert runs._validation_masks(cfg, CUTOUTS) is None
+    assert len(runs._validation_masks(automatic, CUTOUTS).kept) == 8
     none = AutomaticMasks(masks[0][0].coarse, masks[0][0].refined, torch.zeros(4).bool())
     save_masks(folder, masks | {0: (none, batch.images)})
     with pytest.raises(ValueError, match="kept 0 of 4 masks of the training images of seed 0"):
-        training_images(automatic)
+        training_images(automatic, CUTOUTS)
     with pytest.raises(ValueError, match="01_masks"):
-        training_images(automatic.model_copy(update={"images_per_class": 2}))
+        training_images(automatic.model_copy(update={"images_per_class": 2}), CUTOUTS)
 
 
 def test_kept_epoch_is_the_last_or_the_best():

@@ -7,20 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from relevit.finetune import loop as finetune
-from relevit.finetune.settings import LossWeights
-from relevit.models import checkpoints
+from relevit.finetune.hyperparameters import LossWeights
 
 from .. import micro_finetuning
 from ..micro_finetuning import (
     LONG,
-    RESULT,
     SETTINGS,
     Stop,
     micro_model,
@@ -58,50 +54,6 @@ def test_stopped_in_the_middle_of_an_epoch(undisturbed, tmp_path, at):
     assert result(tmp_path) == undisturbed[2]
 
 
-@pytest.mark.parametrize("epoch", [1, 2, 3])
-@pytest.mark.parametrize("name", ["torch.save", "os.replace", "os.link"])
-def test_stopped_while_a_checkpoint_is_written(undisturbed, tmp_path, monkeypatch, name, epoch):
-    def arm(row):
-        if row["epoch"] == epoch - 1:
-            monkeypatch.setattr(name, stop)
-
-    with pytest.raises(Stop):
-        run(tmp_path, on_epoch=arm)
-    monkeypatch.undo()
-    again = []
-    run(tmp_path, on_epoch=lambda row: again.append(row["epoch"]))
-    assert again == list(range(0 if epoch == 1 else epoch, 4))
-    assert result(tmp_path) == undisturbed[2]
-
-
-def test_stopped_between_last_checkpoint_and_final_weights(undisturbed, tmp_path, monkeypatch):
-    with pytest.raises(Stop):
-        run(tmp_path, on_epoch=lambda row: stop() if row["epoch"] == 3 else None)
-    assert not (tmp_path / "weights.safetensors").exists()
-    monkeypatch.setattr(finetune, "_train_step", stop)
-    run(tmp_path)  # nothing is left to train
-    assert result(tmp_path) == undisturbed[2]
-
-
-def test_stopped_while_the_final_weights_are_written(undisturbed, tmp_path, monkeypatch):
-    save_file = checkpoints.save_file
-
-    def cut(state, target, metadata):
-        if Path(target).parent != tmp_path:
-            return save_file(state, target, metadata=metadata)
-        Path(target).write_bytes(b"half a fi")
-        raise Stop
-
-    monkeypatch.setattr(checkpoints, "save_file", cut)
-    with pytest.raises(Stop):
-        run(tmp_path)
-    monkeypatch.undo()
-    monkeypatch.setattr(finetune, "_train_step", stop)
-    run(tmp_path)
-    assert result(tmp_path) == undisturbed[2]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(RESULT)
-
-
 def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
     run(tmp_path)
     monkeypatch.setattr(finetune, "_train_step", stop)
@@ -126,7 +78,7 @@ def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("finished", [True, False])
 def test_other_settings_start_afresh(undisturbed, tmp_path, change, finished):
-    other = change if "inputs" in change else {"settings": replace(SETTINGS, **change)}
+    other = change if "inputs" in change else {"settings": SETTINGS.changed(**change)}
     if finished:
         run(tmp_path, **other)
     else:

@@ -12,7 +12,7 @@ import torch
 from relevit.config import IavParams
 from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.benchmark import CUTOUTS, Cutouts
 from relevit.data.foregrounds import CLASSES
 from relevit.data.real import cifar
 from relevit.data.real.cifar import read_cifar10
@@ -315,13 +315,13 @@ def test_pictures_of_a_real_set_have_a_mask_and_a_class():
         images = torch.arange(count, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 4, 4)
         return Batch(images, masks, labels, torch.full((count,), -1))
 
-    real = replace(
-        CUTOUTS,
-        outlined="gtsegs",
-        generated=False,
-        batches=lambda name, count, batch_size, **options: iter([draw(name, range(count))]),
-    )
-    found = runs.outlined_to_explain(real, 3, 4)
+    class Real(Cutouts):
+        outlined, composable = "gtsegs", False
+
+        def batches(self, set_name, count, batch_size, **options):
+            return iter([draw(set_name, range(count))])
+
+    found = runs.outlined_to_explain(Real(), 3, 4)
     assert found.labels.tolist() == found.images[:, 0, 0, 0].tolist() == [0, 3, 4]
     assert found.masks.all()
     ours = runs.outlined_to_explain(CUTOUTS, 3, 32)

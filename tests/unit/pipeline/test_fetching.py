@@ -36,7 +36,7 @@ def fetched(monkeypatch):
 def preset_with(folder: Path, preset: str, **changed: object) -> Path:
     """A copy of a preset; what is changed holds for all its files that have such a key."""
     for path in (project_root() / "params" / preset).glob("*.yaml"):
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text()) or {}
         new = values | {key: value for key, value in changed.items() if key in values}
         (folder / path.name).write_text(yaml.safe_dump(new))
     return folder

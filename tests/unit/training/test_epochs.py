@@ -1,104 +1,224 @@
-"""Runs that keep the weights of every epoch: stopped anywhere, they end with the same bytes."""
+"""Training of a linear model: what is logged, which epoch is kept, what ends a run."""
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 
 import pytest
 import torch
 
-from relevit.training.epochs import CHECKPOINT, epoch_file
+from relevit.base import files
+from relevit.models import checkpoints
+from relevit.training import epochs as training
+from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, epoch_file, epoch_plan
 
-from ..linear_run import (
-    EPOCHS,
-    Run,
-    Stop,
-    count_disk_calls,
-    refuse_links,
-    result,
-    stop_at,
-    stop_if,
-    undisturbed_run,
-)
+from ..linear_run import Run, Stop, result, undisturbed_run
 
 
 @pytest.fixture(scope="module")
-def with_epochs(tmp_path_factory):
-    """A run that keeps the weights of every epoch."""
-    return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run", kept=True)
+def undisturbed(tmp_path_factory):
+    return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "copies"])
-def test_epochs_of_a_run_stopped_anywhere_are_the_same_bytes(
-    with_epochs, tmp_path, monkeypatch, links
-):
-    """A stop between an epoch's checkpoint and its copy is among them."""
-    if not links:
-        refuse_links(monkeypatch)
-    total = count_disk_calls(tmp_path / "count", keep_epochs=True)
-    for number in range(1, total + 1):
-        folder = tmp_path / str(number)
-        with pytest.MonkeyPatch.context() as patch:
-            stop_at(patch, number, "halfway")
-            with pytest.raises(Stop):
-                Run(folder, keep_epochs=True).run()
-        again = Run(folder, keep_epochs=True)
-        assert again.run() == with_epochs[1], f"stopped at call {number}"
-        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # the final clean-up was stopped
-        assert result(folder, kept=True) == with_epochs[2], f"stopped at call {number}"
+# One run
 
 
-def test_epochs_of_another_run_never_pass_for_those_of_a_finished_one(with_epochs, tmp_path):
-    """Run A ends, a longer run B in its folder is stopped anywhere, A is asked for again."""
-    other = {"identity": {"kind": "another"}, "seed": 3, "keep_epochs": True, "epochs": EPOCHS + 1}
-    total = count_disk_calls(tmp_path / "count", **other)
-    for number in range(1, total + 1):
-        folder = tmp_path / str(number)
-        shutil.copytree(with_epochs[0].folder, folder)
-        with pytest.MonkeyPatch.context() as patch:
-            stop_at(patch, number, "halfway")
-            with pytest.raises(Stop):
-                Run(folder, **other).run()
-        assert Run(folder, keep_epochs=True).run() == with_epochs[1], f"stopped at call {number}"
-        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
-        assert result(folder, kept=True) == with_epochs[2], f"stopped at call {number}"
+def test_log_holds_one_row_an_epoch_and_row_zero_before(undisturbed):
+    run, history, files = undisturbed
+    assert run.trained == [1, 2, 3, 4]
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4]
+    assert set(history[0]) == {"epoch", "validation_loss"}
+    assert all(set(row) == {"epoch", "train_loss", "validation_loss"} for row in history[1:])
+    assert [json.loads(line) for line in files[LOG].decode().splitlines()] == history
+    assert run.seen == history
 
 
-def test_finished_run_with_its_epochs_is_not_computed_again(with_epochs, tmp_path):
-    shutil.copytree(with_epochs[0].folder, tmp_path / "run")
-    again = Run(tmp_path / "run", seed=9, keep_epochs=True)
-    assert again.run() == with_epochs[1] and again.trained == []
-    assert torch.equal(again.weights(), with_epochs[0].weights())
+def test_same_run_same_bytes(undisturbed, tmp_path):
+    """Several times, for a random order inside a file would often come out equal."""
+    for i in range(6):
+        Run(tmp_path / f"run{i}").run()
+        assert result(tmp_path / f"run{i}") == undisturbed[2]
 
 
-@pytest.mark.parametrize("lost", [[0], [2], [EPOCHS], range(EPOCHS + 1)])
-def test_run_whose_epochs_were_deleted_is_made_again(with_epochs, tmp_path, lost):
-    folder = tmp_path / "run"
-    shutil.copytree(with_epochs[0].folder, folder)
-    for epoch in lost:
-        epoch_file(folder, epoch).unlink()
-    again = Run(folder, keep_epochs=True)
-    assert again.run() == with_epochs[1] and again.trained == [1, 2, 3, 4]
-    assert result(folder, kept=True) == with_epochs[2]
+def test_training_moved_the_weights(undisturbed, tmp_path):
+    assert (Run(tmp_path).weights() - undisturbed[0].weights()).abs().min() > 0.01
 
 
-@pytest.mark.parametrize(("lost", "trained"), [(1, [1, 2, 3, 4]), (2, [3, 4])])
-def test_stopped_run_goes_on_only_if_its_epochs_are_all_there(with_epochs, tmp_path, lost, trained):
-    """The newest one is in the checkpoint, too."""
+def test_checkpoint_of_each_epoch_replaces_the_one_before(tmp_path):
+    def look(row):
+        if row["epoch"]:
+            names = [path.name for path in (tmp_path / CHECKPOINT).iterdir()]
+            assert names == [f"epoch_{row['epoch']:04d}"]
+            assert len((tmp_path / LOG).read_text().splitlines()) == row["epoch"] + 1
+
+    Run(tmp_path).run(on_epoch=look)
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+# Every epoch kept
+
+
+def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
+    run, states = Run(tmp_path, keep_epochs=True), []
+    start = run.weights().clone()
+
+    def train_epoch(epoch):
+        row = run.train_epoch(epoch)
+        states.append(run.weights().clone())
+        return row
+
+    history = run.run(train_epoch=train_epoch)
+    assert history == undisturbed[1]
+    files = result(tmp_path, kept=True)
+    assert {name: files[name] for name in undisturbed[2]} == undisturbed[2], "only more is written"
+    for epoch, state in enumerate([start, *states]):
+        load = Run(tmp_path, seed=5)
+        checkpoints.load_weights(epoch_file(tmp_path, epoch), load.model, "linear")
+        assert torch.equal(load.weights(), state), epoch
+
+
+def test_an_epochs_weights_are_there_when_its_row_is_shown(tmp_path):
+    def look(row):
+        assert epoch_file(tmp_path, row["epoch"]).is_file()
+        assert not epoch_file(tmp_path, row["epoch"] + 1).exists()
+
+    Run(tmp_path, keep_epochs=True).run(on_epoch=look)
+
+
+def test_every_epoch_is_kept_beside_the_best(tmp_path):
+    figures = iter([9.0, 5.0, 3.0, 4.0, 6.0])
+    run = Run(tmp_path, keep_epochs=True, criterion="loss")
+    run.run(validate=lambda: {"loss": next(figures)})
+    kept = Run(tmp_path, seed=5)
+    checkpoints.load_weights(epoch_file(tmp_path, 2), kept.model, "linear")
+    assert torch.equal(kept.weights(), run.weights())
+    assert (tmp_path / WEIGHTS).is_file() and epoch_file(tmp_path, 4).is_file()
+
+
+# Which epoch is kept
+
+
+def kept_epoch(tmp_path, values, criterion):
+    """Train while the validation figures are `values`; return the epoch whose weights stay."""
+    figures = iter([100.0, *values])
+    run = Run(tmp_path, epochs=len(values), criterion=criterion)
+    states = []
+
+    def train_epoch(epoch):
+        row = Run.train_epoch(run, epoch)
+        states.append(run.weights().clone())
+        return row
+
+    run.run(train_epoch=train_epoch, validate=lambda: {"loss": next(figures)})
+    load = Run(tmp_path, seed=5)
+    checkpoints.load_weights(tmp_path / WEIGHTS, load.model, "linear")
+    assert torch.equal(load.weights(), run.weights()), "the model holds other weights"
+    (epoch,) = (i + 1 for i, state in enumerate(states) if torch.equal(state, run.weights()))
+    return epoch
+
+
+@pytest.mark.parametrize(
+    ("values", "criterion", "epoch"),
+    [
+        ([5.0, 3.0, 4.0], None, 3),
+        ([5.0, 3.0, 4.0], "loss", 2),
+        ([3.0, 4.0, 5.0], "loss", 1),
+        ([5.0, 4.0, 3.0], "loss", 3),
+        ([5.0, 3.0, 3.0, 4.0], "loss", 3),  # the latest of equals
+        ([200.0, 150.0, 300.0], "loss", 2),  # the state before training (100) is left out
+    ],
+)
+def test_kept_epoch(tmp_path, values, criterion, epoch):
+    assert kept_epoch(tmp_path, values, criterion) == epoch
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_kept_epoch_survives_a_stop(tmp_path, stop):
+    """The best epoch came before the stop, its weights from before are what is kept."""
+    values = {0: 9.0, 1: 1.0, 2: 3.0, 3: 2.0}
+
+    def run_once(folder, stop_at):
+        run = Run(folder, epochs=3, criterion="loss")
+        state = {"epoch": 0}
+
+        def train_epoch(epoch):
+            state["epoch"] = epoch
+            row = run.train_epoch(epoch)
+            if epoch == stop_at:
+                raise Stop
+            return row
+
+        # A stopped run starts again in a new process: the epoch is known from the training.
+        run.run(train_epoch=train_epoch, validate=lambda: {"loss": values[state["epoch"]]})
+
+    run_once(tmp_path / "whole", None)
     with pytest.raises(Stop):
-        Run(tmp_path, keep_epochs=True).run(on_epoch=lambda row: stop_if(row["epoch"] == 2))
-    epoch_file(tmp_path, lost).unlink()
-    again = Run(tmp_path, keep_epochs=True)
-    assert again.run() == with_epochs[1] and again.trained == trained
-    assert result(tmp_path, kept=True) == with_epochs[2]
+        run_once(tmp_path / "stopped", stop)
+    run_once(tmp_path / "stopped", None)
+    assert result(tmp_path / "stopped") == result(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_epochs_can_be_asked_for_later(with_epochs, tmp_path, stopped):
-    try:
-        Run(tmp_path).run(on_epoch=lambda row: stop_if(stopped and row["epoch"] == 2))
-    except Stop:
-        assert stopped
-    again = Run(tmp_path, keep_epochs=True)
-    assert again.run() == with_epochs[1] and again.trained == [1, 2, 3, 4]
-    assert result(tmp_path, kept=True) == with_epochs[2]
+# Losses that are no numbers, disks that are full
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("key", ["train_loss", "validation_loss"])
+def test_loss_that_is_not_finite_names_its_epoch(tmp_path, key, value):
+    run = Run(tmp_path / "run7")
+
+    def train_epoch(epoch):
+        row = run.train_epoch(epoch)
+        return row | ({key: value} if epoch == 3 and key == "train_loss" else {})
+
+    def validate():
+        row = run.validate()
+        return row | ({key: value} if run.trained[-1:] == [3] and key != "train_loss" else {})
+
+    text = f"training: {key} is {value} in epoch 3 of run7; lower the learning rate .*is kept"
+    with pytest.raises(FloatingPointError, match=text):
+        run.run(train_epoch=train_epoch, validate=validate)
+    assert [path.name for path in (tmp_path / "run7" / CHECKPOINT).iterdir()] == ["epoch_0002"]
+    assert len((tmp_path / "run7" / LOG).read_text().splitlines()) == 3
+    again = Run(tmp_path / "run7")
+    again.run()
+    assert again.trained == [3, 4]
+
+
+def test_full_disk_is_an_error_before_any_work(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(free=3 * 2**20)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
+    run = Run(tmp_path)
+    with pytest.raises(OSError, match=r"disk: 3 MB are free at .*; this step writes up to \d+ MB"):
+        run.run()
+    assert run.trained == [] and run.seen == []
+
+
+def test_room_for_every_epoch_is_asked_for(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        training, "need_disk_space", lambda folder, megabytes: asked.append(megabytes)
+    )
+    monkeypatch.setattr(training, "_size_mb", lambda model: 7)
+    Run(tmp_path / "one").run()
+    Run(tmp_path / "two", keep_epochs=True).run()
+    assert asked[1] - asked[0] == 5 * 7
+
+
+# The order of the images
+
+
+def test_epoch_plan_is_the_same_each_time_and_differs_by_epoch_and_seed():
+    def plan(*args):
+        return [(rows.tolist(), rng.random()) for rows, rng in epoch_plan(10, 4, *args)]
+
+    assert plan(0, 1) == plan(0, 1)
+    plans = [plan(0, 1), plan(0, 2), plan(1, 1), plan(1, 2)]
+    for i in range(2):  # the order of the images, and the random numbers of the batches
+        drawn = {tuple(map(str, (batch[i] for batch in batches))) for batches in plans}
+        assert len(drawn) == 4
+    for batches in plans:
+        assert [len(rows) for rows, _ in batches] == [4, 4, 2]
+        assert sorted(row for rows, _ in batches for row in rows) == list(range(10))
+        assert len({draw for _, draw in batches}) == 3, "batches share their random numbers"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from relevit.training import epochs as training
-from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS
+from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, epoch_file
 
 from ..linear_run import (
     EPOCHS,
@@ -29,41 +29,78 @@ def undisturbed(tmp_path_factory):
     return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-# Stopped and started again
+@pytest.fixture(scope="module")
+def with_epochs(tmp_path_factory):
+    """A run that keeps the weights of every epoch."""
+    return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run", kept=True)
 
 
-@pytest.mark.parametrize("when", ["before", "halfway", "after"])
-def test_run_stopped_at_any_disk_access_ends_with_the_same_bytes(undisturbed, tmp_path, when):
-    total = count_disk_calls(tmp_path / "count")
-    assert total >= 6 * EPOCHS
-    for number in range(1, total + 1):
+def expected(request, kept):
+    """The run, history and files of one that nothing disturbed."""
+    return request.getfixturevalue("with_epochs" if kept else "undisturbed")
+
+
+def stopped_at_each_call(tmp_path, when, before=None, **options):
+    """Folders of runs, each stopped at another access to the disk; `before` lies in them."""
+    for number in range(1, count_disk_calls(tmp_path / "count", **options) + 1):
         folder = tmp_path / str(number)
+        if before is not None:
+            shutil.copytree(before, folder)
         with pytest.MonkeyPatch.context() as patch:
             stop_at(patch, number, when)
             with pytest.raises(Stop):
-                Run(folder).run()
-        again = Run(folder)
-        history = again.run()
-        assert history == undisturbed[1], f"stopped at call {number}"
-        assert torch.equal(again.weights(), undisturbed[0].weights()), f"stopped at call {number}"
+                Run(folder, **options).run()
+        yield folder
+
+
+# Stopped and started again
+
+
+@pytest.mark.parametrize(
+    ("when", "kept", "links"),
+    [
+        ("before", False, True),
+        ("halfway", False, True),
+        ("after", False, True),
+        ("halfway", True, True),  # a stop between an epoch's checkpoint and its copy is among them
+        ("halfway", True, False),
+    ],
+)
+def test_run_stopped_at_any_disk_access_ends_with_the_same_bytes(
+    request, tmp_path, monkeypatch, when, kept, links
+):
+    run, history, files = expected(request, kept)
+    if not links:
+        refuse_links(monkeypatch)
+    stops = 0
+    for folder in stopped_at_each_call(tmp_path, when, keep_epochs=kept):
+        again = Run(folder, keep_epochs=kept)
+        assert again.run() == history, f"stopped at call {folder.name}"
+        assert torch.equal(again.weights(), run.weights()), f"stopped at call {folder.name}"
         shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # the final clean-up was stopped
-        assert result(folder) == undisturbed[2], f"stopped at call {number}"
+        assert result(folder, kept) == files, f"stopped at call {folder.name}"
+        stops += 1
+    assert stops >= 6 * EPOCHS
 
 
 @pytest.mark.parametrize("when", ["before", "halfway", "after"])
 def test_another_run_starts_after_one_that_was_stopped_anywhere(undisturbed, tmp_path, when):
     """Whatever a killed run left behind must not end a run with other settings."""
-    total = count_disk_calls(tmp_path / "count")
-    for number in range(1, total + 1):
-        folder = tmp_path / str(number)
-        with pytest.MonkeyPatch.context() as patch:
-            stop_at(patch, number, when)
-            with pytest.raises(Stop):
-                Run(folder, identity={"kind": "another"}).run()
+    for folder in stopped_at_each_call(tmp_path, when, identity={"kind": "another"}):
         again = Run(folder)
-        assert again.run() == undisturbed[1], f"stopped at call {number}"
+        assert again.run() == undisturbed[1], f"stopped at call {folder.name}"
         assert again.trained == [1, 2, 3, 4]
-        assert result(folder) == undisturbed[2], f"stopped at call {number}"
+        assert result(folder) == undisturbed[2], f"stopped at call {folder.name}"
+
+
+def test_epochs_of_another_run_never_pass_for_those_of_a_finished_one(with_epochs, tmp_path):
+    """Run A ends, a longer run B in its folder is stopped anywhere, A is asked for again."""
+    other = {"identity": {"kind": "another"}, "seed": 3, "keep_epochs": True, "epochs": EPOCHS + 1}
+    for folder in stopped_at_each_call(tmp_path, "halfway", with_epochs[0].folder, **other):
+        again = Run(folder, keep_epochs=True).run()
+        assert again == with_epochs[1], f"stopped at call {folder.name}"
+        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
+        assert result(folder, kept=True) == with_epochs[2], f"stopped at call {folder.name}"
 
 
 def test_every_access_can_be_stopped_on_the_way_back_too(undisturbed, tmp_path):
@@ -109,17 +146,18 @@ def test_stop_at_really_stops(tmp_path):
 # Finished before
 
 
-def test_finished_run_is_not_computed_again(undisturbed, tmp_path):
-    Run(tmp_path).run()
-    before = result(tmp_path)
-    again = Run(tmp_path, seed=9)
+@pytest.mark.parametrize("kept", [False, True])
+def test_finished_run_is_not_computed_again(request, tmp_path, kept):
+    run, history, files = expected(request, kept)
+    shutil.copytree(run.folder, tmp_path / "run")
+    again = Run(tmp_path / "run", seed=9, keep_epochs=kept)
 
     def never(*args):
         raise AssertionError("computed again")
 
-    assert again.run(train_epoch=never, validate=never) == undisturbed[1]
-    assert torch.equal(again.weights(), undisturbed[0].weights())
-    assert result(tmp_path) == before
+    assert again.run(train_epoch=never, validate=never) == history
+    assert torch.equal(again.weights(), run.weights())
+    assert result(tmp_path / "run", kept) == files
 
 
 def test_another_identity_starts_afresh(undisturbed, tmp_path):
@@ -190,3 +228,39 @@ def test_another_architecture_is_another_run(tmp_path):
     other = Run(tmp_path, architecture="linear-2")
     other.run()
     assert other.trained == list(range(1, EPOCHS + 1))
+
+
+# Every epoch kept
+
+
+@pytest.mark.parametrize("lost", [[0], [2], [EPOCHS], range(EPOCHS + 1)])
+def test_run_whose_epochs_were_deleted_is_made_again(with_epochs, tmp_path, lost):
+    folder = tmp_path / "run"
+    shutil.copytree(with_epochs[0].folder, folder)
+    for epoch in lost:
+        epoch_file(folder, epoch).unlink()
+    again = Run(folder, keep_epochs=True)
+    assert again.run() == with_epochs[1] and again.trained == [1, 2, 3, 4]
+    assert result(folder, kept=True) == with_epochs[2]
+
+
+@pytest.mark.parametrize(("lost", "trained"), [(1, [1, 2, 3, 4]), (2, [3, 4])])
+def test_stopped_run_goes_on_only_if_its_epochs_are_all_there(with_epochs, tmp_path, lost, trained):
+    """The newest one is in the checkpoint, too."""
+    with pytest.raises(Stop):
+        Run(tmp_path, keep_epochs=True).run(on_epoch=lambda row: stop_if(row["epoch"] == 2))
+    epoch_file(tmp_path, lost).unlink()
+    again = Run(tmp_path, keep_epochs=True)
+    assert again.run() == with_epochs[1] and again.trained == trained
+    assert result(tmp_path, kept=True) == with_epochs[2]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_epochs_can_be_asked_for_later(with_epochs, tmp_path, stopped):
+    try:
+        Run(tmp_path).run(on_epoch=lambda row: stop_if(stopped and row["epoch"] == 2))
+    except Stop:
+        assert stopped
+    again = Run(tmp_path, keep_epochs=True)
+    assert again.run() == with_epochs[1] and again.trained == [1, 2, 3, 4]
+    assert result(tmp_path, kept=True) == with_epochs[2]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from relevit.base.files import project_root
 from relevit.base.stages import EXECUTED, need_stage
-from relevit.config import ComparisonParams, Params, PipelineParams
+from relevit.config import Params, PipelineParams
 
 STAGE = "02_finetune"
 OUTCOME = "outcome.txt"  # done or failed
@@ -44,17 +44,8 @@ class Missing(NamedTuple):
     reason: str
 
 
-def sweep_runs(preset: str) -> list[Run]:
-    """All runs of a preset's sweep, in the order of `pipeline.yaml`, each once.
-
-    Raises: ValueError, FileNotFoundError.
-    """
-    file = project_root() / "params" / preset / "pipeline.yaml"
-    return expand(PipelineParams.from_file(file))
-
-
-def expand(pipeline: PipelineParams) -> list[Run]:
-    """The runs of `pipeline.sweep`, each once."""
+def sweep_runs(pipeline: PipelineParams) -> list[Run]:
+    """The runs of a preset's sweep, in the order of `pipeline.yaml`, each once."""
     runs = [
         Run(*values)
         for grid in pipeline.sweep
@@ -63,28 +54,24 @@ def expand(pipeline: PipelineParams) -> list[Run]:
     return list(dict.fromkeys(runs))
 
 
-def compared_models(preset: str) -> list[str]:
+def compared_models(pipeline: PipelineParams) -> list[str]:
     """What 03_comparison evaluates, by the names of its folders: originals, then all runs.
 
     The preset's own original and its finetuned runs are not among them: 03_robustness has theirs.
-    Raises: ValueError, FileNotFoundError.
     """
-    runs = sweep_runs(preset)
-    file = project_root() / "params" / preset / "03_comparison.yaml"
-    originals = sorted({run.model for run in runs} - {ComparisonParams.from_file(file).model})
+    runs = sweep_runs(pipeline)
+    originals = sorted({run.model for run in runs} - {pipeline.model})
     return [*originals, *(run.name for run in runs)]
 
 
-def find_runs(
-    cfg: Params, runs: Iterable[Run] | None = None
-) -> tuple[dict[Run, Path], list[Missing]]:
-    """Folders of the sweep's runs, or of some of them, and what is missing.
+def find_runs(cfg: Params, runs: Iterable[Run]) -> tuple[dict[Run, Path], list[Missing]]:
+    """Folders of these runs of the sweep, and what is missing.
 
     In the pipeline all runs have ended by now. In a notebook started alone, those that were
     never made are made here; one that fails is missing, and the others are still made.
     """
     found, missing = {}, []
-    for run in sweep_runs(cfg.preset) if runs is None else runs:
+    for run in runs:
         folder = project_root() / cfg.output_root / cfg.preset / STAGE / run.name
         if failed(folder):
             missing.append(Missing(run.name, why(folder)))
@@ -118,20 +105,22 @@ def why(folder: Path) -> str:
     return errors[-1] if errors else "its notebook shows no error; was it killed?"
 
 
-def unfinished(preset: str) -> list[str]:
+def unfinished(pipeline: PipelineParams) -> list[str]:
     """The marks, below the project, that runs of the sweep have yet to leave with `done` in them.
 
     Snakemake is told to make these: by itself it would not miss a mark that a finished report
     stands on, nor make a run again that has failed.
     """
-    folder = project_root() / "outputs" / preset / STAGE
-    marks = [folder / run.name / OUTCOME for run in sweep_runs(preset)]
+    marks = [folder / OUTCOME for folder in _folders(pipeline)]
     lacking = [mark for mark in marks if not mark.is_file() or failed(mark.parent)]
     return [str(mark.relative_to(project_root())) for mark in lacking]
 
 
-def failures(preset: str) -> list[Missing]:
+def failures(pipeline: PipelineParams) -> list[Missing]:
     """The runs of the sweep that have failed, with their errors."""
-    root = project_root() / "outputs" / preset / STAGE
-    folders = [root / run.name for run in sweep_runs(preset)]
-    return [Missing(folder.name, why(folder)) for folder in folders if failed(folder)]
+    return [Missing(f.name, why(f)) for f in _folders(pipeline) if failed(f)]
+
+
+def _folders(pipeline: PipelineParams) -> list[Path]:
+    root = project_root() / "outputs" / pipeline.preset / STAGE
+    return [root / run.name for run in sweep_runs(pipeline)]

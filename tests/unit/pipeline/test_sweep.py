@@ -6,22 +6,22 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relevit.config import ComparisonParams, PipelineParams
-from relevit.finetune import sweep
-from relevit.finetune.sweep import (
+from relevit.data.benchmark import CUTOUTS
+from relevit.models.loading import shipped_weights
+from relevit.pipeline import answers, sweep
+from relevit.pipeline.answers import answer, weights_of
+from relevit.pipeline.sweep import (
     OUTCOME,
     Run,
     compared_models,
-    expand,
     failures,
     find_runs,
     sweep_runs,
     unfinished,
 )
-from relevit.pipeline.answers import models_to_evaluate
 
 ROOT = Path(__file__).parents[3]
 GRIDS = [
@@ -38,18 +38,15 @@ RUNS = [
 ]
 
 
-def pipeline(grids=GRIDS):
-    return PipelineParams.checked({"preset": "quick", "seeds": [0], "sweep": grids}, "pipeline")
+def pipeline(grids=GRIDS, **values):
+    return PipelineParams.checked({"sweep": grids} | values, "pipeline")
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with a sweep and nothing else; its runs' folders are in `outputs`."""
-    (tmp_path / "notebooks").mkdir()
-    params = tmp_path / "params" / "quick"
-    params.mkdir(parents=True)
-    values = {"preset": "quick", "seeds": [0], "sweep": GRIDS}
-    (params / "pipeline.yaml").write_text(yaml.safe_dump(values))
+    """A project and nothing in it; its runs' folders are in `outputs`."""
+    for folder in ("notebooks", "params"):
+        (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -69,22 +66,22 @@ def end(project, run, outcome, error=None):
 
 
 def test_every_combination_of_every_grid_is_a_run():
-    assert expand(pipeline()) == RUNS
+    assert sweep_runs(pipeline()) == RUNS
 
 
 def test_run_that_two_grids_name_is_made_once():
-    assert expand(pipeline([*GRIDS, GRIDS[0]])) == RUNS
+    assert sweep_runs(pipeline([*GRIDS, GRIDS[0]])) == RUNS
 
 
 def test_no_sweep_has_no_runs():
-    assert expand(pipeline([])) == []
+    assert sweep_runs(pipeline([])) == []
 
 
-def test_names_are_those_of_the_snakefile(project):
+def test_names_are_those_of_the_snakefile():
     lines = (ROOT / "Snakefile").read_text().splitlines()
     (line,) = (line for line in lines if "outcome=" in line)
     pattern = line.split("02_finetune/")[1].split("/outcome.txt")[0].replace("{{", "{")
-    for run in sweep_runs("quick"):
+    for run in sweep_runs(pipeline()):
         assert run.name == pattern.replace("}}", "}").format(**run._asdict())
 
 
@@ -106,7 +103,7 @@ def test_runs_that_ended_are_found_and_failed_ones_are_named_with_their_error(pr
     folders = {run: end(project, run, "done") for run in RUNS[2:]}
     end(project, RUNS[0], "failed", "first line\nmask 3 has no object")
     end(project, RUNS[1], "failed")
-    found, missing = find_runs(ComparisonParams())
+    found, missing = find_runs(ComparisonParams(), RUNS)
     assert found == folders
     assert [lost.run for lost in missing] == [RUNS[0].name, RUNS[1].name]
     assert missing[0].reason == "ValueError: mask 3 has no object"
@@ -123,7 +120,7 @@ def test_run_that_was_never_made_is_made_and_may_fail(project, monkeypatch):
         return project / folder
 
     monkeypatch.setattr(sweep, "need_stage", need_stage)
-    found, missing = find_runs(ComparisonParams())
+    found, missing = find_runs(ComparisonParams(), RUNS)
     assert [folder for _, folder, _ in made] == [run.name for run in RUNS]
     notebook, name, parameters = made[2]
     assert notebook == "02_finetune"
@@ -134,48 +131,56 @@ def test_run_that_was_never_made_is_made_and_may_fail(project, monkeypatch):
 
 def test_notebook_without_an_error_or_none_at_all_is_taken_for_killed(project):
     folder = end(project, RUNS[0], "failed")
-    assert "before its notebook was written" in failures("quick")[0].reason
+    assert "before its notebook was written" in failures(pipeline())[0].reason
     nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")]), folder / "executed.ipynb")
-    assert "shows no error" in failures("quick")[0].reason
+    assert "shows no error" in failures(pipeline())[0].reason
 
 
 def test_what_is_not_done_is_unfinished(project):
     end(project, RUNS[0], "failed")
     end(project, RUNS[1], "done")
-    assert [lost.run for lost in failures("quick")] == [RUNS[0].name]
+    assert [lost.run for lost in failures(pipeline())] == [RUNS[0].name]
     names = [run.name for run in RUNS if run != RUNS[1]]
-    assert unfinished("quick") == [f"outputs/quick/02_finetune/{n}/outcome.txt" for n in names]
+    assert unfinished(pipeline()) == [f"outputs/quick/02_finetune/{n}/outcome.txt" for n in names]
     for run in RUNS[2:]:
         end(project, run, "done")
-    (project / unfinished("quick")[0]).write_text("done\n")
-    assert unfinished("quick") == [] and failures("quick") == []
+    (project / unfinished(pipeline())[0]).write_text("done\n")
+    assert unfinished(pipeline()) == [] and failures(pipeline()) == []
 
 
-@pytest.fixture
-def comparison(project) -> ComparisonParams:
-    """Of a project whose own model is another than the sweep's, so that it has an original."""
-    file = project / "params" / "quick" / "03_comparison.yaml"
-    file.write_text(yaml.safe_dump({"preset": "quick", "model": "dinov2-s"}))
-    (project / "params" / "quick" / "00_original.yaml").write_text("preset: quick\nmodel: dinov2-s")
-    return ComparisonParams.from_file(file)
+# Answers to the nine sets, one by one
+
+OTHER = pipeline(model="dinov2-s")  # another model than the sweep's, which so has an original
+CFG = ComparisonParams(model="dinov2-s")
 
 
-def test_originals_come_before_the_runs_that_are_compared_with_them(comparison):
-    assert compared_models("quick") == ["tiny", *(run.name for run in RUNS)]
+def test_originals_come_before_the_runs_that_are_compared_with_them():
+    assert compared_models(OTHER) == ["tiny", *(run.name for run in RUNS)]
+    assert compared_models(pipeline()) == [run.name for run in RUNS]
 
 
-def test_what_is_compared_can_be_evaluated_one_by_one(comparison, project, monkeypatch):
-    folders = {run.name: end(project, run, "done") for run in RUNS[1:]}
+def test_what_is_compared_can_be_evaluated_one_by_one(project):
+    folders = {run: end(project, run, "done") for run in RUNS[1:]}
     end(project, RUNS[0], "failed")
-    whole = models_to_evaluate(comparison)
-    assert list(whole) == ["tiny", *folders]
-    monkeypatch.setattr(sweep, "need_stage", lambda cfg, stage, run, /, **_: folders.pop(run))
-    alone = {name: models_to_evaluate(comparison, name) for name in compared_models("quick")}
-    assert alone.pop(RUNS[0].name) == {}, "it has failed"
-    assert alone == {name: {name: model} for name, model in whole.items()}
-    assert not folders, "each was asked for once"
+    found = {name: weights_of(CFG, OTHER, name) for name in compared_models(OTHER)}
+    assert found.pop("tiny") == ("tiny", shipped_weights("tiny"))
+    assert found.pop(RUNS[0].name) is None, "it has failed"
+    assert found == {
+        run.name: (run.model, folder / "weights.safetensors") for run, folder in folders.items()
+    }
+    assert "failed" in answer(CFG, OTHER, RUNS[0].name)
 
 
-def test_model_that_is_not_compared_is_refused(comparison):
-    with pytest.raises(ValueError, match=r"--model 'tinny' is none .*; use one of tiny, tiny\."):
-        models_to_evaluate(comparison, "tinny")
+def test_answers_are_those_that_the_notebook_looks_for(project, monkeypatch):
+    seen = []
+    monkeypatch.setattr(answers, "load_classifier", lambda *asked: asked)
+    monkeypatch.setattr(answers, "answer_sets", lambda *asked: seen.append(asked))
+    assert "answers of tiny are in" in answer(CFG, OTHER, "tiny")
+    weights, folder = shipped_weights("tiny"), project / "outputs/quick/03_comparison/tiny"
+    classifier = (CUTOUTS, "tiny", weights, "auto", "auto")
+    assert seen == [(classifier, weights, folder, CUTOUTS, CFG.images_per_set)]
+
+
+def test_model_that_is_not_compared_is_refused():
+    with pytest.raises(ValueError, match=r"answers: 'tinny' is none .*; use one of tiny, tiny\."):
+        weights_of(CFG, OTHER, "tinny")

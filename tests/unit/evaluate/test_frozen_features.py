@@ -1,4 +1,4 @@
-"""A linear probe is the optimum of its loss, and nothing but the head changes."""
+"""Features are what the head reads; a linear probe is the optimum of its loss."""
 
 from __future__ import annotations
 
@@ -9,12 +9,55 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from relevit.data.cutouts import Batch
-from relevit.evaluate.features import class_features
-from relevit.evaluate.linear_probe import linear_probe
+from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.models.loading import ModelSpec
 
 SPEC = ModelSpec("small", "none", 28, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 CLASSES = 5
+
+
+# One vector an image
+
+
+def pictures(count: int, seed: int = 0):
+    random = torch.Generator().manual_seed(seed)
+    return torch.randint(256, (count, 3, 28, 28), generator=random, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("kind", ["plain", "registers", "average"])
+def test_features_are_what_the_head_reads(build_vit, state_of, kind):
+    model, images = build_vit(kind).train(), pictures(5)
+    before = state_of(model)
+    features = class_features(model, SPEC, [images[:3], images[3:]])
+    assert state_of(model) == before
+    assert features.dtype == torch.float64 and not features.requires_grad
+    model.eval()
+    pixels = SPEC.normalise(images, like=features)
+    torch.testing.assert_close(model.head(features), model(pixels))
+    if kind != "average":
+        tokens = model.forward_features(pixels)
+        torch.testing.assert_close(features, tokens[:, 0])
+
+
+def test_features_in_bfloat16_are_near_and_come_in_float32(build_vit):
+    model, images = build_vit().float(), pictures(6)
+    exact = class_features(model, SPEC, [images])
+    rounded = class_features(model, SPEC, [images], "bfloat16")
+    assert rounded.dtype == torch.float32 and not torch.equal(rounded, exact)
+    assert torch.cosine_similarity(rounded, exact).min() > 0.999
+
+
+def test_no_images_and_diverged_models_are_errors(build_vit):
+    model = build_vit()
+    with pytest.raises(ValueError, match="class_features: no images; give at least one batch"):
+        class_features(model, SPEC, [])
+    with torch.no_grad():
+        model.norm.weight[0] = float("nan")
+    with pytest.raises(ValueError, match=r"NaN or infinity in a vector of 'small'; .*lower the"):
+        class_features(model, SPEC, [pictures(2)])
+
+
+# A linear probe
 
 
 @pytest.fixture(scope="module")

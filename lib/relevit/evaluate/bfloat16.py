@@ -2,7 +2,7 @@
 
 Some processors multiply bfloat16 several times faster than float32, but round every number to
 three digits, which moves the logits. An answer is sure when no two logits that decide it are
-closer than `margin`; all others are computed a second time, in float32. With a margin of twice
+closer than a margin; all others are computed a second time, in float32. With a margin of twice
 the largest error of a logit seen on a sample, the answers are those of float32.
 """
 
@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from relevit.attention.class_token import shorten
 from relevit.base.device import Precision
 
-Doubt = Callable[[Float[Tensor, "batch classes"], float], Bool[Tensor, " batch"]]
+# How far apart the logits are that decide an answer, by `prediction_gap` and the like.
+Gap = Callable[[Float[Tensor, "batch classes"]], Float[Tensor, " batch"]]
 Logits = Callable[[], Float[Tensor, "batch classes"]]
 
 
@@ -27,24 +28,14 @@ class Answers:
     """Logits of a copy of `model` in evaluation mode, on the CPU; the model itself stays as it is.
 
     The copy shares the weights that keep their format. `precision` None keeps the model's own.
-    With `bfloat16` and a `margin` above 0, inputs whose logits leave doubt are answered again in
-    float32; `repeated` counts them. `compile` runs `torch.compile` on the copy, which takes
-    minutes once and needs a C++ compiler; answers in float32 for those in doubt go without.
+    With `bfloat16`, once `measure` has set the `margin`, inputs whose logits leave doubt are
+    answered again in float32; `repeated` counts them.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        precision: Precision | None = None,
-        margin: float = 0.0,
-        *,
-        compile: bool = False,
-    ) -> None:
+    def __init__(self, model: nn.Module, precision: Precision | None = None) -> None:
         self._fast = _copy(model, None if precision is None else getattr(torch, precision))
         self._exact = _copy(model, torch.float32) if precision == "bfloat16" else None
-        if compile:
-            self._fast = torch.compile(self._fast)
-        self.margin = margin
+        self.margin = 0.0
         self.repeated = 0
 
     @property
@@ -53,21 +44,25 @@ class Answers:
         model = self._fast if self._exact is None else self._exact
         return next(model.parameters())
 
+    def measure(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> None:
+        """Take twice the `largest_error` on these inputs as the margin from now on."""
+        self.margin = 2 * self.largest_error(batches)
+
     def __call__(
-        self, pixels: Float[Tensor, "batch 3 height width"], doubt: Doubt | None = None
+        self, pixels: Shaped[Tensor, "batch 3 height width"], gap: Gap | None = None
     ) -> Float[Tensor, "batch classes"]:
-        """Logits, in float32 or better; `doubt` says which could mislead, as by `unsure_*`."""
-        return self.later(pixels, doubt)()
+        """Logits, in float32 or better. Inputs whose `gap` is below the margin are repeated."""
+        return self.later(pixels, gap)()
 
     @torch.inference_mode()
     def later(
-        self, pixels: Float[Tensor, "batch 3 height width"], doubt: Doubt | None = None
+        self, pixels: Shaped[Tensor, "batch 3 height width"], gap: Gap | None = None
     ) -> Logits:
         """As a call, but a GPU is not waited for until the logits are, by calling the result."""
         logits, arrived = _begin(self._fast, pixels)
-        if self._exact is None or doubt is None or self.margin == 0:
+        if self._exact is None or gap is None or self.margin == 0:
             return partial(self._end, logits, arrived)
-        return partial(self._end, logits, arrived, pixels, doubt)
+        return partial(self._end, logits, arrived, pixels, gap)
 
     @torch.inference_mode()
     def _end(
@@ -75,20 +70,24 @@ class Answers:
         logits: Tensor,
         arrived: torch.cuda.Event | None,
         pixels: Tensor | None = None,
-        doubt: Doubt | None = None,
+        gap: Gap | None = None,
     ) -> Tensor:
         if arrived is not None:
             arrived.synchronize()
-        if pixels is None or doubt is None:
+        if pixels is None or gap is None:
             return logits
-        again = doubt(logits, self.margin)
+        again = self.doubtful(gap(logits))
         if again.any():
             logits[again] = _logits(self._exact, pixels[again.to(pixels.device)])
             self.repeated += int(again.sum())
         return logits
 
+    def doubtful(self, gaps: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
+        """Where rounding could change the answer."""
+        return ~(gaps >= self.margin)  # so written, NaN is doubtful
+
     @torch.inference_mode()
-    def largest_error(self, batches: Iterable[Float[Tensor, "batch 3 height width"]]) -> float:
+    def largest_error(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> float:
         """By how much a logit in bfloat16 is off on these inputs, at most; 0 in other formats.
 
         Logits are compared after taking off their mean, which decides nothing. NaN where a
@@ -123,37 +122,32 @@ def right_classes(
     return right
 
 
-def unsure_prediction(
-    logits: Float[Tensor, "batch classes"], margin: float
-) -> Bool[Tensor, " batch"]:
-    """Where a change of the logits' differences by less than `margin` could win another class."""
+def prediction_gap(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " batch"]:
+    """By how much the differences of logits must change for another class to win."""
     first, second = logits.topk(2, dim=1).values.unbind(dim=1)
-    return ~(first - second >= margin)  # so written, NaN is unsure
+    return first - second
 
 
-def unsure_rank(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], margin: float, k: int
-) -> Bool[Tensor, " batch"]:
-    """Where such a change could bring the label into the first `k` classes, or out of them."""
+def label_gap(
+    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], k: int
+) -> Float[Tensor, " batch"]:
+    """By how much, for the label to come into the first `k` classes or out of them."""
     right = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, labels[:, None], True)
-    return unsure_best_rank(logits, right, margin, k)
+    return rank_gap(logits, right, k)
 
 
-def unsure_best_rank(
-    logits: Float[Tensor, "batch classes"],
-    right: Bool[Tensor, "batch classes"],
-    margin: float,
-    k: int,
-) -> Bool[Tensor, " batch"]:
-    """Where such a change could bring the first right class into the first `k`, or out of them.
+def rank_gap(
+    logits: Float[Tensor, "batch classes"], right: Bool[Tensor, "batch classes"], k: int
+) -> Float[Tensor, " batch"]:
+    """By how much, for the first right class to come into the first `k` or out of them.
 
     It is among them when it comes before the k-th of the wrong classes.
     """
     if k >= logits.shape[1]:
-        return torch.zeros(len(logits), dtype=torch.bool)
+        return logits.new_full((len(logits),), torch.inf)
     own = logits.masked_fill(~right, -torch.inf).amax(dim=1)
     rival = logits.masked_fill(right, -torch.inf).topk(k, dim=1).values[:, -1]
-    return ~((own - rival).abs() >= margin)
+    return (own - rival).abs()
 
 
 def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:

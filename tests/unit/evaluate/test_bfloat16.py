@@ -8,21 +8,14 @@ import pytest
 import torch
 
 from relevit.data import cutouts
-from relevit.evaluate.answers import (
-    Answers,
-    right_classes,
-    unsure_best_rank,
-    unsure_prediction,
-    unsure_rank,
-)
+from relevit.evaluate.bfloat16 import Answers, label_gap, prediction_gap, rank_gap, right_classes
 from relevit.models.loading import load_model, model_spec
 
 LOGITS = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
 
 
-@pytest.mark.parametrize("margin", [0.5, 0.99, 1.0, 1.01, 3.0, math.nan])
-def test_prediction_is_unsure_within_the_margin(margin):
-    assert unsure_prediction(LOGITS, margin).tolist() == [not margin <= 1.0]
+def test_prediction_hangs_on_the_two_highest_logits():
+    assert prediction_gap(LOGITS).tolist() == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -37,16 +30,11 @@ def test_prediction_is_unsure_within_the_margin(margin):
         (0, 5, 5.0),
         (4, 5, 1.0),
         (5, 5, 1.0),
+        (3, 6, math.inf),  # every label is among as many places as there are classes
     ],
 )
-def test_rank_is_unsure_where_the_label_could_cross_the_border(label, k, gap):
-    labels = torch.tensor([label])
-    assert not unsure_rank(LOGITS, labels, gap - 0.01, k)
-    assert unsure_rank(LOGITS, labels, gap + 0.01, k)
-
-
-def test_every_label_is_among_as_many_places_as_there_are_classes():
-    assert not unsure_rank(LOGITS, torch.tensor([3]), 100.0, k=6)
+def test_gap_to_the_border_that_the_label_could_cross(label, k, gap):
+    assert label_gap(LOGITS, torch.tensor([label]), k).tolist() == [gap]
 
 
 @pytest.mark.parametrize(
@@ -60,10 +48,18 @@ def test_every_label_is_among_as_many_places_as_there_are_classes():
         ((4, 5), 5, math.inf),
     ],
 )
-def test_best_rank_is_unsure_where_the_first_right_class_could_cross_the_border(right, k, gap):
+def test_gap_to_the_border_that_the_first_right_class_could_cross(right, k, gap):
     classes = right_classes(torch.tensor([right[0]]), 6, {right[0]: right})
-    assert not unsure_best_rank(LOGITS, classes, min(gap - 0.01, 100.0), k)
-    assert unsure_best_rank(LOGITS, classes, gap + 0.01, k) == (gap < math.inf)
+    assert rank_gap(LOGITS, classes, k).tolist() == [gap]
+
+
+@pytest.mark.parametrize("margin", [0.5, 1.0, 1.01, 3.0, math.nan])
+def test_what_is_not_surely_beyond_the_margin_is_doubtful(model, margin):
+    answers = Answers(model)
+    answers.margin = margin
+    nothing = prediction_gap(LOGITS * math.nan), label_gap(LOGITS * math.nan, torch.tensor([0]), 1)
+    gaps = torch.cat([prediction_gap(LOGITS), *nothing])
+    assert answers.doubtful(gaps).tolist() == [not margin <= 1.0, True, True]
 
 
 def test_right_classes_are_the_accepted_ones():
@@ -76,11 +72,6 @@ def test_a_right_class_without_an_output_is_an_error(labels, accepted):
     text = r"answers: the classes \[(4|-1)\] are right, and the model has 4 outputs; give a model"
     with pytest.raises(ValueError, match=text):
         right_classes(torch.tensor(labels), 4, accepted)
-
-
-def test_logits_that_are_no_numbers_are_unsure():
-    logits = LOGITS * math.nan
-    assert unsure_prediction(logits, 0.1) and unsure_rank(logits, torch.tensor([0]), 0.1, k=1)
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +92,12 @@ def pixels():
 
 def test_doubtful_answers_are_repeated_and_others_are_not(model, pixels):
     plain, exact = Answers(model, "bfloat16"), Answers(model, "float32")
-    careful = Answers(model, "bfloat16", 2 * plain.largest_error([pixels]))
-    found = careful(pixels, unsure_prediction)
-    rough, expected = plain(pixels, unsure_prediction), exact(pixels)
-    again = unsure_prediction(rough, careful.margin)
+    careful = Answers(model, "bfloat16")
+    careful.measure([pixels])
+    assert careful.margin == 2 * plain.largest_error([pixels])
+    found = careful(pixels, prediction_gap)
+    rough, expected = plain(pixels, prediction_gap), exact(pixels)
+    again = careful.doubtful(prediction_gap(rough))
     assert 0 < careful.repeated == int(again.sum()) < len(pixels)
     assert plain.repeated == 0
     torch.testing.assert_close(found[again], expected[again], rtol=1e-4, atol=1e-4)
@@ -122,8 +115,9 @@ def test_error_is_the_largest_of_all_batches(model, pixels):
 
 
 def test_a_margin_that_is_no_number_repeats_everything(model, pixels):
-    answers = Answers(model, "bfloat16", math.nan)
-    answers(pixels[50:70], unsure_prediction)
+    answers = Answers(model, "bfloat16")
+    answers.margin = math.nan
+    answers(pixels[50:70], prediction_gap)
     assert answers.repeated == 20
 
 
@@ -139,11 +133,12 @@ def test_weights_are_copied_only_into_another_format(model):
 
 
 def test_answers_can_be_asked_for_later(model, pixels):
-    careful = Answers(model, "bfloat16", 0.5)
-    expected = careful(pixels[:8], unsure_prediction), careful(pixels[8:16], unsure_prediction)
+    careful = Answers(model, "bfloat16")
+    careful.margin = 0.5
+    expected = careful(pixels[:8], prediction_gap), careful(pixels[8:16], prediction_gap)
     repeated = careful.repeated
-    first = careful.later(pixels[:8], unsure_prediction)
-    second = careful.later(pixels[8:16], unsure_prediction)
+    first = careful.later(pixels[:8], prediction_gap)
+    second = careful.later(pixels[8:16], prediction_gap)
     assert careful.repeated == repeated > 0  # nothing yet
     assert torch.equal(second(), expected[1]) and torch.equal(first(), expected[0])
     assert careful.repeated == 2 * repeated

@@ -1,0 +1,103 @@
+"""The paper's hyperparameters by method and model: weights of the terms, temperature, rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import pandas as pd
+
+from relevit.config.words import Baseline, Method, Protocol
+from relevit.paper.published import hyperparameters
+
+BASELINES: tuple[Baseline, ...] = get_args(Baseline)
+WeightSource = Literal["paper", "script"]
+PAPER_MODEL = "ViT-B"  # whose weights and rate stand for the paper's: they differ by model
+# Of the published code, for its own method; in no table of the paper (differences A8).
+TEMPERATURES = {"deit-b": 0.65, "deit-s": 0.55}
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Of the terms of the loss. The defaults are those of RobustViT Table 5, for all its models."""
+
+    relevance: float = 0.8
+    classification: float = 0.2
+    background: float = 2.0
+    foreground: float = 0.3
+
+
+def table_model(method: str, name: str) -> str:
+    """The model in the tables of a method (T5-T7) whose settings the model `name` takes.
+
+    Its own, or ViT-B's: the baselines were not run on ViT-L and AR-L, nor on other papers' models.
+    """
+    own = name.removesuffix("-cut")
+    return next((model for model in _table(method).index if model.lower() == own), PAPER_MODEL)
+
+
+def paper_weights(
+    method: str, model: str = PAPER_MODEL, source: WeightSource = "paper"
+) -> LossWeights:
+    """The weights of the terms: of our method (Table 5), or of a baseline (differences B12).
+
+    `paper`: RobustViT Tables 6 (RRR) and 7 (GradMask), for one of the paper's models. `script`:
+    the defaults of the published scripts, 0.8 and 0.2 for both (their flags are lambda_seg and
+    lambda_acc), which no table has.
+    Raises: ValueError for an unknown method, source or model.
+    """
+    if method == "relevance":
+        return LossWeights()
+    row = _row(method, model)
+    if source not in get_args(WeightSource):
+        raise ValueError(
+            f"paper_weights: source {source!r} is unknown; use one of {get_args(WeightSource)}"
+        )
+    background, classification = 0.8, 0.2
+    if source == "paper":
+        background, classification = row["lambda_bg"], row["lambda_classification"]
+    return LossWeights(
+        relevance=1.0, classification=classification, background=background, foreground=0.0
+    )
+
+
+def paper_temperature(method: Method, model: str = "", protocol: Protocol = "published") -> float:
+    """What the logits of the class term are divided by: 1 but for ours, as published, on DeiT."""
+    if method != "relevance" or protocol != "published":
+        return 1.0
+    return TEMPERATURES.get(model.removesuffix("-cut"), 1.0)
+
+
+def paper_rate(method: str, model: str = PAPER_MODEL) -> float:
+    """The paper's learning rate (Tables 5-7). Raises: ValueError as `paper_weights`."""
+    return _row(method, model)["lr"]
+
+
+def check_baseline(method: str) -> None:
+    """Raise ValueError unless this is a baseline."""
+    if method not in BASELINES:
+        raise ValueError(f"baselines: method {method!r} is unknown; use one of {BASELINES}")
+
+
+def _table(method: str) -> pd.DataFrame:
+    table, name = hyperparameters(), "ours" if method == "relevance" else method
+    return table[table["method"] == name].set_index("model")
+
+
+def _row(method: str, model: str) -> dict[str, float]:
+    """The row of Tables 5-7."""
+    if method != "relevance":
+        check_baseline(method)
+    table = _table(method)
+    if model not in table.index:
+        raise ValueError(
+            f"baselines: the paper has no {method} on {model!r}; use one of {list(table.index)}"
+        )
+    return table.loc[model, ["lambda_bg", "lambda_classification", "lr"]].astype(float).to_dict()
+
+
+# Of both baselines, by where they come from.
+BASELINE_WEIGHTS: dict[WeightSource, dict[Baseline, LossWeights]] = {
+    source: {method: paper_weights(method, source=source) for method in BASELINES}
+    for source in get_args(WeightSource)
+}

@@ -1,0 +1,168 @@
+"""The learning rate: RobustViT's rule, and the search by it for the method and its baselines.
+
+Source: RobustViT Sec. 4: the highest rate of a grid at which validation accuracy falls by no
+more than a limit (the paper: 2 to 3 points) and the classification loss does not rise. It looks
+at training and validation images alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from relevit.config import BaselinesParams, FinetuneParams
+from relevit.config.words import Protocol
+from relevit.data.benchmark import Benchmark
+from relevit.finetune.hyperparameters import BASELINES, paper_rate
+from relevit.finetune.runs import finetune_at, kept_epoch, origin_weights
+from relevit.relevance import check_protocol
+from relevit.training.epochs import History
+
+RISE_PCT = 10.0  # what counts as a rise of the classification loss, beyond noise
+# What is compared: method and protocol.
+ARMS: tuple[tuple[str, str], ...] = (
+    ("relevance", "published"),
+    *((method, protocol) for method in BASELINES for protocol in ("published", "described")),
+)
+
+
+def judge(lr: float, history: History, keep: str) -> dict[str, float | bool]:
+    """What the rule looks at in one run; `keep` as in FinetuneSettings.
+
+    `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says
+    whether the classification loss of the validation images is more than RISE_PCT above its
+    value before finetuning: on the training images it falls at any rate, as it is trained there.
+    """
+    log = pd.DataFrame(history)
+    before, kept = log.iloc[0], log.loc[kept_epoch(history, keep)]
+    ceiling = before["validation_confidence_loss"] * (1 + RISE_PCT / 100)
+    return {
+        "lr": lr,
+        "validation_top1_pct": kept["validation_top1_pct"],
+        "drop_pts": before["validation_top1_pct"] - kept["validation_top1_pct"],
+        "confidence_loss_before": before["validation_confidence_loss"],
+        "confidence_loss": kept["validation_confidence_loss"],
+        "rising": bool(kept["validation_confidence_loss"] > ceiling),
+        "validation_loss_total": kept["validation_loss_total"],
+    }
+
+
+def choose_learning_rate(
+    drops_pts: dict[float, float], rising: dict[float, bool], limit_pts: float
+) -> float:
+    """The paper's rule: the highest rate that harms neither accuracy nor the class term.
+
+    Source: RobustViT Sec. 4. `drops_pts` maps each rate tried to the loss of validation
+    top-1 in percentage points, `rising` to whether the classification loss rose. A rate
+    passes when the drop is at most `limit_pts` (the paper: 2 to 3) and the loss did not rise.
+    Looks at no test image.
+    Raises: ValueError when no rate passes.
+    """
+    passing = [lr for lr in drops_pts if drops_pts[lr] <= limit_pts and not rising[lr]]
+    if not passing:
+        raise ValueError(
+            f"choose_learning_rate: none of {sorted(drops_pts)} keeps validation top-1 within "
+            f"{limit_pts} points without a rising classification loss; add lower rates"
+        )
+    return max(passing)
+
+
+def rate_factor(method: str, protocol: Protocol) -> float:
+    """How much higher than ours the grid of learning rates of a method lies.
+
+    Published GradMask scales its one term so far below AdamW's eps that a step is a small part
+    of the rate (differences B12: 0.013 of it on a small random network). The paper's rates make
+    up for that, and so does this factor: the paper's rate over its rate for our method, of the
+    same model. In `described` the background term is far above eps; its grid is ours.
+    Raises: ValueError for an unknown method or protocol.
+    """
+    check_protocol(protocol)
+    if method == "relevance":
+        return 1.0
+    ratio = paper_rate(method) / paper_rate("relevance")
+    return ratio if protocol == "published" else 1.0
+
+
+def arm_params(
+    cfg: BaselinesParams, base: FinetuneParams, method: str, protocol: str
+) -> FinetuneParams:
+    """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
+
+    Model, seed and length are those of `cfg`, the weights of the losses the paper's.
+    Raises: ValueError.
+    """
+    arm = {
+        "model": cfg.compared_model,
+        "method": method,
+        "protocol": protocol,
+        "seed": cfg.seed,
+        "epochs": cfg.epochs,
+        "images_per_class": cfg.images_per_class,
+        "validation_images": cfg.validation_images,
+        "validation_maps": cfg.validation_maps,
+    }
+    return FinetuneParams.checked(base.model_dump() | arm, f"{method} {protocol}")
+
+
+def try_rates(
+    cfg: BaselinesParams,
+    base: FinetuneParams,
+    bench: Benchmark,
+    folder: Path,
+    on_run: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> pd.DataFrame:
+    """Finetune the compared model with every method at every rate; one row a run.
+
+    Each grid is that of `cfg` times `rate_factor` (differences B12). Resumes what `folder` holds.
+    Columns: `method`, `protocol`, `rate` (of the grid), `lr` (of the run), what
+    `judge` looks at, and the background term on the validation images,
+    `background_before` and `background_after`. A run whose loss became infinite has an infinite
+    `drop_pts` and NaN for what was not reached.
+    Raises: ValueError for a model that is neither the preset's own nor shipped.
+    """
+    origin = origin_weights(cfg, cfg.compared_model)
+    rows = []
+    for method, protocol in ARMS:
+        params = arm_params(cfg, base, method, protocol)
+        for rate in sorted(cfg.rates):
+            lr = rate * rate_factor(method, protocol)
+            place = folder / f"{method}-{protocol}_lr_{lr:.1e}"
+            row = {"method": method, "protocol": protocol, "rate": rate}
+            rows.append(row | _try(params, bench, lr, origin, place))
+            on_run(rows[-1])
+    return pd.DataFrame(rows)
+
+
+def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | None]:
+    """The highest rate that passes, by `method-protocol`; None where none does.
+
+    `table` as from `try_rates`; the rule is `choose_learning_rate`.
+    """
+    chosen: dict[str, float | None] = {}
+    for (method, protocol), rows in table.groupby(["method", "protocol"], sort=False):
+        runs = rows.set_index("lr")
+        try:
+            lr = choose_learning_rate(
+                runs["drop_pts"].to_dict(), runs["rising"].to_dict(), limit_pts
+            )
+        except ValueError:
+            lr = None
+        chosen[f"{method}-{protocol}"] = lr
+    return chosen
+
+
+def _try(
+    params: FinetuneParams, bench: Benchmark, lr: float, origin: Path, folder: Path
+) -> dict[str, Any]:
+    try:
+        _, history = finetune_at(params, bench, lr, origin, folder)
+    except FloatingPointError:  # the rate is far too high: a finding, not an accident
+        return {"lr": lr, "drop_pts": inf, "rising": True, "background_after": nan}
+    log = pd.DataFrame(history).set_index("epoch")["validation_loss_background"]
+    after = log[kept_epoch(history, params.keep)]
+    terms = {"background_before": float(log.iloc[0]), "background_after": float(after)}
+    return judge(lr, history, params.keep) | terms

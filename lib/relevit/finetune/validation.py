@@ -1,0 +1,65 @@
+"""What finetuning looks at after each epoch: accuracy and losses on validation images alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from relevit.base.device import Precision
+from relevit.data import cutouts
+from relevit.data.batch import Batch
+from relevit.evaluate.predictions import BATCH, predict
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
+from relevit.masks import AutomaticMasks
+from relevit.models.spec import ModelSpec
+
+
+def validation_figures(
+    spec: ModelSpec,
+    *,
+    images: int,
+    maps: int,
+    precision: Precision,
+    masks: AutomaticMasks | None = None,
+    seed: int = 0,
+    draw: Callable[..., Batch] = cutouts.draw,
+) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
+    """What finetuning looks at after each epoch, on the validation images alone.
+
+    `images` of them give `top1_pct` and `confidence_loss` (Eq. 4 without temperature, in
+    nats); the losses of the maps are means over the first `maps`, computed as in training but
+    without augmentation. With automatic `masks` of these first images, those count that are
+    fit for training. `draw` as `cutouts.draw`, of the preset's benchmark.
+    """
+    shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
+    mapped = shown.select(range(maps))
+    if masks is not None:
+        mapped = replace(mapped, masks=masks.refined).select(masks.kept.nonzero()[:, 0])
+
+    def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, float]:
+        device = next(model.parameters()).device
+        rows = []
+        for part in mapped.split(settings.batch_size):
+            losses = step_losses(
+                model,
+                spec.normalise(part.images.to(device)),
+                part.masks.to(device).float(),
+                part.labels.to(device),
+                settings,
+                train=False,
+            )
+            rows.append(pd.Series(losses.numbers()) * len(part))
+        means = (sum(rows) / len(mapped)).to_dict()
+        answers = predict(model, spec, shown.select(range(images)).split(BATCH), precision)
+        return {
+            "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
+            "confidence_loss": float(-np.log(answers["confidence_pct"] / 100).mean()),
+            **means,
+        }
+
+    return figures

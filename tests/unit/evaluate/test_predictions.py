@@ -1,0 +1,374 @@
+"""Predictions, resumed evaluations and accuracies with models whose answers are known."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from relevit.data import cutouts
+from relevit.evaluate import predictions
+from relevit.evaluate.bfloat16 import Answers
+from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
+from relevit.models.loading import ModelSpec
+
+# Leaves pixels as they are, so that a model can read a number off them.
+PLAIN = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))
+
+
+class Table(nn.Module):
+    """Answers image number n with row n of a table; the number is in the first pixel."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.table = nn.Parameter(torch.tensor(rows))
+
+    def forward(self, images):
+        return self.table[images[:, 0, 0, 0].round().long()]
+
+
+def batch(labels, first=0):
+    images = torch.zeros(len(labels), 3, 16, 16, dtype=torch.uint8)
+    images[:, 0, 0, 0] = torch.arange(first, first + len(labels))
+    families = torch.arange(len(labels)) + 3
+    return cutouts.Batch(
+        images, torch.zeros(len(labels), 1, 16, 16).bool(), torch.tensor(labels), families
+    )
+
+
+# One table of predictions
+
+LOGITS = [[3.0, 1.0, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [0.0, 0.5, 1.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
+
+
+def test_predictions_of_known_logits():
+    rows = predict(Table(LOGITS), PLAIN, iter([batch([0, 2, 0, 2])]))
+    assert rows["label"].tolist() == [0, 2, 0, 2]
+    assert rows["prediction"].tolist() == [0, 0, 3, 2]
+    assert rows["label_rank"].tolist() == [0, 2, 3, 0]
+    assert rows["family"].tolist() == [3, 4, 5, 6]
+    expected = [100 * math.exp(max(row)) / sum(math.exp(x) for x in row) for row in LOGITS]
+    assert rows["confidence_pct"].tolist() == pytest.approx(expected, rel=1e-5)
+    assert set(rows) == {"label", "family", "prediction", "confidence_pct", "label_rank"}
+
+
+def test_order_and_batches_do_not_matter():
+    whole = predict(Table(LOGITS), PLAIN, iter([batch([0, 2, 0, 2])]))
+    parts = predict(Table(LOGITS), PLAIN, iter([batch([0]), batch([2, 0, 2], first=1)]))
+    pd.testing.assert_frame_equal(parts.drop(columns="family"), whole.drop(columns="family"))
+
+
+def test_top1_agrees_with_the_prediction_when_logits_tie():
+    """In bfloat16 equal logits are common, and a model that says nothing is not always right."""
+    rows = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([3, 1])]))
+    more = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([0, 2])]))
+    rows = pd.concat([rows, more])
+    assert ((rows["label_rank"] == 0) == (rows["prediction"] == rows["label"])).all()
+
+
+def test_logits_that_are_no_numbers_are_not_right():
+    """A comparison with NaN is false, which would make a diverged model perfect."""
+    rows = predict(Table([[math.nan] * 4]), PLAIN, iter([batch([3])]))
+    assert (rows["label_rank"] > 0).all()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_model_is_left_as_it_was(precision):
+    model = Table(LOGITS).train()
+    rows = predict(model, PLAIN, iter([batch([0, 2, 0, 2])]), precision)
+    assert model.training and model.table.dtype == torch.float32
+    assert model.table.requires_grad and model.table.grad is None
+    assert rows["prediction"].tolist() == [0, 0, 3, 2]
+
+
+def test_bfloat16_runs_in_bfloat16():
+    """1.001 and 1.002 are the same number there."""
+
+    class Seen(Table):
+        def forward(self, images):
+            dtypes.append((images.dtype, self.training))
+            return super().forward(images)
+
+    dtypes = []
+    predict(Seen(LOGITS).train(), PLAIN, iter([batch([0, 1])]), "bfloat16")
+    predict(Seen(LOGITS).train(), PLAIN, iter([batch([0, 1])]), "float32")
+    assert dtypes == [(torch.bfloat16, False), (torch.float32, False)]
+
+
+# Which number format
+
+
+class Rounded(Table):
+    """In bfloat16 the logits of row n are off by up to `errors[n]`."""
+
+    def __init__(self, rows, errors):
+        super().__init__(rows)
+        self.register_buffer("errors", torch.tensor(errors))
+
+    def forward(self, images):
+        numbers = images[:, 0, 0, 0].round().long()
+        logits = super().forward(images).float()
+        if images.dtype != torch.bfloat16:
+            return logits
+        return logits + self.errors[numbers, None].float() * torch.tensor([-1.0, 1.0, 0, 0])
+
+
+@pytest.fixture
+def probe(monkeypatch):
+    """Sets whose images are numbers 0 to 3 each; notes what was drawn."""
+    drawn = []
+
+    def batches(name, count, batch_size, **options):
+        drawn.append((name, count, options["seed"]))
+        return iter([batch([0, 1, 2, 3])])
+
+    monkeypatch.setattr(predictions.cutouts, "batches", batches)
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("choice", "fast", "error", "expected"),
+    [
+        ("float32", True, 0.1, ("float32", 0.0)),
+        ("auto", False, 0.1, ("float32", 0.0)),
+        ("auto", True, 0.0, ("bfloat16", 0.0)),
+        ("auto", True, 0.25, ("bfloat16", 0.5)),  # one answer of four is in doubt
+        ("auto", True, 2.0, ("float32", 0.0)),  # three are
+        ("auto", True, math.nan, ("float32", 0.0)),
+        ("bfloat16", True, 2.0, ("bfloat16", 0.0)),  # a choice by name is taken as it is
+        ("bfloat16", False, 2.0, ("bfloat16", 0.0)),
+    ],
+)
+def test_the_fastest_format_with_the_answers_of_float32(
+    monkeypatch, probe, choice, fast, error, expected
+):
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: fast)
+    model = Rounded(LOGITS, [error, 0.0, 0.0, 0.0])
+    found = make_classifier(model, PLAIN, choice)
+    assert (found.precision, found.margin) == expected
+
+
+def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch, probe):
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
+    assert make_classifier(Table(LOGITS), PLAIN, "auto", seed=3).precision == "bfloat16"
+    assert probe == [(name, predictions.PROBE, 4) for name in cutouts.SHIFTED_SETS]
+
+
+CLOSE = [[3.0, 2.9, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [2.9, 3.0, 0.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
+
+
+def three_looks(model, shown, margin):
+    """In float32, in bfloat16, and in bfloat16 with a second look."""
+    careful = Classifier(model, PLAIN, "bfloat16")
+    careful.answers.margin = margin
+    exact, rough = (predict(model, PLAIN, [shown], kind) for kind in ("float32", "bfloat16"))
+    return exact, rough, careful.predict([shown])
+
+
+def test_margin_makes_the_answers_those_of_float32():
+    model = Rounded(CLOSE, [0.2, 0.2, -0.2, 0.2])
+    exact, rough, careful = three_looks(model, batch([0, 0, 1, 2]), 0.4)
+    answers = ["prediction", "label_rank"]
+    assert rough["prediction"].tolist() == [1, 0, 0, 2] != exact["prediction"].tolist()
+    pd.testing.assert_frame_equal(careful[answers], exact[answers])
+    # What is beyond doubt keeps its bfloat16 confidence.
+    assert careful["confidence_pct"][1] == rough["confidence_pct"][1] < exact["confidence_pct"][1]
+
+
+# Accuracies
+
+
+def test_accuracy_table():
+    predictions = pd.DataFrame(
+        {
+            "model": ["original"] * 4 + ["finetuned"] * 2,
+            "dataset": ["val", "val", "val", "a", "val", "val"],
+            "label_rank": [0, 4, 5, 0, 0, 1],
+        }
+    )
+    table = accuracy_table(predictions, ["model", "dataset"]).set_index(["model", "dataset"])
+    assert table.loc[("original", "val"), "top1_pct"] == pytest.approx(100 / 3)
+    assert table.loc[("original", "val"), "top5_pct"] == pytest.approx(200 / 3)
+    assert table.loc[("original", "a")].tolist() == [100.0, 100.0, 1]
+    assert table.loc[("finetuned", "val")].tolist() == [50.0, 100.0, 2]
+    assert table["images"].tolist() == [3, 1, 2]
+    assert table.index.tolist() == [("original", "val"), ("original", "a"), ("finetuned", "val")]
+    assert set(predictions) == {"model", "dataset", "label_rank"}
+
+
+def test_accuracy_over_everything():
+    predictions = pd.DataFrame({"set": ["a", "b"], "label_rank": [0, 9]})
+    table = accuracy_table(predictions.assign(all="all"), ["all"])
+    assert table[["top1_pct", "top5_pct", "images"]].to_numpy().tolist() == [[50.0, 50.0, 2]]
+
+
+# Several right classes, or not all asked for
+
+ANSWERS = ["label", "prediction", "label_rank"]
+
+
+def answers(rows):
+    return list(rows[ANSWERS].itertuples(index=False, name=None))
+
+
+def test_any_accepted_class_is_right():
+    """As in ObjectNet, whose chairs are several classes of ImageNet."""
+    logits = [
+        [0.0, 1.0, 2.0, 9.0],  # the second accepted one
+        [9.0, 1.0, 2.0, 3.0],  # the label
+        [0.0, 9.0, 2.0, 3.0],  # another; an accepted one comes next
+        [0.0, 9.0, 4.0, 2.0],  # two others before it
+        [3.0, 9.0, 1.0, 3.0],  # both accepted ones come next, and neither is behind the other
+        [3.0, 3.0, 1.0, 3.0],  # all the same
+    ]
+    shown = replace(batch([0] * 6), accepted={0: (0, 3)})
+    rows = predict(Table(logits), PLAIN, [shown])
+    assert answers(rows)[:5] == [(0, 3, 0), (0, 0, 0), (0, 1, 1), (0, 1, 2), (0, 1, 1)]
+    assert (rows["label_rank"][5] == 0) == (rows["prediction"][5] in (0, 3))
+    # Those that have no entry accept themselves alone.
+    plain = predict(Table(logits), PLAIN, [replace(batch([1] * 6), accepted={0: (0, 3)})])
+    assert plain["label_rank"].tolist()[:5] == [2, 3, 0, 0, 0]
+
+
+def test_logits_that_are_no_numbers_are_right_for_no_accepted_class():
+    shown = replace(batch([3]), accepted={3: (0, 1, 2, 3)})
+    rows = predict(Table([[math.nan] * 4]), PLAIN, [shown])
+    assert rows["label_rank"].tolist() == [4]
+
+
+def test_answers_are_sought_among_the_candidates():
+    """As in ImageNet-A, which has 200 of the classes: the others cannot be named."""
+    classes = torch.arange(1000)
+    among = tuple(range(3, 1000, 5))
+    asked = torch.tensor([[8.0], [8.0], [8.0]]) - (classes - torch.tensor([[7], [998], [11]])).abs()
+    rows = predict(Table(asked.tolist()), PLAIN, [replace(batch([8, 998, 18]), candidates=among)])
+    assert answers(rows) == [(8, 8, 0), (998, 998, 0), (18, 13, 2)]
+    logits = asked[:, list(among)]
+    expected = 100 * logits.softmax(dim=1).amax(dim=1)
+    assert rows["confidence_pct"].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    everything = predict(Table(asked.tolist()), PLAIN, [batch([8, 998, 18])])
+    assert everything["prediction"].tolist() == [7, 998, 11]
+    assert everything["label_rank"][0] == 2 and everything["label_rank"][2] > 5
+
+
+def test_candidates_and_accepted_classes_together():
+    logits = [[0.0, 5.0, 1.0, 9.0, 2.0]] * 2
+    shown = replace(batch([0, 4]), accepted={0: (3, 0, 1)}, candidates=(4, 0, 1))
+    assert answers(predict(Table(logits), PLAIN, [shown])) == [(0, 1, 0), (4, 1, 1)]
+
+
+class Rough(Table):
+    """In bfloat16 it answers with other logits than in float32."""
+
+    def __init__(self, rows, rough):
+        super().__init__(rows)
+        self.register_buffer("rough", torch.tensor(rough))
+
+    def forward(self, images):
+        if images.dtype == torch.bfloat16:
+            return self.rough[images[:, 0, 0, 0].round().long()].float()
+        return super().forward(images)
+
+
+def test_margin_looks_at_the_first_accepted_class():
+    """The label itself is far behind, so that its own rank is beyond doubt."""
+    before = [[10.0, 9.0, 8.0, 7.0, 6.0, 0.0, 6.1, -9.0]] * 2
+    after = [[10.0, 9.0, 8.0, 7.0, 6.0, 0.0, 5.9, -9.0]] * 2
+    shown = replace(batch([7, 5]), accepted={7: (7, 6)})
+    exact, rough, careful = three_looks(Rough(before, after), shown, 0.3)
+    assert exact["label_rank"].tolist() == [4, 6] and rough["label_rank"][0] == 5
+    assert careful["label_rank"].tolist() == [4, 6]
+
+
+def test_margin_looks_at_the_candidates():
+    """Whichever class is first of all has no say where it is no candidate."""
+    before = [[10.0, 3.1, 3.0, 0.0], [9.9, 10.0, 3.0, 1.0]]
+    after = [[10.0, 3.0, 3.1, 0.0], [10.0, 9.9, 2.9, 1.1]]
+    shown = replace(batch([1, 2]), candidates=(1, 2, 3))
+    exact, rough, careful = three_looks(Rough(before, after), shown, 0.3)
+    assert exact["prediction"].tolist() == [1, 1] and rough["prediction"].tolist() == [2, 1]
+    pd.testing.assert_frame_equal(careful[ANSWERS], exact[ANSWERS])
+    # The second is sure, and is not classified again for a class that is no candidate.
+    assert careful["confidence_pct"][1] == rough["confidence_pct"][1] != exact["confidence_pct"][1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "text"),
+    [
+        ([0, 2], {"candidates": (0, 1)}, r"evaluate: the labels \[2\] have no right answer among"),
+        ([0], {"candidates": (1, 2), "accepted": {0: (0, 3)}}, r"the labels \[0\] have no right"),
+        ([207], {}, r"answers: the classes \[207\] are right, and the model has 4 outputs"),
+    ],
+)
+def test_labels_that_cannot_be_answered_are_an_error(labels, options, text):
+    with pytest.raises(ValueError, match=text):
+        predict(Table([[0.0] * 4] * 2), PLAIN, [replace(batch(labels), **options)])
+
+
+def test_no_images_are_an_error():
+    with pytest.raises(ValueError, match="evaluate: no images to classify; give at least one"):
+        predict(Table([[0.0] * 4]), PLAIN, iter([]))
+
+
+# Speed
+
+
+def test_the_next_batch_is_begun_before_answers_are_waited_for(monkeypatch):
+    happened = []
+    later = Answers.later
+
+    def told(self, pixels, doubt):
+        number, wait = int(pixels[0, 0, 0, 0]), later(self, pixels, doubt)
+        happened.append(f"begin {number}")
+        return lambda: happened.append(f"end {number}") or wait()
+
+    monkeypatch.setattr(Answers, "later", told)
+    predict(Table([[0.0] * 4] * 3), PLAIN, [batch([n], first=n) for n in range(3)])
+    assert happened == ["begin 0", "begin 1", "end 0", "begin 2", "end 1", "end 2"]
+
+
+@pytest.mark.parametrize(("precision", "used"), [("float32", 1), ("bfloat16", 0)])
+def test_tf32_is_for_float32_alone(monkeypatch, precision, used):
+    """Images in doubt are classified again in float32, which TF32 is not."""
+    devices = []
+
+    @contextmanager
+    def told(device):
+        devices.append(device)
+        yield
+
+    monkeypatch.setattr(predictions, "tensor_float32", told)
+    predict(Table([[0.0] * 4]), PLAIN, [batch([0])], precision)
+    assert devices == [torch.device("cpu")] * used
+
+
+def test_precision_of_real_pictures_is_measured_on_those_given(monkeypatch):
+    """Cutouts have at most 128 pixels a side, and models of ImageNet take 224."""
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
+    monkeypatch.setattr(predictions.cutouts, "batches", None)
+    model = Rough([[3.0, 0.0, 0.0]] * 2, [[3.0, 0.0, 0.0], [2.5, 0.25, 0.25]])
+    found = make_classifier(model, PLAIN, "auto", probe=[batch([0, 1])])
+    assert (found.precision, found.margin) == ("bfloat16", pytest.approx(1.0))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_no_batch_makes_the_gpu_wait(build_vit, precision):
+    model = build_vit().float().cuda()
+    images = torch.zeros(4, 3, 28, 28, dtype=torch.uint8).pin_memory()
+    given = [replace(batch([0, 1, 2, 3]), images=images)] * 3
+    classifier = Classifier(model, PLAIN, precision)
+    answers = classifier.answers
+    answers(PLAIN.normalise(images, like=answers.like))  # the first use of a device waits for it
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        rows = list(classifier._classified(given))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert sum(map(len, rows)) == 12

@@ -1,0 +1,257 @@
+"""The nine sets: what is computed, what is kept, and what an interruption leaves.
+
+On real sets a picture may be broken: an error, or left out of all runs alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from relevit.config import BenchmarkParams
+from relevit.data import cutouts
+from relevit.data.benchmark import CUTOUTS, Cutouts, ImageNet, imagenet
+from relevit.data.cutouts import TEST_SETS
+from relevit.data.real.image_set import UnreadableImage
+from relevit.evaluate.predictions import Classifier
+from relevit.evaluate.sets import answer_sets, skipped_images
+from relevit.models.loading import ModelSpec
+from replicas.imagenet import (
+    write_imagenet,
+    write_imagenet_a,
+    write_imagenet_r,
+    write_sketch,
+    write_v2,
+)
+from replicas.objectnet import write_objectnet
+from replicas.si_score import write_si_score
+
+from .test_predictions import LOGITS, PLAIN, Table
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Predictions that are counted, and that say which call made them."""
+    made = []
+
+    def counted(self, batches):
+        made.append(self.precision)
+        assert sum(map(len, batches)) == 2
+        number = len(made)
+        return pd.DataFrame({"label": [0, 1], "label_rank": [0, number], "prediction": [0, 5]})
+
+    monkeypatch.setattr(Classifier, "predict", counted)
+    return made
+
+
+class Stub(Cutouts):
+    """Drawings at the size of the stub; `rules` as a benchmark has them."""
+
+    def __init__(self, rules=""):
+        self.rules = rules
+
+
+def sets(folder, bench=CUTOUTS, **options):
+    return answer_sets(Classifier(Table(LOGITS), PLAIN), None, folder, bench, 2, **options)
+
+
+def test_each_set_has_its_rows_and_its_file(calls, tmp_path):
+    seen = []
+    rows = sets(tmp_path / "new" / "folder", on_set=seen.append)
+    assert len(calls) == 9 and seen == list(cutouts.TEST_SETS)
+    assert rows["dataset"].tolist() == [name for name in cutouts.TEST_SETS for _ in range(2)]
+    names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert names == {f"{name}.parquet" for name in cutouts.TEST_SETS}
+
+
+def test_finished_sets_are_read(calls, tmp_path):
+    first = sets(tmp_path)
+    seen = []
+    again = sets(tmp_path, on_set=seen.append)
+    assert len(calls) == 9 and seen == list(cutouts.TEST_SETS)
+    pd.testing.assert_frame_equal(again, first)
+
+
+def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
+    def interrupt(name):
+        if name == cutouts.TEST_SETS[2]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sets(tmp_path, on_set=interrupt)
+    assert len(calls) == 3
+    rows = sets(tmp_path)
+    assert len(calls) == 9
+    assert rows["label_rank"].tolist()[1::2] == list(range(1, 10))
+
+
+def test_stopped_while_a_file_is_written(calls, tmp_path, monkeypatch):
+    def half(self, path, **options):
+        path.write_bytes(b"half a file")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pd.DataFrame, "to_parquet", half)
+        with pytest.raises(KeyboardInterrupt):
+            sets(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(sets(tmp_path)) == 18
+
+
+def test_other_rules_are_computed_anew(calls, tmp_path):
+    sets(tmp_path)
+    other = sets(tmp_path, Stub("two"))
+    assert len(calls) == 18 and other["label_rank"].max() == 18
+    sets(tmp_path, Stub("two"))
+    assert len(calls) == 18
+    sets(tmp_path)
+    assert len(calls) == 27
+
+
+def test_kept_answers_are_those_of_weights_format_and_rules(calls, tmp_path):
+    """How large a measured margin is changes no answer; other processes may measure another."""
+
+    def made(name, number_format, margin, count):
+        classifier = Classifier(nn.Linear(1, 1), replace(PLAIN, name=name), number_format)
+        classifier.answers.margin = margin
+        before = len(calls)
+        answer_sets(classifier, None, tmp_path, CUTOUTS, count)
+        return len(calls) > before
+
+    assert made("tiny", "bfloat16", 0.25, 2)
+    assert not made("tiny", "bfloat16", 0.26, 2)
+    assert made("tiny", "bfloat16", 0.0, 2)
+    assert made("tiny", "float32", 0.0, 2)
+    assert made("tiny-mae", "float32", 0.0, 2)
+
+
+def test_damaged_file_is_computed_anew(calls, tmp_path):
+    sets(tmp_path)
+    damaged = tmp_path / f"{cutouts.TEST_SETS[3]}.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert len(sets(tmp_path)) == 18 and len(calls) == 10
+
+
+def test_sets_are_drawn_as_asked(tmp_path):
+    model = Table([[float(label == answer) for label in range(40)] for answer in range(256)])
+    spec = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1 / 255,) * 3)
+    classifier = Classifier(model, spec)
+    rows = answer_sets(classifier, None, tmp_path, CUTOUTS, 3)
+    for name, part in rows.groupby("dataset"):
+        shown = cutouts.draw(name, range(3), size=16)
+        assert part["label"].tolist() == shown.labels.tolist()
+        assert part["family"].tolist() == shown.families.tolist()
+        expected = [v if v < 40 else 0 for v in shown.images[:, 0, 0, 0].tolist()]
+        assert part["prediction"].tolist() == expected
+
+
+def test_sets_without_a_readable_image_are_an_error(tmp_path):
+    class Broken(Cutouts):
+        def test_batches(self, set_name, count, batch_size, *, skipped, **options):
+            skipped[0] = "a/b.jpg"
+            return iter([])
+
+    with pytest.raises(ValueError, match="evaluate: no images to classify; give at least one"):
+        sets(tmp_path, Broken())
+
+
+# Real sets
+
+COUNT = 5  # images of each set
+KEYS = ["dataset", "index"]
+
+
+class Brightness(nn.Module):
+    """Answers that differ from picture to picture."""
+
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.linspace(-9.0, 9.0, 1000))
+
+    def forward(self, images):
+        return images.mean(dim=(1, 2, 3))[:, None] * self.slope
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "data"
+    for write in (write_imagenet, write_imagenet_a, write_imagenet_r, write_sketch, write_v2):
+        write(folder, per_class=2)
+    write_objectnet(folder, per_class=1)
+    write_si_score(folder, per_class=2)
+    return folder
+
+
+def images_of(root, **options):
+    return imagenet(BenchmarkParams(data="imagenet", data_root=str(root), **options))
+
+
+def evaluated(root, folder, **options):
+    bench = images_of(root, **options)
+    return answer_sets(
+        Classifier(Brightness(), bench.spec("vit-b-cut")), None, folder, bench, COUNT
+    )
+
+
+@pytest.fixture
+def broken(root, tmp_path):
+    """Answers to the whole sets, then the third picture of `r` that is asked for is cut off."""
+    whole = evaluated(root, tmp_path / "whole")
+    bench = images_of(root, corrupted="skip")
+    for path in sorted((root / "imagenet-r").rglob("*.jpg")):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        seen: dict[int, str] = {}
+        list(bench.batches("r", COUNT, COUNT, skipped=seen))
+        if 2 in seen:
+            break
+        path.write_bytes(content)
+    assert seen == {2: str(path.relative_to(root / "imagenet-r"))}
+    return whole, seen[2]
+
+
+def test_broken_picture_is_an_error_that_names_set_path_and_remedy(root, broken, tmp_path):
+    with pytest.raises(UnreadableImage) as caught:
+        evaluated(root, tmp_path / "run")
+    text = str(caught.value)
+    assert text.startswith(f"r: {broken[1]} cannot be read") and "unpack it again" in text
+    assert "corrupted" in text
+    kept = {path.stem for path in (tmp_path / "run").iterdir()}
+    assert kept == set(TEST_SETS[: TEST_SETS.index("r")]), "what came before it is kept"
+
+
+def test_broken_picture_is_left_out_and_counted(root, broken, tmp_path):
+    whole, name = broken
+    first = evaluated(root, tmp_path / "run", corrupted="skip")
+    for rows in (first, evaluated(root, tmp_path / "run", corrupted="skip")):
+        assert rows[rows["dataset"] == "r"]["index"].tolist() == [0, 1, 3, 4]
+        expected = whole[(whole["dataset"] != "r") | (whole["index"] != 2)]
+        pd.testing.assert_frame_equal(rows, expected.reset_index(drop=True))
+    assert skipped_images([tmp_path / "run", tmp_path / "run"]) == {"r": [name]}
+    assert skipped_images([tmp_path / "whole"]) == {}
+
+
+def test_numbers_name_the_same_picture_in_draw(root, broken):
+    bench = images_of(root, corrupted="skip")
+    (batch,) = bench.batches("r", COUNT, COUNT)
+    assert torch.equal(batch.images[2], bench.draw("r", [3]).images[0])
+
+
+def test_interrupted_evaluation_reads_no_picture_again(root, tmp_path, monkeypatch):
+    first, asked = evaluated(root, tmp_path / "run"), []
+    (tmp_path / "run" / "sketch.parquet").unlink()
+    whole = ImageNet.batches
+
+    def drawn(self, name, *rest, **others):
+        asked.append(name)
+        return whole(self, name, *rest, **others)
+
+    monkeypatch.setattr(ImageNet, "batches", drawn)
+    pd.testing.assert_frame_equal(evaluated(root, tmp_path / "run"), first)
+    assert asked == ["sketch"]
+    evaluated(root, tmp_path / "run", ways=200)
+    assert asked[1:] == list(TEST_SETS), "other rules, other answers"
