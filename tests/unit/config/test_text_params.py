@@ -47,7 +47,8 @@ def test_bounds_are_those_of_the_drawings():
 
 @pytest.mark.parametrize("preset", ["quick", "workshop", "rehearsal", "paper"])
 def test_presets_are_allowed(preset):
-    ClipParams.from_file(project_root() / "params" / preset / "12_clip.yaml")
+    file = project_root() / "params" / preset / "12_clip.yaml"
+    assert ClipParams.from_file(file).preset == preset
 
 
 # 11_text
