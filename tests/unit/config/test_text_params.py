@@ -47,7 +47,7 @@ def test_bounds_are_those_of_the_drawings():
 
 @pytest.mark.parametrize("preset", ["quick", "workshop", "rehearsal", "paper"])
 def test_presets_are_allowed(preset):
-    ClipParams.from_preset(project_root() / "params" / preset)
+    assert ClipParams.from_preset(project_root() / "params" / preset).preset == preset
 
 
 # 11_text
