@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from relevit.plots.text_scores import attention_rows, score_bars
 
-from relevit.claims.attribution import SCHEMAS, attribution_verdicts
+from relevit.claims import TABLES, judge
 from relevit.config import TextParams
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
@@ -83,10 +82,10 @@ def test_tables_are_those_that_the_claims_are_judged_by(model, texts, rows):
     }
     tables = {k: concatenated({"generated": v}, []) for k, v in tables.items()}
     for name, table in tables.items():
-        assert set(table.columns) == {column for part in SCHEMAS[name] for column in part}
+        assert set(table.columns) == {*TABLES[name].keys, *TABLES[name].numbers}
     assert len(tables["text_perturbation"]) == 2 * (len(TEXT_METHODS) + 1)
     # A model that guesses is not judged; what is missing must not be a table.
-    reasons = {v.id: v.reason for v in attribution_verdicts(tables)}
+    reasons = {v.id: v.reason for v in judge(tables, only=["BI"])}
     assert "train it longer" in reasons["BI-08"]
 
 
@@ -194,24 +193,3 @@ def test_differences_of_booleans():
 def test_differences_need_the_same_documents(rows, against):
     with pytest.raises(ValueError, match=f"against '{against}'; needed are that one and others"):
         method_differences(rows, "f1", against)
-
-
-# Pictures
-
-
-def test_score_bars_draw_every_score_with_variants_apart(rows):
-    table = score_table(document_scores(*rows))
-    figure = score_bars(table, SCORES, VARIANTS, "some texts")
-    assert [axis.get_title().split(" (")[0] for axis in figure.axes] == list(SCORES)
-    names = list(dict.fromkeys(table["method"]))[::-1]  # from the bottom up
-    for axis in figure.axes:
-        colours = dict(zip(names, (bar.get_facecolor() for bar in axis.patches), strict=True))
-        assert colours["head_wise"] == colours["token_wise"] != colours["ga"]
-        assert colours[RANDOM] not in (colours["ga"], colours["head_wise"])
-
-
-def test_attention_rows_name_tokens_and_blocks():
-    figure = attention_rows(torch.rand(3, 4), ["[CLS]", "good", ".", "[SEP]"], "where it looks")
-    axis = figure.axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()][1] == "good"
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]
