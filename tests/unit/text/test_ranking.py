@@ -8,7 +8,7 @@ import pytest
 import torch
 from relevit.plots.text_scores import attention_rows, score_bars
 
-from relevit.claims.attribution import SCHEMAS, attribution_verdicts
+from relevit.claims import TABLES, judge
 from relevit.config import TextParams
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
@@ -83,11 +83,10 @@ def test_tables_are_those_that_the_claims_are_judged_by(model, texts, rows):
     }
     tables = {k: concatenated({"generated": v}, []) for k, v in tables.items()}
     for name, table in tables.items():
-        assert set(table.columns) == {column for part in SCHEMAS[name] for column in part}
+        assert set(table.columns) == {*TABLES[name].keys, *TABLES[name].numbers}
     assert len(tables["text_perturbation"]) == 2 * (len(TEXT_METHODS) + 1)
     # A model that guesses is not judged; what is missing must not be a table.
-    reasons = {v.id: v.reason for v in attribution_verdicts(tables)}
-    assert "train it longer" in reasons["BI-08"]
+    assert "train it longer" in judge(tables, only=["BI-08"])[0].reason
 
 
 def test_concatenated_keeps_columns_without_a_table():
