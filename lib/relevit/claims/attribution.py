@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from relevit.attribution import VARIANTS
+from relevit.claims import scores as of_methods
 from relevit.claims.registry import (
     EPS,
     MIN_SEEDS,
@@ -32,14 +33,12 @@ from relevit.claims.registry import (
     signed,
 )
 from relevit.claims.scores import (
-    BEATS,
     LABEL,
     NO_LABEL_ROW,
     PREDICTED,
     SEGMENTATION,
     SIGNS,
     THREE,
-    UNSURE,
     Scores,
     areas,
     both_scores,
@@ -127,32 +126,29 @@ _SAME = (
     f"testable when that error exceeds {MAX_SPREAD_PTS:g} points and nothing differs by more"
 )
 _MODEL = "On {supervised}, or on {dino} where that was not run: "
+BEATS, UNSURE = of_methods.BEATS, of_methods.UNSURE  # parts of criteria
 _SIX = "raw attention, rollout, GradCAM, partial LRP, GA, transformer attribution"
 
 
 # The error of the recurrence that perception rests on.
 
 
-@claim(
-    "BI-01",
-    "Squared errors averaged over images and blocks: rollout's over token-wise's, less "
-    f"its standard error, is at least {MEAN_FACTOR:g}.",
-    ["approximation"],
-)
+@claim("BI-01", "approximation")
 def smaller_on_average(given: Given) -> Finding:
+    """Squared errors averaged over images and blocks: rollout's over token-wise's, less its
+    standard error, is at least {MEAN_FACTOR:g}.
+    """
     rollout, token = (_errors(given, name) for name in ("rollout", "token_wise"))
     factor, error = _ratio(_block_mean(rollout), _block_mean(token))
     met = {f"at least {MEAN_FACTOR:g} times": factor - error >= MEAN_FACTOR - EPS}
     return decide(met, f"rollout's error over token_wise's {factor:.3g} ± {error:.2g}")
 
 
-@claim(
-    "BI-02",
-    "In every block rollout's mean squared error over token-wise's, less its standard "
-    f"error, is at least {BLOCK_FACTOR:g}; more than 100 is not held against it.",
-    ["approximation"],
-)
+@claim("BI-02", "approximation")
 def smaller_in_every_block(given: Given) -> Finding:
+    """In every block rollout's mean squared error over token-wise's, less its standard error, is at
+    least {BLOCK_FACTOR:g}; more than 100 is not held against it.
+    """
     rollout, token = (_errors(given, name) for name in ("rollout", "token_wise"))
     ratios = {b: _ratio(rollout.loc[b, _PAIR], token.loc[b, _PAIR]) for b in token.index}
     parts = {
@@ -163,13 +159,11 @@ def smaller_in_every_block(given: Given) -> Finding:
     return decide(parts, f"rollout's error over token_wise's, by block: {text}")
 
 
-@claim(
-    "BI-03",
-    "In every block of the deeper half the standard deviation of token-wise's squared "
-    f"error is below rollout's {BEATS} (of a standard deviation: itself / sqrt(2 (n - 1))).",
-    ["approximation"],
-)
+@claim("BI-03", "approximation")
 def steadier(given: Given) -> Finding:
+    """In every block of the deeper half the standard deviation of token-wise's squared error is
+    below rollout's {BEATS} (of a standard deviation: itself / sqrt(2 (n - 1))).
+    """
     rollout, token = (_errors(given, name) for name in ("rollout", "token_wise"))
     deep = [block for block in token.index if block > token.index.max() / 2]
     parts = {}
@@ -183,13 +177,11 @@ def steadier(given: Given) -> Finding:
     return decide(parts, f"std of token_wise's error against rollout's, by block: {text}")
 
 
-@claim(
-    "BI-04",
-    "Averaged over images and blocks, the squared errors of token-wise and of head-wise "
-    f"are below rollout's {BEATS}.",
-    ["approximation"],
-)
+@claim("BI-04", "approximation")
 def below_rollout(given: Given) -> Finding:
+    """Averaged over images and blocks, the squared errors of token-wise and of head-wise are below
+    rollout's {BEATS}.
+    """
     names = ("rollout", *VARIANTS)
     means = {name: _block_mean(_errors(given, name)) for name in names}
     worst, error = means["rollout"]
@@ -238,12 +230,11 @@ ATTRIBUTION.untestable(
 )
 
 
-@claim(
-    "BI-06",
-    "With the values' and the output's weights set to the identity, token-wise "
-    "perception without feedback equals rollout (both as described) to rounding.",
-)
+@claim("BI-06")
 def rollout_is_a_special_case(given: Given) -> Finding:
+    """With the values' and the output's weights set to the identity, token-wise perception without
+    feedback equals rollout (both as described) to rounding.
+    """
     reason = "an identity, tested to rounding in tests/unit/test_claims_attribution.py"
     return Finding("holds", "", reason)
 
@@ -251,16 +242,13 @@ def rollout_is_a_special_case(given: Given) -> Finding:
 # How good the methods are, on the images of both tests.
 
 
-@claim(
-    "BI-07",
-    f"{_MODEL}head-wise and token-wise are each better than every baseline ({_SIX}) "
-    "in all four "
-    f"segmentation numbers and both AUCs, {BEATS}; for the predicted class, and for the "
-    f"label where that was run. Token-wise leads the best baseline by at least "
-    f"{GREAT_MARGIN_PTS:g} points in each segmentation number.",
-    _BOTH,
-)
+@claim("BI-07", *_BOTH)
 def outperform(given: Given) -> Finding:
+    """{_MODEL}head-wise and token-wise are each better than every baseline ({_SIX}) in all four
+    segmentation numbers and both AUCs, {BEATS}; for the predicted class, and for the label where
+    that was run. Token-wise leads the best baseline by at least {GREAT_MARGIN_PTS:g} points in each
+    segmentation number.
+    """
     segmentation, perturbation = given["methods_segmentation"], given["methods_perturbation"]
     model = _supervised_model(given, segmentation, perturbation)
     parts, leads, text = _over_best(model, segmentation, perturbation)
@@ -270,8 +258,9 @@ def outperform(given: Given) -> Finding:
     return decide(parts, text)
 
 
-@claim("BI-13", f"On {LARGE}: as BI-07, without the margin of {GREAT_MARGIN_PTS:g} points.", _BOTH)
+@claim("BI-13", *_BOTH)
 def outperform_on_large(given: Given) -> Finding:
+    """On {LARGE}: as BI-07, without the margin of {GREAT_MARGIN_PTS:g} points."""
     segmentation, perturbation = given["methods_segmentation"], given["methods_perturbation"]
     if not all((table["model"] == LARGE).any() for table in (segmentation, perturbation)):
         raise Lacking(
@@ -314,14 +303,12 @@ ATTRIBUTION.untestable(
 )
 
 
-@claim(
-    "BI-15",
-    f"For head-wise and token-wise and both AUCs, the lead over the best baseline is "
-    f"above 0 on {{mae}} and larger there than on {{supervised}}, both {BEATS}; for the predicted "
-    "class, and for the label where that was run on both. Other settings are not compared.",
-    ["methods_perturbation"],
-)
+@claim("BI-15", "methods_perturbation")
 def larger_lead(given: Given) -> Finding:
+    """For head-wise and token-wise and both AUCs, the lead over the best baseline is above 0 on
+    {mae} and larger there than on {supervised}, both {BEATS}; for the predicted class, and for the
+    label where that was run on both. Other settings are not compared.
+    """
     perturbation = given["methods_perturbation"]
     scores = perturbation_scores(perturbation, ["model", "method"])
     models = (given.models.mae, given.models.supervised)
@@ -336,13 +323,11 @@ def larger_lead(given: Given) -> Finding:
     return decide(parts, f"lead on {models[0]} against {models[1]}: {', '.join(texts)}")
 
 
-@claim(
-    "BI-17",
-    f"{_MODEL}head-wise and token-wise differ in each of the four segmentation numbers "
-    f"and both AUCs {_SAME}. That head-wise needs only attention and its gradient is not tested.",
-    _BOTH,
-)
+@claim("BI-17", *_BOTH)
 def variants_similar(given: Given) -> Finding:
+    """{_MODEL}head-wise and token-wise differ in each of the four segmentation numbers and both
+    AUCs {_SAME}. That head-wise needs only attention and its gradient is not tested.
+    """
     segmentation, perturbation = given["methods_segmentation"], given["methods_perturbation"]
     model = _supervised_model(given, segmentation, perturbation)
     scores = both_scores(segmentation, perturbation)
@@ -352,24 +337,20 @@ def variants_similar(given: Given) -> Finding:
     return _similar(gains, f"{model}, token_wise minus head_wise: {listed(gains)}")
 
 
-@claim(
-    "BI-18",
-    f"Head-wise and token-wise each differ between {{dino}}{{stand_in}} "
-    f"and {{supervised}} in pixel accuracy, mIoU and mAP {_SAME}.",
-    ["methods_segmentation"],
-)
+@claim("BI-18", "methods_segmentation")
 def dino_similar(given: Given) -> Finding:
+    """Head-wise and token-wise each differ between {dino}{stand_in} and {supervised} in pixel
+    accuracy, mIoU and mAP {_SAME}.
+    """
     gains, number = _dino_gains(given, VARIANTS)
     return _similar(gains, number)
 
 
-@claim(
-    "BI-19",
-    f"Raw attention of {{dino}}{{stand_in}} is better than that of "
-    f"{{supervised}} in pixel accuracy, mIoU and mAP, {BEATS}.",
-    ["methods_segmentation"],
-)
+@claim("BI-19", "methods_segmentation")
 def dino_promising(given: Given) -> Finding:
+    """Raw attention of {dino}{stand_in} is better than that of {supervised} in pixel accuracy, mIoU
+    and mAP, {BEATS}.
+    """
     gains, number = _dino_gains(given, ["raw_attention"])
     return decide({f"{name} better": gain.clear for name, gain in gains.items()}, number)
 
@@ -395,15 +376,13 @@ def _dino_gains(given: Given, methods: Iterable[str]) -> tuple[dict[str, Differe
     return gains, f"{dino} minus {other}, which differ in size too: {listed(gains)}"
 
 
-@claim(
-    "BI-22",
-    f"{_MODEL}raw attention, rollout and partial LRP, as far as run for both, have the "
-    f"same AUCs for the predicted class and for the label, to {SAME_AUC_PTS:g} points, where some "
-    "other method has not.",
-    ["methods_perturbation"],
-)
+@claim("BI-22", "methods_perturbation")
 def same_for_every_class(given: Given) -> Finding:
-    """With no image answered wrongly any two maps would agree: that tests nothing."""
+    """{_MODEL}raw attention, rollout and partial LRP, as far as run for both, have the same AUCs
+    for the predicted class and for the label, to {SAME_AUC_PTS:g} points, where some other method
+    has not.
+    """
+    # With no image answered wrongly any two maps would agree: that tests nothing.
     perturbation = given["methods_perturbation"]
     model = _supervised_model(given, perturbation)
     scores = perturbation_scores(perturbation, ["model", "method"])
@@ -425,14 +404,12 @@ def same_for_every_class(given: Given) -> Finding:
     return decide(parts, f"{model}, AUC for the label against the predicted class: {text}")
 
 
-@claim(
-    "RV-40",
-    f"{_MODEL}for the predicted class and both AUCs GAE is better than "
-    "raw attention, rollout, GradCAM, partial LRP and transformer attribution; raw attention and "
-    f"rollout are each worse than the other four. Each {BEATS}; {UNSURE}.",
-    ["methods_perturbation"],
-)
+@claim("RV-40", "methods_perturbation")
 def gae_most_faithful(given: Given) -> Finding:
+    """{_MODEL}for the predicted class and both AUCs GAE is better than raw attention, rollout,
+    GradCAM, partial LRP and transformer attribution; raw attention and rollout are each worse than
+    the other four. Each {BEATS}; {UNSURE}.
+    """
     perturbation = given["methods_perturbation"]
     model = _supervised_model(given, perturbation)
     scores = perturbation_scores(perturbation, ["model", "method"])
@@ -449,14 +426,12 @@ def gae_most_faithful(given: Given) -> Finding:
     return judge_gains(parts, f"{model}, AUC gain of gae over: {listed(gains)}")
 
 
-@claim(
-    "RV-43",
-    "Integrated gradients, which average input times gradient over a path from black and "
-    "are the nearest relative here, have worse AUCs than GAE in both directions, for the "
-    f"predicted class, by more than the combined standard error; {UNSURE}.",
-    ["methods_perturbation"],
-)
+@claim("RV-43", "methods_perturbation")
 def input_gradients_unfaithful(given: Given) -> Finding:
+    """Integrated gradients, which average input times gradient over a path from black and are the
+    nearest relative here, have worse AUCs than GAE in both directions, for the predicted class, by
+    more than the combined standard error; {UNSURE}.
+    """
     table = given["methods_perturbation"]
     model, scores = _supervised_model(given, table), perturbation_scores(table, ["model", "method"])
     pairs = {
@@ -470,14 +445,12 @@ def input_gradients_unfaithful(given: Given) -> Finding:
 # Parts of the method, two objects in one image, one photo.
 
 
-@claim(
-    "BI-16",
-    "With head-wise perception integrated gradients are better than plain ones; with "
-    "integrated gradients head-wise and token-wise are each better than average and last-block "
-    f"attention. In the four segmentation numbers (any difference) and both AUCs ({BEATS}).",
-    ["ablation"],
-)
+@claim("BI-16", "ablation")
 def parts_help(given: Given) -> Finding:
+    """With head-wise perception integrated gradients are better than plain ones; with integrated
+    gradients head-wise and token-wise are each better than average and last-block attention. In the
+    four segmentation numbers (any difference) and both AUCs ({BEATS}).
+    """
     integrated = "integrated_gradient"
     pairs = {
         "head_wise, integrated against plain gradient": (
@@ -519,13 +492,11 @@ def _ablation_scores(table: pd.DataFrame) -> Scores:
     return scores
 
 
-@claim(
-    "BI-20",
-    "Head-wise and token-wise each point at their own class's object in more than "
-    f"{AGNOSTIC_PCT:g} % of cases, by more than the standard error; raw attention does not.",
-    ["two_objects"],
-)
+@claim("BI-20", "two_objects")
 def point_apart(given: Given) -> Finding:
+    """Head-wise and token-wise each point at their own class's object in more than {AGNOSTIC_PCT:g}
+    % of cases, by more than the standard error; raw attention does not.
+    """
     two_objects = given["two_objects"]
     rows = two_objects.set_index("method")
     names = (*VARIANTS, "raw_attention")
@@ -552,13 +523,11 @@ ATTRIBUTION.untestable(
 # What finetuning does to the maps.
 
 
-@claim(
-    "RV-08",
-    "GAE maps: pixel accuracy, mIoU and mAP rise in every seed, and each mean change is "
-    f"above its std over seeds. At least {MIN_SEEDS} seeds.",
-    ["finetuned_segmentation"],
-)
+@claim("RV-08", "finetuned_segmentation")
 def maps_improve(given: Given) -> Finding:
+    """GAE maps: pixel accuracy, mIoU and mAP rise in every seed, and each mean change is above its
+    std over seeds. At least {MIN_SEEDS} seeds.
+    """
     segmentation = given["finetuned_segmentation"]
     wide = segmentation.astype({"metric": str, "model_run": str})
     wide = wide.pivot(index="model_run", columns="metric", values="value_pct")
@@ -574,16 +543,14 @@ def maps_improve(given: Given) -> Finding:
     return decide(parts, number, seeds)
 
 
-@claim(
-    "RV-39",
-    "GAE, predicted class: in neither direction is the AUC, averaged over seeds, worse "
-    f"than the original's by more than {LOSS_PTS:g} point or the combined standard error, "
-    "whichever is larger; and some seed is better in some direction, by more than the combined "
-    f"standard error. At least {MIN_SEEDS} seeds; not testable when that error exceeds "
-    f"{MAX_SPREAD_PTS:g} points and nothing is worse by more.",
-    ["finetuned_perturbation"],
-)
+@claim("RV-39", "finetuned_perturbation")
 def stays_faithful(given: Given) -> Finding:
+    """GAE, predicted class: in neither direction is the AUC, averaged over seeds, worse than the
+    original's by more than {LOSS_PTS:g} point or the combined standard error, whichever is larger;
+    and some seed is better in some direction, by more than the combined standard error. At least
+    {MIN_SEEDS} seeds; not testable when that error exceeds {MAX_SPREAD_PTS:g} points and nothing is
+    worse by more.
+    """
     perturbation = given["finetuned_perturbation"]
     scores = perturbation_scores(
         perturbation.drop(columns="target", errors="ignore"), ["model_run"]

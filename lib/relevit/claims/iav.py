@@ -21,6 +21,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from relevit.claims import statistics
 from relevit.claims.registry import (
     EPS,
     MIN_SEEDS,
@@ -33,7 +34,6 @@ from relevit.claims.registry import (
     not_here,
 )
 from relevit.claims.statistics import (
-    MAX_SPREAD_PTS,
     SIMILAR_PTS,
     BySeed,
     Difference,
@@ -112,6 +112,7 @@ MIN_HEADS = 4  # IAV-14: fewer have no spread from which one could stand apart
 MIN_IMAGES = 20  # IAV-20: as in RV-28
 CLEAREST = 2  # IAV-18: L11 and L12
 
+MAX_SPREAD_PTS = statistics.MAX_SPREAD_PTS
 _CLEAR = "by more than the combined std over seeds"
 _CORRUPTED = "top-1 averaged over the levels of blur, of jigsaw and of patch_jigsaw"
 _UNSURE = "not testable where they are apart by less than that"
@@ -124,6 +125,7 @@ _APART = (
 
 Parts = dict[str, bool | None]  # None: the spread over seeds leaves it open
 Wide = dict[str, pd.DataFrame]  # of each model: seeds down, epochs, layers or the like across
+_DOMINANT_PCT = 100 * DOMINANT
 
 
 def pick(given: Given, name: str, **where: object) -> pd.DataFrame:
@@ -211,16 +213,13 @@ def listed(values: BySeed, digits: int = 2, sign: str = "") -> str:
 # Accuracy, on the images as they are, blurred and cut.
 
 
-@claim(
-    "IAV-01",
-    f"Validation top-1 after the last epoch: {DINO} is above each of the others "
-    f"{_CLEAR}; the others differ from each other by at most {SIMILAR_PTS:g} point or the "
-    "combined std, whichever is larger; not testable when that std exceeds "
-    f"{MAX_SPREAD_PTS:g} points and nothing else is missed. "
-    "The paper's 98 and 97 % are CIFAR-10's.",
-    ["models"],
-)
+@claim("IAV-01", "models")
 def dino_most_accurate(given: Given) -> Finding:
+    """Validation top-1 after the last epoch: {DINO} is above each of the others {_CLEAR}; the
+    others differ from each other by at most {SIMILAR_PTS:g} point or the combined std, whichever is
+    larger; not testable when that std exceeds {MAX_SPREAD_PTS:g} points and nothing else is missed.
+    The paper's 98 and 97 % are CIFAR-10's.
+    """
     cast = given.models
     values = validation(given)
     parts: Parts = _clear(above(values, [cast.dino], cast.all))
@@ -232,13 +231,11 @@ def dino_most_accurate(given: Given) -> Finding:
     return _decide(parts, f"validation top-1, %: {listed(values, 1)}", seeds_of(values))
 
 
-@claim(
-    "IAV-02",
-    f"In {_CORRUPTED}, each: {DEIT} is below every other model, and what it loses "
-    f"against the images as they are is more than what every other model loses, {_CLEAR}.",
-    ["shift"],
-)
+@claim("IAV-02", "shift")
 def deit_weaker(given: Given) -> Finding:
+    """In {_CORRUPTED}, each: {DEIT} is below every other model, and what it loses against the
+    images as they are is more than what every other model loses, {_CLEAR}.
+    """
     cast = given.models
     found = corrupted(given)
     parts, texts = {}, []
@@ -252,14 +249,12 @@ def deit_weaker(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(found["none"]))
 
 
-@claim(
-    "IAV-03",
-    f"{_21K}The kinds are not apart in validation top-1, nor in {_CORRUPTED}: apart is "
-    f"{_APART}. In none of the three is {IN21K} below both self-supervised models {_CLEAR}. That "
-    "robustness follows the amount of data is not tested: it is not varied here.",
-    ["models", "shift"],
-)
+@claim("IAV-03", "models", "shift")
 def accuracy_does_not_tell(given: Given) -> Finding:
+    """{_21K}The kinds are not apart in validation top-1, nor in {_CORRUPTED}: apart is {_APART}. In
+    none of the three is {IN21K} below both self-supervised models {_CLEAR}. That robustness follows
+    the amount of data is not tested: it is not varied here.
+    """
     cast = given.models
     values = _four(given)
     parts: Parts = {f"{name}: kinds not apart": _overlap(given, of) for name, of in values.items()}
@@ -269,14 +264,12 @@ def accuracy_does_not_tell(given: Given) -> Finding:
     return _decide(parts, _text(values), seeds_of(*values.values()))
 
 
-@claim(
-    "IAV-04",
-    f"{_MAE}In validation top-1 and in {_CORRUPTED}, each, {DINO} is above every other "
-    f"model {_CLEAR}. {BEIT} is not above both supervised models {_CLEAR} in validation top-1, "
-    "nor in the average of the other three.",
-    ["models", "shift"],
-)
+@claim("IAV-04", "models", "shift")
 def dino_best(given: Given) -> Finding:
+    """{_MAE}In validation top-1 and in {_CORRUPTED}, each, {DINO} is above every other model
+    {_CLEAR}. {BEIT} is not above both supervised models {_CLEAR} in validation top-1, nor in the
+    average of the other three.
+    """
     cast = given.models
     values = _four(given)
     parts: Parts = {}
@@ -329,15 +322,13 @@ def _text(values: dict[str, dict[str, pd.Series]]) -> str:
 # The course of finetuning, and masking what a model looks at.
 
 
-@claim(
-    "IAV-05",
-    "Mean absolute difference of the maps to those of the last epoch, averaged over the "
-    "epochs from 1 to the last but one. SmoothGrad and attention, each: every self-supervised "
-    f"model is below every supervised one {_CLEAR} ({_BOTH}), and the mean of the first two is at "
-    f"most {NEARER_HALF:g} of that of the others (nearer to a half than to one).",
-    ["drift"],
-)
+@claim("IAV-05", "drift")
 def maps_change_less(given: Given) -> Finding:
+    """Mean absolute difference of the maps to those of the last epoch, averaged over the epochs
+    from 1 to the last but one. SmoothGrad and attention, each: every self-supervised model is below
+    every supervised one {_CLEAR} ({_BOTH}), and the mean of the first two is at most
+    {NEARER_HALF:g} of that of the others (nearer to a half than to one).
+    """
     cast = given.models
     parts: Parts = {}
     texts, seeds = [], []
@@ -356,16 +347,14 @@ def maps_change_less(given: Given) -> Finding:
     return _decide(parts, f"difference to the last epoch: {'; '.join(texts)}", min(seeds))
 
 
-@claim(
-    "IAV-06",
-    f"{_MAE}Gap: top-1 masked by attention minus masked by SmoothGrad, averaged over the "
-    f"ratios, of each seed. For {DINO} its mean is at most {SIMILAR_PTS:g} point or its std, "
-    f"whichever is larger; for each other model above both; and for {BEIT} the largest of the "
-    f"four. Not testable where nothing is missed and masking by attention costs {DINO} no more "
-    "than masking by chance, by the std of the difference.",
-    ["masking"],
-)
+@claim("IAV-06", "masking")
 def attention_as_good(given: Given) -> Finding:
+    """{_MAE}Gap: top-1 masked by attention minus masked by SmoothGrad, averaged over the ratios, of
+    each seed. For {DINO} its mean is at most {SIMILAR_PTS:g} point or its std, whichever is larger;
+    for each other model above both; and for {BEIT} the largest of the four. Not testable where
+    nothing is missed and masking by attention costs {DINO} no more than masking by chance, by the
+    std of the difference.
+    """
     cast = given.models
     table = _wide(given, "masking", "top1_pct", ["order", "ratio_pct"])
     absent = [name for name in ORDERS if name not in table[cast.dino].columns.get_level_values(0)]
@@ -399,14 +388,11 @@ def attention_as_good(given: Given) -> Finding:
     return verdict
 
 
-@claim(
-    "IAV-07",
-    "Entropy averaged over layers, heads and images, its slope over the epochs from 1 "
-    f"on: above 0 for {IN21K} and {DEIT}, below 0 for {DINO} and {BEIT}, by more than its std. "
-    f"{_TREND}",
-    ["epochs"],
-)
+@claim("IAV-07", "epochs")
 def entropy_trends(given: Given) -> Finding:
+    """Entropy averaged over layers, heads and images, its slope over the epochs from 1 on: above 0
+    for {IN21K} and {DEIT}, below 0 for {DINO} and {BEIT}, by more than its std. {_TREND}
+    """
     cast = given.models
     by_epoch = _wide(given, "epochs", "entropy", ["epoch"])
     slopes = {
@@ -424,15 +410,12 @@ def entropy_trends(given: Given) -> Finding:
 # The entropy of attention after finetuning.
 
 
-@claim(
-    "IAV-08",
-    f"{_21K}After finetuning, all layers but the last. Between {DINO} and {IN21K} the "
-    "means of a layer differ, on average over layers, by at most the std over a layer's heads "
-    "(mean of both models). And the mean over these layers does not have the kinds apart: apart "
-    f"is {_APART}.",
-    ["entropy"],
-)
+@claim("IAV-08", "entropy")
 def does_not_tell(given: Given) -> Finding:
+    """{_21K}After finetuning, all layers but the last. Between {DINO} and {IN21K} the means of a
+    layer differ, on average over layers, by at most the std over a layer's heads (mean of both
+    models). And the mean over these layers does not have the kinds apart: apart is {_APART}.
+    """
     cast = given.models
     by_head = _wide(given, "entropy", "entropy", ["layer", "head"])
     layers = _layers(by_head)[:-1]
@@ -451,14 +434,12 @@ def does_not_tell(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(values))
 
 
-@claim(
-    "IAV-09",
-    "After finetuning: the mean of the two self-supervised models is above that of the "
-    "two supervised ones in the last third of the layers, and below it in the first third, "
-    f"{_CLEAR} ({_BOTH}).",
-    ["entropy"],
-)
+@claim("IAV-09", "entropy")
 def early_and_late(given: Given) -> Finding:
+    """After finetuning: the mean of the two self-supervised models is above that of the two
+    supervised ones in the last third of the layers, and below it in the first third, {_CLEAR}
+    ({_BOTH}).
+    """
     cast = given.models
     by_layer = _wide(given, "entropy", "entropy", ["layer"])
     layers = by_layer[cast.dino].columns
@@ -477,16 +458,13 @@ def early_and_late(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(early))
 
 
-@claim(
-    "IAV-10",
-    f"{_MAE}{_21K}After finetuning, last layer, each head's median and interquartile "
-    f"range over images. Mean over heads: the median of {DINO} and of {BEIT} is above that of "
-    f"{DEIT}, the range of {DINO}, {BEIT} and {DEIT} below that of {IN21K}, each {_CLEAR}. At "
-    f"least one head of {IN21K} has a median between the lowest and the highest of {DINO}'s (means "
-    "over seeds).",
-    ["entropy"],
-)
+@claim("IAV-10", "entropy")
 def last_layer(given: Given) -> Finding:
+    """{_MAE}{_21K}After finetuning, last layer, each head's median and interquartile range over
+    images. Mean over heads: the median of {DINO} and of {BEIT} is above that of {DEIT}, the range
+    of {DINO}, {BEIT} and {DEIT} below that of {IN21K}, each {_CLEAR}. At least one head of {IN21K}
+    has a median between the lowest and the highest of {DINO}'s (means over seeds).
+    """
     cast = given.models
     last = int(pick(given, "entropy", model=cast.dino)["layer"].max())
     by_head = _wide(given, "entropy", "entropy", ["head"], "median", layer=last)
@@ -508,16 +486,14 @@ def last_layer(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(medians))
 
 
-@claim(
-    "IAV-20",
-    "For each of the four models, means over layers, heads and seeds, ranks over images: "
-    "the correlation of entropy with the object's share of the image has a 95 % interval wholly "
-    "above 0, that of the score has not, and the first lies wholly above the second. Not testable "
-    "where an interval of entropy contains 0 or the two overlap and nothing else is missed, nor "
-    f"below {MIN_IMAGES} images. Whether attention is right is not asked.",
-    ["entropy", "scores"],
-)
+@claim("IAV-20", "entropy", "scores")
 def small_objects(given: Given) -> Finding:
+    """For each of the four models, means over layers, heads and seeds, ranks over images: the
+    correlation of entropy with the object's share of the image has a 95 % interval wholly above 0,
+    that of the score has not, and the first lies wholly above the second. Not testable where an
+    interval of entropy contains 0 or the two overlap and nothing else is missed, nor below
+    {MIN_IMAGES} images. Whether attention is right is not asked.
+    """
     cast = given.models
     parts: Parts = {}
     texts, seeds = [], []
@@ -572,16 +548,14 @@ def _quartile(share: float) -> Callable[[pd.Series], float]:
 # How the scores go with depth, and what that tells of the pretraining.
 
 
-@claim(
-    "IAV-11",
-    "Slope over the layers of the mean score over heads and images, with its 95 % "
-    f"interval over images: for {IN21K} and {DEIT} the whole interval is below 0 in every seed, "
-    f"for {DINO} and {BEIT} in none. The slope, and the mean score in the deeper half of the "
-    f"layers, of each self-supervised model is above that of each supervised one {_CLEAR}. {_TREND}"
-    " Models with fewer are shown and not judged.",
-    ["slopes", "scores"],
-)
+@claim("IAV-11", "slopes", "scores")
 def scores_over_depth(given: Given) -> Finding:
+    """Slope over the layers of the mean score over heads and images, with its 95 % interval over
+    images: for {IN21K} and {DEIT} the whole interval is below 0 in every seed, for {DINO} and
+    {BEIT} in none. The slope, and the mean score in the deeper half of the layers, of each
+    self-supervised model is above that of each supervised one {_CLEAR}. {_TREND} Models with fewer
+    are shown and not judged.
+    """
     cast = given.models
     runs = {model: _slopes(given, model, SMOOTHGRAD) for model in cast.all}
     slopes = {model: rows["slope"] for model, rows in runs.items()}
@@ -603,16 +577,13 @@ def scores_over_depth(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(slopes, late), TREND_SEEDS)
 
 
-@claim(
-    "IAV-12",
-    f"{_MAE}Slopes as in IAV-11, with the SmoothGrad map of the finetuned {DINO} in the "
-    f"place of a model's own. For {IN21K} and {DEIT} it is below 0 and below the slope with the "
-    "own map, by more than the std (of the difference seed by seed), and the fall is at least "
-    f"{MUCH:g} times as large. For {BEIT} the two slopes differ in size by less than for each of "
-    f"these {_CLEAR}. {_TREND}",
-    ["slopes"],
-)
+@claim("IAV-12", "slopes")
 def map_of_dino(given: Given) -> Finding:
+    """{_MAE}Slopes as in IAV-11, with the SmoothGrad map of the finetuned {DINO} in the place of a
+    model's own. For {IN21K} and {DEIT} it is below 0 and below the slope with the own map, by more
+    than the std (of the difference seed by seed), and the fall is at least {MUCH:g} times as large.
+    For {BEIT} the two slopes differ in size by less than for each of these {_CLEAR}. {_TREND}
+    """
     cast = given.models
     names = (cast.beit, *cast.supervised)
     own, other = (
@@ -638,17 +609,14 @@ def map_of_dino(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(changes), TREND_SEEDS)
 
 
-@claim(
-    "IAV-18",
-    f"{_MAE}{_21K}k-NN accuracy among the score vectors of a layer, leaving one image "
-    "out: for each of the four models its slope over layers is above 0 by more than its std, and "
-    f"its mean over the last {CLEAREST} layers above chance. There each supervised model is above "
-    f"each self-supervised one, {IN21K} above {DEIT} and {BEIT} above {DINO}, {_CLEAR}. The "
-    f"supervised models have their best layer among the last {CLEAREST} (mean over seeds). "
-    f"{_TREND}",
-    ["space"],
-)
+@claim("IAV-18", "space")
 def classes_group(given: Given) -> Finding:
+    """{_MAE}{_21K}k-NN accuracy among the score vectors of a layer, leaving one image out: for each
+    of the four models its slope over layers is above 0 by more than its std, and its mean over the
+    last {CLEAREST} layers above chance. There each supervised model is above each self-supervised
+    one, {IN21K} above {DEIT} and {BEIT} above {DINO}, {_CLEAR}. The supervised models have their
+    best layer among the last {CLEAREST} (mean over seeds). {_TREND}
+    """
     cast = given.models
     by_layer, chance = (
         _wide(given, "space", column, ["layer"]) for column in ("knn_pct", "chance_pct")
@@ -679,15 +647,13 @@ def classes_group(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(late), TREND_SEEDS)
 
 
-@claim(
-    "IAV-19",
-    "The slope of the score (IAV-11) of each self-supervised model is above that of each "
-    f"supervised one {_CLEAR}; and the kinds are apart neither in validation top-1 nor in top-1 "
-    "averaged over the three corruptions nor in the final entropy, all layers but the last: apart "
-    f"is {_APART}. With two models a kind, one order in six has the slopes so by luck. {_TREND}",
-    ["slopes", "models", "shift", "entropy"],
-)
+@claim("IAV-19", "slopes", "models", "shift", "entropy")
 def only_the_trend_tells(given: Given) -> Finding:
+    """The slope of the score (IAV-11) of each self-supervised model is above that of each
+    supervised one {_CLEAR}; and the kinds are apart neither in validation top-1 nor in top-1
+    averaged over the three corruptions nor in the final entropy, all layers but the last: apart is
+    {_APART}. With two models a kind, one order in six has the slopes so by luck. {_TREND}
+    """
     cast = given.models
     slopes = {model: _slopes(given, model, SMOOTHGRAD)["slope"] for model in cast.all}
     others = {
@@ -719,15 +685,13 @@ def _with_interval(rows: pd.DataFrame) -> str:
 # Single heads: how their scores spread, and which are High-IA and Low-IA.
 
 
-@claim(
-    "IAV-13",
-    "Of the variance of the scores in a layer, the share between the means of the heads, "
-    f"averaged over layers, is above {DECIDES:g} by more than its std for each of the four models. "
-    f"For {IN21K} and {DEIT} the highest minus the lowest median of a layer's heads is larger in "
-    f"the middle third of the layers than in the first and in the last, {_CLEAR}.",
-    ["scores"],
-)
+@claim("IAV-13", "scores")
 def head_decides(given: Given) -> Finding:
+    """Of the variance of the scores in a layer, the share between the means of the heads, averaged
+    over layers, is above {DECIDES:g} by more than its std for each of the four models. For {IN21K}
+    and {DEIT} the highest minus the lowest median of a layer's heads is larger in the middle third
+    of the layers than in the first and in the last, {_CLEAR}.
+    """
     cast = given.models
     shares = {model: identity_share(given, model) for model in cast.all}
     parts: Parts = {
@@ -747,14 +711,12 @@ def head_decides(given: Given) -> Finding:
     return _decide(parts, "; ".join(texts), seeds_of(shares))
 
 
-@claim(
-    "IAV-14",
-    f"{_MAE}In more than half of the layers (mean over seeds) 1 or 2 heads of 12, or the "
-    f"same share, have medians below the mean of the other heads' by more than {LOW_STDS:g} std "
-    f"over these. Not testable with fewer than {MIN_HEADS} heads a layer.",
-    ["scores"],
-)
+@claim("IAV-14", "scores")
 def one_or_two_low(given: Given) -> Finding:
+    """{_MAE}In more than half of the layers (mean over seeds) 1 or 2 heads of 12, or the same
+    share, have medians below the mean of the other heads' by more than {LOW_STDS:g} std over these.
+    Not testable with fewer than {MIN_HEADS} heads a layer.
+    """
     cast = given.models
     (rows,) = _medians(given, [cast.beit]).values()
     heads = rows.T.groupby(level="layer").size().min()
@@ -771,13 +733,11 @@ def one_or_two_low(given: Given) -> Finding:
     return _decide(parts, number, len(rows))
 
 
-@claim(
-    "IAV-15",
-    f"In every seed all heads of {DINO} in the first, the middle and the last layer have "
-    f"a median over images above {HIGH_IA:g} (High-IA).",
-    ["scores"],
-)
+@claim("IAV-15", "scores")
 def all_high(given: Given) -> Finding:
+    """In every seed all heads of {DINO} in the first, the middle and the last layer have a median
+    over images above {HIGH_IA:g} (High-IA).
+    """
     cast = given.models
     high = _high(given, cast.dino)
     parts: Parts = {
@@ -787,14 +747,12 @@ def all_high(given: Given) -> Finding:
     return _decide(parts, _types(cast.dino, high), len(high))
 
 
-@claim(
-    "IAV-16",
-    f"{_MAE}Of its heads in the first, the middle and the last layer together, in every "
-    f"seed more than {100 * DOMINANT:g} % are High-IA (median over images above {HIGH_IA:g}), and "
-    "at least one is not.",
-    ["scores"],
-)
+@claim("IAV-16", "scores")
 def mostly_high(given: Given) -> Finding:
+    """{_MAE}Of its heads in the first, the middle and the last layer together, in every seed more
+    than {_DOMINANT_PCT:g} % are High-IA (median over images above {HIGH_IA:g}), and at least one is
+    not.
+    """
     cast = given.models
     high = _high(given, cast.beit)
     share = high[_three(high)].mean(axis=1)
@@ -805,15 +763,13 @@ def mostly_high(given: Given) -> Finding:
     return _decide(parts, _types(cast.beit, high), len(high))
 
 
-@claim(
-    "IAV-17",
-    f"{_21K}In every seed of {IN21K} and of {DEIT}: all heads of the first layer are "
-    f"High-IA (median over images above {HIGH_IA:g}); in the middle one at least one and fewer "
-    "than half are Low-IA; in the last all are. The std over images of Low-IA heads in these "
-    f"layers, averaged over heads, is larger for {IN21K} {_CLEAR}.",
-    ["scores"],
-)
+@claim("IAV-17", "scores")
 def high_to_low(given: Given) -> Finding:
+    """{_21K}In every seed of {IN21K} and of {DEIT}: all heads of the first layer are High-IA
+    (median over images above {HIGH_IA:g}); in the middle one at least one and fewer than half are
+    Low-IA; in the last all are. The std over images of Low-IA heads in these layers, averaged over
+    heads, is larger for {IN21K} {_CLEAR}.
+    """
     cast = given.models
     parts: Parts = {}
     texts, spreads = [], {}
@@ -834,13 +790,10 @@ def high_to_low(given: Given) -> Finding:
     return _decide(parts, number, seeds_of(spreads))
 
 
-@claim(
-    "IAV-21",
-    "A conjecture. What part a head plays would show in the answers without it.",
-    also=["scores"],
-)
+@claim("IAV-21", also=["scores"])
 def same_part(given: Given) -> Finding:
-    """Not testable; shows where Low-IA heads look, self-supervised and supervised."""
+    """A conjecture. What part a head plays would show in the answers without it."""
+    # Not testable; shows where Low-IA heads look, self-supervised and supervised.
     cast = given.models
     texts = []
     for model in (cast.beit, *cast.supervised):
@@ -857,17 +810,15 @@ def same_part(given: Given) -> Finding:
     return not_here(reason, number if texts else "")
 
 
-@claim(
-    "IAV-22",
-    f"A conjecture. In the deeper half of the layers of {IN21K} and of {DEIT}: over "
-    "heads, the rank correlation of the median score with the median score against the object's "
-    "mask has a 95 % interval wholly above 0 (medians averaged over seeds); and Low-IA heads (as "
-    "in IAV-17) score lower against the mask than the model's other heads, by more than the std of "
-    "the difference. Not testable where an interval contains 0 and nothing else is missed, or no "
-    "head is Low-IA there. That they are low *because* of it is not tested.",
-    ["scores"],
-)
+@claim("IAV-22", "scores")
 def look_elsewhere(given: Given) -> Finding:
+    """A conjecture. In the deeper half of the layers of {IN21K} and of {DEIT}: over heads, the rank
+    correlation of the median score with the median score against the object's mask has a 95 %
+    interval wholly above 0 (medians averaged over seeds); and Low-IA heads (as in IAV-17) score
+    lower against the mask than the model's other heads, by more than the std of the difference. Not
+    testable where an interval contains 0 and nothing else is missed, or no head is Low-IA there.
+    That they are low *because* of it is not tested.
+    """
     cast = given.models
     parts: Parts = {}
     texts, seeds = [], []

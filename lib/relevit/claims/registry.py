@@ -1,14 +1,16 @@
 """The registry of claims, and how each is judged on the tables that the stages save.
 
-A claim is declared at the head of the rule that judges it, with its criterion, which was written
-before any run, and the tables that it reads:
+A claim is one function: its id and the tables that it reads stand in the decorator, its criterion,
+which was written before any run, is the docstring, and the body judges:
 
-    @claim("RV-42", "Explaining the predicted class instead of the label, ...", ["ablations"])
-    def without_labels(given: Given) -> Finding: ...
+    @claim("RV-42", "ablations")
+    def without_labels(given: Given) -> Finding:
+        \"\"\"Explaining the predicted class instead of the label, the {_GAIN} is above 0.\"\"\"
 
-`claim` is that of a `Subject`: claims on the same models. Criteria name models by their role,
-`{dino}`; what a role is called depends on the tables. The claim's sentence, its source and what
-the paper's own tables say of it are data: `assets/paper/claims.csv`.
+`claim` is that of a `Subject`: claims on the same models. Criteria name constants of their module,
+`{SLIGHT_PTS:g}`, and models by their role, `{dino}`; what a role is called depends on the tables.
+The claim's sentence, its source and what the paper's own tables say of it are data:
+`assets/paper/claims.csv`.
 """
 
 from __future__ import annotations
@@ -151,6 +153,13 @@ class Claim:
         return Verdict(self.id, *finding, criterion.format(**fields))
 
 
+class _Constants(dict[str, object]):
+    """Constants for `str.format_map`; roles, which are not among them, stay fields."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
 CLAIMS: dict[str, Claim] = {}
 TABLES: dict[str, Table] = {}
 SUBJECTS: list[Subject] = []
@@ -176,29 +185,25 @@ class Subject:
         SUBJECTS.append(self)
 
     def claim(
-        self,
-        id: str,
-        criterion: str,
-        tables: Sequence[str] = (),
-        also: Sequence[str] = (),
-        on_imagenet: str = "",
+        self, id: str, *tables: str, also: Sequence[str] = (), on_imagenet: str = ""
     ) -> Callable[[Rule], Rule]:
-        """Register the rule of a claim.
+        """Register the rule of a claim, whose docstring is the criterion.
 
         Without one of `tables` the claim is not testable; `also` are read where they are there.
         `on_imagenet` is another criterion for the data that the paper names.
         """
 
         def register(rule: Rule) -> Rule:
-            needed, read = tuple(tables), tuple(also)
-            CLAIMS[id] = Claim(id, criterion, needed, read, on_imagenet, rule, self)
+            constants = {k: v for k, v in rule.__globals__.items() if k.isupper()}
+            criterion = " ".join(rule.__doc__.split()).format_map(_Constants(constants))
+            CLAIMS[id] = Claim(id, criterion, tables, tuple(also), on_imagenet, rule, self)
             return rule
 
         return register
 
     def untestable(self, id: str, criterion: str, reason: str) -> None:
         """Register a claim that nothing here can decide, whatever the runs."""
-        self.claim(id, criterion)(lambda given: not_here(reason))
+        CLAIMS[id] = Claim(id, criterion, (), (), "", lambda given: not_here(reason), self)
 
     def models(self, tables: Mapping[str, pd.DataFrame]) -> SimpleNamespace:
         """What the tables call the model in each role, and those of each group.

@@ -128,6 +128,9 @@ _ONE = "One model stands in for both ViT-B and DeiT-B, so RV-12 and RV-13 can ha
 _GAIN = "top-1 change averaged over the seven shifted sets"
 
 # The nine sets.
+_BEATEN = ", ".join(BEATEN_BY_OURS)
+_UNBEATEN = " and ".join(NOT_BEATEN)
+_REAL = ", ".join(REAL_DATA[:3])
 
 
 def _main_rows(given: Given) -> tuple[pd.DataFrame, int]:
@@ -161,20 +164,19 @@ def _every_seed(rows: pd.DataFrame, sets: tuple[str, ...]) -> tuple[dict[str, bo
     return parts, f"lowest seed, top-1 / top-5: {', '.join(lowest)}"
 
 
-@claim("RV-01", "On a and on objectnet the mean top-1 change is above its std.", ["changes"])
+@claim("RV-01", "changes")
 def rises(given: Given) -> Finding:
+    """On a and on objectnet the mean top-1 change is above its std."""
     rows, seeds = _main_rows(given)
     sets = ("a", "objectnet")
     return decide(_above_std(rows, sets), _numbers(rows, sets), seeds)
 
 
-@claim(
-    "RV-02",
-    "On r and on sketch the mean top-1 change is above its std, and their average is "
-    "below that of a and objectnet.",
-    ["changes"],
-)
+@claim("RV-02", "changes")
 def rises_less(given: Given) -> Finding:
+    """On r and on sketch the mean top-1 change is above its std, and their average is below that of
+    a and objectnet.
+    """
     rows, seeds = _main_rows(given)
     mild, steep = ("r", "sketch"), ("a", "objectnet")
     averages = [rows.loc[list(sets), "change_top1_pts"].mean() for sets in (mild, steep)]
@@ -183,19 +185,18 @@ def rises_less(given: Given) -> Finding:
     return decide(parts, number, seeds)
 
 
-@claim("RV-03", "On a and on objectnet every seed rises, in top-1 and in top-5.", ["changes"])
+@claim("RV-03", "changes")
 def rises_in_every_seed(given: Given) -> Finding:
+    """On a and on objectnet every seed rises, in top-1 and in top-5."""
     rows, seeds = _main_rows(given)
     return decide(*_every_seed(rows, ("a", "objectnet")), seeds)
 
 
-@claim(
-    "RV-04",
-    f"On val and on v2 the mean top-1 change lies between -{SLIGHT_PTS:g} and 0 points, "
-    "both included.",
-    ["changes"],
-)
+@claim("RV-04", "changes")
 def slight_fall(given: Given) -> Finding:
+    """On val and on v2 the mean top-1 change lies between -{SLIGHT_PTS:g} and 0 points, both
+    included.
+    """
     rows, seeds = _main_rows(given)
     change = rows["change_top1_pts"]
     parts = {
@@ -205,14 +206,11 @@ def slight_fall(given: Given) -> Finding:
     return decide(parts, _numbers(rows, KINDS), seeds)
 
 
-@claim(
-    "RV-06",
-    "On si_location, si_rotation and si_size every seed rises, in top-1 and in top-5. "
-    "Where GradMask and RRR were run, each falls behind there, as in RV-05.",
-    ["changes"],
-    also=["accuracies"],
-)
+@claim("RV-06", "changes", also=["accuracies"])
 def rises_on_si_score(given: Given) -> Finding:
+    """On si_location, si_rotation and si_size every seed rises, in top-1 and in top-5. Where
+    GradMask and RRR were run, each falls behind there, as in RV-05.
+    """
     rows, seeds = _main_rows(given)
     parts, number = _every_seed(rows, SI_SETS)
     behind = _baselines_behind(given["accuracies"]) if "accuracies" in given else {}
@@ -239,14 +237,12 @@ def _baselines_behind(table: pd.DataFrame) -> dict[str, bool]:
     return parts
 
 
-@claim(
-    "RV-09",
-    "Top-1. Averaged over the seven shifted sets, classes A and B both gain, and their "
-    f"mean gains differ by at most {SIMILAR_PTS:g} point or the pooled std, whichever is larger. "
-    "On val and on v2 the mean change of A is above that of B.",
-    ["changes", "split"],
-)
+@claim("RV-09", "changes", "split")
 def similar_gain(given: Given) -> Finding:
+    """Top-1. Averaged over the seven shifted sets, classes A and B both gain, and their mean gains
+    differ by at most {SIMILAR_PTS:g} point or the pooled std, whichever is larger. On val and on v2
+    the mean change of A is above that of B.
+    """
     seeds, split = _main_rows(given)[1], given["split"]
     need_sets(split["dataset"], (*TEST_SETS, SHIFTED_AVERAGE), "judge: split")
     sets = (SHIFTED_AVERAGE, *KINDS)
@@ -270,30 +266,25 @@ def similar_gain(given: Given) -> Finding:
     return decide(parts, number, seeds)
 
 
-@claim(
-    "RV-19",
-    "On each of the seven shifted sets the original top-1 lies outside mean +- std of "
-    "the finetuned runs, on either side.",
-    ["changes"],
-)
+@claim("RV-19", "changes")
 def original_outside(given: Given) -> Finding:
+    """On each of the seven shifted sets the original top-1 lies outside mean +- std of the
+    finetuned runs, on either side.
+    """
     rows, seeds = _main_rows(given)
     outside = rows["change_top1_pts"].abs() > rows["change_top1_std_pts"] + EPS
     parts = {f"original outside on {name}": bool(outside[name]) for name in SHIFTED_SETS}
     return decide(parts, _numbers(rows, SHIFTED_SETS), seeds)
 
 
-@claim(
-    "RV-20",
-    "The rule (highest rate with a fall of validation top-1 of at most "
-    f"{LR_LIMIT_PTS:g} points and no rising classification loss) finds a rate; the next lower "
-    "rate tried passes too; and the finetuned runs, made at the rate found, gain on average "
-    "over the seven shifted sets (mean top-1 change above 0). What other rates do there is shown "
-    "in 08_ablations, on the model of the ablations, and not judged.",
-    ["changes", "shifted"],
-    also=["learning_rates"],
-)
+@claim("RV-20", "changes", "shifted", also=["learning_rates"])
 def learning_rate_rule(given: Given) -> Finding:
+    """The rule (highest rate with a fall of validation top-1 of at most {LR_LIMIT_PTS:g} points and
+    no rising classification loss) finds a rate; the next lower rate tried passes too; and the
+    finetuned runs, made at the rate found, gain on average over the seven shifted sets (mean top-1
+    change above 0). What other rates do there is shown in 08_ablations, on the model of the
+    ablations, and not judged.
+    """
     top1 = given["shifted"].set_index("metric").loc["top1"]
     number = f"shifted average {signed(top1['mean_pts'], top1['std_pts'])}"
     if "learning_rates" not in given:
@@ -341,14 +332,12 @@ def _chosen_rate(search: pd.DataFrame) -> float | None:
 # Baselines and automatic masks.
 
 
-@claim(
-    "RV-05",
-    "On each model on which both were run, GradMask and RRR (protocol published, "
-    f"the released code) change top-1 on val and on v2 by no less than -{SLIGHT_PTS:g} "
-    f"point on average, and fall behind on a and on objectnet: {_CLEAR}.",
-    ["accuracies"],
-)
+@claim("RV-05", "accuracies")
 def baselines_fall_behind(given: Given) -> Finding:
+    """On each model on which both were run, GradMask and RRR (protocol published, the released
+    code) change top-1 on val and on v2 by no less than -{SLIGHT_PTS:g} point on average, and fall
+    behind on a and on objectnet: {_CLEAR}.
+    """
     table = given["accuracies"]
     parts, texts, seeds = {}, [], []
     for model in _baseline_models(table):
@@ -397,16 +386,13 @@ def _models(table: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(table["model"].astype(str)))
 
 
-@claim(
-    "RV-07",
-    "On each model with both kinds of masks the automatic ones fall short in the "
-    f"{_GAIN} by {_SMALL}; and on at least five of the nine sets their mean change is the larger. "
-    "Not testable where annotated masks do not gain on the shifted sets.",
-    ["accuracies"],
-    also=["quality"],
-)
+@claim("RV-07", "accuracies", also=["quality"])
 def automatic_masks(given: Given) -> Finding:
-    """A model on which annotated masks gain nothing is shown but does not count."""
+    """On each model with both kinds of masks the automatic ones fall short in the {_GAIN} by
+    {_SMALL}; and on at least five of the nine sets their mean change is the larger. Not testable
+    where annotated masks do not gain on the shifted sets.
+    """
+    # A model on which annotated masks gain nothing is shown but does not count.
     table = given["accuracies"]
     models = [m for m in _models(table) if _has(table, m, OURS) and _has(table, m, AUTOMATIC)]
     if not models:
@@ -446,15 +432,13 @@ def _quality(given: Given) -> str:
     return "" if math.isnan(mean) else f"; masks' IoU {mean:.1f} %"
 
 
-@claim(
-    "RV-21",
-    f"At no rate tried does GradMask's or RRR's background term fall by {FITTED_PCT:g} % "
-    "of its value before, in a run that passes the learning-rate rule (protocol published, at "
-    f"least {MIN_RATES} rates each). One seed a rate. The published term has no gradient: only the "
-    "cross-entropy can move it. Tuning for each model is not tested.",
-    ["rates"],
-)
+@claim("RV-21", "rates")
 def baselines_hard_to_fit(given: Given) -> Finding:
+    """At no rate tried does GradMask's or RRR's background term fall by {FITTED_PCT:g} % of its
+    value before, in a run that passes the learning-rate rule (protocol published, at least
+    {MIN_RATES} rates each). One seed a rate. The published term has no gradient: only the
+    cross-entropy can move it. Tuning for each model is not tested.
+    """
     table = given["rates"]
     parts, texts = {}, []
     for name in BASELINES:
@@ -496,14 +480,12 @@ def _unless_noisy(parts: dict[str, bool], number: str, seeds: int, *small: pd.Se
     return decide(parts, number, seeds)
 
 
-@claim(
-    "RV-10",
-    "The full method loses top-1 on val. Without L_bg val changes by no less than "
-    f"-{INTACT_PTS:g} points on average, and this undoes more than half of the full method's "
-    "loss. Not testable where the full method loses nothing.",
-    ["ablations"],
-)
+@claim("RV-10", "ablations")
 def background_costs(given: Given) -> Finding:
+    """The full method loses top-1 on val. Without L_bg val changes by no less than -{INTACT_PTS:g}
+    points on average, and this undoes more than half of the full method's loss. Not testable where
+    the full method loses nothing.
+    """
     of, model = _variants(given)
     full, without = of("full")["val"], of("no_background")["val"]
     seeds = min(len(full), len(without))
@@ -517,13 +499,11 @@ def background_costs(given: Given) -> Finding:
     return decide(parts, number, seeds)
 
 
-@claim(
-    "RV-11",
-    f"The {_GAIN} of the full method is clearly above that without L_bg ({_CLEAR}), and "
-    "removing L_bg costs more of it than removing L_fg does.",
-    ["ablations"],
-)
+@claim("RV-11", "ablations")
 def background_helps(given: Given) -> Finding:
+    """The {_GAIN} of the full method is clearly above that without L_bg ({_CLEAR}), and removing
+    L_bg costs more of it than removing L_fg does.
+    """
     of, model = _variants(given)
     full = of("full")
     costs = {name: shifted(paired(full, of(name))) for name in TABLE4[:2]}
@@ -537,14 +517,12 @@ def background_helps(given: Given) -> Finding:
     return decide(parts, number, min(len(background), len(foreground)))
 
 
-@claim(
-    "RV-12",
-    f"{_ONE}Without the class term, top-1 on val and the average over the six shifted "
-    f"sets other than a each fall short of the full method by {_SMALL}. Not testable where the "
-    "full method does not gain on the shifted sets.",
-    ["ablations"],
-)
+@claim("RV-12", "ablations")
 def class_term_needless(given: Given) -> Finding:
+    """{_ONE}Without the class term, top-1 on val and the average over the six shifted sets other
+    than a each fall short of the full method by {_SMALL}. Not testable where the full method does
+    not gain on the shifted sets.
+    """
     of, model = _variants(given)
     full = of("full")
     difference = paired(of("no_classification"), full)
@@ -561,13 +539,11 @@ def class_term_needless(given: Given) -> Finding:
     return _unless_noisy(parts, number, len(difference), others, difference["val"])
 
 
-@claim(
-    "RV-13",
-    f"{_ONE}Top-1 on val falls on average by more than {MODEST_PTS:g} points without the "
-    "class term (the loss that the learning-rate rule allows), and by less with it.",
-    ["ablations"],
-)
+@claim("RV-13", "ablations")
 def class_term_keeps_accuracy(given: Given) -> Finding:
+    """{_ONE}Top-1 on val falls on average by more than {MODEST_PTS:g} points without the class term
+    (the loss that the learning-rate rule allows), and by less with it.
+    """
     limit = MODEST_PTS
     without, full, number = _class_term(given)
     parts = {
@@ -584,14 +560,12 @@ def _class_term(given: Given) -> tuple[pd.Series, pd.Series, str]:
     return without, full, f"{model}, val: without the class term {text(without)}, full {text(full)}"
 
 
-@claim(
-    "RV-14",
-    "With the label's cross-entropy top-1 on val is higher on average than with the full "
-    "method; on at least four of the seven shifted sets the full method's mean change is larger; "
-    "each by any difference. That ViT profits more than DeiT is not tested.",
-    ["ablations"],
-)
+@claim("RV-14", "ablations")
 def labels_or_confidence(given: Given) -> Finding:
+    """With the label's cross-entropy top-1 on val is higher on average than with the full method;
+    on at least four of the seven shifted sets the full method's mean change is larger; each by any
+    difference. That ViT profits more than DeiT is not tested.
+    """
     of, model = _variants(given)
     difference = paired(of("full"), of("ground_truth"))
     better = int((difference[list(SHIFTED_SETS)].mean() > EPS).sum())
@@ -606,26 +580,22 @@ def labels_or_confidence(given: Given) -> Finding:
     return decide(parts, number, len(difference))
 
 
-@claim(
-    "RV-15",
-    f"Without the class term top-1 on val falls on average by more than {PLUNGE_PTS:g} "
-    "points (the most that the learning-rate rule allows). The maps are not judged.",
-    ["ablations"],
-)
+@claim("RV-15", "ablations")
 def class_term_crucial(given: Given) -> Finding:
+    """Without the class term top-1 on val falls on average by more than {PLUNGE_PTS:g} points (the
+    most that the learning-rate rule allows). The maps are not judged.
+    """
     limit = PLUNGE_PTS
     without, full, number = _class_term(given)
     parts = {f"falls by more than {limit:g} points without": bool(without.mean() < -limit - EPS)}
     return decide(parts, number, min(len(full), len(without)))
 
 
-@claim(
-    "RV-29",
-    "On each of the seven shifted sets the full method's mean top-1 change is above that "
-    "with attention and that with rollout in place of GAE, by any difference.",
-    ["ablations"],
-)
+@claim("RV-29", "ablations")
 def gae_is_needed(given: Given) -> Finding:
+    """On each of the seven shifted sets the full method's mean top-1 change is above that with
+    attention and that with rollout in place of GAE, by any difference.
+    """
     of, model = _variants(given)
     full, parts, texts, seeds = of("full"), {}, [], []
     for name in REPLACED:
@@ -637,14 +607,12 @@ def gae_is_needed(given: Given) -> Finding:
     return decide(parts, number, min(seeds))
 
 
-@claim(
-    "RV-30",
-    "Of every variant of the paper's Table 4 that was run, and of attention and rollout: "
-    "the difference to the full method, averaged over the seven shifted sets and over seeds, has "
-    "the same sign in top-5 as in top-1, by any difference. A difference of 0 decides nothing.",
-    ["ablations"],
-)
+@claim("RV-30", "ablations")
 def top5_agrees(given: Given) -> Finding:
+    """Of every variant of the paper's Table 4 that was run, and of attention and rollout: the
+    difference to the full method, averaged over the seven shifted sets and over seeds, has the same
+    sign in top-5 as in top-1, by any difference. A difference of 0 decides nothing.
+    """
     of, model = _variants(given)
     run = set(given["ablations"]["variant"].astype(str))
     parts, texts, seeds = {}, [], []
@@ -662,13 +630,11 @@ def top5_agrees(given: Given) -> Finding:
     return decide(parts, number, min(seeds))
 
 
-@claim(
-    "RV-42",
-    f"Explaining the predicted class instead of the label, the {_GAIN} is above its std "
-    "over seeds (the class term of this run uses no label either).",
-    ["ablations"],
-)
+@claim("RV-42", "ablations")
 def without_labels(given: Given) -> Finding:
+    """Explaining the predicted class instead of the label, the {_GAIN} is above its std over seeds
+    (the class term of this run uses no label either).
+    """
     of, model = _variants(given)
     gain = shifted(of(NO_LABELS))
     parts = {"gains without labels": above_std(gain)}
@@ -706,14 +672,12 @@ def _name(pair: tuple[int, int]) -> str:
     return f"{pair[0]} × {pair[1]}"
 
 
-@claim(
-    "RV-16",
-    f"With {IMAGES} images of each class (or the next larger number run), all classes of "
-    f"A: the {_GAIN} is above 0 and falls short of that of every other number of images, and of "
-    f"classes, by {_SMALL}; on val and v2 the mean change is no less than -{SLIGHT_PTS:g} point.",
-    ["sensitivity"],
-)
+@claim("RV-16", "sensitivity")
 def three_images_suffice(given: Given) -> Finding:
+    """With {IMAGES} images of each class (or the next larger number run), all classes of A: the
+    {_GAIN} is above 0 and falls short of that of every other number of images, and of classes, by
+    {_SMALL}; on val and v2 the mean change is no less than -{SLIGHT_PTS:g} point.
+    """
     settings, model = _settings(given)
     base = _base(settings)
     ours = settings[base]
@@ -730,15 +694,13 @@ def three_images_suffice(given: Given) -> Finding:
     return _unless_noisy(parts, number, min(map(len, others.values())), *others.values())
 
 
-@claim(
-    "RV-17",
-    f"With {FEW_IMAGES} images of each class (or the next smaller number run) the {_GAIN} "
-    "falls short of that of RV-16's run, and with at most half of A's classes of that with all of "
-    f"them and as many images, by {_SMALL}. Not testable where the run with more data does not "
-    "gain on the shifted sets.",
-    ["sensitivity"],
-)
+@claim("RV-17", "sensitivity")
 def less_data(given: Given) -> Finding:
+    """With {FEW_IMAGES} images of each class (or the next smaller number run) the {_GAIN} falls
+    short of that of RV-16's run, and with at most half of A's classes of that with all of them and
+    as many images, by {_SMALL}. Not testable where the run with more data does not gain on the
+    shifted sets.
+    """
     settings, model = _settings(given)
     base = _base(settings)
     most = base[1]
@@ -764,13 +726,11 @@ def less_data(given: Given) -> Finding:
     return _unless_noisy(parts, number, seeds, *gaps.values())
 
 
-@claim(
-    "RV-18",
-    f"For every number of images and of classes run the {_GAIN} is above its std over "
-    f"seeds, and on val and v2 the mean change is no less than -{MODEST_PTS:g} points.",
-    ["sensitivity"],
-)
+@claim("RV-18", "sensitivity")
 def every_amount_helps(given: Given) -> Finding:
+    """For every number of images and of classes run the {_GAIN} is above its std over seeds, and on
+    val and v2 the mean change is no less than -{MODEST_PTS:g} points.
+    """
     settings, model = _settings(given)
     parts = {}
     for pair, change in settings.items():
@@ -788,14 +748,12 @@ def every_amount_helps(given: Given) -> Finding:
 # A self-supervised backbone.
 
 
-@claim(
-    "RV-31",
-    f"{_DINO}On each of the nine sets the linear probe's top-1 is below that of the "
-    "other four models (finetuned, finetuned with ours, and the supervised one without and with "
-    "ours, means over seeds).",
-    ["accuracies"],
-)
+@claim("RV-31", "accuracies")
 def dino_probe_worst(given: Given) -> Finding:
+    """{_DINO}On each of the nine sets the linear probe's top-1 is below that of the other four
+    models (finetuned, finetuned with ours, and the supervised one without and with ours, means over
+    seeds).
+    """
     table = given["accuracies"]
     probe, dino = _probe(given), _applied(given)
     name, other = given.models.dino, given.models.supervised
@@ -816,13 +774,11 @@ def dino_probe_worst(given: Given) -> Finding:
     return decide(parts, number, seeds)
 
 
-@claim(
-    "RV-32",
-    f"{_DINO}On each of the nine sets the finetuned one's top-1 is above the supervised "
-    "one's, by more than the combined standard error over images.",
-    ["accuracies"],
-)
+@claim("RV-32", "accuracies")
 def dino_above_supervised(given: Given) -> Finding:
+    """{_DINO}On each of the nine sets the finetuned one's top-1 is above the supervised one's, by
+    more than the combined standard error over images.
+    """
     table = given["accuracies"]
     dino, other = (
         original_accuracy(table, m) for m in (given.models.dino, given.models.supervised)
@@ -833,14 +789,11 @@ def dino_above_supervised(given: Given) -> Finding:
     return decide(parts, f"difference: {_listed(gain, TEST_SETS, error)}")
 
 
-@claim(
-    "RV-33",
-    f"{_DINO}The supervised one with our method and automatic masks, mean over seeds, is "
-    f"above the finetuned self-supervised one on {', '.join(BEATEN_BY_OURS)}, and not on "
-    f"{' and '.join(NOT_BEATEN)}, by any difference.",
-    ["accuracies"],
-)
+@claim("RV-33", "accuracies")
 def ours_beats_dino(given: Given) -> Finding:
+    """{_DINO}The supervised one with our method and automatic masks, mean over seeds, is above the
+    finetuned self-supervised one on {_BEATEN}, and not on {_UNBEATEN}, by any difference.
+    """
     table = given["accuracies"]
     dino, supervised = given.models.dino, given.models.supervised
     ours = changes(table, model=supervised, **AUTOMATIC)
@@ -852,13 +805,11 @@ def ours_beats_dino(given: Given) -> Finding:
     return decide(parts, number, len(gain))
 
 
-@claim(
-    "RV-34",
-    f"{_DINO}Our method (automatic masks, or annotated ones where those were not run) "
-    "raises the finetuned one's top-1 on each of the seven shifted sets, on average over seeds.",
-    ["accuracies"],
-)
+@claim("RV-34", "accuracies")
 def ours_on_dino(given: Given) -> Finding:
+    """{_DINO}Our method (automatic masks, or annotated ones where those were not run) raises the
+    finetuned one's top-1 on each of the seven shifted sets, on average over seeds.
+    """
     table = given["accuracies"]
     where = _applied(given)
     change = changes(table, **where)
@@ -867,14 +818,12 @@ def ours_on_dino(given: Given) -> Finding:
     return decide(parts, number, len(change))
 
 
-@claim(
-    "RV-35",
-    f"{_DINO}Averaged over the seven shifted sets, the finetuned one's top-1 is below the "
-    "linear probe's by more than the combined standard error over images, and our method (as in "
-    "RV-34) raises it.",
-    ["accuracies"],
-)
+@claim("RV-35", "accuracies")
 def finetuning_hurts_dino(given: Given) -> Finding:
+    """{_DINO}Averaged over the seven shifted sets, the finetuned one's top-1 is below the linear
+    probe's by more than the combined standard error over images, and our method (as in RV-34)
+    raises it.
+    """
     table = given["accuracies"]
     probe, dino = _probe(given), original_accuracy(table, given.models.dino)
     error = _combined(table, probe, dino)[list(SHIFTED_SETS)]
@@ -913,14 +862,12 @@ def _listed(values: pd.Series, sets: tuple[str, ...], errors: pd.Series | None =
 # Classes never seen: k-NN on the class token.
 
 
-@claim(
-    "RV-36",
-    "Classes never seen (iNaturalist, or every set of Cutouts where that was not run): "
-    "for k = 1 and for k = 10 the mean change of accuracy is above its std over seeds. That the "
-    "original is below 50 % is iNaturalist's, and not held against it.",
-    ["knn"],
-)
+@claim("RV-36", "knn")
 def knn_gains(given: Given) -> Finding:
+    """Classes never seen (iNaturalist, or every set of Cutouts where that was not run): for k = 1
+    and for k = 10 the mean change of accuracy is above its std over seeds. That the original is
+    below 50 % is iNaturalist's, and not held against it.
+    """
     found = _knn_changes(given)
     chosen = [INATURALIST] if INATURALIST in found else _cutouts(found)
     if not chosen:
@@ -937,15 +884,12 @@ def knn_gains(given: Given) -> Finding:
     return decide(parts, "; ".join(shown), min(len(found[data]) for data in chosen))
 
 
-@claim(
-    "RV-37",
-    "On every data set run, for k = 1 and for k = 10, every seed rises. With fewer than "
-    f"three data sets ({', '.join(REAL_DATA[:3])}, with fine or coarse labels; Cutouts stands in "
-    "for one) it can fail but not hold.",
-    ["knn"],
-)
+@claim("RV-37", "knn")
 def knn_gains_everywhere(given: Given) -> Finding:
-    """One data set can refute it, but not show it."""
+    """On every data set run, for k = 1 and for k = 10, every seed rises. With fewer than three data
+    sets ({_REAL}, with fine or coarse labels; Cutouts stands in for one) it can fail but not hold.
+    """
+    # One data set can refute it, but not show it.
     found = _knn_changes(given)
     parts = {
         f"{data}: every seed rises for k = {k}": bool((change[k] > EPS).all())
@@ -965,13 +909,11 @@ def knn_gains_everywhere(given: Given) -> Finding:
     return verdict
 
 
-@claim(
-    "RV-38",
-    "Over data sets and models (original and finetuned), k = 10 is above k = 1 in more "
-    "than half of the cases.",
-    ["knn"],
-)
+@claim("RV-38", "knn")
 def ten_neighbours_better(given: Given) -> Finding:
+    """Over data sets and models (original and finetuned), k = 10 is above k = 1 in more than half
+    of the cases.
+    """
     wide = _neighbours(given)
     better, seeds = wide[10] > wide[1] + EPS, wide.groupby(level="data").size().min() - 1
     number = f"{int(better.sum())} of {len(wide)} models and data sets"

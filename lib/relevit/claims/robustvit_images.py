@@ -78,15 +78,12 @@ KINDS = ("val", "v2")  # drawn like the training images
 OUTLINED = (*KINDS, "imagenet_s", "gtsegs")  # of the training kind, those that may have masks
 
 
-@claim(
-    "RV-22",
-    "On the shifted sets, for classes A and for B in every run: the std over classes of "
-    "the change is larger than their mean change is in size, and its square is more than "
-    f"{LUCK:g} times what so few images a class explain. Not testable when only the last is "
-    "missed.",
-    ["changed_images"],
-)
+@claim("RV-22", "changed_images")
 def classes_vary(given: Given) -> Finding:
+    """On the shifted sets, for classes A and for B in every run: the std over classes of the change
+    is larger than their mean change is in size, and its square is more than {LUCK:g} times what so
+    few images a class explain. Not testable when only the last is missed.
+    """
     rows = given["changed_images"].astype({"model_run": str, "dataset": str})
     rows = rows[rows["dataset"].isin(SHIFTED_SETS)]
     large, beyond_luck, texts = {}, {}, []
@@ -116,17 +113,15 @@ def classes_vary(given: Given) -> Finding:
     return decide(large | beyond_luck, number, seeds)
 
 
-@claim(
-    "RV-23",
-    "Over classes, the rank correlation of the change of top-1 with the size of the "
-    "object, and with what the original gains from the home background (context), is below 0, "
-    "and so is its whole 95 % interval. It fails where an interval lies wholly at or above 0; "
-    "otherwise, where one contains 0, it is not testable. The number of test images is not tested: "
-    "all classes here have as many.",
-    ["object_size", "changed_images"],
-)
+@claim("RV-23", "object_size", "changed_images")
 def small_objects_gain(given: Given) -> Finding:
-    """The table is an average over runs: their number comes from `changed_images`."""
+    """Over classes, the rank correlation of the change of top-1 with the size of the object, and
+    with what the original gains from the home background (context), is below 0, and so is its whole
+    95 % interval. It fails where an interval lies wholly at or above 0; otherwise, where one
+    contains 0, it is not testable. The number of test images is not tested: all classes here have
+    as many.
+    """
+    # The table is an average over runs: their number comes from `changed_images`.
     table = given["object_size"].astype({"cause": str, "level": str})
     seeds = given["changed_images"]["model_run"].astype(str).nunique()
     parts, unsure, texts = {}, [], []
@@ -148,13 +143,13 @@ def small_objects_gain(given: Given) -> Finding:
 
 @claim(
     "RV-24",
-    "Needs INet-A, INet-v2 and their classes.",
     also=["changed_images"],
     on_imagenet="The two classes that lose most top-1, mean over seeds, are "
     + ", and ".join(f"on {name} {' and '.join(pair)}" for name, pair in HARMED.items())
     + ".",
 )
 def harmed_as_published(given: Given) -> Finding:
+    """Needs INet-A, INet-v2 and their classes."""
     if not given.bench.of_the_papers:
         shown = _most_harmed(given) if "changed_images" in given else ""
         reason = (
@@ -190,10 +185,9 @@ def _harmed(given: Given) -> dict[str, dict[str, float]]:
     return found
 
 
-@claim(
-    "RV-25", "Needs INet-v2 and its classes.", [], on_imagenet="Needs the answers to single images."
-)
+@claim("RV-25", on_imagenet="Needs the answers to single images.")
 def what_newly_wrong_answers_say(given: Given) -> Finding:
+    """Needs INet-v2 and its classes."""
     if not given.bench.of_the_papers:
         return not_here(
             "the claim names classes of ImageNet: it needs INet-v2 and a model of its 1000 "
@@ -202,16 +196,14 @@ def what_newly_wrong_answers_say(given: Given) -> Finding:
     return not_here("no table has the answers to single images; 03_robustness shows them")
 
 
-@claim(
-    "RV-26",
-    "The original model: our search finds, for every pair of an image and a label, a "
-    f"subset that reaches more than {SIS_PCT:g} %; at least {SIS_IMAGES} images with {SIS_LABELS} "
-    "labels each, otherwise not testable. A pair for which it finds none shows that the search "
-    "fails, not that there is no subset.",
-    ["sis"],
-)
+@claim("RV-26", "sis")
 def subsets_exist(given: Given) -> Finding:
-    """Judges the search; see the criterion."""
+    """The original model: our search finds, for every pair of an image and a label, a subset that
+    reaches more than {SIS_PCT:g} %; at least {SIS_IMAGES} images with {SIS_LABELS} labels each,
+    otherwise not testable. A pair for which it finds none shows that the search fails, not that
+    there is no subset.
+    """
+    # Judges the search; see the criterion.
     rows = select(given["sis"], model_run=ORIGINAL)
     found = rows["found"].astype(bool)
     if "confidence_pct" in rows:
@@ -224,15 +216,13 @@ def subsets_exist(given: Given) -> Finding:
     return decide({"a subset for every pair": bool(found.all())}, number)
 
 
-@claim(
-    "RV-27",
-    f"Of the {{outlined}} that the original answers with more than {SURE_PCT:g} % "
-    f"confidence, at least {OCCURS_PCT:g} % and at least three images have most of their relevance "
-    f"off the object, and at least {OCCURS_PCT:g} % and at least three images have less than half "
-    f"of the object in the map cut at its mean. Not testable below {SURE_IMAGES} such images.",
-    ["looks"],
-)
+@claim("RV-27", "looks")
 def looks_away(given: Given) -> Finding:
+    """Of the {outlined} that the original answers with more than {SURE_PCT:g} % confidence, at
+    least {OCCURS_PCT:g} % and at least three images have most of their relevance off the object,
+    and at least {OCCURS_PCT:g} % and at least three images have less than half of the object in the
+    map cut at its mean. Not testable below {SURE_IMAGES} such images.
+    """
     rows = _training_kind(given)
     rows = rows[rows["confidence_pct"] > SURE_PCT]
     which = f"answered with more than {SURE_PCT:g} % confidence"
@@ -246,15 +236,13 @@ def looks_away(given: Given) -> Finding:
     return decide(parts, f"of {len(rows)} sure answers: {shown}")
 
 
-@claim(
-    "RV-41",
-    "Of the {outlined} more have most of their relevance off the object than have "
-    "less than half of the object in the map cut at its mean, by at least three images and by more "
-    f"than the standard error of the difference over images; at least {MIN_IMAGES} images. Not "
-    "testable where fewer than three have either.",
-    ["looks"],
-)
+@claim("RV-41", "looks")
 def background_more_common(given: Given) -> Finding:
+    """Of the {outlined} more have most of their relevance off the object than have less than half
+    of the object in the map cut at its mean, by at least three images and by more than the standard
+    error of the difference over images; at least {MIN_IMAGES} images. Not testable where fewer than
+    three have either.
+    """
     rows = _training_kind(given)
     kinds = rows["dataset"].astype(str).unique() if len(rows) else KINDS
     _need_images(len(rows), f"of {' and '.join(kinds)}")
@@ -290,16 +278,13 @@ def _need_images(count: int, which: str, least: int = MIN_IMAGES) -> None:
         raise Lacking(f"{count} images {which}; at least {least} are needed")
 
 
-@claim(
-    "RV-28",
-    "Of the {answered} that a run does not turn wrong (right before and after, corrected, "
-    f"or wrong before and after; at least {MIN_IMAGES}) the mean IoU of map and mask rises, by "
-    "more than its standard error over images, in every seed. The rationale of wrong answers is "
-    "for the eye to judge.",
-    ["finetuned_images"],
-    also=["changed_images"],
-)
+@claim("RV-28", "finetuned_images", also=["changed_images"])
 def maps_improve_with_answers(given: Given) -> Finding:
+    """Of the {answered} that a run does not turn wrong (right before and after, corrected, or wrong
+    before and after; at least {MIN_IMAGES}) the mean IoU of map and mask rises, by more than its
+    standard error over images, in every seed. The rationale of wrong answers is for the eye to
+    judge.
+    """
     maps = given["finetuned_images"].astype({"model_run": str}).dropna(subset="iou_pct")
     is_original = maps["model_run"] == ORIGINAL
     before = maps[is_original].drop(columns="model_run")

@@ -15,14 +15,13 @@ import numpy as np
 import pandas as pd
 
 from relevit.attribution import BASELINES, VARIANTS
+from relevit.claims import scores as of_methods
 from relevit.claims.registry import EPS, Finding, Given, Lacking, Subject, Table, decide, not_here
 from relevit.claims.scores import (
-    BEATS,
     INTERVAL_ERRORS,
     LABEL,
     PREDICTED,
     SIGNS,
-    UNSURE,
     Scores,
     as_scores,
     gain_over,
@@ -112,12 +111,14 @@ F1 = "F1"
 TA = "transformer_attribution"
 LEAD = "lead over the best baseline"
 
+BEATS, UNSURE = of_methods.BEATS, of_methods.UNSURE  # parts of criteria
 _SIX = "raw attention, rollout, GradCAM, partial LRP, GA, transformer attribution"
 _MOVIES = f"On {', or where that was not run on '.join(MOVIES)}: "
 _CLASSIFIER = (
     "Not testable where the 95 % interval of the classifier's accuracy on held-out texts reaches "
     "down to that of naming one class"
 )
+_ROUNDS_UP_PCT = NEWSGROUPS_PCT - PRINTED_PCT
 
 
 class SignificantGain(Difference):
@@ -128,32 +129,27 @@ class SignificantGain(Difference):
         return self.value > SIGNIFICANT_ERRORS * self.spread + EPS
 
 
-@claim(
-    "BI-08",
-    f"{_MOVIES}the F1 of the top tokens against the rationales, averaged over the "
-    f"numbers of tokens taken, is higher for head-wise and for token-wise than for every baseline "
-    f"({_SIX}), {BEATS}; {UNSURE}. {_CLASSIFIER}.",
-    _TEXT,
-)
+@claim("BI-08", *_TEXT)
 def reasoning(given: Given) -> Finding:
+    """{_MOVIES}the F1 of the top tokens against the rationales, averaged over the numbers of tokens
+    taken, is higher for head-wise and for token-wise than for every baseline ({_SIX}), {BEATS};
+    {UNSURE}. {_CLASSIFIER}.
+    """
     corpus = _movies(given)
     _need_classifier(given, corpus)
     gains = _leads(_rationale_scores(given["text_rationales"]), corpus, [F1])
     return _of_corpus(_beating(gains, f"{corpus}, {LEAD}: {_best(gains)}"), corpus)
 
 
-@claim(
-    "BI-09",
-    f"{_MOVIES}(1) token-wise is better than every baseline of BI-08 in the negative AUC "
-    f"and in the F1 of BI-08, by more than {SIGNIFICANT_ERRORS:g} combined standard errors; (2) "
-    "transformer attribution has a better positive AUC than head-wise and than token-wise, and "
-    "both have a lower area under the first half of the positive curve (0 to 50 % erased) than "
-    f"it has, each {BEATS}; (3) with every word erased the accuracy is at most {GUESS_PTS:g} "
-    f"points outside the range that constant answers to two classes reach. In (1) and (2) "
-    f"{UNSURE}. {_CLASSIFIER}.",
-    _TEXT,
-)
+@claim("BI-09", *_TEXT)
 def movies(given: Given) -> Finding:
+    """{_MOVIES}(1) token-wise is better than every baseline of BI-08 in the negative AUC and in the
+    F1 of BI-08, by more than {SIGNIFICANT_ERRORS:g} combined standard errors; (2) transformer
+    attribution has a better positive AUC than head-wise and than token-wise, and both have a lower
+    area under the first half of the positive curve (0 to 50 % erased) than it has, each {BEATS};
+    (3) with every word erased the accuracy is at most {GUESS_PTS:g} points outside the range that
+    constant answers to two classes reach. In (1) and (2) {UNSURE}. {_CLASSIFIER}.
+    """
     corpus = _movies(given)
     _need_classifier(given, corpus)
     scores = _area_scores(given["text_perturbation"]) | _rationale_scores(given["text_rationales"])
@@ -178,16 +174,14 @@ def movies(given: Given) -> Finding:
     return _of_corpus(verdict, corpus)
 
 
-@claim(
-    "BI-10",
-    f"{_MOVIES}rollout and GradCAM are each not better than the average of the other "
-    "four baselines of BI-08 in the positive AUC, the negative AUC and the F1 of BI-08; and in "
-    f"both AUCs on {NEWSGROUPS} where that was run. Better is {BEATS}; not testable where nothing "
-    f"is and an advantage of more than {MAX_SPREAD_PTS:g} points could hide within that error. "
-    f"Whether they had an advantage on images is not part of it. {_CLASSIFIER}.",
-    _TEXT,
-)
+@claim("BI-10", *_TEXT)
 def no_advantage(given: Given) -> Finding:
+    """{_MOVIES}rollout and GradCAM are each not better than the average of the other four baselines
+    of BI-08 in the positive AUC, the negative AUC and the F1 of BI-08; and in both AUCs on
+    {NEWSGROUPS} where that was run. Better is {BEATS}; not testable where nothing is and an
+    advantage of more than {MAX_SPREAD_PTS:g} points could hide within that error. Whether they had
+    an advantage on images is not part of it. {_CLASSIFIER}.
+    """
     corpus = _movies(given)
     cases = [(corpus, score) for score in (*AREAS, F1)]
     second = (given["text_perturbation"]["corpus"] == NEWSGROUPS).any()
@@ -216,15 +210,12 @@ def no_advantage(given: Given) -> Finding:
     return verdict._replace(reason=verdict.reason + missed)
 
 
-@claim(
-    "BI-11",
-    f"On {NEWSGROUPS} alone: head-wise and token-wise are each better than every "
-    f"baseline of BI-08 in both AUCs, {BEATS}; {UNSURE}. The upper end of the 95 % interval of "
-    f"the test accuracy reaches {NEWSGROUPS_PCT - PRINTED_PCT:g} %, which rounds to "
-    f"{NEWSGROUPS_PCT:g} %. {_CLASSIFIER}.",
-    ["text_perturbation", "text_accuracy"],
-)
+@claim("BI-11", "text_perturbation", "text_accuracy")
 def newsgroups(given: Given) -> Finding:
+    """On {NEWSGROUPS} alone: head-wise and token-wise are each better than every baseline of BI-08
+    in both AUCs, {BEATS}; {UNSURE}. The upper end of the 95 % interval of the test accuracy reaches
+    {_ROUNDS_UP_PCT:g} %, which rounds to {NEWSGROUPS_PCT:g} %. {_CLASSIFIER}.
+    """
     perturbation, accuracy = given["text_perturbation"], given["text_accuracy"]
     corpus = NEWSGROUPS
     if not all((table["corpus"] == corpus).any() for table in (perturbation, accuracy)):
@@ -244,17 +235,14 @@ def newsgroups(given: Given) -> Finding:
     return _beating(gains, number, reaches)
 
 
-@claim(
-    "BI-12",
-    f"On {DUALS[0]}, or on the model of 12_clip where that was not run: head-wise and "
-    "token-wise are each better than raw attention, rollout, GradCAM and GA in both AUCs, for the "
-    "predicted class and for the label (raw attention and rollout where they were run for it), "
-    f"{BEATS}; {UNSURE}. Not testable where the zero-shot accuracy, on classes not seen where "
-    "there are such, is not above chance by more than its standard error, or the erased images are "
-    "of other classes.",
-    ["clip_perturbation", "clip_zero_shot"],
-)
+@claim("BI-12", "clip_perturbation", "clip_zero_shot")
 def dual_encoder(given: Given) -> Finding:
+    """On {DUALS[0]}, or on the model of 12_clip where that was not run: head-wise and token-wise
+    are each better than raw attention, rollout, GradCAM and GA in both AUCs, for the predicted
+    class and for the label (raw attention and rollout where they were run for it), {BEATS};
+    {UNSURE}. Not testable where the zero-shot accuracy, on classes not seen where there are such,
+    is not above chance by more than its standard error, or the erased images are of other classes.
+    """
     perturbation, zero_shot = given["clip_perturbation"], given["clip_zero_shot"]
     found = [
         model

@@ -25,7 +25,6 @@ from relevit.claims import (
 )
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import robustness
-from relevit.evaluate.predictions import accuracy_table
 from relevit.evaluate.robustness import mcnemar_table
 
 from ..evaluate.test_robustness import ranks, rows
@@ -143,23 +142,11 @@ def test_ablation_tables():
     assert sign_table(top5, "top5").loc[("tiny", "attention"), "a"] == "+7.1 | +1.0"
 
 
-def split_accuracies(predictions, labels):
-    """As 03_robustness saves them: of each run, on its own classes A and B."""
-    parts = []
-    for run in ("seed0", "seed1"):
-        for name, weights in (("original", "original"), (run, "finetuned")):
-            rows = predictions[predictions["model_run"] == name]
-            rows = rows.assign(classes=rows["label"].isin(labels).map({True: "A", False: "B"}))
-            table = accuracy_table(rows, ["dataset", "classes"])
-            parts.append(table.assign(model_run=run, weights=weights))
-    return pd.concat(parts, ignore_index=True)
-
-
 def test_seed_and_split_tables(predictions):
     table, classes = predictions, {"seed0": [0, 1], "seed1": [0, 1]}
     rows = seed_rows(robustness.change_table(table), "tiny")
     assert layout(rows, ["top1"]).loc[("tiny", "ours", "annotated"), "a"] == "85.0 ± 7.1"
-    rows = split_rows(split_accuracies(table, [0, 1]), "tiny")
+    rows = split_rows(robustness.split_accuracies(table, classes), "tiny")
     side = side_by_side(paper.published_rows("arxiv_T10", "arxiv_T11"), rows)
     split = robustness.split_table(table, classes).set_index(["dataset", "classes"])
     for row in side.query("metric == 'top1'").to_dict("records"):

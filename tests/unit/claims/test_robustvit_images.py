@@ -7,22 +7,22 @@ import pandas as pd
 import pytest
 
 from relevit.claims import judge
-from relevit.data import cutouts
-from relevit.data.benchmark import Benchmark
+from relevit.data.benchmark import Cutouts
 from relevit.data.real.classes import IMAGENET_NAMES
 
 from .made import check, made, other, verdict
 from .made.runs import changed_images, finetuned_images, looks
 
-IMAGENET = Benchmark(
-    "imagenet",
-    IMAGENET_NAMES,
-    cutouts.draw,
-    cutouts.batches,
-    lambda seed: ([], []),
-    outlined="imagenet_s",
-    generated=False,
-)
+
+class ImageNet(Cutouts):
+    """Drawings by the names of photographs, since no claim looks at the images."""
+
+    name, classes, outlined = "imagenet", IMAGENET_NAMES, "imagenet_s"
+    composable, of_the_papers = False, True
+
+
+IMAGENET = ImageNet()
+
 CASES = [
     ("RV-22", "shows", {}, "A: std over classes 20.5, mean +0.0, of luck alone 6.4; B: "),
     ("RV-22", "fails", other("changed_images", alike=True), "classes A: spread above the mean"),

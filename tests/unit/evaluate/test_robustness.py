@@ -221,3 +221,36 @@ def test_the_predictions_are_left_alone(predictions):
     robustness.split_table(predictions, {"seed0": A, "seed1": A})
     pd.testing.assert_frame_equal(predictions, before)
     assert set(SHIFTED_SETS) < set(TEST_SETS)
+
+
+# The test of a change: which images were corrected and which ruined.
+
+
+@pytest.fixture
+def changed_answers():
+    """All sets: 2 of 10 right, then 8 and 9; on val 3, then 2 and 4, by two seeds."""
+    before = {name: ranks(2) for name in TEST_SETS} | {"val": ranks(3, 2)}
+    first = {name: ranks(8) for name in TEST_SETS} | {"val": ranks(2)}
+    second = {name: ranks(9) for name in TEST_SETS} | {"val": ranks(4)}
+    runs = {"original": before, "seed0": first, "seed1": second}
+    return pd.concat([rows(run, by_set) for run, by_set in runs.items()], ignore_index=True)
+
+
+def test_mcnemar_counts_the_images_that_changed(changed_answers):
+    found = robustness.mcnemar_table(changed_answers).set_index(["dataset", "metric"])
+    assert found.loc[("a", "top1"), ["corrected", "ruined"]].tolist() == [13, 0]
+    assert found.loc[("a", "top1"), "p_value"] == pytest.approx(2 / 2**13)
+    assert found.loc[("val", "top1"), ["corrected", "ruined"]].tolist() == [1, 1]
+    assert found.loc[("val", "top1"), "p_value"] == 1.0
+    # Top-5: 5 of 10 before, 2 and 4 after.
+    assert found.loc[("val", "top5"), ["corrected", "ruined"]].tolist() == [0, 4]
+    assert found.loc[("val", "top5"), "p_value"] == pytest.approx(0.125)
+    assert found["significant"].sum() == 2 * (len(TEST_SETS) - 1)
+
+
+def test_nothing_changed_is_not_significant(changed_answers):
+    same = changed_answers[changed_answers["model_run"] == "original"]
+    both = pd.concat([same, same.assign(model_run="seed0")])
+    found = robustness.mcnemar_table(both)
+    assert set(found["p_value"]) == {1.0}
+    assert not found["significant"].any()
