@@ -16,7 +16,7 @@ from relevit.data.foregrounds import CLASSES
 from relevit.evaluate import robustness
 from relevit.evaluate.looking import look
 from relevit.models.loading import load_model, model_spec
-from relevit.plots import basics
+from relevit.plots import bars
 
 EXAMPLES = ("a", "si_location", "r", "si_size", "objectnet")
 NUMBER = 24  # the same image of each set, chosen before looking: no best cases
@@ -50,7 +50,7 @@ def main() -> None:
     classes_a = read_summary(outputs / "03_robustness")["classes_a"]
     split = robustness.split_table(predictions, classes_a)
     names = {"A": "classes finetuned", "B": "classes never shown"}
-    basics.draw_changes(
+    bars.draw_changes(
         right.subplots(),
         split.assign(group=split["classes"].map(names)).rename(
             columns={"change_top1_pts": "change", "change_top1_std_pts": "std"}

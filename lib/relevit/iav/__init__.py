@@ -9,71 +9,55 @@ are compared with, and `ia_scores` the score of every head:
     scores = ia_scores(attention, smoothgrad(model, images, labels))
     global_iav(scores), slopes(scores)
 
-`scores` and `space` work on tensors, `kinds` on tables, `trend` has a part for each.
+`scores` and `space` work on tensors, `trend` on tensors and on tables; `runs` finds the finetuned
+models, `measure` makes the tables of a run, `masking` tests what a map is worth. The room may
+import all below pictures, claims and the pipeline, but not `text`.
 """
 
-from relevit.iav.attention import class_attention
-from relevit.iav.drift import map_drift
-from relevit.iav.kinds import (
-    DIFFERENCE,
-    KINDS,
-    SELF_SUPERVISED,
-    SUPERVISED,
-    kind_auc,
-    kind_intervals,
-    kind_trends,
-    model_trends,
-    separation,
-    separations,
+from relevit.iav.masking import masking_curves
+from relevit.iav.measure import (
+    Explainer,
+    entropy_table,
+    follow_epochs,
+    object_share_pct,
+    score_table,
+    space_table,
+)
+from relevit.iav.runs import (
+    compared_runs,
+    finetune_run,
+    outlined_to_explain,
+    pictures_to_explain,
+    test_pictures,
 )
 from relevit.iav.scores import (
     attention_entropy,
+    class_attention,
     global_iav,
     head_names,
     head_types,
     ia_scores,
     iav,
     identity_share,
-    image_share,
+    map_drift,
     patch_average,
-    sorted_heads,
-    spread,
     unit_norm,
 )
 from relevit.iav.space import ClassStructure, class_structure, tsne
-from relevit.iav.trend import image_slopes, score_rows, score_tensor, slopes, trend_table
-
-__all__ = [
-    "DIFFERENCE",
-    "KINDS",
-    "SELF_SUPERVISED",
-    "SUPERVISED",
-    "ClassStructure",
-    "attention_entropy",
-    "class_attention",
-    "class_structure",
-    "global_iav",
-    "head_names",
-    "head_types",
-    "ia_scores",
-    "iav",
-    "identity_share",
-    "image_share",
-    "image_slopes",
-    "kind_auc",
-    "kind_intervals",
-    "kind_trends",
-    "map_drift",
-    "model_trends",
-    "patch_average",
-    "score_rows",
-    "score_tensor",
-    "separation",
-    "separations",
-    "slopes",
-    "sorted_heads",
-    "spread",
-    "trend_table",
-    "tsne",
-    "unit_norm",
-]
+from relevit.iav.trend import (
+    DIFFERENCE,
+    KINDS,
+    SELF_SUPERVISED,
+    SUPERVISED,
+    change_after,
+    image_slopes,
+    kind_auc,
+    kind_intervals,
+    run_properties,
+    score_rows,
+    score_tensor,
+    separation,
+    separations,
+    slopes,
+    trend_table,
+)

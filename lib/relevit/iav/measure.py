@@ -14,16 +14,47 @@ from torch import Tensor, nn
 from relevit.attention.class_token import class_token_only
 from relevit.attribution import METHODS
 from relevit.base.precision import Precision, autocast
-from relevit.iav.attention import class_attention
-from relevit.iav.drift import map_drift
 from relevit.iav.runs import FinetunedRun, Pictures
-from relevit.iav.scores import attention_entropy, global_iav, ia_scores
+from relevit.iav.scores import attention_entropy, class_attention, global_iav, ia_scores, map_drift
 from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
-from relevit.plots.heads import HeadView
 
 PART = 25  # images explained between two calls of on_part
+
+
+@dataclass(frozen=True)
+class HeadView:
+    """What the heads of one model look at in some images, and their scores against some maps.
+
+    Source: IAV Eq. 1. `attention` holds the rows of the class token (or of whatever pools),
+    `attributions` a map per patch under each name to be shown, for example "SmoothGrad", and
+    `scores` each head's IA-score against the map of that name, from 0 to 1 (unitless).
+    Raises: ValueError without a map, for other names in one than in the other, and for shapes
+    that do not belong together.
+    """
+
+    attention: Float[Tensor, "images layers heads patches"]
+    attributions: Mapping[str, Float[Tensor, "images patches"]]
+    scores: Mapping[str, Float[Tensor, "images layers heads"]]
+
+    def __post_init__(self) -> None:
+        images, layers, heads, patches = self.attention.shape
+        if not self.scores or set(self.attributions) != set(self.scores):
+            raise ValueError(
+                f"HeadView: maps {sorted(self.attributions)} and scores {sorted(self.scores)}; "
+                "the names must be the same, at least one; give both for each map"
+            )
+        for what, held, shape in (
+            ("map", self.attributions, (images, patches)),
+            ("scores", self.scores, (images, layers, heads)),
+        ):
+            for name, values in held.items():
+                if tuple(values.shape) != shape:
+                    raise ValueError(
+                        f"HeadView: {what} {name!r} of shape {list(values.shape)}; the attention "
+                        f"{list(self.attention.shape)} needs {list(shape)}; take the same images"
+                    )
 
 
 @dataclass(frozen=True)

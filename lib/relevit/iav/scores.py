@@ -1,4 +1,4 @@
-"""IA-scores: how far each attention head agrees with a map of what matters in the image.
+"""Where every head looks, and IA-scores: how far it agrees with a map of what matters.
 
 Source: Park and Choi, Explanation on Pretraining Bias of Finetuned Vision Transformer (IAV).
 Layers and heads are counted from 1 in names, and from 0 in tensors.
@@ -10,10 +10,43 @@ from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Shaped
-from torch import Tensor
+from torch import Tensor, nn
+
+from relevit.attention.recording import record_attention
+from relevit.attention.rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
+from relevit.attribution.path import check_chunk
 
 Reduce = Literal["mean", "sum"]
+CHUNK = 50  # images run at once; bounds the memory
 HIGH = 0.5  # IAV Sec. V.F: a head whose median score lies above is High-IA
+
+
+@torch.no_grad()
+def class_attention(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    *,
+    chunk: int = CHUNK,
+    pooling: Pooling | None = None,
+) -> Float[Tensor, "batch layers heads patches"]:
+    """Attention from the class token to the patches, layer by layer and head by head.
+
+    Source: IAV Eq. 1, the class token's row of each head. Values are the softmax's own, so a
+    row sums to 1 less what the class token, a distillation token and registers get; these
+    are left out because an attribution has no value for them. `images` are normalised.
+    A model whose head averages the patches has no class token that anybody reads. What its
+    head reads of the last layer is the mean of the patches' outputs, and that is the values
+    weighed by the mean of the patches' rows. So this mean is taken, in every layer, so that
+    layers can be compared. `both` is the sum of the two (differences D5). The paper has
+    class-token models only. `pooling` asks for other rows than those that the head reads.
+    `chunk` images run at once, whose maps are all in memory together: chunk x layers x heads x
+    tokens squared numbers. Results do not depend on it beyond rounding. The model runs in the
+    mode it is in: use eval mode where it has dropout. Modes and hooks stay as they were.
+    Raises: ValueError for a chunk below 1, as `head_pooling` and as `record_attention`.
+    """
+    check_chunk(chunk)
+    pooling, prefix = head_pooling(model, pooling), prefix_tokens(model)
+    return torch.cat([_rows(model, part, pooling, prefix) for part in images.split(chunk)])
 
 
 def ia_scores(
@@ -121,26 +154,10 @@ def head_types(
     Raises: ValueError for another shape.
     """
     _check_scores("head_types", scores)
-    return _quantiles(scores, [0.5])[0] > threshold
-
-
-def sorted_heads(values: Float[Tensor, "*batch heads"]) -> Float[Tensor, "*batch heads"]:
-    """Values of each layer's heads from low to high.
-
-    Source: IAV Figs. 6 and 7, which sort the heads within a layer. The number of a head means
-    nothing across models or finetunings; its rank does.
-    """
-    return values.sort(dim=-1).values
-
-
-def spread(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, "layers heads"]:
-    """Range that holds the middle half of a head's scores over images (height of its box).
-
-    Source: the box plots of IAV Sec. V.E. Raises: ValueError for another shape.
-    """
-    _check_scores("spread", scores)
-    low, high = _quantiles(scores, [0.25, 0.75])
-    return high - low
+    # By quantile, which halves the distance between the two middle ones; torch.median does not.
+    # Layer by layer: it takes no more than 16 million values.
+    medians = [layer.quantile(0.5, dim=0) for layer in _float(scores).unbind(1)]
+    return torch.stack(medians) > threshold
 
 
 def identity_share(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, " layers"]:
@@ -152,17 +169,10 @@ def identity_share(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor,
     Raises: ValueError for another shape.
     """
     _check_scores("identity_share", scores)
-    return _share(scores, dim=0)
-
-
-def image_share(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, " layers"]:
-    """As `identity_share`, for knowing the image instead of the head.
-
-    By chance alone it would be about 1 / heads, because few scores make an image's mean.
-    Raises: ValueError for another shape.
-    """
-    _check_scores("image_share", scores)
-    return _share(scores, dim=2)
+    between = scores.double().mean(dim=0).expand_as(scores).var(dim=(0, 2), correction=0)
+    total = scores.double().var(dim=(0, 2), correction=0)
+    equal = scores.amax(dim=(0, 2)) == scores.amin(dim=(0, 2))
+    return torch.where(equal, 0.0, between / torch.where(equal, 1.0, total)).to(scores.dtype)
 
 
 def patch_average(
@@ -188,28 +198,45 @@ def patch_average(
     return cells.mean(dim=(2, 4)).flatten(1)
 
 
+def map_drift(
+    maps: Float[Tensor, "batch *rows patches"], last: Float[Tensor, "batch *rows patches"]
+) -> Float[Tensor, " batch"]:
+    """Mean absolute difference of each image's maps from those of the last epoch.
+
+    Source: IAV Fig. 4, epoch t against epoch 30. The paper does not say how maps are scaled:
+    here every map has unit norm over its patches, as in Eq. 1, so that a gradient that grows
+    without moving is no change. `rows` may be layers and heads: their differences are
+    averaged, as the paper averages over layers. Two maps on different patches differ
+    by 2 / patches if each is on a single one: compare models with as many patches.
+    Raises: ValueError when the shapes differ, and for NaN or infinity.
+    """
+    if maps.shape != last.shape or maps.ndim < 2:
+        raise ValueError(
+            f"map_drift: maps {tuple(maps.shape)} and last {tuple(last.shape)}; needed is "
+            "[batch, ..., patches], the same for both; take them from the same images"
+        )
+    return (unit_norm(maps) - unit_norm(last)).abs().flatten(1).mean(dim=1)
+
+
+def _rows(
+    model: nn.Module, images: Tensor, pooling: Pooling, prefix: int
+) -> Float[Tensor, "batch layers heads patches"]:
+    # One row of the last map is enough where only the class token's is read.
+    with record_attention(model, class_row=pooling == "class_token") as tape:
+        model(images)
+    layers = []
+    for attention in tape.maps:
+        rows = read_rows(attention.flatten(0, 1), pooling, prefix)
+        layers.append(pool_rows(rows, pooling, prefix).unflatten(0, attention.shape[:2]))
+    return torch.stack(layers, dim=1)
+
+
 def _float(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
 
 
 def _divided(maps: Tensor, by: Tensor) -> Tensor:
     return maps / torch.where(by > 0, by, 1.0)
-
-
-def _share(scores: Tensor, dim: int) -> Tensor:
-    """Variance of the means over `dim` as a share of the variance over images and heads."""
-    means = scores.double().mean(dim=dim, keepdim=True)
-    between = means.expand_as(scores).var(dim=(0, 2), correction=0)
-    total = scores.double().var(dim=(0, 2), correction=0)
-    equal = scores.amax(dim=(0, 2)) == scores.amin(dim=(0, 2))
-    return torch.where(equal, 0.0, between / torch.where(equal, 1.0, total)).to(scores.dtype)
-
-
-def _quantiles(scores: Tensor, points: list[float]) -> Float[Tensor, "points layers heads"]:
-    # Layer by layer: torch.quantile takes no more than 16 million values.
-    scores = _float(scores)
-    points = scores.new_tensor(points)
-    return torch.stack([layer.quantile(points, dim=0) for layer in scores.unbind(1)], dim=1)
 
 
 def _reduced(where: str, values: Tensor, reduce: Reduce) -> Tensor:

@@ -1,9 +1,12 @@
-"""The trend of IA-scores over depth, image by image and run by run.
+"""The trend of IA-scores over depth, and whether it tells the kinds of pretraining apart.
 
 Source: IAV Sec. V.E, Fig. 7: global-IAV falls with depth in supervised models and stays in
 self-supervised ones. The paper shows curves and gives no statistic. Ours was fixed before any
 result was seen: the least-squares slope of the layers' mean scores against depth, which runs
 from 0 (first layer) to 1 (last). It is the change over the whole depth, in units of the score.
+
+The paper's conclusion (Sec. V.E, VI) is that this trend tells the kinds of pretraining apart, while
+accuracy, robustness and entropy do not. A run is one finetuning of one model.
 
 Tensors first, tables after. Tables are those of notebook 07_iav: `scores` (model, kind, seed,
 map, image, layer, head, score) and `slopes` (model, kind, seed, map, slope, low, high).
@@ -12,6 +15,7 @@ map, image, layer, head, score) and `slopes` (model, kind, seed, map, slope, low
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,9 +23,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, bootstrap_interval, need_columns
+from relevit.evaluate.intervals import (
+    LEVEL_PCT,
+    RESAMPLES,
+    bootstrap_interval,
+    check_bootstrap,
+    middle,
+    need_columns,
+)
 
 RUN = ["model", "kind", "seed", "map"]
+SUPERVISED, SELF_SUPERVISED = "supervised", "self-supervised"
+KINDS = (SUPERVISED, SELF_SUPERVISED)
+DIFFERENCE = "difference"  # self-supervised minus supervised
+ORIGINAL = "original"
 PLACE = ["image", "layer", "head"]
 
 
@@ -120,3 +135,187 @@ def trend_table(
         interval = bootstrap_interval(values, resamples, seed, level_pct)
         rows.append((*run, float(values.mean()), *interval))
     return pd.DataFrame(rows, columns=[*RUN, "slope", "low", "high"])
+
+
+# Kinds of pretraining
+
+
+def kind_intervals(
+    per_image: pd.DataFrame,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    level_pct: float = LEVEL_PCT,
+) -> pd.DataFrame:
+    """Slopes of both kinds and their difference, with intervals over images and seeds.
+
+    `per_image` is the table of `image_slopes`. In each resample the images are drawn with
+    replacement, the same ones for every model, and each model's seeds are drawn from its own.
+    A kind is the mean over its models. The interval covers other images and other finetunings
+    of these very models (a model of one seed adds none of the latter). It does not cover other
+    pretrained models: with a few of each kind nothing can.
+    Columns: map, kind (supervised, self-supervised, difference: the latter minus the former),
+    models, slope, low, high.
+    Raises: ValueError for a missing column or kind, runs of a map on different images, a level
+    outside 0..100, or no resample.
+    """
+    need_columns("kind_intervals", per_image, [*RUN, "image", "slope"])
+    check_bootstrap("kind_intervals", resamples, level_pct)
+    parts = []
+    for name, rows in per_image.groupby("map", sort=False, observed=True):
+        models, kinds = _runs_by_model(name, rows)
+        members = [np.flatnonzero(kinds == kind) for kind in KINDS]
+        means = _resampled(models, resamples, np.random.default_rng(seed))
+        draws = [means[:, group].mean(axis=1) for group in members]
+        exact = [np.mean([models[i].mean() for i in group]) for group in members]
+        table = pd.DataFrame({"map": name, "kind": [*KINDS, DIFFERENCE]})
+        table["models"] = [*map(len, members), len(models)]
+        table["slope"] = [*exact, exact[1] - exact[0]]
+        table[["low", "high"]] = [
+            middle(drawn, level_pct) for drawn in (*draws, draws[1] - draws[0])
+        ]
+        parts.append(table)
+    return pd.concat(parts, ignore_index=True)
+
+
+def separation(values: pd.Series, kinds: pd.Series) -> float:
+    """Smallest self-supervised value minus the largest supervised one.
+
+    Above 0 when every self-supervised run lies above every supervised run, in units of the
+    values, which may be any property of the runs (slope, accuracy, entropy ...). For one that
+    should be lower give the negative values. Both have the same index, one entry a run.
+    Raises: ValueError when the indices differ, a kind is unknown or missing, or a value is
+    not finite.
+    """
+    high, low = _by_kind("separation", values, kinds)
+    return float(high.min() - low.max())
+
+
+def kind_auc(values: pd.Series, kinds: pd.Series) -> float:
+    """Area under the ROC curve between the kinds: 1 where self-supervised runs are all higher.
+
+    The share of pairs of a self-supervised and a supervised run in which the former is higher,
+    ties as half: 0.5 is no order at all, 0 the opposite one. Runs of one model are no
+    independent evidence. Raises: as `separation`.
+    """
+    high, low = _by_kind("kind_auc", values, kinds)
+    return float(((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean())
+
+
+def separations(properties: pd.DataFrame, kinds: pd.Series) -> pd.DataFrame:
+    """Which properties of the runs tell the kinds apart, one row a property.
+
+    `properties` has one column a property and one row a run, `kinds` the same index. Columns:
+    property, above (`separation`), below (of the negative values), auc. A property separates
+    the kinds when `above` or `below` is positive. Raises: as `separation`.
+    """
+    rows = [
+        (name, separation(values, kinds), separation(-values, kinds), kind_auc(values, kinds))
+        for name, values in properties.items()
+    ]
+    return pd.DataFrame(rows, columns=["property", "above", "below", "auc"])
+
+
+def run_properties(
+    models: pd.DataFrame, shift: pd.DataFrame, entropy: pd.DataFrame, slopes: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.Series]:
+    """What could tell the kinds apart, one row a run, and each run's kind.
+
+    Source: IAV Sec. VI, which names these four. Columns: `accuracy_pct` (validation top-1 after
+    the last epoch), `robustness_pct` (mean top-1 over all corruptions and levels),
+    `entropy_nats` (mean over images, layers and heads), `iav_slope` (change of the mean IA-score
+    with SmoothGrad over the depth). Runs that lack one of them are left out.
+    """
+    run = ["model", "seed"]
+    last = models[models["epoch"] == models["epoch"].max()].set_index(run)
+    harder = shift[shift["corruption"] != "none"]
+    smooth = slopes[slopes["map"] == "smoothgrad"].set_index(run)
+    table = pd.DataFrame(
+        {
+            "accuracy_pct": last["validation_top1_pct"],
+            "robustness_pct": harder.groupby(run)["top1_pct"].mean(),
+            "entropy_nats": entropy.groupby(run)["entropy"].mean(),
+            "iav_slope": smooth["slope"],
+        }
+    ).dropna()
+    return table, last["kind"].reindex(table.index)
+
+
+def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
+    """What RobustViT's finetuning does to the heads, one row a map.
+
+    `robustvit` has the columns run, map, image, layer, head, score; the run `original` is the
+    model before. Columns: map, before (mean score over images and heads), change (mean over
+    finetuned runs), change_std (over them, sample), heads, rising (heads whose mean over images
+    is higher in every run). Raises: ValueError without the original or without another run.
+    """
+    means = robustvit.groupby(["map", "run", "layer", "head"], sort=False)["score"].mean()
+    runs = set(robustvit["run"])
+    if ORIGINAL not in runs or len(runs) < 2:
+        raise ValueError(
+            f"change_after: runs {sorted(runs)}; needed are {ORIGINAL!r} and at least one other"
+        )
+    rows = []
+    for name, part in means.groupby("map", sort=False):
+        wide = part.droplevel("map").unstack("run")
+        gains = wide.drop(columns=ORIGINAL).sub(wide[ORIGINAL], axis=0)
+        by_run = gains.mean()
+        rising = int((gains > 0).all(axis=1).sum())
+        change = (by_run.mean(), by_run.std())
+        rows.append((name, wide[ORIGINAL].mean(), *change, len(wide), rising))
+    columns = ["map", "before", "change", "change_std", "heads", "rising"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _runs_by_model(name: str, rows: pd.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
+    """Each model's slopes as [seeds, images], and each model's kind."""
+    _once("kind_intervals", rows, [*RUN, "image"])
+    wide = rows.pivot(index=["kind", "model", "seed"], columns="image", values="slope")
+    kinds = wide.index.get_level_values("kind")
+    if set(kinds) != set(KINDS) or not np.isfinite(wide.to_numpy()).all():
+        raise ValueError(
+            f"kind_intervals: map {name!r} has kinds {sorted(set(kinds))} and {len(wide)} runs on "
+            f"{wide.shape[1]} images, {int(wide.isna().to_numpy().sum())} slopes missing; needed "
+            f"are both of {KINDS} and the same images for every run"
+        )
+    groups = [(key[0], part.to_numpy()) for key, part in wide.groupby(["kind", "model"])]
+    return [values for _, values in groups], np.array([kind for kind, _ in groups])
+
+
+def _resampled(
+    models: Sequence[np.ndarray], resamples: int, random: np.random.Generator
+) -> np.ndarray:
+    """Means of each model's slopes, [resamples, models]; images drawn once for all models."""
+    runs = np.concatenate(models)
+    count = runs.shape[1]
+    means = np.empty((resamples, len(runs)))
+    for row in means:
+        times = np.bincount(random.integers(count, size=count), minlength=count)
+        row[:] = runs @ times / count
+    drawn = []
+    for part in np.split(means, np.cumsum([len(values) for values in models])[:-1], axis=1):
+        seeds = random.integers(part.shape[1], size=part.shape)
+        drawn.append(np.take_along_axis(part, seeds, axis=1).mean(axis=1))
+    return np.stack(drawn, axis=1)
+
+
+def _by_kind(where: str, values: pd.Series, kinds: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Values of the self-supervised and of the supervised runs."""
+    numbers = values.to_numpy(np.float64)
+    if not (
+        values.index.equals(kinds.index)
+        and np.isfinite(numbers).all()
+        and set(kinds.unique()) == set(KINDS)
+    ):
+        raise ValueError(
+            f"{where}: {len(values)} values ({np.isfinite(numbers).sum()} finite) of kinds "
+            f"{list(kinds.unique())}; needed are both of {KINDS}, finite values and the same index "
+            "in both"
+        )
+    chosen = kinds.to_numpy() == SELF_SUPERVISED
+    return numbers[chosen], numbers[~chosen]
+
+
+def _once(where: str, table: pd.DataFrame, keys: list[str]) -> None:
+    if table.duplicated(keys).any():
+        raise ValueError(f"{where}: rows with the same {keys} occur twice; give each run once")

@@ -7,9 +7,11 @@ papers' names.
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
-from relevit.paper.published import read_table
+from relevit.paper.published import ALL, MAP_TABLES, read_table, with_reference
 
 # The stored name of a method -> ours. RobustViT's `original` and `ours` are models: the maps
 # of both are GAE's.
@@ -110,3 +112,24 @@ def published_ablation() -> pd.DataFrame:
     columns = [*METRIC_NAMES.values(), "positive_auc_pct", "negative_auc_pct"]
     order = table[keys].drop_duplicates().itertuples(index=False, name=None)
     return wide.loc[list(order), columns].rename_axis(columns=None).reset_index()
+
+
+def published_map_rows(table: str) -> pd.DataFrame:
+    """The rows of T3 or of supplement T12, before and after finetuning; GAE's maps.
+
+    T3: dataset `segmentation`, metrics as in `relevit.evaluate.segmentation`. T12: dataset
+    `perturbation`, metrics positive_auc_pct (low is good) and negative_auc_pct.
+    Raises: ValueError for another table.
+    """
+    if table not in MAP_TABLES:
+        raise ValueError(f"published_map_rows: {table!r} is unknown; use one of {MAP_TABLES}")
+    if table == "main_T3":
+        rows = published_segmentation()
+        rows = rows[rows["table"] == table].assign(dataset="segmentation")
+    else:
+        rows = published_perturbation()
+        rows = rows[rows["table"] == table].rename(columns={"auc_pct": "value_pct"})
+        metric = rows["direction"] + "_auc_pct"
+        rows = rows.assign(metric=metric, dataset="perturbation")
+    rows = rows.assign(masks="none", classes=ALL, std_pts=math.nan, seeds=1, lost=0)
+    return with_reference(rows)

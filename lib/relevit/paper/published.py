@@ -3,16 +3,24 @@
 Source: the tables of RobustViT (main text, appendix and supplement), one number a row. The
 AR-B rows of T10 are printed in two orders; `robustness_T10_ARB_resolved.csv` holds, column by
 column, the order that agrees with the printed averages (differences B22).
+
+A *row* is one number, with the columns ROW, in our names of sets and methods; our runs are put
+into the same form by `relevit.claims.paper_form`. A row's effect is its value minus its reference,
+which is the original model unless `published_rows` says otherwise. The same table has up to three
+names: its number in the arXiv text, which we use, its number in the supplement, and an identifier
+in the stored tables (see CAPTIONS). Tables on relevance maps are in `relevit.paper.attribution`.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib.resources import files
 
 import pandas as pd
 
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.models.registry import CUT, PAPER_MODELS, ROBUSTVIT
 
 # Our name of a set -> its name in the stored tables.
 PAPER_SETS = {
@@ -30,6 +38,54 @@ SPLIT_NAMES = {"train": "A", "other": "B"}  # classes used for finetuning and th
 SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
 METRICS = ("top1", "top5")
 MASKS = ("annotated", "tokencut")
+# Our name of a variant (08_ablations) -> its method in the stored tables. The paper prints the
+# last two for top-5 alone.
+VARIANT_METHODS = {
+    "full": "ours",
+    "no_background": "ours_wo_bg",
+    "no_foreground": "ours_wo_fg",
+    "no_classification": "ours_wo_classification",
+    "ground_truth": "ours_ground_truth",
+    "attention": "attention_instead_of_gae",
+    "rollout": "rollout_instead_of_gae",
+    "only_background": "only_bg",
+    "only_foreground": "only_fg",
+}
+ABLATION_TABLES = ("main_T4", "supp_T8", "arxiv_T12", "supp_T9")
+KIND = ["model", "method", "masks", "classes"]
+CELL = ["dataset", "metric"]
+# value_pct, std_pts and reference_pct are in percent (points); seeds and lost count runs that
+# are there and that are missing.
+ROW = [*KIND, *CELL, "value_pct", "std_pts", "reference_pct", "seeds", "lost"]
+ORIGINAL, OURS = "original", "ours"
+ALL = "all"  # classes
+
+CAPTIONS = {
+    "main_T1": "Table 1: real data sets",
+    "main_T2": "Table 2: SI-Score",
+    "main_T3": "Table 3: segmentation test of the relevance maps",
+    "main_T4": "Table 4: ablation, top-1",
+    "arxiv_T8": "Table 8 (supplement Table 4): three seeds, top-1",
+    "arxiv_T9": "Table 9 (supplement Table 5): three seeds, top-5",
+    "arxiv_T10": "Table 10 (supplement Table 6): classes finetuned and others",
+    "arxiv_T11": "Table 11 (supplement Table 7): classes finetuned and others, SI-Score",
+    "arxiv_T12": "Table 12 (upper part of supplement Table 9): ablation, top-5",
+    "supp_T8": "Supplement Table 8: attention or rollout instead of GAE, top-1",
+    "supp_T9": "Supplement Table 9 (lower part; the upper one is Table 12): ablation, top-5",
+    "supp_T10": "Supplement Table 10: DINO, top-1",
+    "supp_T11": "Supplement Table 11: DINO, top-5",
+    "supp_T12": "Supplement Table 12: perturbation test of GAE's maps",
+}
+# Stored method -> the name of its row here. Ablations: as in 08_ablations.
+_METHODS = {theirs: ours for ours, theirs in VARIANT_METHODS.items() if ours != "full"}
+# The DINO tables have no `original` of DINO-B: what each row is compared with.
+_DINO_REFERENCES = {
+    "dino_linear": ("DeiT-B", ORIGINAL),
+    "dino_finetuned": ("DeiT-B", ORIGINAL),
+    OURS: ("DINO-B", "dino_finetuned"),
+}
+LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
+MAP_TABLES = ("main_T3", "supp_T12")
 
 
 def robustness() -> pd.DataFrame:
@@ -63,6 +119,46 @@ def claims() -> pd.DataFrame:
     return read_table("claims").fillna("")
 
 
+def published_name(model: str) -> str | None:
+    """What RobustViT's tables call one of its models; None for another.
+
+    A model cut for a rehearsal has the name of the whole one.
+    """
+    found = PAPER_MODELS.get(model.removesuffix(CUT))
+    return found.papers.get(ROBUSTVIT) if found else None
+
+
+def published_rows(*tables: str) -> pd.DataFrame:
+    """The rows of one or more stored tables, as printed.
+
+    Source: RobustViT, all tables in CAPTIONS but T3 and supplement T12 (see
+    `attribution.published_map_rows`). The AR-B rows of T10 are put in the order that the printed
+    averages confirm (differences B22). A DINO row's reference is DeiT-B; that of ours on DINO-B is
+    the finetuned DINO-B.
+    Raises: ValueError for an unknown table.
+    """
+    known = [name for name in CAPTIONS if name not in MAP_TABLES]
+    unknown = [name for name in tables if name not in known]
+    if unknown:
+        raise ValueError(f"published_rows: {unknown} are unknown; use some of {known}")
+    rows = read_table("robustness")
+    rows = rows[rows["table"].isin(tables)]
+    if "arxiv_T10" in tables:
+        resolved = read_table("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
+        swapped = (rows["table"] == "arxiv_T10") & (rows["model"] == "AR-B")
+        rows = pd.concat([rows[~swapped], resolved])
+    names = {theirs: ours for ours, theirs in PAPER_SETS.items()}
+    rows = rows.replace({"dataset": names, "method": _METHODS})
+    rows = rows.assign(
+        classes=rows["train_classes"].replace(SPLIT_NAMES),
+        value_pct=rows["value"],
+        std_pts=rows["std"],
+        seeds=1,
+        lost=0,
+    )
+    return with_reference(_with_originals(rows))
+
+
 def published_changes(masks: str = "annotated") -> pd.DataFrame:
     """Change of accuracy by the method, over the seven models, on each of the nine sets.
 
@@ -73,10 +169,9 @@ def published_changes(masks: str = "annotated") -> pd.DataFrame:
     """
     if masks not in MASKS:
         raise ValueError(f"published_changes: masks {masks!r} is unknown; use one of {MASKS}")
-    table = read_table("robustness")
-    table = table[table["table"].isin(["main_T1", "main_T2"])]
-    changes = _minus_original(table, masks)
-    return _over_models(changes, ["dataset"]).loc[list(TEST_SETS)].reset_index()
+    rows = _effects("main_T1", "main_T2")
+    rows = rows[(rows["method"] == OURS) & (rows["masks"] == masks)]
+    return _over_models(rows, ["dataset"]).loc[list(TEST_SETS)].reset_index()
 
 
 def published_split_changes(model: str | None = None) -> pd.DataFrame:
@@ -87,53 +182,15 @@ def published_split_changes(model: str | None = None) -> pd.DataFrame:
     seven shifted sets. With `model`, one of the three, its own changes; any other gives the mean.
     Columns: dataset, classes (A, B), then as in `published_changes`.
     """
-    table = read_table("robustness")
-    real = table[(table["table"] == "arxiv_T10") & (table["model"] != "AR-B")]
-    si_score = table[table["table"] == "arxiv_T11"]
-    resolved = read_table("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
-    changes = _minus_original(pd.concat([real, resolved, si_score]), "annotated")
-    changes["classes"] = changes["train_classes"].map(SPLIT_NAMES)
-    if model in set(changes["model"]):
-        changes = changes[changes["model"] == model]
-    shifted = changes[changes["dataset"].isin(SHIFTED_SETS)]
-    average = shifted.groupby(["model", "classes"])[list(METRICS)].mean().reset_index()
-    changes = pd.concat([changes, average.assign(dataset=SHIFTED_AVERAGE)])
+    rows = _effects("arxiv_T10", "arxiv_T11")
+    rows = rows[rows["method"] == OURS]
+    if model in set(rows["model"]):
+        rows = rows[rows["model"] == model]
+    shifted = rows[rows["dataset"].isin(SHIFTED_SETS)]
+    average = shifted.groupby(["model", "classes", "metric"])["change"].mean().reset_index()
+    rows = pd.concat([rows, average.assign(dataset=SHIFTED_AVERAGE)])
     order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
-    return _over_models(changes, ["dataset", "classes"]).loc[order].reset_index()
-
-
-def published_seed_spread() -> pd.DataFrame:
-    """Accuracy of each model over three seeds, beside the original, in percent.
-
-    Source: RobustViT T8 (top-1) and T9 (top-5). Whether the printed spread is the sample or
-    the population standard deviation is not stated.
-    Columns: model, dataset (our names), metric, original_pct, ours_pct, ours_std_pct.
-    """
-    table = _named(read_table("robustness"))
-    table = table[table["table"].isin(["arxiv_T8", "arxiv_T9"])]
-    keys = ["model", "dataset", "metric"]
-    original = table[table["method"] == "original"].rename(columns={"value": "original_pct"})
-    ours = table[table["method"] == "ours"]
-    ours = ours.rename(columns={"value": "ours_pct", "std": "ours_std_pct"})
-    return original[[*keys, "original_pct"]].merge(
-        ours[[*keys, "ours_pct", "ours_std_pct"]], on=keys, validate="one_to_one"
-    )
-
-
-# Our name of a variant (08_ablations) -> its method in the stored tables. The paper prints the
-# last two for top-5 alone.
-VARIANT_METHODS = {
-    "full": "ours",
-    "no_background": "ours_wo_bg",
-    "no_foreground": "ours_wo_fg",
-    "no_classification": "ours_wo_classification",
-    "ground_truth": "ours_ground_truth",
-    "attention": "attention_instead_of_gae",
-    "rollout": "rollout_instead_of_gae",
-    "only_background": "only_bg",
-    "only_foreground": "only_fg",
-}
-ABLATION_TABLES = ("main_T4", "supp_T8", "arxiv_T12", "supp_T9")
+    return _over_models(rows, ["dataset", "classes"]).loc[order].reset_index()
 
 
 def published_ablations(metric: str = "top1") -> pd.DataFrame:
@@ -146,16 +203,55 @@ def published_ablations(metric: str = "top1") -> pd.DataFrame:
     """
     if metric not in METRICS:
         raise ValueError(f"published_ablations: metric {metric!r} is unknown; use one of {METRICS}")
-    table = _named(read_table("robustness"))
-    table = table[table["table"].isin(ABLATION_TABLES) & (table["metric"] == metric)]
-    keys = ["method", "model", "dataset"]
-    values = table.drop_duplicates(keys).set_index(keys)["value"].unstack("dataset")
-    change = values.drop(index="original").sub(values.loc["original"], level="model")
-    mean = change.groupby("method").mean()[list(TEST_SETS)]
+    rows = _effects(*ABLATION_TABLES)
+    rows = rows[(rows["metric"] == metric) & (rows["method"] != ORIGINAL)]
+    rows = rows.drop_duplicates(["method", "model", "dataset"])
+    mean = rows.groupby(["method", "dataset"])["change"].mean().unstack("dataset")[list(TEST_SETS)]
     mean[SHIFTED_AVERAGE] = mean[list(SHIFTED_SETS)].mean(axis=1)
-    names = {theirs: ours for ours, theirs in VARIANT_METHODS.items()}
-    mean = mean.rename(index=names).rename_axis(index="variant", columns=None)
+    mean = mean.rename(index={OURS: "full"}).rename_axis(index="variant", columns=None)
     return mean.loc[[name for name in VARIANT_METHODS if name in mean.index]]
+
+
+def with_reference(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add reference_pct: the original's value, or what the DINO tables compare with."""
+    keys = ["model", "method", "classes", *CELL]
+    values = rows.drop_duplicates(keys).set_index(keys)["value_pct"].to_dict()
+    reference = []
+    for row in rows[keys].itertuples(index=False, name=None):
+        model, method, *rest = row
+        has_dino = model == "DINO-B" or method == LINEAR
+        wanted = _DINO_REFERENCES.get(method) if has_dino else (model, ORIGINAL)
+        empty = method == ORIGINAL or wanted is None
+        reference.append(math.nan if empty else values.get((*wanted, *rest), math.nan))
+    rows = rows.assign(reference_pct=reference)
+    return rows.reindex(columns=ROW).reset_index(drop=True)
+
+
+def _with_originals(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tables that print no originals of their own (supplement T9) take those of T12."""
+    known = set(rows.loc[rows["method"] == ORIGINAL, "model"]) | {"DINO-B"}
+    absent = [model for model in rows["model"].unique() if model not in known]
+    if not absent:
+        return rows
+    source = published_rows("arxiv_T12")
+    return pd.concat([source[(source["method"] == ORIGINAL) & source["model"].isin(absent)], rows])
+
+
+def _effects(*tables: str) -> pd.DataFrame:
+    """The rows of tables, each with its `change` against the original in points."""
+    rows = published_rows(*tables)
+    return rows.assign(change=rows["value_pct"] - rows["reference_pct"])
+
+
+def _over_models(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    changes = rows.pivot(index=["model", *by], columns="metric", values="change")
+    groups = changes.groupby(by)
+    columns = {"models": groups.size()}
+    for metric in METRICS:
+        columns[f"change_{metric}_pts"] = groups[metric].mean()
+        columns[f"change_{metric}_min_pts"] = groups[metric].min()
+        columns[f"change_{metric}_max_pts"] = groups[metric].max()
+    return pd.DataFrame(columns)
 
 
 @cache
@@ -172,29 +268,3 @@ def read_table(name: str) -> pd.DataFrame:
         )
     with path.open("rb") as file:
         return pd.read_csv(file)
-
-
-def _named(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows with our names of the sets."""
-    return table.replace({"dataset": {theirs: ours for ours, theirs in PAPER_SETS.items()}})
-
-
-def _minus_original(table: pd.DataFrame, masks: str) -> pd.DataFrame:
-    """Method minus original: model, dataset, train_classes, and top1, top5 in points."""
-    keys = ["model", "dataset", "train_classes", "metric"]
-    ours = (table["method"] == "ours") & (table["masks"] == masks)
-    values = [
-        _named(table[rows]).set_index(keys)["value"]
-        for rows in (ours, table["method"] == "original")
-    ]
-    return (values[0] - values[1]).unstack("metric").reset_index()
-
-
-def _over_models(changes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    groups = changes.groupby(by)
-    columns = {"models": groups.size()}
-    for metric in METRICS:
-        columns[f"change_{metric}_pts"] = groups[metric].mean()
-        columns[f"change_{metric}_min_pts"] = groups[metric].min()
-        columns[f"change_{metric}_max_pts"] = groups[metric].max()
-    return pd.DataFrame(columns)

@@ -27,18 +27,20 @@ from pathlib import Path
 NAME = "relevit-warm"  # of the entry point in pyproject.toml
 SOCKET = "RELEVIT_WARM_KERNELS"
 BACKEND = "module://matplotlib_inline.backend_inline"  # what ipykernel sets before matplotlib loads
-# What nearly every notebook imports; not relevit.plots.basics, since the notebook that first
-# imports it must be the one that shows its pictures.
+# What nearly every notebook imports, and what relevit.plots does; not relevit.plots itself, since
+# the notebook that first imports it must be the one that shows its pictures.
 LOADED = (
     "ipykernel.ipkernel",
     "ipykernel.kernelapp",
     "matplotlib.pyplot",
+    "networkx",
     "pandas",
     "seaborn",
     "timm",
     "torch",
     "relevit.evaluate.predictions",
     "relevit.finetune.runs",
+    "relevit.iav",
 )
 
 

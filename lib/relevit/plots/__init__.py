@@ -4,39 +4,47 @@ Notebooks write `from relevit import plots` and call `plots.name(...)`. Pictures
 room but claims and the pipeline, and nobody imports pictures.
 """
 
-from relevit.plots.attribution import (
-    area_bars,
-    error_curves,
-    perturbation_curves,
-    seconds_bars,
-    segmentation_bars,
-)
-from relevit.plots.baselines import METHOD_TITLES, apart_curves, gap_dots, rate_dots, step_sizes
-from relevit.plots.basics import (
+from relevit.plots.bars import (
     accuracy_bars,
+    accuracy_dots,
+    area_bars,
+    average_bars,
     change_bars,
+    change_heatmap,
     class_bars,
+    class_grid,
     flow_chart,
     gradient_bars,
-    heatmap_grid,
-    image_grid,
-    loss_curves,
-    rate_curves,
-    relevance_bars,
-    set_style,
-    share_table,
-    training_curve,
-)
-from relevit.plots.classes import class_grid, size_pictures
-from relevit.plots.clip import (
-    captioned_images,
-    joining_curves,
-    phrase_figure,
     pointing_bars,
+    quality_plot,
+    relevance_bars,
+    score_bars,
+    seconds_bars,
+    segmentation_bars,
+    share_table,
+    size_pictures,
     word_bars,
     zero_shot_bars,
 )
-from relevit.plots.iav import (
+from relevit.plots.curves import (
+    METHOD_TITLES,
+    apart_curves,
+    confidence_paths,
+    error_curves,
+    gap_dots,
+    joining_curves,
+    loss_curves,
+    perturbation_curves,
+    rate_curves,
+    rate_dots,
+    rationale_curves_figure,
+    sensitivity_curves,
+    step_sizes,
+    token_curves_figure,
+    training_curve,
+)
+from relevit.plots.explorer import explorer_picture, head_explorer
+from relevit.plots.ia_scores import (
     before_after,
     depth_curves,
     entropy_boxes,
@@ -46,9 +54,19 @@ from relevit.plots.iav import (
     space_curves,
     space_pictures,
 )
-from relevit.plots.knn import Neighbours, accuracy_dots, neighbour_grid
-from relevit.plots.masks import cut_out, cut_steps, edge_matrix, quality_plot
-from relevit.plots.pretraining import (
+from relevit.plots.images import (
+    Neighbours,
+    captioned_images,
+    cut_out,
+    cut_steps,
+    edge_matrix,
+    heatmap_grid,
+    image_grid,
+    neighbour_grid,
+    phrase_figure,
+    subset_grid,
+)
+from relevit.plots.pretrained import (
     drift_curves,
     entropy_maps,
     finetuning_curves,
@@ -56,81 +74,5 @@ from relevit.plots.pretraining import (
     pretraining_curves,
     shift_curves,
 )
-from relevit.plots.sis import confidence_paths, subset_grid
-from relevit.plots.sweep import average_bars, change_heatmap, sensitivity_curves
-from relevit.plots.text import (
-    rationale_curves_figure,
-    shaded_figure,
-    shaded_html,
-    token_curves_figure,
-)
-from relevit.plots.text_scores import attention_rows, score_bars
-from relevit.plots.widgets import explorer_picture, head_explorer
-
-__all__ = [
-    "METHOD_TITLES",
-    "Neighbours",
-    "accuracy_bars",
-    "accuracy_dots",
-    "apart_curves",
-    "area_bars",
-    "attention_rows",
-    "average_bars",
-    "before_after",
-    "captioned_images",
-    "change_bars",
-    "change_heatmap",
-    "class_bars",
-    "class_grid",
-    "confidence_paths",
-    "cut_out",
-    "cut_steps",
-    "depth_curves",
-    "drift_curves",
-    "edge_matrix",
-    "entropy_boxes",
-    "entropy_maps",
-    "error_curves",
-    "explorer_picture",
-    "finetuning_curves",
-    "flow_chart",
-    "gap_dots",
-    "gradient_bars",
-    "head_curves",
-    "head_explorer",
-    "heatmap_grid",
-    "image_grid",
-    "joining_curves",
-    "loss_curves",
-    "masking_curves",
-    "neighbour_grid",
-    "perturbation_curves",
-    "phrase_figure",
-    "pointing_bars",
-    "pretraining_curves",
-    "quality_plot",
-    "rate_curves",
-    "rate_dots",
-    "rationale_curves_figure",
-    "relevance_bars",
-    "score_bars",
-    "score_boxes",
-    "seconds_bars",
-    "segmentation_bars",
-    "sensitivity_curves",
-    "set_style",
-    "shaded_figure",
-    "shaded_html",
-    "share_table",
-    "shift_curves",
-    "size_pictures",
-    "slope_intervals",
-    "space_curves",
-    "space_pictures",
-    "step_sizes",
-    "subset_grid",
-    "token_curves_figure",
-    "training_curve",
-    "word_bars",
-    "zero_shot_bars",
-]
+from relevit.plots.shaded_text import attention_rows, shaded_figure, shaded_html
+from relevit.plots.style import set_style

@@ -101,6 +101,7 @@ def test_attention_of_a_transformer(build_vit, state_of):
     assert last.nunique() == 1  # nothing is left, whatever the order
 
 
+@pytest.mark.wrong_types
 def test_maps_that_do_not_fit_are_errors():
     run = [Seen(), SPEC, white(), zeros()]
     with pytest.raises(ValueError, match=r"masking_curves: maps \[\]; needed is at least one"):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.claims.iav import SCHEMAS
+from relevit.claims import TABLES
 from relevit.iav import class_attention, class_structure, global_iav, ia_scores, measure
 from relevit.iav.measure import (
     Explainer,
@@ -184,9 +184,9 @@ def test_explorer_gets_the_maps_that_it_names(found):
 
 def check_contract(table, name):
     """The axes and values that the claims read, each row once."""
-    axes, values = SCHEMAS[name]
-    assert not table.duplicated(list(axes)).any()
-    assert np.isfinite(table[list(values)].to_numpy()).all()
+    known = TABLES[name]
+    assert not table.duplicated(list(known.keys)).any()
+    assert np.isfinite(table[list(known.numbers)].to_numpy()).all()
     assert set(table["model"]) == {"mini-dino"} and set(table["kind"]) == {"self-supervised"}
 
 
@@ -196,14 +196,9 @@ def test_scores_table(run, found, pictures):
     assert list(table.columns) == [*RUN, "map", "image", "label", "layer", "head", "score"]
     assert len(table) == 2 * IMAGES * LAYERS * HEADS
     check_contract(table, "scores")
-    row = table[
-        (table["map"] == "gradcam")
-        & (table["image"] == 3)
-        & (table["layer"] == 2)
-        & (table["head"] == 1)
-    ]
-    assert row["score"].item() == float(found.scores("gradcam")[3, 1, 0])
-    assert row["label"].item() == int(pictures.labels[3])
+    row = table.set_index(["map", "image", "layer", "head"]).loc["gradcam", 3, 2, 1]
+    assert row["score"] == float(found.scores("gradcam")[3, 1, 0])
+    assert row["label"] == int(pictures.labels[3])
 
 
 def test_entropy_table(run, pictures):
@@ -221,8 +216,8 @@ def test_entropy_table(run, pictures):
 
 
 def test_object_share_by_hand(pictures):
-    masks = torch.zeros(2, 1, 10, 10, dtype=torch.bool)
-    masks[0, :, :5, :5] = True
+    masks = torch.zeros(2, 1, SIZE, SIZE, dtype=torch.bool)
+    masks[0, :, : SIZE // 2, : SIZE // 2] = True
     images, labels = pictures.images[:2], pictures.labels[:2]
     assert object_share_pct(Pictures(images, labels, masks)).tolist() == [25.0, 0.0]
     assert object_share_pct(Pictures(images, labels, None)).isnan().tolist() == [True, True]

@@ -1,4 +1,4 @@
-"""IA-scores, entropy and what is made of them, on maps whose values can be written down."""
+"""Where heads look, IA-scores, entropy and drift, on maps whose values can be written down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import entropy
+from torch import nn
 
+from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.smoothgrad import smoothgrad_pixels
 from relevit.iav import (
@@ -20,11 +22,8 @@ from relevit.iav import (
     ia_scores,
     iav,
     identity_share,
-    image_share,
     map_drift,
     patch_average,
-    sorted_heads,
-    spread,
     unit_norm,
 )
 
@@ -50,6 +49,111 @@ def attribution():
 def as_heads(maps):
     """The same map for every layer and head."""
     return maps[:, None, None].expand(-1, LAYERS, HEADS, -1)
+
+
+# Attention of the heads
+
+
+def recorded(model, images):
+    """[batch, layers, heads, tokens, tokens], every row of every map."""
+    with torch.no_grad(), record_attention(model) as tape:
+        model(images)
+    return torch.stack(tape.maps, dim=1)
+
+
+@pytest.mark.parametrize("kind", ["plain", "layer_scale", "qk_norm", "registers", "distilled"])
+def test_rows_of_the_class_token(build_vit, images, kind):
+    model = build_vit(kind, depth=3)
+    prefix = model.num_prefix_tokens
+    rows = class_attention(model, images)
+    assert rows.shape == (3, 3, 2, 16)
+    close(rows, recorded(model, images)[..., 0, prefix:])
+    whole = recorded(model, images)[..., 0, :]
+    close(rows.sum(dim=-1), 1 - whole[..., :prefix].sum(dim=-1))
+    assert prefix == {"registers": 4, "distilled": 2}.get(kind, 1)
+
+
+@pytest.mark.parametrize("kind", ["average", "average_and_registers"])
+def test_mean_of_the_patches_rows_where_the_head_averages(build_vit, images, kind):
+    model = build_vit(kind, depth=3)
+    prefix = model.num_prefix_tokens
+    expected = recorded(model, images)[..., prefix:, prefix:].mean(dim=-2)
+    close(class_attention(model, images), expected)
+
+
+def test_mean_row_is_what_an_averaging_head_reads(build_vit, images):
+    """The mean of the patches' outputs is the values weighed by the mean of the rows."""
+    model = build_vit("average", class_token=False)
+    with torch.no_grad(), record_attention(model, values=True) as tape:
+        model(images)
+    rows = class_attention(model, images)[:, -1]
+    close(rows.sum(dim=-1), torch.ones(3, 2).double())
+    outputs = tape.maps[-1] @ tape.values[-1]
+    close(torch.einsum("bhp,bhpw->bhw", rows, tape.values[-1]), outputs.mean(dim=2))
+
+
+def test_pooling_asks_for_other_rows(build_vit, images):
+    for kind in ("plain", "average"):
+        model = build_vit(kind)
+        maps = recorded(model, images)
+        class_row, mean_row = maps[..., 0, 1:], maps[..., 1:, 1:].mean(dim=-2)
+        close(class_attention(model, images, pooling="class_token"), class_row)
+        close(class_attention(model, images, pooling="patches"), mean_row)
+        close(class_attention(model, images, pooling="both"), class_row + mean_row)
+
+
+@pytest.mark.parametrize("kind", ["plain", "average"])
+def test_last_layers_mean_over_heads_is_raw_attention(build_vit, images, kind):
+    model = build_vit(kind)
+    expected = METHODS["raw_attention"](model, images, protocol="described")
+    close(class_attention(model, images)[:, -1].mean(dim=1), expected)
+
+
+@pytest.mark.parametrize("kind", ["plain", "average"])
+def test_chunks_bound_the_images_at_once_and_change_nothing(build_vit, images, kind):
+    model = build_vit(kind)
+    images = torch.cat([images, -images, images.flip(3)])[:8]
+    sizes = []
+    handle = model.patch_embed.register_forward_hook(lambda m, args, out: sizes.append(len(out)))
+    whole = class_attention(model, images)
+    for chunk, expected in ((1, 8 * [1]), (3, [3, 3, 2]), (8, [8]), (1000, [8])):
+        sizes.clear()
+        close(class_attention(model, images, chunk=chunk), whole)
+        assert sizes == expected
+    handle.remove()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_modes_hooks_and_gradients_stay(build_vit, images, state_of, training):
+    model = build_vit().train(training)
+    model.blocks[0].attn.fused_attn = False
+    before = state_of(model)
+    rows = class_attention(model, images.clone().requires_grad_())
+    assert not rows.requires_grad and torch.is_grad_enabled()
+    assert state_of(model) == before
+
+
+def test_state_stays_after_an_error(build_vit, images, state_of):
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise KeyError("broken")
+
+    model = build_vit()
+    model.blocks[1].mlp = Broken()
+    before = state_of(model)
+    with pytest.raises(KeyError, match="broken"):
+        class_attention(model, images)
+    assert state_of(model) == before
+
+
+def test_wrong_chunks_and_models_are_refused(build_vit, images):
+    with pytest.raises(ValueError, match="chunk 0: at least 1 image has to be run at once"):
+        class_attention(build_vit(), images, chunk=0)
+    model = build_vit("average", class_token=False)
+    with pytest.raises(ValueError, match="pooling: this VisionTransformer has no class token"):
+        class_attention(model, images, pooling="class_token")
+    with pytest.raises(ValueError, match="Linear has no blocks with global self-attention"):
+        class_attention(nn.Linear(3, 3), images)
 
 
 # IA-Score
@@ -133,6 +237,7 @@ def test_values_that_cannot_be_scored(attention, attribution, name):
             ia_scores(**maps)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("shape", [(BATCH, 15), (4, PATCHES), (BATCH, 4, 4), (PATCHES,)])
 def test_shapes_that_do_not_fit(attention, shape):
     with pytest.raises(ValueError, match=r"ia_scores: attention \(5, 3, 4, 16\) and attribution"):
@@ -162,15 +267,17 @@ def test_sum_and_mean_differ_by_the_number_of_images(attention, attribution):
     assert torch.equal(global_iav(whole, "sum"), 4 * global_iav(whole)), "exactly"
 
 
-@pytest.mark.parametrize("name", ["iav", "global_iav", "head_types", "spread", "identity_share"])
-def test_scores_need_three_dimensions(name):
-    rule = {f.__name__: f for f in (iav, global_iav, head_types, spread, identity_share)}[name]
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("rule", [iav, global_iav, head_types, identity_share])
+def test_scores_need_three_dimensions(rule):
     for wrong in (torch.ones(2, 3), torch.ones(0, 3, 4)):
-        text = rf"{name}: scores \({', '.join(map(str, wrong.shape))}\); needed is \[batch, layers"
+        shape = ", ".join(map(str, wrong.shape))
+        text = rf"{rule.__name__}: scores \({shape}\); needed is \[batch, layers"
         with pytest.raises(ValueError, match=text):
             rule(wrong)
 
 
+@pytest.mark.wrong_types
 def test_unknown_reduce(attention):
     with pytest.raises(ValueError, match="global_iav: reduce 'median' is unknown; use 'mean' "):
         global_iav(attention[..., 0], "median")
@@ -202,6 +309,7 @@ def test_entropy_is_scipys(attention):
     close(attention_entropy(attention), expected)
 
 
+@pytest.mark.wrong_types
 def test_rows_without_entropy(attention):
     with pytest.raises(ValueError, match="attention_entropy: attention down to -1; needed are"):
         attention_entropy(-torch.ones_like(attention))
@@ -229,18 +337,10 @@ def test_head_types_by_the_median():
     assert not head_types(scores, threshold=0.9).any()
 
 
-def test_quantiles_are_numpys(attention):
+def test_medians_are_numpys(attention):
     scores = attention[..., 0]
-    low, high = np.percentile(scores.numpy(), [25, 75], axis=0)
-    close(spread(scores), torch.from_numpy(high - low))
     medians = torch.from_numpy(np.median(scores.numpy(), axis=0))
     assert torch.equal(head_types(scores, 0.4), medians > 0.4)
-
-
-def test_heads_are_sorted_within_their_layer():
-    values = torch.tensor([[0.3, 0.1, 0.2], [0.0, 0.9, 0.5]])
-    assert torch.equal(sorted_heads(values), torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.5, 0.9]]))
-    assert sorted_heads(torch.ones(5, 2, 3)).shape == (5, 2, 3)
 
 
 def test_shares_of_variance():
@@ -249,23 +349,17 @@ def test_shares_of_variance():
     both = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double()
     scores = torch.stack([head, head.T, head + head.T, both], dim=1)
     close(identity_share(scores), torch.tensor([1.0, 0.0, 0.5, 0.0]).double())
-    close(image_share(scores), torch.tensor([0.0, 1.0, 0.5, 0.0]).double())
 
 
 def test_shares_are_eta_squared(attention):
     values = attention[..., 0].numpy()
-    for found, axis in ((identity_share, 0), (image_share, 2)):
-        for layer, share in enumerate(found(attention[..., 0])):
-            part = values[:, layer]
-            groups = part.mean(axis=axis // 2)
-            expected = groups.var() / part.var()
-            assert float(share) == pytest.approx(expected, rel=1e-12)
+    for layer, share in enumerate(identity_share(attention[..., 0])):
+        part = values[:, layer]
+        assert float(share) == pytest.approx(part.mean(axis=0).var() / part.var(), rel=1e-12)
 
 
 def test_equal_scores_have_no_variance_to_share():
-    scores = torch.full((7, 2, 3), 0.1)
-    assert identity_share(scores).tolist() == [0, 0] and image_share(scores).tolist() == [0, 0]
-    assert spread(scores).abs().max() == 0
+    assert identity_share(torch.full((7, 2, 3), 0.1)).tolist() == [0, 0]
 
 
 # Maps
@@ -292,6 +386,7 @@ def test_patch_average_of_pixels_is_smoothgrads_own(build_vit, images):
     close(patch_average(pixels, model.patch_embed.grid_size), expected)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("shape", "grid"),
     [((2, 3, 8, 8), (2, 2)), ((2, 8, 8), (3, 2)), ((2, 8, 8), (0, 2)), ((8, 8), (2, 2))],
@@ -334,6 +429,7 @@ def test_drift_averages_over_layers_and_heads(attention, attribution):
     close(single[0][i], by_hand.abs().mean())
 
 
+@pytest.mark.wrong_types
 def test_drift_needs_the_same_maps(attention):
     with pytest.raises(ValueError, match=r"map_drift: maps \(5, 3, 4, 16\) and last \(5, 3, 16\)"):
         map_drift(attention, attention[:, :, 0])

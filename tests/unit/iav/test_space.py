@@ -77,6 +77,7 @@ def test_chance_of_unequal_classes_by_hand():
     assert found.chance_pct == pytest.approx(50.0)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("labels", "neighbours", "text"),
     [
@@ -92,6 +93,7 @@ def test_labels_that_have_no_structure(labels, neighbours, text):
         class_structure(groups(), labels, neighbours)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("rule", [class_structure, tsne])
 def test_scores_that_say_nothing(rule):
     rest = (LABELS,) if rule is class_structure else ()

@@ -9,12 +9,12 @@ import torch
 
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.iav import (
+    change_after,
     global_iav,
     image_slopes,
     kind_auc,
     kind_intervals,
-    kind_trends,
-    model_trends,
+    run_properties,
     score_rows,
     score_tensor,
     separation,
@@ -54,6 +54,7 @@ def test_slope_is_that_of_polyfit_and_linear_in_the_images(scores):
     close(slopes(global_iav(scores)[None])[0], slopes(scores).mean())
 
 
+@pytest.mark.wrong_types
 def test_slope_needs_two_layers():
     for wrong in (torch.ones(3, 1, 2), torch.ones(3, 2)):
         with pytest.raises(ValueError, match=r"slopes: scores \(3, .*with at least two layers"):
@@ -78,6 +79,10 @@ def test_rows_and_tensor_are_each_others_inverse(scores):
     one = rows[(rows["image"] == 2) & (rows["layer"] == 4) & (rows["head"] == 1)]
     assert one["score"].item() == float(scores[2, 3, 0]) and one["label"].item() == 20
     assert torch.equal(score_tensor(rows.sample(frac=1, random_state=0)), scores)
+
+
+@pytest.mark.wrong_types
+def test_rows_need_a_label_an_image(scores):
     with pytest.raises(ValueError, match=r"score_rows: scores \(6, 4, 3\) and labels \(5,\)"):
         score_rows(scores, torch.arange(5))
 
@@ -122,33 +127,6 @@ def test_image_slopes_keep_the_images(scores):
     assert found["image"].tolist() == [5, 6, 7]
     assert found["slope"].tolist() == pytest.approx([0.2, 0.3, 0.1])
     assert image_slopes(table[:0]).empty and trend_table(table[:0]).empty
-
-
-def slope_table(**models):
-    """`slopes` with one map; names of self-supervised models begin with s."""
-    rows = [
-        (model, "self-supervised" if model[0] == "s" else "supervised", seed, "gradcam", slope)
-        for model, values in models.items()
-        for seed, slope in enumerate(values)
-    ]
-    return pd.DataFrame(rows, columns=[*RUN, "slope"])
-
-
-def test_means_over_seeds_and_models_by_hand():
-    table = slope_table(a=[-0.4, -0.2], b=[-0.1], s=[0.0, 0.3, 0.0])
-    models = model_trends(table).set_index("model")
-    assert models["seeds"].tolist() == [2, 1, 3]
-    assert models["slope"].tolist() == pytest.approx([-0.3, -0.1, 0.1])
-    assert models["slope_std"].tolist()[::2] == pytest.approx([0.02**0.5, 0.03**0.5])
-    assert np.isnan(models.loc["b", "slope_std"])
-    first, second = kind_trends(table).to_dict("records")
-    assert first["kind"] == "supervised" and first["models"] == 2
-    assert first["slope"] == pytest.approx(-0.2), "a model counts once, whatever its seeds"
-    assert first["slope_std"] == pytest.approx(0.02**0.5)
-    assert (first["lowest"], first["highest"]) == (-0.4, -0.1)
-    assert second["slope"] == pytest.approx(0.1) and np.isnan(second["slope_std"])
-    with pytest.raises(ValueError, match=r"model_trends: rows with the same .* occur twice; give"):
-        model_trends(pd.concat([table, table[:1]]))
 
 
 # Intervals over images and seeds
@@ -208,11 +186,23 @@ def test_kind_intervals_need_both_kinds_on_the_same_images():
         kind_intervals(table[table["kind"] == "supervised"])
     with pytest.raises(ValueError, match="on 40 images, 1 slopes missing; needed are both of"):
         kind_intervals(table[1:])
+    with pytest.raises(ValueError, match=r"kind_intervals: rows with the same .* occur twice; "):
+        kind_intervals(pd.concat([table, table[:1]]))
     with pytest.raises(ValueError, match=r"kind_intervals: level_pct 0\.0 and 2000 resamples"):
         kind_intervals(table, level_pct=0.0)
 
 
 # Telling the kinds apart
+
+
+def slope_table(**models):
+    """`slopes` with one map; names of self-supervised models begin with s."""
+    rows = [
+        (model, "self-supervised" if model[0] == "s" else "supervised", seed, "gradcam", slope)
+        for model, values in models.items()
+        for seed, slope in enumerate(values)
+    ]
+    return pd.DataFrame(rows, columns=[*RUN, "slope"])
 
 
 @pytest.mark.parametrize(
@@ -260,3 +250,125 @@ def test_separation_needs_both_kinds_and_finite_values():
             separation(values, kinds)
         with pytest.raises(ValueError, match=r"kind_auc: .*; needed are both of \('supervised'"):
             kind_auc(values, kinds)
+
+
+# One number a run or a map
+
+
+RUNS = [("a", "supervised", 0), ("a", "supervised", 1), ("s", "self-supervised", 0)]
+
+
+def rows(columns, *values):
+    """Each run's rows: the n-th of `values` are the n-th run's."""
+    found = [
+        {"model": model, "kind": kind, "seed": seed, **dict(zip(columns, row, strict=True))}
+        for (model, kind, seed), part in zip(RUNS, values, strict=True)
+        for row in part
+    ]
+    return pd.DataFrame(found)
+
+
+@pytest.fixture
+def tables():
+    return {
+        "models": rows(
+            ["epoch", "validation_top1_pct"],
+            [(0, 1.0), (1, 50.0), (2, 60.0)],
+            [(0, 1.0), (1, 90.0), (2, 70.0)],
+            [(2, 80.0), (1, 40.0), (0, 1.0)],
+        ),
+        "shift": rows(
+            ["corruption", "level", "top1_pct"],
+            [("none", 0.0, 99.0), ("blur", 1.0, 40.0), ("blur", 2.0, 30.0), ("jigsaw", 1.0, 20.0)],
+            [("none", 0.0, 99.0), ("blur", 1.0, 10.0), ("blur", 2.0, 10.0), ("jigsaw", 1.0, 40.0)],
+            [("none", 0.0, 99.0), ("blur", 1.0, 50.0), ("blur", 2.0, 50.0), ("jigsaw", 1.0, 50.0)],
+        ),
+        "entropy": rows(
+            ["image", "layer", "head", "entropy"],
+            [(0, 1, 1, 1.0), (0, 1, 2, 2.0)],
+            [(0, 1, 1, 3.0), (0, 1, 2, 3.0)],
+            [(0, 1, 1, 4.0), (0, 1, 2, 0.0)],
+        ),
+        "slopes": rows(
+            ["map", "slope"],
+            [("gradcam", 9.0), ("smoothgrad", -0.1)],
+            [("smoothgrad", -0.2), ("gradcam", 9.0)],
+            [("gradcam", 9.0), ("smoothgrad", 0.3)],
+        ),
+    }
+
+
+def test_properties_by_hand(tables):
+    found, kinds = run_properties(**tables)
+    assert list(found.columns) == ["accuracy_pct", "robustness_pct", "entropy_nats", "iav_slope"]
+    assert list(found.index) == [("a", 0), ("a", 1), ("s", 0)]
+    assert found["accuracy_pct"].tolist() == [60.0, 70.0, 80.0]
+    assert found["robustness_pct"].tolist() == [30.0, 20.0, 50.0]
+    assert found["entropy_nats"].tolist() == [1.5, 3.0, 2.0]
+    assert found["iav_slope"].tolist() == [-0.1, -0.2, 0.3]
+    assert kinds.tolist() == ["supervised", "supervised", "self-supervised"]
+    assert kinds.index.equals(found.index) and len(separations(found, kinds)) == 4
+
+
+def test_order_of_rows_does_not_matter(tables):
+    shuffled = {name: table.sample(frac=1, random_state=1) for name, table in tables.items()}
+    ours, theirs = run_properties(**shuffled), run_properties(**tables)
+    pd.testing.assert_frame_equal(ours[0].sort_index(), theirs[0])
+    pd.testing.assert_series_equal(ours[1].sort_index(), theirs[1])
+
+
+@pytest.mark.parametrize("name", ["models", "shift", "entropy", "slopes"])
+def test_runs_that_lack_a_number_or_their_last_epoch_are_left_out(tables, name):
+    table = tables[name]
+    second = (table["model"] == "a") & (table["seed"] == 1)
+    missing = second & (table["epoch"] == 2) if name == "models" else second
+    found, kinds = run_properties(**(tables | {name: table[~missing]}))
+    assert list(found.index) == list(kinds.index) == [("a", 0), ("s", 0)]
+
+
+# Before and after RobustViT's finetuning
+
+
+def robustvit(**runs):
+    """Scores of each run: one map, two heads, two images."""
+    found = []
+    for run, values in runs.items():
+        places = [(0, 1, 1), (1, 1, 1), (0, 1, 2), (1, 1, 2)]
+        found += [(run, "mask", *place, v) for place, v in zip(places, values, strict=True)]
+    return pd.DataFrame(found, columns=["run", "map", "image", "layer", "head", "score"])
+
+
+@pytest.mark.parametrize(
+    ("runs", "change", "std", "rising"),
+    [  # head 1 rises by 0.1 and 0.3, head 2 by 0.1 and -0.1
+        ({"seed0": [0.4, 0.4, 0.6, 0.6], "seed1": [0.6, 0.6, 0.5, 0.3]}, 0.1, 0.0, 1),
+        ({"seed0": [0.3, 0.5, 0.6, 0.6], "seed1": [0.5, 0.7, 0.8, 0.8]}, 0.2, 0.02**0.5, 2),
+        ({"seed0": [0.3, 0.5, 0.6, 0.6]}, 0.1, np.nan, 2),
+        ({"seed0": [0.2, 0.4, 0.6, 0.4]}, 0.0, np.nan, 0),
+    ],
+)
+def test_change_by_hand(runs, change, std, rising):
+    (row,) = change_after(robustvit(original=[0.2, 0.4, 0.5, 0.5], **runs)).to_dict("records")
+    assert row["map"] == "mask" and row["heads"] == 2 and row["rising"] == rising
+    assert row["before"] == pytest.approx(0.4) and row["change"] == pytest.approx(change)
+    assert row["change_std"] == pytest.approx(std, nan_ok=True), "over runs, sample"
+
+
+def test_one_row_a_map_in_their_order_and_any_order_of_rows():
+    first = robustvit(original=[0.1] * 4, seed0=[0.2] * 4)
+    other = robustvit(original=[0.5] * 4, seed0=[0.4] * 4).assign(map="gradcam")
+    table = pd.concat([first, other], ignore_index=True)
+    found = change_after(table)
+    assert list(found.columns) == ["map", "before", "change", "change_std", "heads", "rising"]
+    assert found["map"].tolist() == ["mask", "gradcam"]
+    assert found["change"].tolist() == pytest.approx([0.1, -0.1])
+    shuffled = change_after(table.sample(frac=1, random_state=0)).set_index("map")
+    pd.testing.assert_frame_equal(shuffled.loc[found["map"]], found.set_index("map"))
+
+
+@pytest.mark.parametrize("runs", [["original"], ["seed0", "seed1"], []])
+def test_both_sides_are_needed(runs):
+    table = robustvit(original=[0.1] * 4, seed0=[0.2] * 4, seed1=[0.2] * 4)
+    text = r"change_after: runs \[.*\]; needed are 'original' and at least one other"
+    with pytest.raises(ValueError, match=text):
+        change_after(table[table["run"].isin(runs)])

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.claims.attribution import SCHEMAS, attribution_verdicts
+from relevit.claims import TABLES, judge
 from relevit.config import TextParams
-from relevit.plots.text_scores import attention_rows, score_bars
 from relevit.text import comparison, looking
 from relevit.text.attribute import TEXT_METHODS
 from relevit.text.comparison import BASELINES, RANDOM, SCORES, VARIANTS
@@ -87,11 +86,10 @@ def test_tables_are_those_that_the_claims_are_judged_by(model, texts, rows):
     }
     tables = {k: comparison.concatenated({"generated": v}, []) for k, v in tables.items()}
     for name, table in tables.items():
-        assert set(table.columns) == {column for part in SCHEMAS[name] for column in part}
+        assert set(table.columns) == {*TABLES[name].keys, *TABLES[name].numbers}
     assert len(tables["text_perturbation"]) == 2 * (len(TEXT_METHODS) + 1)
     # A model that guesses is not judged; what is missing must not be a table.
-    reasons = {v.id: v.reason for v in attribution_verdicts(tables)}
-    assert "train it longer" in reasons["BI-08"]
+    assert "train it longer" in judge(tables, only=["BI-08"])[0].reason
 
 
 def test_numbers_of_the_perturbation_table():
@@ -229,24 +227,3 @@ def test_left_after_erases_the_most_relevant_words():
     values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
     assert looking.left_after(one, values, 50) == "a · c ·"
     assert looking.left_after(one, values, 0) == "a b c d"
-
-
-# Pictures
-
-
-def test_score_bars_draw_every_score_with_variants_apart(rows):
-    table = comparison.score_table(comparison.document_scores(*rows))
-    figure = score_bars(table, SCORES, VARIANTS, "some texts")
-    assert [axis.get_title().split(" (")[0] for axis in figure.axes] == list(SCORES)
-    names = list(dict.fromkeys(table["method"]))[::-1]  # from the bottom up
-    for axis in figure.axes:
-        colours = dict(zip(names, (bar.get_facecolor() for bar in axis.patches), strict=True))
-        assert colours["head_wise"] == colours["token_wise"] != colours["ga"]
-        assert colours[RANDOM] not in (colours["ga"], colours["head_wise"])
-
-
-def test_attention_rows_name_tokens_and_blocks():
-    figure = attention_rows(torch.rand(3, 4), ["[CLS]", "good", ".", "[SEP]"], "where it looks")
-    axis = figure.axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()][1] == "good"
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]

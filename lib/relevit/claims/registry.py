@@ -1,0 +1,357 @@
+"""The registry of claims, and how each is judged on the tables that the stages save.
+
+A claim is declared at the head of the rule that judges it, with its criterion, which was written
+before any run, and the tables that it reads:
+
+    @claim("RV-42", "Explaining the predicted class instead of the label, ...", ["ablations"])
+    def without_labels(given: Given) -> Finding: ...
+
+`claim` is that of a `Subject`: claims on the same models. Criteria name models by their role,
+`{dino}`; what a role is called depends on the tables. The claim's sentence, its source and what
+the paper's own tables say of it are data: `assets/paper/claims.csv`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from relevit.data.benchmark import CUTOUTS, Benchmark
+from relevit.models.registry import CUT, PAPER_MODELS
+from relevit.paper import published as paper
+
+NOT_HERE = "not testable here"
+# Runs below which there is no spread, so nothing is decided. RV-21, one seed a rate, is excepted.
+MIN_SEEDS = 2
+EPS = 1e-9  # points; below any real change, above rounding
+
+Outcome = Literal["holds", "fails", "not testable here"]
+
+
+class Lacking(Exception):
+    """What a claim needs is not in the tables."""
+
+
+class Finding(NamedTuple):
+    """What a rule says.
+
+    `number` is in percentage points unless it names another unit: mean ± std over seeds, or
+    ± standard error over images where there are none.
+    """
+
+    verdict: Outcome
+    number: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What our runs say about one claim, by the criterion that it was judged by."""
+
+    id: str
+    verdict: Outcome
+    number: str
+    reason: str
+    criterion: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A result table as a stage saves it, in `<notebook>/<file>.parquet`.
+
+    `keys` are the columns that name a row, `numbers` those that hold finite numbers, `masked`
+    those whose numbers may be NaN, say for an image without a mask. `large` ones have millions
+    of rows, which are found faster where texts are categories.
+    """
+
+    name: str
+    notebook: str
+    keys: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    file: str = ""
+    large: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where it lies in the preset's folder of results."""
+        return Path(self.notebook) / f"{self.file or self.name}.parquet"
+
+
+class ResultTables(dict[str, pd.DataFrame]):
+    """Tables that can be judged, by name; `reasons` says of others what they lack."""
+
+    def __init__(self, tables: Mapping[str, pd.DataFrame], reasons: Mapping[str, str]) -> None:
+        super().__init__(tables)
+        self.reasons = dict(reasons)
+
+    def __missing__(self, name: str) -> pd.DataFrame:
+        raise Lacking(self.lacking([name]))
+
+    def lacking(self, names: Iterable[str]) -> str:
+        """Why some of these tables cannot be judged; empty where all can."""
+        names = list(names)
+        reasons = [self.reasons[name] for name in names if name in self.reasons]
+        absent = [name for name in names if name not in self and name not in self.reasons]
+        if absent:
+            reasons.append(f"no table {' and no '.join(absent)}: run the notebook that writes it")
+        return "; ".join(reasons)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a rule judges: tables by name, the models in their roles, the preset's images.
+
+    `given["ablations"]` raises Lacking without that table.
+    """
+
+    tables: ResultTables
+    models: SimpleNamespace
+    bench: Benchmark
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.tables[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tables
+
+
+Rule = Callable[[Given], Finding]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper: criterion, the tables it needs, those it reads where they are, rule."""
+
+    id: str
+    criterion: str
+    tables: tuple[str, ...]
+    also: tuple[str, ...]
+    on_imagenet: str
+    rule: Rule
+    subject: Subject
+
+    def judge(self, given: Given) -> Verdict:
+        """The verdict; 'not testable here' where something lacks, with the reason."""
+        missing = given.tables.lacking(self.tables)
+        try:
+            finding = not_here(missing) if missing else self.rule(given)
+        except Lacking as reason:
+            finding = not_here(str(reason))
+        real = self.on_imagenet and given.bench.of_the_papers
+        criterion = self.on_imagenet if real else self.criterion
+        fields = self.subject.fields(given.models, given.bench)
+        return Verdict(self.id, *finding, criterion.format(**fields))
+
+
+CLAIMS: dict[str, Claim] = {}
+TABLES: dict[str, Table] = {}
+SUBJECTS: list[Subject] = []
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Claims on the same models, and the tables that these are judged on.
+
+    `roles` gives of each role our model, which stands in, and the paper's; `groups` name several
+    roles. `notes` are sentences and clauses of criteria on stand-ins, left out where the paper's
+    own models are judged; `by_images` those that differ between generated images and ImageNet.
+    """
+
+    tables: Sequence[Table]
+    roles: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    by_images: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        TABLES.update({table.name: table for table in self.tables})
+        SUBJECTS.append(self)
+
+    def claim(
+        self,
+        id: str,
+        criterion: str,
+        tables: Sequence[str] = (),
+        also: Sequence[str] = (),
+        on_imagenet: str = "",
+    ) -> Callable[[Rule], Rule]:
+        """Register the rule of a claim.
+
+        Without one of `tables` the claim is not testable; `also` are read where they are there.
+        `on_imagenet` is another criterion for the data that the paper names.
+        """
+
+        def register(rule: Rule) -> Rule:
+            needed, read = tuple(tables), tuple(also)
+            CLAIMS[id] = Claim(id, criterion, needed, read, on_imagenet, rule, self)
+            return rule
+
+        return register
+
+    def untestable(self, id: str, criterion: str, reason: str) -> None:
+        """Register a claim that nothing here can decide, whatever the runs."""
+        self.claim(id, criterion)(lambda given: not_here(reason))
+
+    def models(self, tables: Mapping[str, pd.DataFrame]) -> SimpleNamespace:
+        """What the tables call the model in each role, and those of each group.
+
+        As soon as one of them has a model of the papers, all roles are these: one that is cut
+        for a rehearsal counts as the whole.
+        """
+        ours = [tables[table.name] for table in self.tables if table.name in tables]
+        named = [table["model"].unique() for table in ours if "model" in table]
+        found = {str(name) for names in named for name in names}
+        names = {role: name for role, (name, _) in self.roles.items()}
+        if found & set(PAPER_MODELS):
+            for role, (_, name) in self.roles.items():
+                cut = name not in found and name + CUT in found
+                names[role] = name + CUT if cut else name
+        groups = {group: tuple(names[r] for r in roles) for group, roles in self.groups.items()}
+        return SimpleNamespace(**names, **groups)
+
+    def fields(self, models: SimpleNamespace, bench: Benchmark) -> dict[str, str]:
+        """What stands in criteria for `{role}`, `{note}` and what depends on the images."""
+        names = {role: getattr(models, role) for role in self.roles}
+        stand_in = all(names[role] == name for role, (name, _) in self.roles.items())
+        notes = {key: text.format(**names) if stand_in else "" for key, text in self.notes.items()}
+        images = {key: pair[bench.of_the_papers] for key, pair in self.by_images.items()}
+        return names | notes | images
+
+
+def judge(
+    tables: Mapping[str, pd.DataFrame], bench: Benchmark = CUTOUTS, only: Sequence[str] = ()
+) -> list[Verdict]:
+    """Judge the claims, in the order of the papers and ids.
+
+    `tables` has any of the names in TABLES, each with the columns given there (others are
+    ignored). What needs a table, columns or rows that are not there is 'not testable here', and
+    the reason says what is missing. `bench` are the preset's images. `only` are ids, or what ids
+    begin with ('IAV'); without it all claims are judged.
+    Raises: ValueError for an unknown name, a repeated row or a number that is not finite.
+    """
+    usable = check_tables(tables, "judge")
+    chosen = [CLAIMS[id] for id in sorted(CLAIMS, key=_place)]
+    if only:
+        chosen = [claim for claim in chosen if claim.id.startswith(tuple(only))]
+    given = {id(s): Given(usable, s.models(usable), bench) for s in SUBJECTS}
+    return [claim.judge(given[id(claim.subject)]) for claim in chosen]
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """The verdicts for a report: id, claim, criterion, verdict, number, reason.
+
+    Raises: ValueError for an id without a claim or a criterion.
+    """
+    verdicts = list(verdicts)
+    texts = paper.claims().set_index("id")["claim"]
+    unknown = [v.id for v in verdicts if v.id not in texts.index or v.id not in CLAIMS]
+    if unknown:
+        raise ValueError(
+            f"verdict_table: no claim or criterion for {unknown}; ids with both are "
+            f"{sorted(CLAIMS, key=_place)}: add them to claims.csv, and a rule with @claim"
+        )
+    return pd.DataFrame(
+        [[v.id, texts[v.id], v.criterion, v.verdict, v.number, v.reason] for v in verdicts],
+        columns=["id", "claim", "criterion", "verdict", "number", "reason"],
+    )
+
+
+def read_tables(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
+    """The tables that the stages have written: name -> table. A missing file is left out.
+
+    `folders` gives the stage folder of each notebook whose tables are wanted.
+    """
+    paths = {
+        name: folders[table.notebook] / table.path.name
+        for name, table in TABLES.items()
+        if table.notebook in folders
+    }
+    return {name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()}
+
+
+def check_tables(tables: Mapping[str, pd.DataFrame], where: str) -> ResultTables:
+    """The tables that can be judged.
+
+    An empty table, or one without a column of TABLES, is left out with the reason: what it
+    should hold may not exist in a preset.
+    Raises: ValueError for an unknown name, a repeated row, or a number that is not finite.
+    """
+    unknown = sorted(set(tables) - set(TABLES))
+    if unknown:
+        raise ValueError(f"{where}: tables {unknown} are unknown; use some of {list(TABLES)}")
+    usable, reasons = {}, {}
+    for name, table in tables.items():
+        known = TABLES[name]
+        columns = (*known.keys, *known.numbers, *known.masked)
+        absent = [column for column in columns if column not in table.columns]
+        if table.empty:
+            reasons[name] = f"table {name} is empty: this preset has nothing to put there"
+        elif absent:
+            reasons[name] = f"table {name} lacks {absent}: run the notebook that writes it again"
+        else:
+            _check_rows(table, known, f"{where}: {name}")
+            usable[name] = _compact(table) if known.large else table
+    return ResultTables(usable, reasons)
+
+
+def decide(parts: Mapping[str, bool | None], number: str, seeds: int | None = None) -> Finding:
+    """Holds when every part does; the reason names the parts that do not.
+
+    None leaves a part open: not testable when no part fails. `seeds` is the number of finetuned
+    runs behind the parts, None where there are none.
+    """
+    if seeds is not None and seeds < MIN_SEEDS:
+        needed = f"at least {MIN_SEEDS} seeds are needed for a spread"
+        return not_here(f"{seeds} finetuned run; {needed}", number)
+    missed = [name for name, met in parts.items() if met is not None and not met]
+    if missed:
+        return Finding("fails", number, "not met: " + "; ".join(missed))
+    unsettled = [name for name, met in parts.items() if met is None]
+    if unsettled:
+        reason = f"left open by the spread or the interval: {'; '.join(unsettled)}"
+        return not_here(reason, number)
+    return Finding("holds", number, "every part is met")
+
+
+def not_here(reason: str, number: str = "") -> Finding:
+    """Not testable here, for this reason."""
+    return Finding(NOT_HERE, number, reason)
+
+
+def signed(mean: float, std: float = math.nan) -> str:
+    """`+1.2 ± 0.3`, or `+1.2` without a std; a change that rounds to nothing is `+0.0`."""
+    text = f"{round(mean, 1) + 0.0:+.1f}"
+    return text if math.isnan(std) else f"{text} ± {std:.1f}"
+
+
+def _place(id: str) -> tuple[int, str]:
+    """Where a claim stands: RobustViT, Beyond Intuition, IAV."""
+    return ("RV", "BI", "IAV").index(id.split("-")[0]), id
+
+
+def _compact(table: pd.DataFrame) -> pd.DataFrame:
+    texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
+    return table.astype(dict.fromkeys(texts, "category"))
+
+
+def _check_rows(table: pd.DataFrame, known: Table, where: str) -> None:
+    keys, numbers = list(known.keys), list(known.numbers)
+    repeated = table.duplicated(keys) if keys else pd.Series(False, index=table.index)
+    if repeated.any():
+        row = table.loc[repeated, keys].iloc[0].to_dict()
+        raise ValueError(f"{where} has {row} twice; one row is needed: drop or average the others")
+    finite = np.isfinite(table[numbers].to_numpy(dtype=float))
+    if not finite.all():
+        row = table.loc[~finite.all(axis=1), keys].iloc[0].to_dict()
+        raise ValueError(
+            f"{where} has a number that is not finite at {row}; standard errors "
+            "need at least 2 images: run more of them"
+        )

@@ -1,0 +1,205 @@
+"""Differences with their spread: of runs seed by seed, of models, of scores with errors.
+
+A mean or a standard deviation (std) is over seeds. A combined std or standard error is the root
+of the summed squares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from relevit.claims.registry import EPS, Lacking, signed
+from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+
+# A difference that is similar whatever its spread: RV-07, 09, 12, 16, 17, BI-17, 18, IAV-01, 06.
+# In BI-18 Ours-T differs by up to 0.94; IAV-01's 98 and 97 % are as far apart.
+SIMILAR_PTS = 1.0
+# A larger spread or error hides what is asked: nothing is called small, similar or kept (RV-07,
+# 12, 16, 17, IAV-01), nor a gain absent (RV-40, 43). The paper's differences that contradict BI-17
+# and BI-18 (4.1 to 6.7 points) could hide in it.
+MAX_SPREAD_PTS = 3.0
+
+BySeed = Mapping[str, pd.Series]  # of each model: one number a seed
+
+
+class Difference(NamedTuple):
+    """By how much one is above another, with the combined std over seeds or standard error."""
+
+    value: float
+    spread: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is above its spread."""
+        return self.value > self.spread + EPS
+
+    def __str__(self) -> str:
+        return signed(self.value, self.spread)
+
+
+# Runs: tables with `seed`, `dataset`, `top1_pct`, `original_top1_pct` and the same for top-5.
+
+
+def select(table: pd.DataFrame, **where: object) -> pd.DataFrame:
+    """The rows with these values, compared as text. Raises: Lacking without any.
+
+    08_ablations leaves out variants that diverged, and shows which.
+    """
+    for column, value in where.items():
+        table = table[table[column].astype(str) == str(value)]
+    if table.empty:
+        hint = ", or see what diverged in 08_ablations" if "variant" in where else ""
+        raise Lacking(f"no run with {_named(where)}: run it{hint}")
+    return table
+
+
+def changes(table: pd.DataFrame, metric: str = "top1", **where: object) -> pd.DataFrame:
+    """Change against the original in points: seeds down, the nine sets across.
+
+    A run that lacks a set is left out. Raises: Lacking when no run is left.
+    """
+    rows = select(table, **where)
+    rows = rows.assign(change=rows[f"{metric}_pct"] - rows[f"original_{metric}_pct"])
+    return _whole(rows, "change", where)
+
+
+def accuracies(table: pd.DataFrame, column: str = "top1_pct", **where: object) -> pd.Series:
+    """Accuracy on each of the nine sets, mean over seeds. Raises: Lacking."""
+    return _whole(select(table, **where), column, where).mean()
+
+
+def original_accuracy(table: pd.DataFrame, model: str) -> pd.Series:
+    """Top-1 of a model before finetuning on the nine sets, from any of its runs."""
+    rows = select(table, model=model).drop_duplicates("dataset").assign(seed=0)
+    return _whole(rows, "original_top1_pct", {"model": model}).iloc[0]
+
+
+def standard_error(pct: pd.Series, images: float) -> pd.Series:
+    """Of an accuracy in percent over so many images, in points."""
+    return (pct * (100 - pct) / images) ** 0.5
+
+
+def paired(ours: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Ours minus other over the seeds that both have. Raises: Lacking without a common one."""
+    common = ours.index.intersection(other.index)
+    if common.empty:
+        raise Lacking(f"seeds {list(ours.index)} and {list(other.index)}: none is in both")
+    return ours.loc[common] - other.loc[common]
+
+
+def shifted(by_seed: pd.DataFrame) -> pd.Series:
+    """Average over the seven shifted sets, of each seed."""
+    return by_seed[list(SHIFTED_SETS)].mean(axis=1)
+
+
+def gains(by_seed: pd.DataFrame) -> bool:
+    """Whether the mean over seeds and over the shifted sets is above 0."""
+    return bool(shifted(by_seed).mean() > EPS)
+
+
+def above_std(values: pd.Series) -> bool:
+    """Whether the mean over seeds is above the std."""
+    return bool(values.mean() > values.std() + EPS)
+
+
+def small_loss(difference: pd.Series) -> bool:
+    """Whether ours falls short of the other by little: SIMILAR_PTS, or the std."""
+    return bool(-difference.mean() <= max(SIMILAR_PTS, difference.std()) + EPS)
+
+
+def noisy(*differences: pd.Series) -> bool:
+    """Whether the spread over seeds is too large to call any of the differences small."""
+    return any(difference.std() > MAX_SPREAD_PTS for difference in differences)
+
+
+def text(values: pd.Series) -> str:
+    """Mean ± std over seeds."""
+    return signed(values.mean(), values.std())
+
+
+def seed_count(count: int) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{count} seed{'' if count == 1 else 's'}"
+
+
+def by_set(by_seed: pd.DataFrame, sets: tuple[str, ...]) -> str:
+    """`a +1.2 ± 0.3, ...` over seeds."""
+    return ", ".join(f"{name} {text(by_seed[name])}" for name in sets)
+
+
+def _whole(rows: pd.DataFrame, column: str, where: Mapping[str, object]) -> pd.DataFrame:
+    rows = rows.astype({"dataset": str})
+    wide = rows.pivot(index="seed", columns="dataset", values=column)
+    wide = wide.reindex(columns=list(TEST_SETS)).dropna()
+    if wide.empty:
+        raise Lacking(f"no run with {_named(where)} has all nine sets: evaluate it on them")
+    return wide
+
+
+def _named(where: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in where.items())
+
+
+# Models: one number a seed, and the seeds of two models are not paired.
+
+
+def difference(a: pd.Series, b: pd.Series) -> Difference:
+    """Of two models or groups of layers whose seeds are not paired."""
+    return Difference(float(a.mean() - b.mean()), math.hypot(a.std(), b.std()))
+
+
+def above(values: BySeed, upper: Iterable[str], lower: Iterable[str]) -> dict[str, Difference]:
+    """Each model of one group minus each of another."""
+    lower = tuple(lower)
+    return {
+        f"{a} above {b}": difference(values[a], values[b]) for a in upper for b in lower if a != b
+    }
+
+
+def similar(found: Difference) -> bool | None:
+    """Whether two accuracies are as good as equal; None where the spread is too large to say."""
+    if abs(found.value) > max(SIMILAR_PTS, found.spread) + EPS:
+        return False
+    return None if found.spread > MAX_SPREAD_PTS else True
+
+
+def mean_of(values: BySeed, models: Iterable[str]) -> float:
+    """Mean over models, each of which is the mean over its seeds."""
+    return float(np.mean([values[model].mean() for model in models]))
+
+
+def kinds_differ(values: BySeed, upper: tuple[str, ...], lower: tuple[str, ...]) -> Difference:
+    """Mean of one group of models minus that of another."""
+    means = [mean_of(values, models) for models in (upper, lower)]
+    stds = [values[model].std() / len(group) for group in (upper, lower) for model in group]
+    return Difference(means[0] - means[1], math.hypot(*stds))
+
+
+def slope(rows: pd.DataFrame) -> pd.Series:
+    """Change of a least-squares line from the first column to the last, of each seed.
+
+    Raises: Lacking with fewer than three columns.
+    """
+    at = np.asarray(rows.columns, dtype=float)
+    if len(at) < 3:
+        raise Lacking(f"{len(at)} {rows.columns.name}s: a trend needs at least 3")
+    centred = at - at.mean()
+    change = (rows - rows.mean(axis=1).to_numpy()[:, None]) @ centred
+    return change / (centred @ centred) * (at.max() - at.min())
+
+
+def seeds_of(*values: Mapping[str, pd.Series | pd.DataFrame]) -> int:
+    """The smallest number of seeds that a model has."""
+    return min(len(of_model) for part in values for of_model in part.values())
+
+
+def shown(values: pd.Series, digits: int = 2, sign: str = "") -> str:
+    """Mean ± std over seeds, without ± for one seed; `sign` is + for changes."""
+    mean = round(float(values.mean()), digits) + 0.0
+    text = f"{mean:{sign}.{digits}f}"
+    return text if len(values) < 2 else f"{text} ± {values.std():.{digits}f}"

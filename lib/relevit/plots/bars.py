@@ -1,0 +1,453 @@
+"""Bars, dots and boxes, tables as colours, the chart of the stages. All functions give figures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from torch import nn
+
+from relevit.evaluate.segmentation import METRICS
+from relevit.plots.style import BLUE, ORIGINAL, OURS, heading, legend_beside, panels, subplots
+
+METRIC_TITLES = dict(zip(METRICS, ("pixel accuracy", "mIoU", "mAP", "mF1"), strict=True))
+CLASS_COLOURS = {"A": OURS, "B": BLUE}
+GROUP_COLOURS = {"seen": ORIGINAL, "unseen": OURS, "all": BLUE}
+WORD_COLOURS = (OURS, "#e0a030", BLUE, "#c8c8c8")
+COLUMNS = 3
+
+
+# Sets and classes
+
+
+def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
+    """Top-1 of one model on each set, with the 95 % interval over images."""
+    figure, axis = subplots(figsize=(7.5, 2.6))
+    error = _reach_pct(accuracy["top1_pct"], accuracy["images"])
+    axis.bar(accuracy["dataset"], accuracy["top1_pct"], yerr=error, color=ORIGINAL, capsize=3)
+    axis.set(ylabel="top-1 (%)", ylim=(0, 105), title=title)
+    axis.tick_params(axis="x", rotation=20)
+    return figure
+
+
+def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
+    """Accuracy of the original and of every finetuned run; needs `knn_table`."""
+    groups = table.groupby(["data", "k"], sort=False)
+    figure, axis = subplots(figsize=(7.5, 2.8))
+    for place, (_, rows) in enumerate(groups):
+        before = rows[rows["model_run"] == original].iloc[0]
+        axis.errorbar(
+            place - 0.1,
+            before["accuracy_pct"],
+            yerr=_reach_pct(before["accuracy_pct"], before["images"]),
+            fmt="o",
+            color=ORIGINAL,
+            capsize=3,
+            label=None if place else "original, 95 % interval over images",
+        )
+        after = rows.loc[rows["model_run"] != original, "accuracy_pct"]
+        axis.plot(
+            [place + 0.1] * len(after),
+            after,
+            "_",
+            color=OURS,
+            markersize=14,
+            markeredgewidth=2,
+            label=None if place else "ours, one dash a seed",
+        )
+    axis.set_xticks(range(len(groups)), [f"{data}\nk = {k}" for data, k in groups.groups])
+    axis.set(ylabel="accuracy (%)", ylim=(0, 102), xlim=(-0.5, len(groups) - 0.5), title=title)
+    axis.legend(frameon=False, loc="lower left")
+    return figure
+
+
+def relevance_bars(where: pd.DataFrame, title: str) -> Figure:
+    """Mean IoU and share of the relevance on the object, for each set."""
+    figure, axis = subplots(figsize=(7.5, 2.6))
+    long = where.rename(
+        columns={"iou_pct": "IoU with the mask", "on_object_pct": "relevance on the object"}
+    ).melt("dataset", var_name="", value_name="percent")
+    sns.barplot(long, x="dataset", y="percent", hue="", palette=[ORIGINAL, BLUE], ax=axis)
+    axis.set(title=title, xlabel="", ylabel="%", ylim=(0, 100))
+    axis.tick_params(axis="x", rotation=20)
+    axis.legend(frameon=False, ncols=2)
+    return figure
+
+
+def change_bars(changes: pd.DataFrame, title: str) -> Figure:
+    """Mean change of top-1 over seeds with its standard deviation, one bar a set.
+
+    `changes` holds `dataset`, `change` and `std`, and optionally `group` for bars side by side.
+    """
+    figure, axis = subplots(figsize=(7.5, 2.8))
+    draw_changes(axis, changes, title)
+    return figure
+
+
+def draw_changes(axis: Axes, changes: pd.DataFrame, title: str) -> None:
+    """The bars of `change_bars` on a given axis."""
+    grouped = "group" in changes
+    groups = list(dict.fromkeys(changes["group"])) if grouped else [None]
+    offsets, width = _side_by_side(len(groups))
+    for group, colour, offset in zip(groups, [OURS, ORIGINAL, BLUE], offsets, strict=False):
+        part = changes[changes["group"] == group] if grouped else changes
+        places, error = np.arange(len(part)) + offset, part["std"].fillna(0)
+        axis.bar(places, part["change"], width, yerr=error, capsize=3, color=colour, label=group)
+    axis.axhline(0, color="black", linewidth=0.8)
+    axis.set_xticks(range(changes["dataset"].nunique()), changes["dataset"].unique(), rotation=20)
+    axis.set(ylabel="change of top-1 (points)", title=title)
+    if grouped:  # beside the bars: there is no corner that no set's error bar reaches
+        axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def class_bars(changes: pd.Series, title: str) -> Figure:
+    """One bar a class, in the order given; `changes` maps class names to points."""
+    figure, axis = subplots(figsize=(9, 2.8))
+    colours = [OURS if value >= 0 else ORIGINAL for value in changes]
+    axis.bar(changes.index, changes.to_numpy(), color=colours)
+    axis.axhline(0, color="black", linewidth=0.8)
+    axis.set(ylabel="points", title=title)
+    axis.tick_params(axis="x", rotation=90, labelsize=7)
+    return figure
+
+
+def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> Figure:
+    """Each class's change of top-1 on each set, sorted; compare RobustViT Figs. 8-14.
+
+    `table` is that of `class_changes.class_table`; the classes of `classes_a` have one colour,
+    the others another. The name of the first and of the last class is written.
+    """
+    sets = list(dict.fromkeys(table["dataset"]))
+    line = 0.12 * np.ptp(table["change_top1_pts"])  # height of a line of text, in points
+    rows = -(-len(sets) // COLUMNS)
+    figure, axes = subplots(
+        rows, COLUMNS, figsize=(10.5, 2.05 * rows + 0.5), sharey=True, squeeze=False
+    )
+    for axis, name in zip(axes.flat, sets, strict=False):
+        part = table[table["dataset"] == name].sort_values(["change_top1_pts", "label"])
+        colours = [CLASS_COLOURS["A" if label in classes_a else "B"] for label in part["label"]]
+        # A class without change gets a stub, or its colour would be lost.
+        axis.bar(range(len(part)), part["change_top1_pts"], color=colours, width=0.85)
+        axis.scatter(range(len(part)), np.zeros(len(part)), color=colours, s=5, zorder=3)
+        axis.axhline(0, color="black", linewidth=0.6)
+        axis.set(title=name, xticks=[])
+        axis.grid(False, axis="x")
+        _name_ends(axis, part, line)
+    for axis in axes.flat[len(sets) :]:
+        axis.set_axis_off()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("points")
+    kinds = CLASS_COLOURS.items()
+    handles = [Patch(color=colour, label=f"classes {kind}") for kind, colour in kinds]
+    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
+    figure.suptitle(title, fontsize=10, x=0.02, ha="left")
+    return figure
+
+
+def size_pictures(
+    classes: pd.DataFrame, images: pd.DataFrame, bins: int = 5, named: int = 3
+) -> Figure:
+    """Change against the object's size: a point a class, and a mean for each fifth of images.
+
+    Both tables hold `size_pct` and `change_pts`; the index of `classes` is their names, and the
+    `named` classes with the largest and with the lowest change get theirs written. The bars
+    are standard errors over images.
+    """
+    figure, (left, right) = panels(2, 9.5, 3.2)
+    left.scatter(classes["size_pct"], classes["change_pts"], s=16, color=OURS)
+    order = classes.sort_values("change_pts")
+    text = {"textcoords": "offset points", "fontsize": 7}
+    for end in (order.head(named), order.tail(named)):
+        for i, (name, row) in enumerate(end.sort_values("size_pct").iterrows()):
+            # The name of the leftmost goes to the left, so that it does not meet the others.
+            place, align = ((4, 2), "left") if i else ((-4, 2), "right")
+            left.annotate(
+                name, (row["size_pct"], row["change_pts"]), xytext=place, ha=align, **text
+            )
+    left.set(title="classes, shifted sets", xlabel="square covered by the drawing (%)")
+    left.set_ylabel("change of top-1 (points)")
+    fifth = pd.qcut(images["size_pct"], bins, duplicates="drop")
+    groups = images.groupby(fifth, observed=True)
+    change, style = groups["change_pts"], {"color": BLUE, "marker": "o", "capsize": 3}
+    right.errorbar(groups["size_pct"].mean(), change.mean(), yerr=change.sem(), **style)
+    right.set(title="images of si_size, by fifths", xlabel="image covered by the object (%)")
+    for axis in (left, right):
+        axis.axhline(0, color=ORIGINAL, linewidth=0.8)
+    return figure
+
+
+# Methods
+
+
+def segmentation_bars(table: pd.DataFrame, title: str) -> Figure:
+    """The four numbers of each method with their intervals; needs `segmentation_table`."""
+    figure, axes = panels(4, 11, 3.4, sharey=True)
+    for axis, (metric, name) in zip(axes, METRIC_TITLES.items(), strict=True):
+        rows = table[table["metric"] == metric].iloc[::-1]
+        axis.barh(
+            rows["method"], rows["value_pct"], xerr=_reaches(rows, "value"), color=BLUE, capsize=2
+        )
+        axis.set(title=name, xlabel="%")
+    heading(figure, title)
+    return figure
+
+
+def score_bars(
+    table: pd.DataFrame, higher: Mapping[str, bool], variants: Sequence[str], title: str
+) -> Figure:
+    """Each score of each method with its interval; `variants` in red, an order by chance in grey.
+
+    `table` has method, score, value_pct, low_pct, high_pct; `higher` says of each score whether
+    more is better.
+    """
+    names = [name for name in higher if name in set(table["score"])]
+    figure, axes = panels(len(names), 2.9 * len(names), 3.6, sharey=True)
+    special = dict.fromkeys(variants, OURS) | {"random": ORIGINAL}
+    for axis, name in zip(axes, names, strict=True):
+        rows = table[table["score"] == name].iloc[::-1]
+        colours = [special.get(method, BLUE) for method in rows["method"]]
+        axis.barh(
+            rows["method"],
+            rows["value_pct"],
+            xerr=_reaches(rows, "value"),
+            capsize=2,
+            color=colours,
+        )
+        axis.set(title=f"{name} ({'higher' if higher[name] else 'lower'} is better)", xlabel="%")
+    heading(figure, title)
+    return figure
+
+
+def area_bars(areas: pd.DataFrame, title: str) -> Figure:
+    """Area under both curves with its standard error; needs `area_table`."""
+    figure, axes = panels(2, 8, 3.4, sharey=True)
+    better = {"positive": "lower is better", "negative": "higher is better"}
+    for axis, (direction, note) in zip(axes, better.items(), strict=True):
+        rows = areas[areas["direction"] == direction].iloc[::-1]
+        error = rows["standard_error_pts"]
+        axis.barh(rows["method"], rows["auc_pct"], xerr=error, color=BLUE, capsize=2)
+        axis.set(title=f"{direction} ({note})", xlabel="AUC (%)")
+    heading(figure, title)
+    return figure
+
+
+def seconds_bars(seconds: dict[str, float], title: str) -> Figure:
+    """What a map of each method costs."""
+    figure, axis = subplots(figsize=(6.5, 2.8))
+    names = list(seconds)[::-1]
+    axis.barh(names, [1000 * seconds[name] for name in names], color=ORIGINAL)
+    axis.set(title=title, xlabel="milliseconds an image", xscale="log")
+    return figure
+
+
+def gradient_bars(model: nn.Module, title: str) -> Figure:
+    """Gradient norm of every block, and of what comes before and after the blocks."""
+    names = ["embedding", *(f"block {i + 1}" for i in range(len(model.blocks))), "norm", "head"]
+    squares = dict.fromkeys(names, 0.0)
+    for key, parameter in model.named_parameters():
+        first, second = [*key.split("."), ""][:2]
+        place = f"block {int(second) + 1}" if first == "blocks" else first
+        place = place if place in squares else "embedding"
+        if parameter.grad is not None:
+            squares[place] += float(parameter.grad.detach().square().sum())
+    figure, axis = subplots(figsize=(7.5, 2.3))
+    axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
+    axis.set(title=title, ylabel="norm", yscale="log")
+    axis.tick_params(axis="x", rotation=35)
+    return figure
+
+
+# Images with text
+
+
+def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
+    """Accuracy of each seed and group with its interval, and chance as a line.
+
+    Needs seed, classes, accuracy_pct, low_pct, high_pct, chance_pct.
+    """
+    groups, seeds = (list(dict.fromkeys(table[name])) for name in ("classes", "seed"))
+    figure, axis = subplots(figsize=(1.8 + 1.1 * len(groups) * max(1, len(seeds) / 2), 2.8))
+    colours = [GROUP_COLOURS.get(name, BLUE) for name in groups]
+    offsets, width = _side_by_side(len(seeds))
+    for seed, offset in zip(seeds, offsets, strict=True):
+        rows = table[table["seed"] == seed].set_index("classes").loc[groups]
+        axis.bar(
+            np.arange(len(groups)) + offset,
+            rows["accuracy_pct"],
+            0.9 * width,
+            yerr=np.clip(_reaches(rows, "accuracy"), 0, None),
+            capsize=2,
+            color=colours,
+        )
+    chance = table.groupby("classes")["chance_pct"].mean()[groups]
+    for place, height in enumerate(chance):
+        ends, label = [place - 0.45, place + 0.45], None if place else "chance"
+        axis.plot(ends, [height] * 2, ":", color="black", linewidth=1, label=label)
+    axis.set_xticks(range(len(groups)), [f"{name} classes" for name in groups])
+    axis.set(ylabel="zero-shot top-1 (%)", ylim=(0, 102), title=title)
+    axis.grid(axis="x", visible=False)
+    axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
+    """Share of maps that point at their own object, with its standard error; needs `pointing`."""
+    groups = list(dict.fromkeys(table["classes"]))
+    methods = list(dict.fromkeys(table["method"]))[::-1]
+    figure, axis = subplots(figsize=(6.5, 0.7 + 0.42 * len(methods)))
+    offsets, height = _side_by_side(len(groups))
+    for name, offset in zip(groups, offsets, strict=True):
+        rows = table[table["classes"] == name].groupby("method")
+        share, error = (rows[c].mean()[methods] for c in ("own_object_pct", "standard_error_pts"))
+        axis.barh(
+            np.arange(len(methods)) - offset,
+            share,
+            0.9 * height,
+            xerr=error,
+            capsize=2,
+            label=f"{name} classes",
+            color=GROUP_COLOURS.get(name, BLUE),
+        )
+    axis.axvline(50, color="black", linewidth=1, linestyle=":", label="chance")
+    axis.set_yticks(range(len(methods)), methods)
+    axis.set(xlabel="points at its own object (%)", xlim=(0, 102), title=title)
+    axis.grid(axis="y", visible=False)
+    legend_beside(figure, axis)
+    return figure
+
+
+def word_bars(table: pd.DataFrame, title: str) -> Figure:
+    """What each kind of word has of a caption's relevance, stacked; needs `word_shares`.
+
+    A method without any positive value has no bar and is marked.
+    """
+    wide = table.pivot(index="method", columns="kind", values="share_pct")
+    wide = wide.loc[list(dict.fromkeys(table["method"]))[::-1], list(dict.fromkeys(table["kind"]))]
+    figure, axis = subplots(figsize=(7, 0.8 + 0.32 * len(wide)))
+    left = np.zeros(len(wide))
+    for (kind, values), colour in zip(wide.items(), WORD_COLOURS, strict=False):
+        axis.barh(wide.index, values, left=left, color=colour, label=kind)
+        left += values.to_numpy()
+    for place in np.flatnonzero(left == 0):
+        axis.text(1, place, "no map", va="center", fontsize=8)
+    axis.set(xlabel="share of the caption's relevance (%)", xlim=(0, 100), title=title)
+    axis.grid(axis="y", visible=False)
+    legend_beside(figure, axis)
+    return figure
+
+
+# Many runs, masks, stages
+
+
+def change_heatmap(changes: pd.DataFrame, title: str) -> Figure:
+    """Mean change of top-1 in points: one row a kind of run, one column a set, signed numbers.
+
+    Red falls, blue rises; the colours end at the largest change.
+    """
+    rows, columns = changes.shape
+    figure, axis = subplots(figsize=(2.6 + 0.78 * columns, 0.9 + 0.34 * rows))
+    largest = max(1.0, float(np.nanmax(np.abs(changes.to_numpy()))))
+    numbers = {"annot": True, "fmt": "+.1f", "annot_kws": {"size": 8}}
+    colours = {"cmap": "RdBu", "center": 0, "vmin": -largest, "vmax": largest, "cbar": False}
+    sns.heatmap(changes, linewidths=1, ax=axis, **numbers, **colours)
+    axis.set(title=title, xlabel="", ylabel="")
+    axis.tick_params(length=0)
+    axis.set_xticks(axis.get_xticks(), [str(c).replace("_", "\n") for c in changes], rotation=0)
+    axis.set_yticks(axis.get_yticks(), axis.get_yticklabels(), rotation=0)
+    return figure
+
+
+def average_bars(means: pd.Series, spread: pd.Series, title: str, label: str) -> Figure:
+    """One bar a kind of run, from the top in the order given, with its spread over the runs."""
+    figure, axis = subplots(figsize=(7, 0.8 + 0.3 * len(means)))
+    places = np.arange(len(means))[::-1]
+    colours = [BLUE if value >= 0 else OURS for value in means]  # as in change_heatmap
+    axis.barh(places, means, xerr=spread, color=colours, capsize=3, height=0.65)
+    axis.axvline(0, color="black", linewidth=0.8)
+    axis.set_yticks(places, means.index)
+    axis.set(title=title, xlabel=label)
+    return figure
+
+
+def share_table(shares_pct: pd.DataFrame, title: str) -> Figure:
+    """A table of percentages as colours, classes down, textures across."""
+    figure, axis = subplots(figsize=(5, 4.2))
+    sns.heatmap(shares_pct, cmap="mako_r", vmin=0, vmax=100, ax=axis, yticklabels=5)
+    axis.set(title=title, xlabel="texture", ylabel="class")
+    return figure
+
+
+def quality_plot(quality: pd.DataFrame) -> Figure:
+    """IoU of each image before and after refinement, the boxes found, and what is kept.
+
+    `quality` holds `images`, `seed`, `stage`, `iou_pct`, `located` and `kept`. Bars are means
+    over images.
+    """
+    figure, (left, right) = panels(2, 9, 3, width_ratios=(3, 2))
+    colours = {"coarse": ORIGINAL, "refined": OURS}
+    shared = {"data": quality, "x": "images", "y": "iou_pct", "hue": "stage", "palette": colours}
+    sns.boxplot(**shared, ax=left, showfliers=False, width=0.7, boxprops={"alpha": 0.35})
+    sns.stripplot(**shared, ax=left, dodge=True, size=2.5, alpha=0.5, jitter=0.22, legend=False)
+    left.set(title="Overlap with the exact mask", xlabel="", ylabel="IoU (%)", ylim=(-3, 103))
+    left.legend(frameon=False, title="")
+    located = quality.pivot_table(index="images", columns="stage", values="located")
+    shares = located.rename(columns={"coarse": "found, coarse", "refined": "found, refined"})
+    refined = quality[quality["stage"] == "refined"]
+    shares = 100 * shares.assign(kept=refined.groupby("images")["kept"].mean())
+    shares.plot.bar(ax=right, color=[ORIGINAL, OURS, BLUE], rot=0, width=0.75)
+    right.set(title="Boxes found (CorLoc), and kept", xlabel="", ylabel="images (%)", ylim=(0, 119))
+    right.legend(frameon=False, ncols=3, fontsize=7, loc="upper center", columnspacing=0.9)
+    return figure
+
+
+def flow_chart(edges: list[tuple[str, str]], title: str) -> Figure:
+    """The stages as boxes, each in the column after the last of those it needs."""
+    graph = nx.DiGraph(edges)
+    for column, names in enumerate(nx.topological_generations(graph)):
+        for name in names:
+            graph.nodes[name]["column"] = column
+    places = nx.multipartite_layout(graph, subset_key="column")
+    figure, axis = subplots(figsize=(9, 2.2))
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef1f5", "edgecolor": ORIGINAL}
+    nx.draw_networkx_edges(graph, places, ax=axis, edge_color=ORIGINAL, node_size=3200)
+    nx.draw_networkx_labels(graph, places, ax=axis, font_size=9, bbox=box)
+    axis.set_title(title)
+    axis.set_axis_off()
+    axis.margins(x=0.12, y=0.3)
+    return figure
+
+
+def _reach_pct(share_pct: pd.Series | float, images: pd.Series | int) -> pd.Series | float:
+    """Half the width of the 95 % interval of an accuracy over so many images."""
+    share = share_pct / 100
+    return 196 * (share * (1 - share) / images) ** 0.5
+
+
+def _reaches(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Series]:
+    """How far each interval reaches below and above its value."""
+    value = rows[f"{name}_pct"]
+    return value - rows["low_pct"], rows["high_pct"] - value
+
+
+def _side_by_side(bars: int) -> tuple[np.ndarray, float]:
+    """Where so many bars stand around their common place, and how wide each is."""
+    width = 0.8 / bars
+    return (np.arange(bars) - (bars - 1) / 2) * width, width
+
+
+def _name_ends(axis: Axes, part: pd.DataFrame, line: float) -> None:
+    """Write the first class beside the bars that fall as far, the last beside its like."""
+    change, name = part["change_top1_pts"], part["name"]
+    low, high = change.iloc[0], change.iloc[-1]
+    if low < 0:
+        x = (change < min(0, low + line)).sum()
+        axis.text(x, low, name.iloc[0], fontsize=7.5, va="bottom")
+    if high > 0:
+        x = len(part) - 1 - (change > max(0, high - line)).sum()
+        axis.text(x, high, name.iloc[-1], fontsize=7.5, ha="right", va="top")

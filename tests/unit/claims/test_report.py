@@ -1,0 +1,180 @@
+"""What the report shows: links to the cells with the numbers, and tables of texts and phrases."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_notebook
+
+from relevit import claims
+from relevit.base import extras, stages
+from relevit.claims import CLAIMS, evidence_cells, folded, linked_table
+from relevit.claims.report import Cell
+from relevit.config import NOTEBOOKS, ReportParams
+
+from .made import made
+from .made.maps import text_rationales
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def notebooks(tmp_path):
+    def write(name, *tags):
+        cells = [
+            new_code_cell("1", id=f"{i:02}-x", metadata={"tags": t}) for i, t in enumerate(tags)
+        ]
+        nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
+        return tmp_path
+
+    return write
+
+
+def test_cells_and_links(notebooks):
+    notebooks("09_sis", ["parameters"], ["RV-26", "nbval-check-output"])
+    folder = notebooks("08_ablations", ["RV-26", "BI-01"], ["RV-263", "claims"])
+    cells = evidence_cells(folder)
+    assert list(cells) == ["RV-26", "BI-01"]
+    assert cells["RV-26"] == [Cell("08_ablations", "00-x"), Cell("09_sis", "01-x")]
+    links = [cell.link() for cell in cells["RV-26"]]
+    assert links[0] == "08_ablations/executed.html#cell-id=00-x"
+    assert links[1] == "09_sis/executed.html#cell-id=01-x"
+
+
+def test_the_anchor_is_what_nbconvert_writes(notebooks):
+    path = notebooks("09_sis", ["RV-26"]) / "09_sis.ipynb"
+    page, _ = HTMLExporter().from_filename(str(path))
+    (cell,) = evidence_cells(path.parent)["RV-26"]
+    assert f'id="{cell.link().split("#")[1]}"' in page
+
+
+def test_without_notebooks(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"evidence_cells: no notebooks in .*; give the pr"):
+        evidence_cells(tmp_path / "nothing")
+
+
+def test_linked_table():
+    verdicts = [
+        claims.Verdict("RV-26", "fails", "3 of 4 < 5", "not met"),
+        claims.Verdict("RV-42", "not testable here", "", "no run"),
+    ]
+    table = claims.verdict_table(verdicts)
+    page = linked_table(table, {"RV-26": [Cell("09_sis", "01"), Cell("09_sis", "02")]})
+    assert '<a href="09_sis/executed.html#cell-id=01">09_sis</a>' in page
+    assert "3 of 4 &lt; 5" in page
+    assert page.count("<a href") == 2 and ">09_sis (2)<" in page and page.count("<tr") == 3
+
+
+def test_folded():
+    page = folded("Table 1 & 2", pd.DataFrame({"a": [1]}))
+    assert page.startswith("<details><summary>Table 1 &amp; 2</summary>") and "<table" in page
+
+
+# The notebooks of the suite
+
+
+# Statements about things that the suite does not have, and an identity.
+ELSEWHERE = {"RV-24", "RV-25", "BI-05", "BI-06", "BI-14", "BI-21", "IAV-21"}
+
+
+@pytest.mark.parametrize("claim", sorted(set(CLAIMS) - ELSEWHERE))
+def test_every_testable_claim_has_evidence(claim):
+    cells = cells_of_the_suite().get(claim, [])
+    assert cells, f"tag the cell that shows the number of {claim}"
+    assert {cell.notebook for cell in cells} <= set(NOTEBOOKS) - {"99_report"}
+
+
+def test_no_tag_without_a_criterion():
+    assert set(cells_of_the_suite()) <= set(CLAIMS)
+
+
+@cache
+def cells_of_the_suite():
+    return evidence_cells(ROOT / "notebooks")
+
+
+# Texts, and images with text.
+
+TEXTS = [name for name, found in claims.TABLES.items() if found.notebook in ("11_text", "12_clip")]
+
+
+@pytest.fixture
+def tables():
+    return made(*TEXTS)
+
+
+def test_text_overview(tables):
+    shown = claims.text_overview(tables)
+    assert shown.loc[("movie_reviews", "ga")].tolist() == [
+        "50.0 ± 0.5",
+        "50.0 ± 0.5",
+        "50.0 ± 0.5",
+        "50.0 ± 0.5",
+        "51.5 ± 0.5",
+        "50.0",
+    ]
+    assert shown.loc[("movie_reviews", "transformer_attribution"), "positive first half"] == (
+        "80.0 ± 0.5"
+    )
+    assert shown.loc[("newsgroups", "ga"), "F1"] == "–"  # it has no rationales
+    methods = shown.loc["movie_reviews"].index.tolist()
+    assert methods[0] == "raw_attention" and methods[-1] == "token_wise"
+
+
+def test_clip_stands_below_table_3(tables):
+    shown = claims.clip_overview(tables)
+    assert shown.index.get_level_values("model").unique().tolist() == [
+        "CLIP (paper)",
+        "dinov2-minilm",
+    ]
+    assert shown.loc[("CLIP (paper)", "ga"), ("label", "negative")] == "37.1"
+    assert shown.loc[("dinov2-minilm", "ga"), ("label", "positive")] == "50.0 ± 0.5"
+    assert (shown.loc[(slice(None), "rollout"), "label"] == "–").all(axis=None)
+
+
+def test_phrases_over_seeds(tables):
+    shown = claims.phrases_overview(tables)
+    unseen = shown.loc[("dinov2-minilm", "unseen")]
+    assert unseen[["zero-shot", "chance"]].tolist() == ["30.0 ± 1.0", "5.0"]
+    assert unseen["points: token_wise"] == "85.0 ± 0.0"
+    assert shown.loc[("dinov2-minilm", "all"), "zero-shot"] == "–"
+
+
+def test_a_missing_table_leaves_its_part_out(tables):
+    assert claims.not_shown(tables, "11_text") == ""
+    del tables["text_perturbation"], tables["clip_perturbation"], tables["clip_zero_shot"]
+    assert claims.text_overview(tables).columns.tolist()[0] == "F1"
+    assert claims.clip_overview(tables).empty
+    assert "zero-shot" not in claims.phrases_overview(tables)
+    assert claims.not_shown(tables, "12_clip").startswith(
+        "**Not all of `12_clip` is shown**: no table clip_perturbation and no clip_zero_shot: run"
+    )
+    parts = ("text_overview", "accuracy_overview", "clip_overview", "phrases_overview")
+    assert all(getattr(claims, name)({}).empty for name in parts)
+    tables["text_rationales"] = text_rationales().drop(columns="f1_pct")
+    assert "table text_rationales lacks ['f1_pct']" in claims.not_shown(tables, "11_text")
+    assert claims.text_overview(tables).empty
+
+
+def test_without_the_extra_the_report_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(stages, "need_stage", lambda cfg, notebook: tmp_path / notebook)
+    text = claims.not_shown({}, "11_text")
+    assert text.endswith("It needs tokenizers and transformers: pip install relevit[text].")
+    cfg = ReportParams(output_root=str(tmp_path / "outputs"))
+    assert stages.possible_stage(cfg, "10_knn") == tmp_path / "10_knn"
+    assert stages.possible_stage(cfg, "11_text") == tmp_path / "outputs" / "quick" / "11_text"
+    assert not list((tmp_path / "outputs" / "quick" / "11_text").iterdir())  # it was not run
+    monkeypatch.setattr(extras, "find_spec", lambda name: True)
+    assert stages.possible_stage(cfg, "11_text") == tmp_path / "11_text"
+
+
+def test_shaded_texts(tmp_path):
+    assert "11_text has not written shaded.html" in claims.shaded_texts(tmp_path)
+    (tmp_path / "shaded.html").write_text("<div>naïve</div>", encoding="utf-8")
+    assert claims.shaded_texts(tmp_path) == "<div>naïve</div>"
