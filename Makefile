@@ -61,7 +61,7 @@ lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.
-HALF = $(shell $(BIN)/python -c 'from relevit.base.machine import cores; print(max(1, cores() // 2))')
+HALF = $(shell $(BIN)/python -c 'from relevit.base.device import cores; print(max(1, cores() // 2))')
 
 test: setup  ## Run all tests, and the notebooks against their stored outputs
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \

@@ -8,7 +8,7 @@ from relevit.pipeline.sweep import compared_models, sweep_runs
 
 PRESET = config["preset"]
 SEEDS = config["seeds"]
-THREADS = config.get("threads", 1)
+THREADS = config.get("threads", workflow.cores)  # of a stage; on a cluster its profile's cores
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
 PIPELINE = read_pipeline(PRESET)

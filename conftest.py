@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 from nbval.plugin import IPyNbCell
 
-from relevit.pipeline.warm_kernels import warm_kernels
+from relevit.pipeline.kernels import warm_kernels
 
 STARTED = pytest.StashKey[bool]()
 

@@ -23,19 +23,25 @@ import timm
 import torch
 
 import bench_attribution
+import bench_evaluation
+import bench_path
 import bench_relevance
+import bench_smoothgrad
+import bench_tokencut
 from bench_core import CLOCKS, MODELS, Table, agree, build, describe, differences, measure, peak_mib
-from bench_evaluation import describe_evaluation, measure_evaluation
-from bench_path import describe_path, measure_path
-from bench_smoothgrad import describe_smoothgrad, measure_smoothgrad
-from bench_tokencut import measure_tokencut
-from relevit.base.precision import choose_device, fast_bfloat16
+from relevit.base.device import choose_device, fast_bfloat16
 
 __all__ = ["TABLES", "TASKS", "agree", "build", "differences", "main", "parse"]
 
 TABLES = bench_relevance.TABLES + bench_attribution.TABLES
 TASKS = bench_relevance.TASKS | bench_attribution.TASKS
-OTHERS = ("path", "tokencut", "smoothgrad")  # the first two on the CPU, whatever the device
+# What is no contest of two orders of work: modules that measure rows and describe each.
+OTHERS = {
+    "evaluation": bench_evaluation,
+    "path": bench_path,  # on the CPU, whatever the device; so is tokencut
+    "tokencut": bench_tokencut,
+    "smoothgrad": bench_smoothgrad,
+}
 
 
 def own_growth_mib(table: Table, variant: str, args: argparse.Namespace) -> int:
@@ -76,7 +82,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    add("--tasks", nargs="+", choices=(*TASKS, *OTHERS), default=[*TASKS, *OTHERS])
+    tasks = list(TASKS | OTHERS)
+    add("--tasks", nargs="+", choices=tasks, default=tasks)
     add("--repeats", type=int, default=3, help="rounds after the warm-up")
     add("--batch", type=int, help="images of a step (CPU 4, CUDA 8); most maps take fewer")
     add("--clock", choices=CLOCKS, default="wall", help="cpu: seconds of all threads together")
@@ -111,27 +118,19 @@ def main(argv: list[str] | None = None) -> int:
     )
     memory = {table: growths_mib(table, args) for table in tables if args.memory}
     evaluation = bench_relevance.EVALUATION
-    wanted = evaluation.task in args.tasks and evaluation.model in args.models
-    if wanted and fast_bfloat16(args.device):
+    others = [name for name in OTHERS if name in args.tasks]
+    if evaluation.task in others and evaluation.model not in args.models:
+        others.remove(evaluation.task)
+    if evaluation.task in others and fast_bfloat16(args.device):
         tables.append(evaluation)
     rows = []
     for table in tables:
-        row = measure(table, TASKS[table.task], args) | {"memory_mib": memory.get(table, {})}
-        rows.append(row)
-        print(describe(row), flush=True)
-    if wanted:
-        rows.append(measure_evaluation(args))
-        print(describe_evaluation(rows[-1]), flush=True)
-    if "path" in args.tasks:
-        rows.append(measure_path())
-        print(describe_path(rows[-1]))
-    if "tokencut" in args.tasks:
-        for row in measure_tokencut(args):
+        rows.append(measure(table, TASKS[table.task], args) | {"memory_mib": memory.get(table, {})})
+        print(describe(rows[-1]), flush=True)
+    for module in map(OTHERS.get, others):
+        for row in module.measure(args):
             rows.append(row)
-            print(describe(row), flush=True)
-    if "smoothgrad" in args.tasks:
-        rows.append(measure_smoothgrad(args))
-        print(describe_smoothgrad(rows[-1]))
+            print(module.describe(row), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     compared = [row for row in rows if "differences" in row]

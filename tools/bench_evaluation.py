@@ -25,8 +25,9 @@ from timm.utils import AverageMeter, accuracy
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from bench_core import LIMIT, TINY, Numbers, Table, compare, describe, differences
-from relevit.base.precision import fast_bfloat16, tensor_float32
+import bench_core
+from bench_core import LIMIT, TINY, Numbers, Table, compare, differences
+from relevit.base.device import fast_bfloat16, tensor_float32
 from relevit.data import cutouts
 from relevit.data.real.decoding import batches
 from relevit.data.real.image_set import ImageSet, View
@@ -121,8 +122,8 @@ def write_pictures(root: Path, count: int) -> Path:
     return root / "validation"
 
 
-def measure_evaluation(args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds and ratios of all sides, and the share of predictions that are not timm's."""
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row: seconds and ratios of all sides, and how many predictions are not timm's."""
     tiny = args.model_scale == "tiny"
     count, batch = TINY_SIZE if tiny else SIZES[args.device]
     count = args.evaluation_images or count
@@ -145,18 +146,21 @@ def measure_evaluation(args: argparse.Namespace) -> dict[str, Any]:
         if name != "timm"
     }
     found = differences({"c": [confidences["timm"]]}, {"c": [confidences["float32"]]})["c"]
-    return row | {
+    row |= {
         "batch": contest.batch,
         "memory_mib": {},
         "changed_pct": changed,
         "differences": {"confidence": found},
         "limit": LIMIT if args.device == "cpu" else CUDA_LIMIT,
     }
+    return [row]
 
 
-def describe_evaluation(row: dict[str, Any]) -> str:
+def describe(row: dict[str, Any]) -> str:
     """The row as text."""
-    lines = [describe({key: value for key, value in row.items() if key != "differences"})]
+    lines = [
+        bench_core.describe({key: value for key, value in row.items() if key != "differences"})
+    ]
     for name, value in row["changed_pct"].items():
         lines.append(f"  {name}: {value:.2f} % of the predictions are not timm's")
     found = row["differences"]["confidence"]

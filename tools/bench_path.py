@@ -8,6 +8,7 @@ published, whose own error is about a tenth of that of 20, and 64 Gauss-Legendre
 
 from __future__ import annotations
 
+import argparse
 from itertools import product
 from typing import Any
 
@@ -58,8 +59,8 @@ def relative_errors(found: Tensor, reference: Tensor) -> Tensor:
     return (found - reference).norm(dim=1) / reference.norm(dim=1)
 
 
-def measure_path() -> dict[str, Any]:
-    """Relative errors over images of every sum, and how many points are enough, as plain data."""
+def measure(_: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row: relative errors of every sum over images, and how many points are enough."""
     found = results(SUMS | REFERENCES)
     errors, enough = [], []
     for of, against in product(("feedback", "map"), REFERENCES):
@@ -86,10 +87,11 @@ def measure_path() -> dict[str, Any]:
                     "passes": min(passes, default=None),
                 }
             )
-    return {"task": "path", "model": MODEL, "images": IMAGES, "errors": errors, "enough": enough}
+    row = {"task": "path", "model": MODEL, "images": IMAGES}
+    return [row | {"errors": errors, "enough": enough}]
 
 
-def describe_path(row: dict[str, Any]) -> str:
+def describe(row: dict[str, Any]) -> str:
     """The table as text, one line a sum."""
     names = [name for name, _ in STATISTICS]
     columns = list(product(("feedback", "map"), REFERENCES))

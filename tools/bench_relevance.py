@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bench_core import Numbers, Table, Variant
 from relevit.attention.recording import record_attention
-from relevit.base.precision import autocast
+from relevit.base.device import autocast
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.losses import background_loss, confidence_loss, foreground_loss

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from bench_core import LIMIT, differences
 from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
-from relevit.base.precision import choose_device, choose_precision
+from relevit.base.device import choose_device, choose_precision
 from relevit.data import cutouts
 from relevit.iav.measure import Explainer
 from relevit.iav.runs import Pictures
@@ -46,8 +46,8 @@ def one_by_one(model: nn.Module, images: Tensor, target: Tensor) -> Tensor:
     return torch.cat(maps)
 
 
-def measure_smoothgrad(args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of each model, and of five models together."""
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row: seconds of each model, and of five models together."""
     count, chunk, models = SIZES[args.model_scale]
     device = choose_device(args.device)
     precision = choose_precision("auto", device)
@@ -68,7 +68,7 @@ def measure_smoothgrad(args: argparse.Namespace) -> dict[str, Any]:
         ours = smoothgrad(model, some, labels, draws=DRAWS)
         worst = max(worst, differences({"m": [reference]}, {"m": [ours]})["m"])
     total = sum(seconds[name] * times for name, times in models.items())
-    return {
+    row = {
         "task": "smoothgrad",
         "images": count,
         "draws": DRAWS,
@@ -82,9 +82,10 @@ def measure_smoothgrad(args: argparse.Namespace) -> dict[str, Any]:
         "differences": {"map": worst},
         "limit": LIMIT,
     }
+    return [row]
 
 
-def describe_smoothgrad(row: dict[str, Any]) -> str:
+def describe(row: dict[str, Any]) -> str:
     """The row as text."""
     lines = [
         f"\nsmoothgrad, {row['images']} images, {row['draws']} draws, {row['precision']}, "

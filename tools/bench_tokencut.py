@@ -19,11 +19,13 @@ from scipy.linalg import eigh
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from bench_core import CLOCKS, Numbers, Table, compare, time_rounds
+from bench_core import CLOCKS, Numbers, Table, compare, describe, time_rounds
 from relevit.data import cutouts
 from relevit.masks import bilateral_solve, feature_model, key_features, solid
 from relevit.masks.cut import affinity, second_eigenpairs
 from relevit.models.loading import model_spec
+
+__all__ = ["describe", "measure"]
 
 MODEL = "tiny-mae"
 LIMIT = 1e-6  # of the eigenvectors, whose errors grow where the next eigenvalue is near
@@ -88,7 +90,7 @@ def solver_row(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def measure_tokencut(args: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One row a number of tokens, and one for the solver, as plain data."""
     rows = []
     for side, (divisor, target) in SIDES[args.model_scale].items():

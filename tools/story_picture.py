@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from relevit import plots
-from relevit.base.paths import project_root
+from relevit.base.files import project_root
 from relevit.base.stages import read_summary
 from relevit.data import cutouts
 from relevit.data.foregrounds import CLASSES

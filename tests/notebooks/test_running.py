@@ -47,32 +47,27 @@ def call(folder: Path, module: str, *arguments: str | Path) -> Ended:
 # Wrong parameters
 
 
-def test_misspelt_parameter_stops_at_once(tmp_path):
-    ended = call(
-        ROOT,
-        "papermill",
-        NOTEBOOKS / "00_original.ipynb",
-        tmp_path / "out.ipynb",
-        *("-p", "output_root", tmp_path / "outputs"),
-        *("-p", "sed", "1"),
-    )
-    assert ended.code != 0
-    assert "sed = 1 is no parameter; allowed are" in ended.err
-    assert all(name in ended.err for name in OriginalParams.model_fields)
-    assert ended.seconds < SOON_S
-    assert not (tmp_path / "outputs").exists()
-
-
-def test_number_that_yaml_reads_as_text_stops_at_once(tmp_path):
-    """`3e-6` without a dot is text in YAML; the message must say how to write it."""
+@pytest.mark.parametrize(
+    ("notebook", "name", "value", "words"),
+    [
+        (
+            "00_original",
+            "sed",
+            "1",
+            ("sed = 1 is no parameter; allowed are", *OriginalParams.model_fields),
+        ),
+        # Without a dot it is text in YAML; the message must say how to write it.
+        ("02_finetune", "lr", "3e-6", ("lr = '3e-6' (str)", "write it with a dot, like 3.0e-6")),
+    ],
+)
+def test_wrong_parameter_stops_at_once(tmp_path, notebook, name, value, words):
     file = tmp_path / "wrong.yaml"
-    file.write_text(f"output_root: {tmp_path / 'outputs'}\nlr: 3e-6\n")
+    file.write_text(f"output_root: {tmp_path / 'outputs'}\n{name}: {value}\n")
     ended = call(
-        ROOT, "papermill", NOTEBOOKS / "02_finetune.ipynb", tmp_path / "out.ipynb", "-f", file
+        ROOT, "papermill", NOTEBOOKS / f"{notebook}.ipynb", tmp_path / "out.ipynb", "-f", file
     )
     assert ended.code != 0
-    assert "lr = '3e-6' (str)" in ended.err
-    assert "write it with a dot, like 3.0e-6" in ended.err
+    assert all(each in ended.err for each in words)
     assert ended.seconds < SOON_S
     assert not (tmp_path / "outputs").exists()
 

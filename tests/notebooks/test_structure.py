@@ -24,6 +24,7 @@ SHARED = ("common", "seeds")  # what stages of a preset share
 
 CELLS = range(20, 61)
 LONGEST_CELL = 25  # lines
+LONGEST_IMPORTS = 10  # lines of a cell that imports, all in all
 LONGEST_FUNCTION = 10  # lines
 PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
 LARGEST_MB = 1.5
@@ -207,6 +208,20 @@ def test_code_is_plain_python_in_short_cells(notebook):
         ast.parse(cell.source)  # so there is no !pip and no %cd
         if cell != parameters_cell(notebook):  # one line a parameter, however many there are
             assert len(cell.source.splitlines()) <= LONGEST_CELL, begins(cell)
+
+
+def test_imports_are_few(notebook):
+    """A room re-exports what notebooks use of it."""
+    for cell in code_cells(notebook):
+        if any(
+            isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(cell.source).body
+        ):
+            assert len(cell.source.splitlines()) <= LONGEST_IMPORTS, begins(cell)
+
+
+def test_benchmark_is_asked_for_what_differs(notebook):
+    """Which of the two it is, drawn or real, is no question of a notebook."""
+    assert [begins(cell) for cell in code_cells(notebook) if ".generated" in cell.source] == []
 
 
 def test_functions_are_short(notebook):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import stat
@@ -13,20 +14,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from snakemake.cli import get_argument_parser
 
 from relevit.config import PipelineParams
-from relevit.pipeline import cluster
 from relevit.pipeline import run as pipeline
-from relevit.pipeline.cluster import Cluster, read_profile
 from relevit.pipeline.sweep import sweep_runs
 
 from .projects import PRESET, ROOT, edit
 
-PROFILES = sorted(path.parent for path in (ROOT / "profiles").glob("*/config.yaml"))
+PROFILES = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
+JOBS = ROOT / "profiles" / "kubernetes" / "jobs.sh"
 PAPER = ROOT / "params" / "paper"
 REAL = {"data": "imagenet", "data_root": "data"}
-VALUES = {"executor": "slurm", "jobs": 4, "max-threads": 6}
 SEVEN = ("vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b")  # RobustViT Tab. 1
 METHODS = {
     ("relevance", "published"),
@@ -35,10 +33,6 @@ METHODS = {
     ("rrr", "published"),
     ("rrr", "described"),
 }
-
-
-def ids(folder: Path) -> str:
-    return folder.name
 
 
 # The paper's sweep
@@ -90,141 +84,23 @@ def test_real_data_need_a_folder(project, monkeypatch):
 # Profiles
 
 
-@pytest.fixture
-def profile(tmp_path, monkeypatch):
-    """A profile in `tmp_path`, whose executor counts as installed."""
-    monkeypatch.setattr(cluster, "find_spec", lambda name: object())
-
-    def write(**changes) -> Path:
-        values = VALUES | {key.replace("_", "-"): value for key, value in changes.items()}
-        given = {key: value for key, value in values.items() if value is not ...}
-        (tmp_path / "config.yaml").write_text(yaml.safe_dump(given))
-        return tmp_path
-
-    return write
-
-
-@pytest.mark.parametrize("folder", PROFILES, ids=ids)
-def test_profile_has_options_that_snakemake_knows(folder):
-    values = yaml.safe_load((folder / "config.yaml").read_text())
-    known = {name for action in get_argument_parser()._actions for name in action.option_strings}
-    own = [key for key in values if key.startswith(f"{values['executor']}-")]
-    assert [key for key in values if f"--{key}" not in known and key not in own] == []
-    assert {"jobs", "max-threads", "restart-times", "latency-wait"} <= set(values)
-
-
-@pytest.mark.parametrize("folder", PROFILES, ids=ids)
-def test_profile_gives_every_stage_memory_and_names_rules_that_exist(folder):
-    values = yaml.safe_load((folder / "config.yaml").read_text())
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_gives_every_stage_memory_and_names_rules_that_exist(name):
+    values = yaml.safe_load((ROOT / "profiles" / name / "config.yaml").read_text())
     rules = (ROOT / "Snakefile").read_text()
     assert values["default-resources"]["mem_mb"] >= 16000
     assert all(f"\nrule {name}:" in rules for name in values["set-resources"])
+    assert {"jobs", "cores", "restart-times", "latency-wait"} <= set(values)
 
 
-@pytest.mark.parametrize("folder", PROFILES, ids=ids)
-def test_shipped_profile_is_read_when_its_executor_is_there(folder, monkeypatch):
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
-    executor = yaml.safe_load((folder / "config.yaml").read_text())["executor"]
-    text = rf"executor '{executor}' is not installed; .*snakemake-executor-plugin-{executor}$"
-    with pytest.raises(ValueError, match=text):
-        read_profile(f"profiles/{folder.name}")
-    monkeypatch.setattr(cluster, "find_spec", lambda name: object())
-    assert read_profile(f"profiles/{folder.name}").profile == folder
-
-
-def test_cores_follow_from_jobs_and_threads(profile):
-    options = read_profile(str(profile())).options()
-    assert options == [
-        "--profile",
-        str(profile()),
-        "--jobs",
-        "4",
-        "--cores",
-        "24",
-        "--config",
-        "threads=6",
-        "gpus=0",
-    ]
-    assert read_profile(str(profile()), jobs=2) == Cluster(profile(), 2, 6)
-    assert read_profile(str(profile(jobs=...)), jobs=2).jobs == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"executor": ...}, "executor = None; a cluster's is needed, like slurm: for this machine"),
-        ({"executor": "local"}, "executor = 'local'; a cluster's is needed"),
-        ({"jobs": ...}, "jobs = None; a whole number above 0 is needed, the stages at once"),
-        ({"jobs": "all"}, "jobs = 'all'; a whole number"),
-        ({"jobs": 0}, "jobs = 0; a whole number"),
-        ({"max_threads": ...}, "max-threads = None; .* the processor cores of one stage"),
-        ({"cores": 8}, r"\['cores'\] are set by the pipeline, from jobs and max-threads; leave"),
-        ({"config": {"threads": 1}}, r"\['config'\] are set by the pipeline"),
-    ],
-)
-def test_wrong_profile_is_refused(profile, changes, words):
-    with pytest.raises(ValueError, match=rf"profile: .*config\.yaml: {words}"):
-        read_profile(str(profile(**changes)))
-
-
-@pytest.mark.parametrize("content", ["", "- slurm\n", "jobs: [1\n"])
-def test_file_that_is_no_profile_is_refused(tmp_path, content):
-    (tmp_path / "config.yaml").write_text(content)
-    with pytest.raises(ValueError, match=r"profile: .*config\.yaml: (needs|no valid)"):
-        read_profile(str(tmp_path))
-
-
-def test_missing_profile_names_those_that_are_there(tmp_path):
-    text = r"config\.yaml is missing; .* like profiles/kubernetes or profiles/slurm"
-    with pytest.raises(FileNotFoundError, match=text):
-        read_profile(str(tmp_path / "profiles" / "slrum"))
-
-
-# What Snakemake is told
-
-
-@pytest.fixture
-def calls(project, monkeypatch) -> list[tuple[str, ...]]:
-    """Calls of Snakemake in a project, none of which is made but for planning."""
-    monkeypatch.chdir(project)
-    made, call = [], pipeline.subprocess.run
-
-    def run(command, **kwargs):
-        made.append(tuple(map(str, command)))
-        if {"--dry-run", "--unlock"} & set(command):
-            return call(command, **kwargs)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(pipeline.subprocess, "run", run)
-    return made
-
-
-def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project, profile):
-    edit(project, "02_finetune", device="cuda:99")  # the nodes may have it
-    assert pipeline.main([PRESET, "--profile", str(profile()), "-j", "3"]) == 0
-    *planning, last = calls
-    assert planning and not any("--profile" in command for command in planning)
-    told = dict(pairwise(last))
-    assert told["--profile"] == str(profile())
-    assert (told["--jobs"], told["--cores"]) == ("3", "18")
-    assert last.count("--cores") == last.count("--config") == 1
-    assert "--resources" not in last, "GPUs of the cluster are not those of this machine"
-    assert {"threads=6", "gpus=0", "--keep-going", "--rerun-incomplete"} <= set(last)
-
-
-def test_wrong_profile_ends_before_any_work(calls, project, profile, capsys):
-    assert pipeline.main([PRESET, "--profile", str(profile(executor="local"))]) == 2
-    assert capsys.readouterr().err.startswith("error: profile: ")
-    assert calls == [] and not (project / "outputs").exists()
-
-
-@pytest.mark.parametrize("folder", PROFILES, ids=ids)
-def test_profile_passes_a_dry_run_with_every_job_of_the_paper(folder, paper, monkeypatch):
+@pytest.mark.parametrize("name", PROFILES)
+def test_profile_passes_a_dry_run_with_every_job_of_the_paper(name, paper, monkeypatch):
     """With the executor itself: Snakemake refuses a name or an option that it does not know."""
     monkeypatch.chdir(ROOT)
     options = ("--dry-run", "--forceall", "--quiet", "host")
-    told = read_profile(str(folder))
-    done = pipeline.snakemake("paper", *options, cluster=told, capture_output=True, text=True)
+    done = pipeline.snakemake(
+        "paper", *options, profile=f"profiles/{name}", capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
     swept = [
@@ -239,21 +115,147 @@ def test_profile_passes_a_dry_run_with_every_job_of_the_paper(folder, paper, mon
     assert set(others.values()) == {1} and {"00_original", "99_report"} <= set(others)
 
 
-def test_dry_run_refuses_an_option_that_the_executor_has_not(profile, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    told = read_profile(str(profile(slurm_partitoin="gpu")))
-    done = pipeline.snakemake("quick", "--dry-run", cluster=told, capture_output=True, text=True)
-    assert done.returncode and "slurm-partitoin" in done.stdout + done.stderr
+@pytest.fixture
+def calls(project, monkeypatch) -> list[tuple[str, ...]]:
+    """Calls of Snakemake in a project, none of which is made but for planning."""
+    monkeypatch.chdir(project)
+    made, call = [], pipeline.subprocess.run
+
+    def run(command, **kwargs):
+        made.append(tuple(map(str, command)))
+        if "--dry-run" in command:
+            return call(command, **kwargs)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(pipeline.subprocess, "run", run)
+    return made
+
+
+def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project):
+    edit(project, "02_finetune", device="cuda:99")  # the nodes may have it
+    folder = str(ROOT / "profiles" / "slurm")
+    assert pipeline.main([PRESET, "--profile", folder, "-j", "3"]) == 0
+    last = calls[-1]
+    told = dict(pairwise(last))
+    assert (told["--profile"], told["--jobs"]) == (folder, "3")
+    assert not {"--cores", "--config", "--resources"} & set(last), "they are those of the profile"
+    assert {"--keep-going", "--rerun-incomplete"} <= set(last)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("executor: slurmm\n", "invalid choice: 'slurmm' (choose from "),
+        ("executor: slurm\nslurm-partitoin: gpu\n", "unrecognized arguments: --slurm-partitoin"),
+        ("jobs: [1\n", "Couldn't parse config file"),
+        (None, "no profile.yaml (or config.yaml) found"),
+    ],
+    ids=["executor", "option", "yaml", "missing"],
+)
+def test_what_snakemake_refuses_ends_before_any_work(calls, project, capsys, content, words):
+    folder = project / "mine"
+    folder.mkdir()
+    if content is not None:
+        (folder / "config.yaml").write_text(content)
+    assert pipeline.main([PRESET, "--profile", str(folder)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: pipeline: Snakemake cannot plan the run:\n")
+    assert words in message and len(message.splitlines()) < 10
+    assert {"--dry-run", "--unlock"} & set(calls[-1]) and not (project / "outputs").exists()
+
+
+# Kubernetes Jobs
+
+# Leaves its arguments and input, and gives the answer it was told to.
+ANSWERING = """#!/bin/sh
+echo "$@" >> {folder}/arguments
+case "$1" in create) cat > {folder}/given;; esac
+cat {folder}/answer
+exit $(cat {folder}/code)
+"""
+
+
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    """A kubectl in the place of the real one; `kubectl(answer, code)` says what it replies."""
+    install(tmp_path, ANSWERING.format(folder=tmp_path), monkeypatch)
+
+    def reply(answer: str, code: int = 0) -> Path:
+        (tmp_path / "answer").write_text(answer)
+        (tmp_path / "code").write_text(str(code))
+        return tmp_path
+
+    return reply
+
+
+def install(folder: Path, kubectl: str, monkeypatch) -> None:
+    program = folder / "kubectl"
+    program.write_text(kubectl)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    command = ["sh", str(JOBS), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("gpus", ["0", "1"])
+def test_job_runs_the_script_here_with_what_the_stage_needs(kubectl, tmp_path, gpus):
+    folder = kubectl("job.batch/relevit-x7\n")
+    done = ask(tmp_path, "submit", "8", "48000", gpus, ".snakemake/stage.sh")
+    assert (done.returncode, done.stdout) == (0, "job.batch/relevit-x7\n"), done.stderr
+    body = yaml.safe_load((folder / "given").read_text())
+    assert body["kind"] == "Job" and body["metadata"] == {"generateName": "relevit-"}
+    pod = body["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["/bin/sh", ".snakemake/stage.sh"]
+    assert container["workingDir"] == str(tmp_path)
+    assert container["env"] == [{"name": "PATH", "value": f"{tmp_path}:/usr/bin:/bin"}]
+    limits = {"memory": "48000M", "nvidia.com/gpu": gpus}
+    assert container["resources"] == {"requests": {"cpu": "8", **limits}, "limits": limits}
+    mounted = [each["name"] for each in container["volumeMounts"]]
+    assert mounted == [volume["name"] for volume in pod["volumes"]]
+
+
+def test_submission_that_is_refused_is_an_error(kubectl, tmp_path):
+    kubectl("", code=1)
+    assert ask(tmp_path, "submit", "1", "8000", "0", "stage.sh").returncode
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "word"),
+    [
+        ("Job ", 0, "running"),
+        ("Job Complete", 0, "success"),
+        ("Job SuccessCriteriaMet Complete", 0, "success"),
+        ("Job SuccessCriteriaMet", 0, "running"),
+        ("Job Failed", 0, "failed"),
+        ("Job FailureTarget Failed", 0, "failed"),
+        ("", 0, "failed"),  # somebody deleted it
+        ("", 1, "running"),  # the cluster did not answer
+    ],
+)
+def test_status_is_one_of_snakemakes_words(kubectl, tmp_path, answer, code, word):
+    folder = kubectl(answer, code)
+    done = ask(tmp_path, "status", "job.batch/relevit-x7")
+    assert (done.returncode, done.stdout) == (0, f"{word}\n")
+    assert "get job.batch/relevit-x7 --ignore-not-found" in (folder / "arguments").read_text()
+
+
+def test_cancel_ends_all(kubectl, tmp_path):
+    folder = kubectl("")
+    assert ask(tmp_path, "cancel", "job.batch/a", "job.batch/b").returncode == 0
+    assert (folder / "arguments").read_text().startswith("delete job.batch/a job.batch/b ")
 
 
 # A cluster of one machine
 
-KUBECTL = """#!{python}
-import json, pathlib, subprocess, sys
+RUNNING = """#!{python}
+import json, pathlib, subprocess, sys, yaml
 folder = pathlib.Path({folder!r})
 if sys.argv[1] == "create":
-    job = json.load(sys.stdin)
-    box = job["spec"]["template"]["spec"]["containers"][0]
+    (box,) = yaml.safe_load(sys.stdin)["spec"]["template"]["spec"]["containers"]
     name = f"job-{{len(list(folder.glob('*.json')))}}"
     done = subprocess.run(
         box["command"], cwd=box["workingDir"], env={{e["name"]: e["value"] for e in box["env"]}},
@@ -264,8 +266,7 @@ if sys.argv[1] == "create":
     print(name)
 elif sys.argv[1] == "get":
     code, _ = json.loads((folder / f"{{sys.argv[2]}}.json").read_text())
-    kind = "Failed" if code else "Complete"
-    print(json.dumps({{"status": {{"conditions": [{{"type": kind, "status": "True"}}]}}}}))
+    print("Job", "Failed" if code else "Complete")
 """
 SNAKEFILE = """
 rule all:
@@ -277,7 +278,7 @@ rule page:
 rule sweep:
     input: "outputs/first.txt"
     output: "outputs/run{n}/done.txt"
-    threads: config["threads"]
+    threads: config.get("threads", workflow.cores)
     resources: gpu=1
     shell: "echo {threads} > {output}"
 """
@@ -296,16 +297,14 @@ def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
     (project / "Snakefile").write_text(SNAKEFILE)
     for name in ("common", "seeds", "pipeline"):
         (project / "params" / "small" / f"{name}.yaml").write_text("preset: small\n")
-    kubectl = jobs / "kubectl"
-    kubectl.write_text(KUBECTL.format(python=sys.executable, folder=str(jobs)))
-    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{jobs}:/usr/bin:/bin")
+    install(jobs, RUNNING.format(python=sys.executable, folder=str(jobs)), monkeypatch)
     monkeypatch.chdir(project)
-    told = read_profile("profiles/kubernetes")
-    done = pipeline.snakemake("small", cluster=told, capture_output=True, text=True)
+    done = pipeline.snakemake(
+        "small", profile="profiles/kubernetes", capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert {path.read_text() for path in project.glob("outputs/**/*.txt")} == {"8\n"}
-    needs = [yaml.safe_load(path.read_text())[1]["requests"] for path in jobs.glob("*.json")]
-    assert [need.get("nvidia.com/gpu", "0") for need in needs].count("1") == 2
+    needs = [json.loads(path.read_text())[1]["requests"] for path in jobs.glob("*.json")]
+    assert sorted(need["nvidia.com/gpu"] for need in needs) == ["0", "1", "1"]
     assert {need["cpu"] for need in needs} == {"8"}
     assert {need["memory"] for need in needs} == {"48000M", "8000M"}

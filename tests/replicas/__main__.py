@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from relevit.base.paths import project_root
+from relevit.base.files import project_root
 from relevit.base.stages import read_pipeline
 from relevit.data.real.classes import IMAGENET_S_WNIDS, split_classes
 from relevit.pipeline import run as pipeline

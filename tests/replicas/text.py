@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from relevit.text.corpora.eraser import DOCS, FILES, FOLDER
+from relevit.text.corpora.generated import generated_corpus
+from relevit.text.corpora.newsgroups import TEST, TRAIN
 from relevit.text.documents import Document
-from relevit.text.eraser import DOCS, FILES, FOLDER
-from relevit.text.generated import generated_corpus
-from relevit.text.newsgroups import TEST, TRAIN
 
 QUERY = "What is the sentiment of this review?"
 GROUPS = ("alt.atheism", "comp.graphics", "rec.autos", "sci.space")

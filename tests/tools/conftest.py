@@ -1,11 +1,24 @@
-"""What the tests of the tools leave as it was."""
+"""What the tests of the tools share, and what they leave as it was."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "bench.py"
+TINY = ("--model-scale=tiny", "--repeats=2", "--threads=1")
+
+
+@pytest.fixture
+def bench(monkeypatch) -> ModuleType:
+    """The script as a module, which finds those beside it."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    return importlib.import_module("bench")
 
 
 @pytest.fixture(autouse=True)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[2] / "tools" / "bench.py"
-TINY = ("--model-scale=tiny", "--repeats=2", "--threads=1")
+from .conftest import SCRIPT, TINY
+
 TASKS = ("--tasks", "relevance", "step", "evaluation")
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    return importlib.import_module("bench")
 
 
 def run_bench(*options: str) -> str:

@@ -10,13 +10,13 @@ import torch
 
 from relevit.attribution import METHODS
 
-from .test_bench import TINY, bench  # noqa: F401
+from .conftest import TINY
 
 NAMES = ("token_wise", "head_wise", "transformer_attribution")
 
 
 @pytest.fixture
-def case(bench):  # noqa: F811
+def case(bench):
     """A tiny model in float64 with three images, by which the published order is held to ours."""
     args = bench.parse([*TINY, "--device=cpu", "--batch=3"])
     table = next(table for table in bench.TABLES if table.task == NAMES[-1])
@@ -24,7 +24,7 @@ def case(bench):  # noqa: F811
     return model.double(), tuple(x.double() if x.is_floating_point() else x for x in batch)
 
 
-def test_tables_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
+def test_tables_and_agreement_come_out(bench, capsys, tmp_path):
     path = tmp_path / "bench.json"
     options = (*TINY, "--device=cpu", "--no-memory", "--clock=cpu", f"--json={path}")
     assert bench.main([*options, "--tasks", *NAMES]) == 0
@@ -43,7 +43,7 @@ def test_tables_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_variant_gives_the_map_of_each_image(bench, case, name):  # noqa: F811
+def test_every_variant_gives_the_map_of_each_image(bench, case, name):
     model, batch = case
     found = {variant: run(model, *batch) for variant, run in bench.TASKS[name].items()}
     found.pop("floor", None)
@@ -58,7 +58,7 @@ def test_every_variant_gives_the_map_of_each_image(bench, case, name):  # noqa: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_model_is_left_as_it_was(bench, case, name):  # noqa: F811
+def test_model_is_left_as_it_was(bench, case, name):
     model, batch = case
     for run in bench.TASKS[name].values():
         run(model, *batch)
@@ -66,14 +66,14 @@ def test_model_is_left_as_it_was(bench, case, name):  # noqa: F811
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-def test_floor_makes_a_forward_pass_for_every_point(bench, case):  # noqa: F811
+def test_floor_makes_a_forward_pass_for_every_point(bench, case):
     model, (images, masks, labels) = case
     (logits,) = bench.TASKS["token_wise"]["floor"](model, images, masks, labels)["logits"]
     torch.testing.assert_close(logits[::20], model(images))
     assert len(logits) == 60
 
 
-def test_path_table(bench, capsys, monkeypatch, tmp_path):  # noqa: F811
+def test_path_table(bench, capsys, monkeypatch, tmp_path):
     """More points err less, and the 200 published ones are no truth themselves."""
     path = tmp_path / "bench.json"
     bench_path = importlib.import_module("bench_path")

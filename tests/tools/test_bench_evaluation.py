@@ -8,7 +8,7 @@ import json
 import pytest
 import torch
 
-from .test_bench import TINY, bench  # noqa: F401
+from .conftest import TINY
 
 OPTIONS = (
     *TINY,
@@ -20,14 +20,14 @@ OPTIONS = (
 
 
 @pytest.fixture
-def module(bench, monkeypatch):  # noqa: F811
+def module(bench, monkeypatch):
     module = importlib.import_module("bench_evaluation")
     for name in (module, bench):
         monkeypatch.setattr(name, "fast_bfloat16", lambda device: True)
     return module
 
 
-def test_times_and_agreement_come_out(bench, module, capsys, tmp_path):  # noqa: F811
+def test_times_and_agreement_come_out(bench, module, capsys, tmp_path):
     path = tmp_path / "bench.json"
     assert bench.main([*OPTIONS, f"--json={path}"]) == 0
     text, row = capsys.readouterr().out, json.loads(path.read_text())[-1]
@@ -40,14 +40,14 @@ def test_times_and_agreement_come_out(bench, module, capsys, tmp_path):  # noqa:
     assert row["differences"]["confidence"] < row["limit"] == 1e-4
 
 
-def test_bfloat16_is_left_out_where_it_is_slow(bench, module, capsys, monkeypatch):  # noqa: F811
+def test_bfloat16_is_left_out_where_it_is_slow(bench, module, capsys, monkeypatch):
     monkeypatch.setattr(module, "fast_bfloat16", lambda device: False)
-    row = module.measure_evaluation(bench.parse([*OPTIONS]))
+    (row,) = module.measure(bench.parse([*OPTIONS]))
     assert list(row["seconds"]) == ["timm", "float32"] and set(row["changed_pct"]) == {"float32"}
     assert len(row["ratios"]) == 1
 
 
-def test_other_pictures_make_the_exit_code_1(bench, module, capsys, monkeypatch):  # noqa: F811
+def test_other_pictures_make_the_exit_code_1(bench, module, capsys, monkeypatch):
     """A picture that is cut in another way is not the same contest."""
     view = module.View
     monkeypatch.setattr(module, "View", lambda **how: view(**how | {"resize": how["crop"]}))
@@ -55,7 +55,7 @@ def test_other_pictures_make_the_exit_code_1(bench, module, capsys, monkeypatch)
     assert "DIFFER" in capsys.readouterr().out
 
 
-def test_both_read_all_pictures_in_the_same_order(bench, module, tmp_path):  # noqa: F811
+def test_both_read_all_pictures_in_the_same_order(bench, module, tmp_path):
     root = module.write_pictures(tmp_path, 11)
     model = torch.nn.Module()
     model.patch_embed = torch.nn.Module()

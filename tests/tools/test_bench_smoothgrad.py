@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 
-from .test_bench import TINY, bench  # noqa: F401
+from .conftest import TINY
 
 OPTIONS = (*TINY, "--device=cpu", "--clock=cpu", "--tasks", "smoothgrad")
 
 
-def test_times_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
+def test_times_and_agreement_come_out(bench, capsys, tmp_path):
     path = tmp_path / "bench.json"
     assert bench.main([*OPTIONS, f"--json={path}"]) == 0
     text, (row,) = capsys.readouterr().out, json.loads(path.read_text())
@@ -19,7 +19,7 @@ def test_times_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
     assert row["differences"]["map"] < row["limit"]
 
 
-def test_wrong_numbers_make_the_exit_code_1(bench, monkeypatch):  # noqa: F811
+def test_wrong_numbers_make_the_exit_code_1(bench, monkeypatch):
     module = importlib.import_module("bench_smoothgrad")
     right = module.smoothgrad
     monkeypatch.setattr(module, "smoothgrad", lambda *args, **named: 1.1 * right(*args, **named))

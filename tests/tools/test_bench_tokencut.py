@@ -7,12 +7,12 @@ import json
 
 import torch
 
-from .test_bench import TINY, bench  # noqa: F401
+from .conftest import TINY
 
 OPTIONS = (*TINY, "--device=cpu", "--clock=cpu", "--tasks", "tokencut")
 
 
-def test_tables_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
+def test_tables_and_agreement_come_out(bench, capsys, tmp_path):
     path = tmp_path / "bench.json"
     assert bench.main([*OPTIONS, f"--json={path}"]) == 0
     text, rows = capsys.readouterr().out, json.loads(path.read_text())
@@ -26,7 +26,7 @@ def test_tables_and_agreement_come_out(bench, capsys, tmp_path):  # noqa: F811
     assert all(value > 0 for value in rows[-1]["milliseconds_an_image"].values())
 
 
-def test_wrong_partition_makes_the_exit_code_1(bench, capsys, monkeypatch):  # noqa: F811
+def test_wrong_partition_makes_the_exit_code_1(bench, capsys, monkeypatch):
     module = importlib.import_module("bench_tokencut")
     right = module.second_eigenpairs
 
@@ -39,13 +39,13 @@ def test_wrong_partition_makes_the_exit_code_1(bench, capsys, monkeypatch):  # n
     assert "DIFFER" in capsys.readouterr().out
 
 
-def test_targets_are_those_of_784_and_3136_tokens(bench):  # noqa: F811
+def test_targets_are_those_of_784_and_3136_tokens(bench):
     module = importlib.import_module("bench_tokencut")
     targets = {(side // 14) ** 2: target for side, (_, target) in module.SIDES["full"].items()}
     assert targets == {784: 4.0, 3136: 10.0}
 
 
-def test_sign_of_a_vector_does_not_matter(bench):  # noqa: F811
+def test_sign_of_a_vector_does_not_matter(bench):
     module = importlib.import_module("bench_tokencut")
     vectors = torch.tensor([[0.1, -0.7, 0.2, 0.1]]).double()
     one, other = module.numbers(vectors), module.numbers(-vectors)

@@ -13,7 +13,7 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from relevit.base import paths
+from relevit.base import files
 from relevit.models import dinov2
 from replicas import dinov2 as dinov2_replica
 
@@ -110,5 +110,5 @@ def small_and_alone(monkeypatch, tmp_path, no_network):
     """As many blocks as the replica has, a cache of its own, no way out."""
     monkeypatch.setattr(dinov2, "DEPTH", dinov2_replica.DEPTH)
     monkeypatch.setattr(dinov2, "need_disk_space", lambda folder, megabytes: None)
-    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(files.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("pip was called"))

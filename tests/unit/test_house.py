@@ -1,11 +1,15 @@
-"""Rules of the house: one list of dependencies, nothing private in the files, small pieces."""
+"""Rules of the house: one list of dependencies, nothing private in the files, rooms in order."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
+import pkgutil
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -18,9 +22,17 @@ from packaging.utils import canonicalize_name
 import relevit
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = sorted((ROOT / "lib" / "relevit").rglob("*.py"))
+LIBRARY = ROOT / "lib" / "relevit"
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+# From the top: rooms that stand beside each other are one layer.
+LAYERS = [layer.split(" | ") for layer in CONTRACTS["contracts"][0]["layers"]]
+NOISE = {"__pycache__"}
+NO_ROOMS = {"__init__.py", "assets"} | NOISE
+# Not the changelog, whose names were right in their time.
+NOTES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+NOTES += [LIBRARY / "assets" / "README.md"]
+MOST_ENTRIES = 20  # of the library, and of each package in it
 LARGEST_KB = 6000  # as in .pre-commit-config.yaml
-LONGEST_MODULE = 300  # lines
 LONGEST_FUNCTION = 60  # lines, docstring included
 
 CONDA_NAMES = {"torch": "pytorch", "snakemake": "snakemake-minimal"}
@@ -174,6 +186,99 @@ def test_private_pattern_leaves(text):
     assert not PRIVATE.search(text.replace("|", "/"))
 
 
+# Rooms
+
+
+def docstring(room: str) -> str:
+    """The first line of what a room says of itself."""
+    folder = LIBRARY / room
+    path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    return ast.get_docstring(ast.parse(path.read_text())).splitlines()[0]
+
+
+def plan() -> str:
+    """The rooms in the order of the contract, one a line; a bracket joins those of one layer."""
+    lines = []
+    for layer in LAYERS:
+        marks = ["┌", *"├" * (len(layer) - 2), "└"] if len(layer) > 1 else [" "]
+        lines += [
+            f"{mark} {room:<12} {docstring(room)}" for mark, room in zip(marks, layer, strict=True)
+        ]
+    return "\n".join(lines)
+
+
+def test_contributing_has_the_plan_of_the_house():
+    notes = (ROOT / "CONTRIBUTING.md").read_text()
+    assert f"```\n{plan()}\n```" in notes, f"put this plan there:\n{plan()}"
+
+
+@pytest.mark.parametrize("room", [room for layer in LAYERS for room in layer])
+def test_room_says_in_one_sentence_what_it_holds(room):
+    assert docstring(room).endswith((".", "?"))
+
+
+def test_the_contract_orders_every_room():
+    found = {path.stem for path in LIBRARY.iterdir() if path.name not in NO_ROOMS}
+    assert sorted(room for layer in LAYERS for room in layer) == sorted(found)
+
+
+def test_no_package_has_many_entries():
+    entries = {
+        name_in_errors(path.parent): len({each.name for each in path.parent.iterdir()} - NOISE)
+        for path in LIBRARY.rglob("__init__.py")
+    }
+    assert {name: count for name, count in entries.items() if count > MOST_ENTRIES} == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "above"), [("relevance.py", "plots"), ("evaluate/__init__.py", "pipeline")]
+)
+def test_import_of_a_room_above_is_found_and_named(tmp_path, room, above):
+    """`make lint` on a copy of the library with one import too many."""
+    skipped = shutil.ignore_patterns("assets", "__pycache__")
+    shutil.copytree(LIBRARY, tmp_path / "relevit", ignore=skipped)
+    shutil.copy2(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "relevit" / room).open("a") as file:
+        file.write(f"\nimport relevit.{above}\n")
+    done = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    low = room.split("/")[0].removesuffix(".py")
+    assert f"relevit.{low} is not allowed to import relevit.{above}" in done.stdout
+    assert re.search(rf"relevit\.{low} -> relevit\.{above} \(l\.\d+\)", done.stdout)
+    assert f"{CONTRACTS['contracts'][0]['name']}\n---" in done.stdout
+
+
+@pytest.mark.parametrize("path", NOTES, ids=name_in_errors)
+def test_names_of_the_library_in_the_notes_are_there(path):
+    """Also those of README's examples, with what they import."""
+    text = path.read_text()
+    names = set(re.findall(r"(?<![\w/.])relevit(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text))
+    for module, imported in re.findall(r"(?m)^from (relevit[\w.]*) import ([\w, ]+)$", text):
+        names |= {f"{module}:{name.strip()}" for name in imported.split(",")}
+    assert [name for name in sorted(names) if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["config", "base", "pipeline", "pipeline.cli"])
+def test_what_is_needed_before_any_work_loads_no_torch(name):
+    code = f"import sys, relevit.{name}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 # Small pieces
 
 
@@ -182,16 +287,13 @@ def test_no_file_is_large(files):
     assert {name: f"{kb:.0f} kB" for name, kb in sizes.items() if kb > LARGEST_KB} == {}
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=name_in_errors)
-def test_modules_and_functions_are_short(path):
-    source = path.read_text()
-    assert len(source.splitlines()) <= LONGEST_MODULE
-    functions = [
-        node
-        for node in ast.walk(ast.parse(source))
+def test_no_function_is_long():
+    lines = {
+        f"{name_in_errors(path)}: {node.name}": node.end_lineno - node.lineno + 1
+        for path in LIBRARY.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    lines = {f.name: f.end_lineno - f.lineno + 1 for f in functions}
+    }
     assert {name: count for name, count in lines.items() if count > LONGEST_FUNCTION} == {}
 
 

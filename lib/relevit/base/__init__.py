@@ -3,8 +3,8 @@
 It imports the parameters (`relevit.config`) and no other room. Importing it loads no torch.
 """
 
+from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import write_atomically
-from relevit.base.precision import choose_device, choose_precision
 from relevit.base.stages import (
     need_stage,
     possible_stage,

@@ -1,10 +1,39 @@
-"""How errors of other libraries are quoted in our own messages."""
+"""Errors of other packages in our own words: quoted on one line, or missing altogether."""
 
 from __future__ import annotations
 
-LONGEST = 200  # characters
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+LONGEST = 200  # characters of an error that is quoted
+
+# What only the notebooks on text need, and what to say without it.
+NOTEBOOKS_ON_TEXT = ("11_text", "12_clip")
+PACKAGES = ("tokenizers", "transformers")
+INSTALL = "pip install relevit[text]"
 
 
 def one_line(error: Exception) -> str:
     """The text of an error on one line, cut where it gets long; its type when it has none."""
     return " ".join(str(error).split())[:LONGEST] or type(error).__name__
+
+
+def absent() -> list[str]:
+    """Those of PACKAGES that are not installed."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+@contextmanager
+def text_extra(user: str) -> Iterator[None]:
+    """For imports of PACKAGES and what comes with them: `user` needs them.
+
+    Raises: ImportError that says what to install, in place of one that does not.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f"{user}: the package {error.name} is not installed; "
+            f"{' and '.join(NOTEBOOKS_ON_TEXT)} need it: {INSTALL}"
+        ) from error

@@ -1,10 +1,63 @@
-"""Files written whole or not at all, and told apart by their contents."""
+"""Files and folders: where things lie, and files written whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
+
+CACHE_VARIABLE = "RELEVIT_CACHE"
+
+
+def project_root() -> Path:
+    """The project's folder: the nearest one above the working folder with notebooks and params.
+
+    Falls back on the checkout that the package was installed from (`pip install -e .`).
+    Raises: FileNotFoundError when neither has `notebooks/` and `params/`.
+    """
+    here = Path.cwd().resolve()
+    checkout = Path(__file__).resolve().parents[3]
+    for folder in (here, *here.parents, checkout):
+        if (folder / "notebooks").is_dir() and (folder / "params").is_dir():
+            return folder
+    raise FileNotFoundError(
+        f"project_root: no folder with notebooks/ and params/ at or above {here}; "
+        "start from the project's folder"
+    )
+
+
+def run_folder(preset: str, stage: str, run: str = "", output_root: str = "outputs") -> Path:
+    """`outputs/<preset>/<stage>[/<run>]` below the project, made if it is missing."""
+    folder = project_root() / output_root / preset / stage / run
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def from_project(path: str) -> Path:
+    """A folder that a parameter names: absolute, in the home folder (`~/`), or below the project.
+
+    Notebooks run in `notebooks/` and the pipeline in the project's folder: both find the same one.
+    """
+    return project_root() / Path(path).expanduser()
+
+
+def cache_folder() -> Path:
+    """Folder for downloads: $RELEVIT_CACHE, or `relevit` below the user's cache folder."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "relevit"
+    folder = Path(os.environ.get(CACHE_VARIABLE, default)).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def need_disk_space(folder: Path, megabytes: int) -> None:
+    """Raise OSError, before any work, when less than `megabytes` is free where `folder` lies."""
+    free = shutil.disk_usage(folder).free // 2**20
+    if free < megabytes:
+        raise OSError(
+            f"disk: {free} MB are free at {folder}; this step writes up to {megabytes} MB: "
+            "free some space or choose another output_root"
+        )
 
 
 def write_atomically(path: Path, write) -> None:

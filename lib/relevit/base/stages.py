@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relevit.base import extras
-from relevit.base.files import write_atomically
-from relevit.base.paths import project_root, run_folder
+from relevit.base import errors
+from relevit.base.files import project_root, run_folder, write_atomically
 from relevit.config import NOTEBOOKS, Params, PipelineParams
 
 EXECUTED = "executed.ipynb"
@@ -75,7 +74,7 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
 
 def possible_stage(cfg: Params, notebook: str) -> Path:
     """As `need_stage`, but a stage whose extra is not installed is left as it is, run or not."""
-    if notebook in extras.NOTEBOOKS_ON_TEXT and extras.absent():
+    if notebook in errors.NOTEBOOKS_ON_TEXT and errors.absent():
         return run_folder(cfg.preset, notebook, "", cfg.output_root)
     return need_stage(cfg, notebook)
 

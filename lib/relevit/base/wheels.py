@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relevit.base.files import write_atomically
-from relevit.base.paths import cache_folder, need_disk_space
+from relevit.base.files import cache_folder, need_disk_space, write_atomically
 
 DIGITS = 12  # of a hash, in an error
 

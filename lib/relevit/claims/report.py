@@ -15,8 +15,8 @@ from typing import NamedTuple
 import nbformat
 import pandas as pd
 
-from relevit.base import extras
-from relevit.base.paths import project_root
+from relevit.base import errors
+from relevit.base.files import project_root
 from relevit.claims.paper_form import NOT_RUN
 from relevit.claims.registry import TABLES, ResultTables, check_tables
 from relevit.paper.attribution import published_perturbation
@@ -124,8 +124,8 @@ def not_shown(tables: Tables, notebook: str) -> str:
     reason = _usable(tables, notebook).lacking(_names(notebook))
     if not reason:
         return ""
-    absent = extras.absent()
-    needs = f" It needs {' and '.join(absent)}: {extras.INSTALL}." if absent else ""
+    absent = errors.absent()
+    needs = f" It needs {' and '.join(absent)}: {errors.INSTALL}." if absent else ""
     return f"**Not all of `{notebook}` is shown**: {reason}.{needs}"
 
 

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from relevit.base.paths import from_project
+from relevit.base.files import from_project
 from relevit.config import BenchmarkParams, Common
 from relevit.config.words import Corrupted, Preprocessing, Protocol
 from relevit.data import cutouts

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from relevit.attention.class_token import shorten
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 
 # How far apart the logits are that decide an answer, by `prediction_gap` and the like.
 Gap = Callable[[Float[Tensor, "batch classes"]], Float[Tensor, " batch"]]

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.data.corruptions import blur, jigsaw, need_bytes
 from relevit.evaluate.bfloat16 import Answers, label_gap
 from relevit.models.spec import ModelSpec

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from relevit.attention.class_token import shorten
-from relevit.base.precision import Precision, autocast
+from relevit.base.device import Precision, autocast
 from relevit.data.batch import Batch
 from relevit.models.spec import ModelSpec
 

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, normalize
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.config import KnnParams
 from relevit.data import things
 from relevit.data.labelled import Labelled

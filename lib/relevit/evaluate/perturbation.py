@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.config.words import Fill, Unit
 from relevit.evaluate.bfloat16 import Answers, label_gap
 from relevit.evaluate.erasing import (

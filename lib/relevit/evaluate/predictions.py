@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from relevit.base.precision import Precision, PrecisionChoice, choose_precision, tensor_float32
+from relevit.base.device import Precision, PrecisionChoice, choose_precision, tensor_float32
 from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.evaluate.bfloat16 import Answers, Logits, prediction_gap, rank_gap, right_classes

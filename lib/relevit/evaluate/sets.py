@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from relevit.base.device import PrecisionChoice, choose_device
 from relevit.base.files import file_fingerprint, write_atomically
-from relevit.base.precision import PrecisionChoice, choose_device
-from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
-from relevit.data.cutouts import TEST_SETS
+from relevit.data.cutouts import TEST_SETS, Batch
 from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
 from relevit.models.loading import load_model
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import frozen_weights
-from relevit.base.precision import Precision, autocast
+from relevit.base.device import Precision, autocast
 
 CHUNK = 20  # images in one pass; the subsets do not depend on it beyond rounding
 POOL = 400  # the first images of val, from which pairs are drawn

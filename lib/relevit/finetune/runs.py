@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint
-from relevit.base.precision import choose_device, choose_precision
 from relevit.base.stages import need_stage, read_summary
 from relevit.config import FinetuneParams, Params, RobustnessParams
 from relevit.data.batch import Batch

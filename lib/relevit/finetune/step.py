@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import unfused_attention
-from relevit.base.precision import autocast
+from relevit.base.device import autocast
 from relevit.config.words import Baseline, Protocol
 from relevit.finetune.hyperparameters import check_baseline
 from relevit.finetune.settings import FinetuneSettings

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict

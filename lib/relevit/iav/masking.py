@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.base.precision import Precision
+from relevit.base.device import Precision
 from relevit.evaluate.perturbation import SHARES_PCT, Fill, accuracy_curves, perturbation_rows
 from relevit.models.spec import ModelSpec
 

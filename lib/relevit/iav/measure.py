@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from relevit.attention.class_token import class_token_only
 from relevit.attribution import METHODS
-from relevit.base.precision import Precision, autocast
+from relevit.base.device import Precision, autocast
 from relevit.iav.runs import FinetunedRun, Pictures
 from relevit.iav.scores import attention_entropy, class_attention, global_iav, ia_scores, map_drift
 from relevit.iav.space import NEIGHBOURS, class_structure

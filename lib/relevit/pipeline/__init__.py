@@ -1,1 +1,6 @@
-"""Running things: presets through Snakemake, warm kernels, clusters, checks of data folders."""
+"""Running things: presets through Snakemake, notebooks by the dozen, checks of data folders.
+
+`run` plans and runs a preset, `fetching` gets what it needs first, `answers` evaluates one model as
+a job of its own; `kernels` are what notebooks run on; `notebooks` makes the committed outputs;
+`cli` and `doctor` are the command `relevit`. Imports every room; no room imports it.
+"""

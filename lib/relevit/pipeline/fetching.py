@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-from relevit.base import extras
+from relevit.base import errors
 from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, TextParams
 from relevit.config.text import ON_DISK
 
@@ -17,11 +17,11 @@ def fetch(preset: Path) -> None:
     Raises: RuntimeError without the extra `text`, ConnectionError for what cannot be had,
     FileNotFoundError or ValueError for what is missing from a folder or wrong in it.
     """
-    if absent := extras.absent():
+    if absent := errors.absent():
         raise RuntimeError(
             f"pipeline: {' and '.join(absent)} not installed; "
-            f"{' and '.join(extras.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
-            f"it, or: {extras.INSTALL}"
+            f"{' and '.join(errors.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
+            f"it, or: {errors.INSTALL}"
         )
     stages = {name: cls.from_preset(preset) for name, cls in NOTEBOOKS.items()}
     original = cast(OriginalParams, stages["00_original"])
@@ -49,11 +49,11 @@ def fetch(preset: Path) -> None:
 
 def _fetch_texts(path: Path, cfg: TextParams) -> None:
     if "movie_reviews" in cfg.corpora:
-        from relevit.text.movie_reviews import fetch_reviews
+        from relevit.text.corpora.movie_reviews import fetch_reviews
 
         fetch_reviews()
     if on_disk := [name for name in cfg.corpora if name in ON_DISK]:
-        from relevit.text.experiment import read_on_disk
+        from relevit.text.corpora.reading import read_on_disk
 
         for name in on_disk:
             read_on_disk(cfg, name, where=str(path))

@@ -16,8 +16,7 @@ import nbformat
 import papermill
 from nbformat import NotebookNode
 
-from relevit.base.files import write_atomically
-from relevit.base.paths import project_root
+from relevit.base.files import project_root, write_atomically
 from relevit.config import NOTEBOOKS
 
 # What differs between two runs with equal results, and what papermill notes for itself.

@@ -19,15 +19,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
-from relevit.base.machine import cores
-from relevit.base.paths import need_disk_space, project_root
+from relevit.base.device import cores
+from relevit.base.files import need_disk_space, project_root
 from relevit.base.stages import preset_folder, read_pipeline
 from relevit.config import NOTEBOOKS, PipelineParams
 from relevit.config.preset import read_preset
 from relevit.pipeline import sweep
-from relevit.pipeline.cluster import Cluster, read_profile
 from relevit.pipeline.fetching import fetch
-from relevit.pipeline.warm_kernels import warm_kernels
+from relevit.pipeline.kernels import warm_kernels
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 
@@ -52,9 +51,9 @@ def check(preset: str) -> PipelineParams:
 def prepare_machine(preset: str, *, computes: bool = True) -> None:
     """Check the devices asked for and fetch the pretrained weights if they are needed.
 
-    With a cluster this machine hands out the stages and `computes` none: it may lack a GPU.
+    With a profile this machine hands out the stages and `computes` none: it may lack a GPU.
     """
-    from relevit.base.precision import choose_device
+    from relevit.base.device import choose_device
 
     folder = preset_folder(preset)
     for name, cls in NOTEBOOKS.items() if computes else ():
@@ -68,19 +67,18 @@ def prepare_machine(preset: str, *, computes: bool = True) -> None:
 def snakemake(
     preset: str,
     *options: str,
-    jobs: int = 1,
+    jobs: int | None = None,
     gpus: int = 0,
-    cluster: Cluster | None = None,
+    profile: str = "",
     env: Mapping[str, str] = MappingProxyType({}),
     **kwargs,
 ) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
-    One stage a GPU may compute at a time, or without any as many as `jobs`. Those that do share
-    the processor's cores: each is told to use its part of them. A `cluster` has places of its
-    own, and `jobs` and `gpus` of this machine then count for nothing.
+    A `profile` says where stages run and what each may use; `jobs` replaces how many at once.
+    Without one they run here: one a GPU at a time, or without any as many as `jobs` (1).
     """
-    options = (*options, *(cluster.options() if cluster else _places(jobs, gpus)))
+    places = _elsewhere(profile, jobs) if profile else _here(jobs or 1, gpus)
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     files = [f"params/{preset}/{name}.yaml" for name in ("common", "seeds", "pipeline")]
@@ -88,22 +86,32 @@ def snakemake(
     # The stages call papermill and jupyter by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = os.environ | {"PATH": path} | env
-    return subprocess.run([*command, *options], cwd=root, env=environment, **kwargs)
+    return subprocess.run([*command, *options, *places], cwd=root, env=environment, **kwargs)
 
 
-def _places(jobs: int, gpus: int) -> list[str]:
-    """Options for the stages that this machine makes at once."""
+def _elsewhere(profile: str, jobs: int | None) -> list[str]:
+    """A stage on a cluster has its GPU to itself, so that it is the first it sees."""
+    return ["--profile", profile, *(["--jobs", str(jobs)] if jobs else [])]
+
+
+def _here(jobs: int, gpus: int) -> list[str]:
+    """Stages that compute at once share the processor's cores: each is told to use its part."""
     count, places = max(cores(), jobs), gpus or jobs
     settings = [f"threads={count // min(jobs, places)}", f"gpus={gpus}"]
     return ["--cores", str(count), "--resources", f"gpu={places}", "--config", *settings]
 
 
-def todo(preset: str) -> list[str]:
-    """What is still to run: the message of each such job, in Snakemake's order."""
-    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host")
-    done = snakemake(preset, *options, *_forced(preset), capture_output=True, text=True)
+def todo(preset: str, profile: str = "") -> list[str]:
+    """What is still to run: the message of each such job, in Snakemake's order.
+
+    Raises: RuntimeError in Snakemake's words when it cannot plan, or refuses the profile.
+    """
+    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host", *_forced(preset))
+    done = snakemake(preset, *options, profile=profile, capture_output=True, text=True)
     if done.returncode:
-        raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{done.stdout}{done.stderr}")
+        # The list of all its options comes before what is wrong with one.
+        said = (done.stdout + done.stderr).rpartition("__main__.py: error: ")[2]
+        raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{said}")
     return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
 
 
@@ -113,19 +121,18 @@ def _forced(preset: str) -> list[str]:
 
 
 def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
-    """Check, plan and run one preset, here or on the cluster of a profile; return the exit code."""
+    """Check, plan and run one preset, here or as a profile says; return the exit code."""
     start = time.perf_counter()
     pipeline = check(preset)
-    cluster = read_profile(profile, jobs) if profile else None
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
-    waiting = todo(preset)
+    waiting = todo(preset, profile)
     if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
         return 0
-    prepare_machine(preset, computes=cluster is None)
+    prepare_machine(preset, computes=not profile)
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
-    with nullcontext({}) if cluster else warm_kernels() as env:
+    with nullcontext({}) if profile else warm_kernels() as env:
         code = snakemake(
             preset,
             "--rerun-incomplete",
@@ -133,9 +140,9 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             "--keep-incomplete",
             *QUIET,
             *_forced(preset),
-            jobs=jobs or 1,
-            gpus=0 if cluster else _gpus(),
-            cluster=cluster,
+            jobs=jobs,
+            gpus=0 if profile else _gpus(),
+            profile=profile,
             env=env,
         ).returncode
     minutes = (time.perf_counter() - start) / 60
@@ -183,7 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
         "-j", "--jobs", type=int, help="stages at once (default 1, or those of the profile)"
     )
     parser.add_argument(
-        "--profile", default="", help="Snakemake profile of a cluster, for example profiles/slurm"
+        "--profile", default="", help="profile of Snakemake, for example profiles/slurm"
     )
     parser.add_argument("--graph", action="store_true", help="print the stages' graph as JSON")
     options = parser.parse_args(arguments)

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from relevit.base.paths import project_root
+from relevit.base.files import project_root
 from relevit.base.stages import EXECUTED, need_stage
 from relevit.config import Params, PipelineParams
 

@@ -1,1 +1,77 @@
-"""Text: BERT-type encoders, their documents and tests."""
+"""Text: BERT-type encoders in timm's anatomy, so that the attributions of images explain texts.
+
+Labelled texts and their rationales, a classifier's training, both tests of Beyond Intuition's
+Sec. 4.2; `clip` has images with text. It may import all rooms of science, and neither `iav` nor
+pictures. What needs transformers or tokenizers loads them when it is called.
+"""
+
+from relevit.text.convert import from_bert
+from relevit.text.corpora.reading import COUNTS, read_corpora, reasoning_documents
+from relevit.text.documents import Corpus, Document
+from relevit.text.pretrained import load_reader
+from relevit.text.ranking import (
+    SCORES,
+    VARIANTS,
+    concatenated,
+    document_scores,
+    leads,
+    paper_order,
+    score_table,
+    variants_first,
+)
+from relevit.text.rationales import rationale_rows, rationale_table, top_counts, with_rationale
+from relevit.text.token_maps import (
+    TEXT_METHODS,
+    attribute,
+    class_attention,
+    method_maps,
+    path_starts,
+    start_table,
+)
+from relevit.text.token_perturbation import (
+    curve_table,
+    left_after,
+    perturb_texts,
+    perturbation_table,
+)
+from relevit.text.tokens import cut_counts, encode, load_tokenizer, read_texts
+from relevit.text.train import accuracy, text_logits, train_on_corpus
+
+__all__ = [
+    "COUNTS",
+    "SCORES",
+    "TEXT_METHODS",
+    "VARIANTS",
+    "Corpus",
+    "Document",
+    "accuracy",
+    "attribute",
+    "class_attention",
+    "concatenated",
+    "curve_table",
+    "cut_counts",
+    "document_scores",
+    "encode",
+    "from_bert",
+    "leads",
+    "left_after",
+    "load_reader",
+    "load_tokenizer",
+    "method_maps",
+    "paper_order",
+    "path_starts",
+    "perturb_texts",
+    "perturbation_table",
+    "rationale_rows",
+    "rationale_table",
+    "read_corpora",
+    "read_texts",
+    "reasoning_documents",
+    "score_table",
+    "start_table",
+    "text_logits",
+    "top_counts",
+    "train_on_corpus",
+    "variants_first",
+    "with_rationale",
+]

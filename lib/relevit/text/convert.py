@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ _BERT_NAMES = {
     "output.dense": "mlp.fc2",
     "output.LayerNorm": "post_norm2",
 }
+_KINDS = ("weight", "bias")
 CLIP_NAMES = {
     "self_attn.q_proj": "q",
     "self_attn.k_proj": "k",
@@ -71,36 +72,28 @@ def from_clip_text(model: nn.Module) -> TextTransformer:
     tower = getattr(model, "text_model", model)
     config = getattr(model.config, "text_config", model.config)
     try:
-        width, layers = config.hidden_size, tower.encoder.layers
-        positions = tower.embeddings.position_embedding.num_embeddings
-        embedding = TokenEmbedding(config.vocab_size, positions, width)
-        embedding.words.weight.data = tower.embeddings.token_embedding.weight.detach().clone()
-        embedding.positions.weight.data = (
-            tower.embeddings.position_embedding.weight.detach().clone()
-        )
-        blocks = [
-            TextBlock(
-                width,
-                config.num_attention_heads,
-                config.intermediate_size,
-                norm_first=True,
-                eps=config.layer_norm_eps,
-                act=_activation(config.hidden_act),
+        source = tower.state_dict()
+        words = source["embeddings.token_embedding.weight"]
+        positions = source["embeddings.position_embedding.weight"]
+        with seeded(0):  # random weights that are overwritten are drawn, too
+            result = TextTransformer(
+                TokenEmbedding(*words.shape[:1], *positions.shape),
+                _blocks(config, norm_first=True),
+                head=nn.Identity(),
+                norm=nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps),
+                reads="last",
+                family="clip",
+                pad_id=getattr(config, "pad_token_id", None) or 0,
             )
-            for _ in layers
-        ]
-        for block, layer in zip(blocks, layers, strict=True):
-            _fill(block, block_tensors(layer.state_dict(), CLIP_NAMES))
-        norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        _fill(norm, tower.final_layer_norm.state_dict())
-        head = _copied(getattr(model, "text_projection", None))
+        tensors = {"embedding.words.weight": words, "embedding.positions.weight": positions}
+        tensors |= {f"norm.{kind}": source[f"final_layer_norm.{kind}"] for kind in _KINDS}
+        for i, layer in enumerate(tower.encoder.layers):
+            tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
+        _fill(result, tensors)
+        result.head = _copied(getattr(model, "text_projection", None))
     except (AttributeError, KeyError, RuntimeError) as error:
         raise ValueError(_unknown(model, f"its parts do not fit ({error})")) from error
-    pad = getattr(config, "pad_token_id", None)
-    result = TextTransformer(
-        embedding, blocks, head=head, norm=norm, reads="last", family="clip", pad_id=pad or 0
-    )
-    return result.to(embedding.words.weight).eval()
+    return result.to(words).eval()
 
 
 def block_tensors(
@@ -108,7 +101,7 @@ def block_tensors(
 ) -> dict[str, Tensor]:
     """One block's tensors under timm's names, query, key and value joined."""
     result = {}
-    for kind in ("weight", "bias"):
+    for kind in _KINDS:
         parts = {ours: source[f"{theirs}.{kind}"] for theirs, ours in names.items()}
         joint = torch.cat([parts.pop(part) for part in ("q", "k", "v")])
         result |= {f"{prefix}{ours}.{kind}": tensor for ours, tensor in parts.items()}
@@ -121,26 +114,20 @@ def _bert(encoder: nn.Module, config: Any, reads: Reads) -> TextTransformer:
     first = config.pad_token_id + 1 if config.model_type in _COUNTED_FROM_PADDING else 0
     positions = encoder.embeddings.position_embeddings.num_embeddings
     norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-    blocks = [
-        TextBlock(
-            width,
-            config.num_attention_heads,
-            config.intermediate_size,
-            norm_first=False,
-            eps=config.layer_norm_eps,
-            act=_activation(config.hidden_act),
-            drop=drop,
-            attn_drop=config.attention_probs_dropout_prob,
-        )
-        for _ in encoder.encoder.layer
-    ]
+    attn_drop = config.attention_probs_dropout_prob
     return TextTransformer(
         TokenEmbedding(config.vocab_size, positions, width, first=first, norm=norm, drop=drop),
-        blocks,
+        _blocks(config, norm_first=False, drop=drop, attn_drop=attn_drop),
         head=nn.Identity(),
         reads=reads,
         pad_id=config.pad_token_id or 0,
     )
+
+
+def _blocks(config: Any, **options: Any) -> list[TextBlock]:
+    sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size
+    options |= {"eps": config.layer_norm_eps, "act": _activation(config.hidden_act)}
+    return [TextBlock(*sizes, **options) for _ in range(config.num_hidden_layers)]
 
 
 def _bert_embedding(source: Mapping[str, Tensor], embedding: TokenEmbedding) -> dict[str, Tensor]:
@@ -176,7 +163,7 @@ def _bert_head(
             nn.init.zeros_(result.head.bias)
 
 
-def _activation(name: str) -> type[nn.Module]:
+def _activation(name: str) -> Callable[[], nn.Module]:
     from transformers.activations import ACT2FN
 
     made = ACT2FN[name]

@@ -7,7 +7,7 @@ them. `relevit.text.convert` makes such a model out of one of transformers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -60,7 +60,7 @@ class TextBlock(nn.Module):
         *,
         norm_first: bool,
         eps: float = 1e-12,
-        act: type[nn.Module] = nn.GELU,
+        act: Callable[[], nn.Module] = nn.GELU,
         drop: float = 0.0,
         attn_drop: float = 0.0,
     ) -> None:

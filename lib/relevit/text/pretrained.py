@@ -1,27 +1,29 @@
-"""Tokenizers and encoders by the names that 11_text knows: tiny, MiniLM-L6, BERT-base."""
+"""Tokenizers and encoders by the names that 11_text knows: tiny, MiniLM-L6, BERT-base.
+
+And how files of published models are had from the hub and read, whoever needs them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from relevit.base.errors import one_line
-from relevit.base.extras import text_extra
-from relevit.base.paths import from_project
+from relevit.base.errors import one_line, text_extra
+from relevit.base.files import from_project
 from relevit.base.seeding import seeded
 from relevit.config import TextParams
 from relevit.text.convert import from_bert
+from relevit.text.corpora.generated import generated_tokenizer
 from relevit.text.documents import Corpus
 from relevit.text.encoder import Pooler, TextTransformer, build_tiny
-from relevit.text.generated import generated_tokenizer
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import SPECIAL_TOKENS, load_tokenizer, put_special_ends
+from relevit.text.tokens import learn_tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 TINY, MINILM, BERT = "tiny-bert", "minilm-l6", "bert-base"
 TINY_POSITIONS = 128
 TINY_PLACES = 0.2  # size of the tiny model's embedded positions, in that of its words
-CUT_BLOCKS = 2  # of the random BERT-base
-VOCABULARY = 2000  # word pieces, most of them, of a tokenizer that is learnt here
+CUT_BLOCKS = 2  # of random models in the shape of large ones
 BERT_HUB = "google-bert/bert-base-uncased"
 BERT_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
@@ -92,24 +93,6 @@ def pass_on(pooler: Pooler) -> None:
     nn.init.zeros_(pooler.dense.bias)
 
 
-def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
-    """Lower-case word pieces as BERT's; letters of `texts` are known in other words too.
-
-    Raises: ImportError without the extra `text`.
-    """
-    with text_extra("11_text"):
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=VOCABULARY, special_tokens=list(SPECIAL_TOKENS), show_progress=False
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    put_special_ends(tokenizer)
-    return tokenizer
-
-
 def bert_folder(weights_root: str) -> Path:
     """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once.
 
@@ -121,17 +104,9 @@ def bert_folder(weights_root: str) -> Path:
         return _with_files(
             folder, f"put the files of {BERT_HUB} there, or leave weights_root empty to fetch them"
         )
-    with text_extra("11_text"):
-        from huggingface_hub import snapshot_download
-    try:
-        fetched = snapshot_download(BERT_HUB, allow_patterns=list(BERT_FILES))
-    except Exception as error:  # the hub's errors are of many kinds
-        raise ConnectionError(
-            f"11_text: {BERT_HUB} cannot be had from the hub ({one_line(error)}); give "
-            f"weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
-        ) from error
+    own = f"give weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
     return _with_files(
-        Path(fetched),
+        from_hub("11_text", BERT_HUB, BERT_FILES, own),
         f"the hub gave no more of {BERT_HUB}: remove this folder to fetch it again, or give "
         f"weights_root, a folder with {BERT}/ and these files in it",
     )
@@ -160,28 +135,62 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
         with seeded(cfg.seed):
             return BertModel(config)
     folder = _folder(cfg)
+    problem = f"11_text: {folder} does not hold {cfg.text_model}"
+    remedy = f"copy {', '.join(BERT_FILES)} there again"
+    with seeded(cfg.seed):  # draws a pooler that the file lacks
+        return read_weights(BertModel, folder, problem, remedy, may_lack=("pooler.",), **dropout)
+
+
+def from_hub(
+    where: str, name: str, files: Sequence[str], remedy: str, revision: str | None = None
+) -> Path:
+    """Folder with `files` (or patterns) of a model on transformers' hub, fetched once.
+
+    Raises: ConnectionError that says what to do instead, ImportError without the extra `text`.
+    """
+    with text_extra(where):
+        from huggingface_hub import snapshot_download
     try:
-        with silent_loading(), seeded(cfg.seed):  # of a pooler that the file lacks
-            model, about = BertModel.from_pretrained(
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
+    except Exception as error:  # the hub's errors are of many kinds
+        raise ConnectionError(
+            f"{where}: {name} cannot be had from the hub ({one_line(error)}); {remedy}"
+        ) from error
+
+
+def read_weights(
+    architecture: type[nn.Module],
+    folder: Path,
+    problem: str,
+    remedy: str,
+    may_lack: tuple[str, ...] = (),
+    **options: Any,
+) -> nn.Module:
+    """A model of transformers out of a folder's safetensors: no pickle, no code of the folder.
+
+    Tensors whose names begin as one of `may_lack` are left as they were drawn.
+    Raises: ValueError with `problem` and `remedy` for damaged files or any other tensor lacking.
+    """
+    try:
+        with _silent_loading():
+            model, about = architecture.from_pretrained(
                 folder,
                 use_safetensors=True,  # a pickle would run what it says
                 local_files_only=True,
+                trust_remote_code=False,
                 output_loading_info=True,
-                **dropout,
+                **options,
             )
-        lacking = [key for key in about["missing_keys"] if not key.startswith("pooler.")]
-        if lacking:  # it would be left at random
+        lacking = sorted(key for key in about["missing_keys"] if not key.startswith(may_lack))
+        if lacking:  # they would be left at random
             raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(
-            f"11_text: {folder} does not hold {cfg.text_model} ({one_line(error)}); copy "
-            f"{', '.join(BERT_FILES)} there again"
-        ) from error
+        raise ValueError(f"{problem} ({one_line(error)}); {remedy}") from error
     return model
 
 
 @contextmanager
-def silent_loading() -> Iterator[None]:
+def _silent_loading() -> Iterator[None]:
     """No bars and no notes on the heads that are left out; the settings are put back."""
     from transformers.utils import logging
 

@@ -12,34 +12,34 @@ the model did not read is neither found nor missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from relevit.evaluate.erasing import erased_parts, erasing_ranks
-from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, bootstrap_interval, need_columns
+from relevit.evaluate.erasing import erasing_ranks
+from relevit.evaluate.intervals import need_columns
 from relevit.relevance import Protocol, check_protocol
 from relevit.text.documents import Document
-from relevit.text.tokens import Tokens
+from relevit.text.tokens import Texts, TokenMap, Tokens
 
 KS = tuple(range(10, 90, 10))  # the axis of Fig. 6
-SCORES = ("precision", "recall", "f1")
+FIGURE_LIMIT = 512  # tokens of the texts in Fig. 6
+F1 = "f1_pct"
+COLUMNS = ["index", "k", "precision", "recall", "f1", "pointed"]
 Unit = tuple[Float[Tensor, " parts"], Bool[Tensor, " parts"]]
 
 
 def rationale_tokens(tokens: Tokens, document: Document) -> Bool[Tensor, " tokens"]:
     """Which tokens share a character with the document's rationale; special ones never do."""
-    own = ~torch.tensor(tokens.special)
     start, end = torch.tensor(tokens.offsets).unbind(dim=1)
     first, stop = torch.tensor(document.rationale, dtype=torch.long).reshape(-1, 2).unbind(dim=1)
     shared = (start[:, None] < stop) & (first < end[:, None])
-    return shared.any(dim=1) & own
+    return shared.any(dim=1) & tokens.own
 
 
 def with_rationale(
@@ -57,136 +57,91 @@ def with_rationale(
     return [i for i, usable in enumerate(seen) if usable], counts
 
 
+def top_counts(limit: int) -> tuple[int, ...]:
+    """How many top tokens are taken: those of Fig. 6, in proportion for shorter texts.
+
+    8 numbers that rise; 10 to 80 for a `limit` of 512 tokens or more.
+    """
+    share = min(1.0, limit / FIGURE_LIMIT)
+    return tuple(max(place, round(k * share)) for place, k in enumerate(KS, start=1))
+
+
 def rationale_f1(
     tokens: Sequence[Tokens],
-    maps: Sequence[Float[Tensor, " tokens"]],
+    maps: Sequence[TokenMap],
     documents: Sequence[Document],
     ks: Sequence[int] = KS,
     *,
-    shares_pct: Sequence[float] | None = None,
     protocol: Protocol = "described",
-    first_index: int = 0,
-    tie_seed: int = 0,
 ) -> pd.DataFrame:
     """How well the k highest tokens of each document agree with its rationale.
 
     `maps` have one value a token, as `attribute` gives them. A document of fewer than k tokens
-    gives all it has, so that its precision is that of everything. For short texts `shares_pct`
-    takes shares of the document's tokens instead of `ks`, rounded down, one token at least.
-    Equal values go by a shuffled order, as in `relevit.evaluate.erasing`; so does a map that is
-    not finite.
+    gives all it has, so that its precision is that of everything. Equal values go by a shuffled
+    order, as in `relevit.evaluate.erasing`; so does a map that is not finite.
 
-    One row a document and k: index (from `first_index` on), k, precision, recall, f1, all three
-    in 0..1; with `shares_pct` the column `share_pct` comes before k, the tokens it makes.
+    One row a document and k: index, k, precision, recall, f1, all three in 0..1; pointed (the
+    highest token lies in the rationale: the pointing game).
     Raises: ValueError for documents without a rationale that was read (`with_rationale` chooses),
-    and for maps, tokens, ks or shares that do not fit.
+    and for maps, tokens or ks that do not fit.
     """
-    tests = ks if shares_pct is None else shares_pct
-    _check_tests(tests, shares_pct is not None)
+    if not len(ks) or (np.diff([0, *ks]) <= 0).any():
+        raise ValueError(f"rationales: ks {list(ks)}; needed are rising numbers above 0")
     rows = []
     for i, (values, truth) in enumerate(_units(tokens, maps, documents, protocol)):
-        ranks = erasing_ranks(values[None], "positive", tie_seed)[0]
-        for test in tests:
-            k = test if shares_pct is None else max(1, erased_parts(len(truth), test))
+        ranks = erasing_ranks(values[None], "positive")[0]
+        pointed = bool(truth[ranks.argmin()])
+        for k in ks:
             chosen = ranks < k
             hits, count, marked = int((chosen & truth).sum()), int(chosen.sum()), int(truth.sum())
-            scores = (hits / count, hits / marked, 2 * hits / (count + marked))
-            rows.append((first_index + i, test, k, *scores))
-    table = pd.DataFrame(rows, columns=["index", "share_pct", "k", *SCORES])
-    return table if shares_pct is not None else table.drop(columns="share_pct")
+            rows.append((i, k, hits / count, hits / marked, 2 * hits / (count + marked), pointed))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def rationale_scores(
-    tokens: Sequence[Tokens],
-    maps: Sequence[Float[Tensor, " tokens"]],
-    documents: Sequence[Document],
-    *,
-    protocol: Protocol = "described",
-    first_index: int = 0,
-    tie_seed: int = 0,
+def rationale_rows(
+    texts: Texts,
+    maps: Mapping[str, Sequence[TokenMap]],
+    ks: Sequence[int],
+    protocol: Protocol = "published",
 ) -> pd.DataFrame:
-    """Agreement of each map with the rationale without a k to choose, one row a document.
-
-    Columns: index; marked (share of the tokens in the rationale, in 0..1: what a random order
-    gets in the other two); average_precision (scikit-learn's, in 0..1); pointed (the highest
-    token lies in the rationale: the pointing game). Arguments and errors as `rationale_f1`.
-    """
-    rows = []
-    for i, (values, truth) in enumerate(_units(tokens, maps, documents, protocol)):
-        ranks = erasing_ranks(values[None], "positive", tie_seed)[0]
-        useful = values.double() if values.isfinite().all() else torch.zeros(len(values))
-        precision = average_precision_score(truth.numpy(), useful.numpy())
-        pointed = bool(truth[ranks.argmin()])
-        rows.append((first_index + i, float(truth.double().mean()), float(precision), pointed))
-    return pd.DataFrame(rows, columns=["index", "marked", "average_precision", "pointed"])
+    """Rows of `rationale_f1` for each method, with its name."""
+    parts = [
+        rationale_f1(texts.tokens, values, texts.documents, ks, protocol=protocol).assign(
+            method=name
+        )
+        for name, values in maps.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def rationale_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means of `rationale_f1` over documents, one row a k (or share): documents, *_pct, error.
+    """One row a method and k: method, k, documents, f1_pct, standard_error_pts, top_token_pct.
 
-    Columns: k (or share_pct), documents, precision_pct, recall_pct, f1_pct, standard_error_pts
-    (of the F1 over documents; NaN for one). Raises: ValueError for missing columns, or documents
-    that repeat or lack a k.
+    The error is that of the mean over documents, NaN for one. Raises: ValueError for missing
+    columns, or documents that repeat or lack a k.
     """
-    by = "share_pct" if "share_pct" in rows else "k"
-    need_columns("rationale_table", rows, ["index", by, *SCORES])
-    tests = rows.groupby(by, sort=True)
-    if rows.empty or rows.duplicated(["index", by]).any() or tests.size().nunique() != 1:
+    need_columns("rationale_table", rows, ["method", *COLUMNS])
+    groups = rows.groupby(["method", "k"], sort=False)
+    repeated = rows.duplicated(["method", "index", "k"])
+    if rows.empty or repeated.any() or groups.size().nunique() != 1:
         raise ValueError(
-            f"rationale_table: {len(rows)} rows, {rows.duplicated(['index', by]).sum()} of them "
-            f"repeated, with {sorted(set(tests.size()))} documents a {by}; needed is each document "
-            f"once for every {by}: give the rows of one method, numbered with first_index"
+            f"rationale_table: {len(rows)} rows, {repeated.sum()} of them repeated, with "
+            f"{sorted(set(groups.size()))} documents a k; needed is each document once for every "
+            "k: give the rows of all methods on the same documents"
         )
-    table = pd.DataFrame({"documents": tests.size()})
-    for name in SCORES:
-        table[f"{name}_pct"] = 100 * tests[name].mean()
-    return table.assign(standard_error_pts=100 * tests["f1"].sem()).reset_index()
-
-
-def method_differences(
-    rows: pd.DataFrame,
-    value: str,
-    against: str,
-    by: Sequence[str] = (),
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level_pct: float = LEVEL_PCT,
-) -> pd.DataFrame:
-    """Each method's mean of `value` minus that of the method `against`, on the same documents.
-
-    `rows` have the columns method, index (the document), `by` (as k or direction) and `value`.
-    The interval is `relevit.evaluate.intervals.bootstrap_interval` of the differences, document by
-    document: what is hard for all methods drops out. Columns: method, against, `by`, documents,
-    difference, low, high, in units of `value`.
-    Raises: ValueError for a missing column or method, fewer than two documents, and methods that
-    were not run on the same documents.
-    """
-    need_columns("method_differences", rows, ["method", "index", *by, value])
-    keys = [*by, "index"]
-    names = [name for name in dict.fromkeys(rows["method"]) if name != against]
-    repeated = rows.duplicated(["method", *keys]).any()
-    wide = None if repeated else rows.pivot(index=keys, columns="method", values=value)
-    if wide is None or against not in wide or not names or wide.isna().any(axis=None):
-        raise ValueError(
-            f"method_differences: methods {sorted(set(rows['method']))} against {against!r}; "
-            f"needed are that one and others, each once for every document {list(by)}"
-        )
-    wide = wide.astype(float)
-    groups = wide.groupby(level=list(by), sort=False) if by else [((), wide)]
-    table = []
-    for place, part in groups:
-        for name in names:
-            change = torch.tensor((part[name] - part[against]).to_numpy())
-            low, high = bootstrap_interval(change, resamples, seed, level_pct)
-            table.append((name, against, *place, len(change), float(change.mean()), low, high))
-    columns = ["method", "against", *by, "documents", "difference", "low", "high"]
-    return pd.DataFrame(table, columns=columns)
+    return pd.DataFrame(
+        {
+            "documents": groups.size(),
+            F1: 100 * groups["f1"].mean(),
+            "standard_error_pts": 100 * groups["f1"].sem(),
+            "top_token_pct": 100 * groups["pointed"].mean(),
+        }
+    ).reset_index()
 
 
 def _units(
     tokens: Sequence[Tokens],
-    maps: Sequence[Tensor],
+    maps: Sequence[TokenMap],
     documents: Sequence[Document],
     protocol: Protocol,
 ) -> list[Unit]:
@@ -214,8 +169,7 @@ def _units(
 
 
 def _own_tokens(tokens: Tokens, values: Tensor, truth: Tensor) -> Unit:
-    own = ~torch.tensor(tokens.special)
-    return values[own], truth[own]
+    return values[tokens.own], truth[tokens.own]
 
 
 def _words(tokens: Tokens, values: Tensor, truth: Tensor) -> Unit:
@@ -240,12 +194,4 @@ def _check_pairs(where: str, tokens: Sequence[Tokens], documents: Sequence[Docum
         raise ValueError(
             f"{where}: {len(tokens)} texts and {len(documents)} documents, {sum(same)} with the "
             "same text in the same place; needed are the tokens of these documents, in their order"
-        )
-
-
-def _check_tests(tests: Sequence[float], shares: bool) -> None:
-    if not len(tests) or (np.diff([0, *tests]) <= 0).any() or (shares and tests[-1] > 100):
-        raise ValueError(
-            f"rationales: {'shares_pct' if shares else 'ks'} {list(tests)}; needed are rising "
-            f"numbers above 0{' and up to 100' if shares else ''}"
         )

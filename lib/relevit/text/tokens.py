@@ -1,4 +1,7 @@
-"""One text as a model reads it: token ids, and the characters that each token stands for."""
+"""Texts as a model reads them: token ids, the characters that each stands for, what is cut off.
+
+Tokenizers are loaded from a model's folder, or made here for words that are all known.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relevit.base.extras import text_extra
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from relevit.base.errors import text_extra
+from relevit.text.documents import Document
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Encoding, Tokenizer, models, normalizers
 
 FILE = "tokenizer.json"
 SPECIAL = 2  # tokens around every text
 UNKNOWN_WORDS = 0.5  # of a text's words, at most; of 33,429 real reviews none has as many
 LETTERS = 1.5  # a token, on average; a word with fewer is read letter by letter
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of `word_tokenizer`, ids 0 to 4
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of those made here, ids 0 to 4
+VOCABULARY = 2000  # word pieces, most of them, of a tokenizer that is learnt here
+SCORED = 2  # texts, at least: an interval over them needs as many
+TokenMap = Float[Tensor, " _"]  # one value a token, special ones included; texts differ in length
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,11 @@ class Tokens:
     def words(self) -> list[str]:
         """What each token reads in the text; an empty string for special tokens."""
         return [self.text[start:stop] for start, stop in self.offsets]
+
+    @property
+    def own(self) -> Bool[Tensor, " tokens"]:
+        """Which tokens are the text's own, and not special."""
+        return ~torch.tensor(self.special)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -82,13 +99,11 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     without the extra `text`.
     """
     with text_extra("tokens"):
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+        from tokenizers import models, normalizers
     ids = {word: place for place, word in enumerate((*SPECIAL_TOKENS, *words))}
-    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = _of_berts_kind(models.WordLevel(ids, unk_token="[UNK]"), normalizers.Lowercase())
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    put_special_ends(tokenizer)
+    _put_special_ends(tokenizer)
     return tokenizer
 
 
@@ -97,7 +112,32 @@ def words_of(texts: Iterable[str]) -> list[str]:
     return sorted({word for text in texts for word in re.findall(r"\w+", text.lower())})
 
 
-def put_special_ends(tokenizer: Tokenizer) -> None:
+def learn_tokenizer(texts: Iterable[str]) -> Tokenizer:
+    """Lower-case word pieces as BERT's; letters of `texts` are known in other words too.
+
+    Raises: ImportError without the extra `text`.
+    """
+    with text_extra("tokens"):
+        from tokenizers import models, normalizers, trainers
+    tokenizer = _of_berts_kind(models.WordPiece(unk_token="[UNK]"), normalizers.BertNormalizer())
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=VOCABULARY, special_tokens=list(SPECIAL_TOKENS), show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    _put_special_ends(tokenizer)
+    return tokenizer
+
+
+def _of_berts_kind(model: models.Model, normalizer: normalizers.Normalizer) -> Tokenizer:
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def _put_special_ends(tokenizer: Tokenizer) -> None:
     """From now on the tokenizer puts [CLS] before a text and [SEP] after it, as BERT's does."""
     from tokenizers import processors
 
@@ -139,6 +179,100 @@ def encode(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
     unknown = _unknown(tokenizer, ids[1:-1])
     _need_known_words(text, unknown, offsets[1:-1], encoding.word_ids[1:end])
     return Tokens(text, ids, offsets, special, left_out, sum(unknown) / len(unknown))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Documents as a model reads them; of `unreadable` others it knew no word."""
+
+    documents: tuple[Document, ...]
+    tokens: tuple[Tokens, ...]
+    unreadable: int = 0
+
+    @property
+    def labels(self) -> Int[Tensor, " texts"]:
+        """The label of each."""
+        return torch.tensor([document.label for document in self.documents])
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def select(self, places: Sequence[int]) -> Texts:
+        """The texts at these places, in their order."""
+        documents, tokens = ([kept[i] for i in places] for kept in (self.documents, self.tokens))
+        return Texts(tuple(documents), tuple(tokens))
+
+
+def read_texts(
+    tokenizer: Tokenizer, documents: Sequence[Document], limit: int, counted_by: str = ""
+) -> Texts:
+    """`documents` cut to `limit` tokens, without those that cannot be read (`tokens.encode`).
+
+    `counted_by` names the parameter that says how many texts are scored; SCORED are then needed.
+    Raises: ValueError when fewer are left, else when none is, with the reason of the last.
+    """
+    needed = SCORED if counted_by else 1
+    kept: list[tuple[Document, Tokens]] = []
+    reason = "there is none"
+    for document in documents:
+        try:
+            kept.append((document, encode(tokenizer, document.text, limit)))
+        except ValueError as error:
+            reason = str(error)
+    if len(kept) < needed:
+        found = f"{len(kept) or 'none'} of {len(documents)} texts can be read ({reason})"
+        more = f"raise {counted_by}, or " if counted_by else ""
+        raise ValueError(
+            f"11_text: {counted_by and counted_by + ': '}{found}; at least {needed} must be: "
+            f"{more}choose another corpus or model"
+        )
+    readable, tokens = zip(*kept, strict=True)
+    return Texts(readable, tokens, len(documents) - len(kept))
+
+
+def cut_counts(texts: Texts) -> dict[str, float]:
+    """What of `texts` the model does not read.
+
+    texts; unreadable; mean_tokens (of the whole texts, without special ones); cut (texts that
+    are longer than the limit); left_out_pct (share of all tokens that these lose); unknown_pct
+    (share of the tokens read that the vocabulary lacks).
+    """
+    own = np.array([len(one) - sum(one.special) for one in texts.tokens])
+    left_out = np.array([one.left_out for one in texts.tokens])
+    unknown = np.array([one.unknown_share for one in texts.tokens])
+    return {
+        "texts": len(texts),
+        "unreadable": texts.unreadable,
+        "mean_tokens": float((own + left_out).mean()),
+        "cut": int((left_out > 0).sum()),
+        "left_out_pct": float(100 * left_out.sum() / (own + left_out).sum()),
+        "unknown_pct": float(100 * (unknown * own).sum() / own.sum()),
+    }
+
+
+def same_length(tokens: Sequence[Tokens], chunk_tokens: int) -> list[list[int]]:
+    """Places of texts with equal numbers of tokens, short ones first, a chunk at a time."""
+    by_length: dict[int, list[int]] = {}
+    for place, one in enumerate(tokens):
+        by_length.setdefault(len(one.ids), []).append(place)
+    chunks = []
+    for length in sorted(by_length):
+        size, places = max(1, chunk_tokens // length), by_length[length]
+        chunks += [places[i : i + size] for i in range(0, len(places), size)]
+    return chunks
+
+
+def padded(
+    tokens: Sequence[Tokens], pad_id: int
+) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
+    """Ids of texts of any length with padding behind them, and where they are not padding."""
+    most = max(len(one) for one in tokens)
+    ids = torch.full((len(tokens), most), pad_id)
+    mask = torch.zeros(len(tokens), most, dtype=torch.bool)
+    for row, one in enumerate(tokens):
+        ids[row, : len(one)] = torch.tensor(one.ids)
+        mask[row, : len(one)] = True
+    return ids, mask
 
 
 def _need_special_ends(encoding: Encoding) -> None:

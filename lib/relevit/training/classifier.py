@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torchvision.transforms import v2
 
 from relevit.attention.class_token import class_token_only
-from relevit.base.precision import Precision, autocast, choose_precision
+from relevit.base.device import Precision, autocast, choose_precision
 from relevit.base.seeding import seeded
 from relevit.config import Params
 from relevit.data.labelled import Labelled

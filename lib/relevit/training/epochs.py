@@ -20,8 +20,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from relevit.base.files import file_fingerprint, write_atomically
-from relevit.base.paths import need_disk_space
+from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
 from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
 History = list[dict[str, Any]]

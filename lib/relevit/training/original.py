@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from relevit.base.files import write_atomically
-from relevit.base.paths import from_project
+from relevit.base.files import from_project, write_atomically
 from relevit.config import OriginalParams
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import drawn

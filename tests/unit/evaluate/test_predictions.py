@@ -147,14 +147,14 @@ def probe(monkeypatch):
 def test_the_fastest_format_with_the_answers_of_float32(
     monkeypatch, probe, choice, fast, error, expected
 ):
-    monkeypatch.setattr("relevit.base.precision.fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: fast)
     model = Rounded(LOGITS, [error, 0.0, 0.0, 0.0])
     found = make_classifier(model, PLAIN, choice)
     assert (found.precision, found.margin) == expected
 
 
 def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch, probe):
-    monkeypatch.setattr("relevit.base.precision.fast_bfloat16", lambda device: True)
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
     assert make_classifier(Table(LOGITS), PLAIN, "auto", seed=3).precision == "bfloat16"
     assert probe == [(name, predictions.PROBE, 4) for name in cutouts.SHIFTED_SETS]
 
@@ -349,7 +349,7 @@ def test_tf32_is_for_float32_alone(monkeypatch, precision, used):
 
 def test_precision_of_real_pictures_is_measured_on_those_given(monkeypatch):
     """Cutouts have at most 128 pixels a side, and models of ImageNet take 224."""
-    monkeypatch.setattr("relevit.base.precision.fast_bfloat16", lambda device: True)
+    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
     monkeypatch.setattr(predictions.cutouts, "batches", None)
     model = Rough([[3.0, 0.0, 0.0]] * 2, [[3.0, 0.0, 0.0], [2.5, 0.25, 0.25]])
     found = make_classifier(model, PLAIN, "auto", probe=[batch([0, 1])])

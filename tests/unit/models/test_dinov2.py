@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
 
-from relevit.base import paths, wheels
+from relevit.base import files, wheels
 from relevit.models import dinov2
 from replicas.dinov2 import DEPTH, GRID, HEADS, PATCH, TOKENS, WIDTH
 
@@ -85,9 +85,9 @@ def test_file_of_a_failed_pip_is_not_used(monkeypatch, replica):
 
 
 def test_no_room_is_an_error_before_pip_is_called(monkeypatch, tmp_path):
-    monkeypatch.setattr(dinov2, "need_disk_space", paths.need_disk_space)
-    usage = paths.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
-    monkeypatch.setattr(paths.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(dinov2, "need_disk_space", files.need_disk_space)
+    usage = files.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(OSError, match=r"disk: 5 MB are free at .*; this step writes up to 400 MB"):
         dinov2.load_dinov2()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -266,9 +264,3 @@ def test_unknown_set_and_missing_root_are_refused(tmp_path, capsys):
     )
     with pytest.raises(ValueError, match="doctor: set 'imagenet' is unknown; use some of"):
         examine(tmp_path, "imagenet")
-
-
-def test_help_comes_without_loading_torch():
-    code = "import sys, relevit.pipeline.cli; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from relevit.config import TextParams
 from relevit.text import pretrained
 from relevit.text.documents import Corpus, Document
-from relevit.text.experiment import read_texts
+from relevit.text.tokens import learn_tokenizer, read_texts
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 
@@ -34,7 +34,7 @@ def folder(tmp_path):
     )
     made = tmp_path / "bert-base"
     transformers.BertModel(config).save_pretrained(made)
-    pretrained.learn_tokenizer([REVIEW.text]).save(str(made / "tokenizer.json"))
+    learn_tokenizer([REVIEW.text]).save(str(made / "tokenizer.json"))
     return made
 
 
@@ -165,20 +165,6 @@ def test_pooler_that_a_file_lacks_is_drawn_from_the_seed(folder):
         weights.append(model.fc_norm.dense.weight.detach())
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
-
-
-@pytest.mark.parametrize("model", ["tiny-bert", "minilm-l6"])
-@pytest.mark.parametrize(("key", "value"), [("source", "random"), ("weights_root", "weights")])
-def test_what_is_of_bert_base_is_refused_for_other_models(model, key, value):
-    text = rf"11_text\.yaml: {key} = '{value}' .*bert-base alone, and text_model is {model}; leave"
-    with pytest.raises(ValueError, match=text):
-        TextParams.checked({"text_model": model, key: value}, "11_text.yaml")
-
-
-def test_random_weights_are_of_no_folder():
-    given = {"text_model": "bert-base", "source": "random", "weights_root": "weights"}
-    with pytest.raises(ValueError, match=r"weights_root = 'weights' .*random reads no weights"):
-        TextParams.checked(given, "11_text.yaml")
 
 
 def test_pooler_that_was_never_trained_passes_the_class_token_on():

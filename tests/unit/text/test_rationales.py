@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from relevit.evaluate.intervals import bootstrap_interval
 from relevit.text.documents import Document
 from relevit.text.rationales import (
     KS,
-    method_differences,
     rationale_f1,
-    rationale_scores,
+    rationale_rows,
     rationale_table,
     rationale_tokens,
+    top_counts,
     with_rationale,
 )
-from relevit.text.tokens import Tokens
+from relevit.text.tokens import Texts, Tokens
 
 #       0123456789 123456789 12345
 TEXT = "an awful film, it was dull"
@@ -90,7 +90,7 @@ def test_documents_without_a_rationale_are_counted():
 def test_f1_by_hand():
     """In order: aw, an, dull, film, it, ##ful, the comma, was; aw, ##ful, dull are right."""
     rows = one([1, 2, 3, 6, 8])
-    assert list(rows) == ["index", "k", "precision", "recall", "f1"]
+    assert list(rows) == ["index", "k", "precision", "recall", "f1", "pointed"]
     assert rows["k"].tolist() == [1, 2, 3, 6, 8]
     assert rows["precision"].tolist() == pytest.approx([1, 1 / 2, 2 / 3, 3 / 6, 3 / 8])
     assert rows["recall"].tolist() == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1, 1])
@@ -107,19 +107,10 @@ def test_a_text_shorter_than_k_gives_all_it_has():
     assert rows["precision"].tolist() == pytest.approx([3 / 8, 3 / 8])  # not 3 / 80
 
 
-def test_shares_of_the_texts_own_tokens():
-    rows = one(shares_pct=[5, 25, 49, 100])
-    assert list(rows) == ["index", "share_pct", "k", "precision", "recall", "f1"]
-    assert rows["k"].tolist() == [1, 2, 3, 8]  # of 8 tokens, not 10; one at least
-    assert rows["f1"].tolist() == pytest.approx([1 / 2, 2 / 5, 2 / 3, 6 / 11])
-
-
 def test_published_protocol_counts_words_by_their_highest_token():
     """Words: an 5, awful 6, film, 3 (with its comma), it 2, was 0 (not -1), dull 4."""
     rows = one([1, 2, 3, 4], protocol="published")
     assert rows["f1"].tolist() == pytest.approx([2 / 3, 1 / 2, 4 / 5, 4 / 6])
-    scores = rationale_scores([read()], [VALUES], [document()], protocol="published")
-    assert scores["marked"].tolist() == pytest.approx([2 / 6])
 
 
 def test_published_words_are_not_summed_and_negative_ones_tie():
@@ -147,94 +138,56 @@ def test_ties_are_shuffled_and_not_in_the_order_of_the_text(value):
     half = document([(0, 200)], text)
     rows = rationale_f1([read(text, spans)], [relevance(*200 * [value])], [half], [100])
     assert 0.3 < rows["precision"].item() < 0.7
-    scores = rationale_scores([read(text, spans)], [relevance(*200 * [value])], [half])
-    assert scores["average_precision"].item() == scores["marked"].item() == 0.5
-
-
-# Without a k
-
-
-def test_scores_without_k_by_hand():
-    """Hits at places 1, 3 and 6 of 8."""
-    best = torch.where(rationale_tokens(read(), document()), 1.0, 0.0)
-    rows = rationale_scores(2 * [read()], [VALUES, -best], 2 * [document()], first_index=4)
-    assert rows["index"].tolist() == [4, 5]
-    assert rows["marked"].tolist() == [3 / 8, 3 / 8]
-    expected = [(1 + 2 / 3 + 3 / 6) / 3, 3 / 8]  # the worst order: all three come last, tied
-    assert rows["average_precision"].tolist() == pytest.approx(expected)
-    assert rows["pointed"].tolist() == [True, False]
 
 
 # Tables
 
 
+def test_the_highest_token_points():
+    best = torch.where(rationale_tokens(read(), document()), 1.0, 0.0)
+    rows = rationale_f1(2 * [read()], [VALUES, -best], 2 * [document()], [1, 4])
+    assert rows["index"].tolist() == [0, 0, 1, 1]
+    assert rows["pointed"].tolist() == [True, True, False, False]
+
+
+def two_methods():
+    """Rows of two documents; the maps of the second method are upside down on one of them."""
+    texts = Texts((document(), document()), (read(), read()))
+    return rationale_rows(texts, {"ga": [VALUES, VALUES], "gae": [VALUES, -VALUES]}, [1, 3])
+
+
 def test_table_means_over_documents():
-    rows = pd.concat([one([1, 3]), one([1, 3], -VALUES, first_index=1)], ignore_index=True)
+    rows = two_methods().assign(pointed=[*4 * [True], False, False, True, True])
     table = rationale_table(rows)
-    first, second = rows["f1"][:2].to_numpy(), rows["f1"][2:].to_numpy()
-    assert table["k"].tolist() == [1, 3] and table["documents"].tolist() == [2, 2]
-    assert table["f1_pct"].tolist() == pytest.approx((50 * (first + second)).tolist())
+    assert table["method"].tolist() == ["ga", "ga", "gae", "gae"]
+    assert table["k"].tolist() == [1, 3, 1, 3] and (table["documents"] == 2).all()
+    first, second = rows["f1"][4:6].to_numpy(), rows["f1"][6:].to_numpy()
+    assert table["f1_pct"][2:].tolist() == pytest.approx((50 * (first + second)).tolist())
     error = 100 * np.abs(first - second) / 2  # of two: half of their distance
-    assert table["standard_error_pts"].tolist() == pytest.approx(error.tolist())
-    assert table["precision_pct"].tolist() == pytest.approx([50, 100 * (2 / 3 + 1 / 3) / 2])
-    shares = rationale_table(one(shares_pct=[25, 50]))
-    assert shares["share_pct"].tolist() == [25, 50] and shares["standard_error_pts"].isna().all()
+    assert table["standard_error_pts"].tolist() == pytest.approx([0, 0, *error])
+    assert table["top_token_pct"].tolist() == [100, 100, 50, 50]
+    one_document = rows[rows["index"] == 0]
+    assert rationale_table(one_document)["standard_error_pts"].isna().all()
 
 
 @pytest.mark.parametrize("spoil", [lambda rows: pd.concat([rows, rows]), lambda rows: rows[:-1]])
 def test_table_refuses_repeated_and_missing_documents(spoil):
-    rows = pd.concat([one([1, 3]), one([1, 3], first_index=1)], ignore_index=True)
     with pytest.raises(ValueError, match="needed is each document once for every k"):
-        rationale_table(spoil(rows))
+        rationale_table(spoil(two_methods()))
 
 
-def methods(values, **columns):
-    parts = [
-        pd.DataFrame({"method": name, "index": range(len(v)), "f1": v, **columns})
-        for name, v in values.items()
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
-def test_differences_are_paired():
-    """One method is better by about .1 on documents that differ by far more than that."""
-    level = np.linspace(0, 0.8, 20)
-    better = level + np.linspace(0.05, 0.15, 20)
-    rows = methods({"ga": level, "token_wise": better}, k=10)
-    rows = pd.concat([rows, rows.assign(k=20, f1=1 - rows["f1"])]).sample(frac=1, random_state=0)
-    table = method_differences(rows, "f1", "ga", ["k"]).sort_values("k")
-    assert table["method"].tolist() == ["token_wise"] * 2 and table["against"].eq("ga").all()
-    assert table["documents"].tolist() == [20, 20]
-    assert table["difference"].tolist() == pytest.approx([0.1, -0.1])
-    interval = bootstrap_interval(torch.tensor(better - level))
-    assert table[["low", "high"]].iloc[0].tolist() == pytest.approx(interval)
-    assert interval[0] > 0.08 and table["high"].iloc[1] < -0.08
-
-
-def test_differences_without_groups_and_of_booleans():
-    rows = methods({"b": [True, True], "a": [True, False], "c": [False, False]})
-    table = method_differences(rows, "f1", "a", resamples=10)
-    assert list(table) == ["method", "against", "documents", "difference", "low", "high"]
-    assert dict(zip(table["method"], table["difference"], strict=True)) == {"b": 0.5, "c": -0.5}
-
-
-@pytest.mark.parametrize(
-    ("rows", "against"),
-    [
-        (methods({"a": [1.0, 2.0], "b": [1.0, 2.0]}), "c"),
-        (methods({"a": [1.0, 2.0]}), "a"),
-        (methods({"a": [1.0, 2.0], "b": [1.0]}), "a"),
-        (pd.concat(2 * [methods({"a": [1.0], "b": [1.0]})]), "a"),
-    ],
-)
-def test_differences_need_the_same_documents(rows, against):
-    with pytest.raises(ValueError, match=f"against '{against}'; needed are that one and others"):
-        method_differences(rows, "f1", against)
+def test_top_counts_are_those_of_the_figure_in_proportion():
+    assert top_counts(512) == top_counts(2048) == KS
+    assert top_counts(128) == (2, 5, 8, 10, 12, 15, 18, 20)
+    for limit in range(8, 600):
+        counts = top_counts(limit)
+        assert counts[0] > 0 and all(a < b for a, b in pairwise(counts))
 
 
 # Errors
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -247,7 +200,6 @@ def test_differences_need_the_same_documents(rows, against):
         ({"ks": []}, "ks []; needed are rising numbers above 0"),
         ({"ks": [0, 5]}, "ks [0, 5]"),
         ({"ks": [5, 5]}, "ks [5, 5]"),
-        ({"shares_pct": [50, 120]}, "shares_pct [50, 120]; needed are rising numbers above 0 and"),
         ({"protocol": "both"}, "protocol 'both' is unknown"),
     ],
 )

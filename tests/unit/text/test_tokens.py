@@ -9,7 +9,22 @@ pytest.importorskip("tokenizers", reason="needs the extra text: pip install rele
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from relevit.text import minilm
-from relevit.text.tokens import encode, load_tokenizer
+from relevit.text.corpora.generated import generated_tokenizer
+from relevit.text.corpora.movie_reviews import movie_reviews
+from relevit.text.documents import Document
+from relevit.text.tokens import (
+    Texts,
+    Tokens,
+    cut_counts,
+    encode,
+    load_tokenizer,
+    padded,
+    read_texts,
+    word_tokenizer,
+    words_of,
+)
+
+from .builders import tokens
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "film", "play", "##ing", "##s", "good", ".", "，")
 PAD, UNK, CLS, SEP = range(4)
@@ -205,10 +220,7 @@ def test_odd_names_slang_and_other_languages_in_latin_letters_are_read(real, tex
 
 
 def test_no_real_review_is_refused(real):
-    from relevit.text import movie_reviews
-
-    corpus = movie_reviews.movie_reviews(800, 0, 0)
-    for document in corpus.train:
+    for document in movie_reviews(800, 0, 0).train:
         encode(real, document.text, 64)
 
 
@@ -221,3 +233,70 @@ def test_the_real_tokenizer(real):
     assert "".join(found.words) == text.replace(" ", "")
     short = encode(tokenizer, text, 100)
     assert short.left_out == len(found) - 100 and short.ids[:-1] == found.ids[:99]
+
+
+def test_a_tokenizer_of_other_words_knows_these_alone():
+    tokenizer = word_tokenizer(words_of(["A photo of a T-shirt"]))
+    assert "[UNK]" not in tokenizer.encode("photo of t shirt").tokens
+    assert tokenizer.encode("a parrot").tokens == ["[CLS]", "a", "[UNK]", "[SEP]"]
+
+
+# Many texts
+
+OPINION = "the film was very good ."
+CYRILLIC = "Это хорошо"
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return generated_tokenizer()
+
+
+def test_texts_of_unknown_words_are_left_out_and_counted(reader):
+    documents = [Document(CYRILLIC, 0), Document(OPINION, 1), Document("the plot was dull .", 0)]
+    texts = read_texts(reader, documents, 16)
+    assert (len(texts), texts.unreadable) == (2, 1)
+    assert texts.labels.tolist() == [1, 0]
+    assert [one.text for one in texts.tokens] == [one.text for one in documents[1:]]
+    assert texts.select([1]).labels.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [([Document(CYRILLIC, 0)], "none of 1 texts can be read .*script"), ([], "none of 0 texts")],
+)
+def test_no_text_that_can_be_read(reader, documents, words):
+    with pytest.raises(ValueError, match=words):
+        read_texts(reader, documents, 16)
+
+
+def test_one_text_is_too_few_to_score(reader):
+    """A bootstrap over one text would fail, after all texts are erased."""
+    documents = [Document(CYRILLIC, 0), Document(OPINION, 1)]
+    assert len(read_texts(reader, documents, 16)) == 1
+    text = r"11_text: explained_texts: 1 of 2 texts can be read .* least 2 .*raise explained_texts"
+    with pytest.raises(ValueError, match=text):
+        read_texts(reader, documents, 16, "explained_texts")
+    assert len(read_texts(reader, documents[1:] * 2, 16, "explained_texts")) == 2
+
+
+def test_what_is_cut_is_counted():
+    def one(own, left_out, unknown):
+        marks = (True, *own * [False], True)
+        return Tokens("x", (0,) * len(marks), ((0, 0),) * len(marks), marks, left_out, unknown)
+
+    texts = Texts((Document("x", 0),) * 2, (one(6, 0, 0.5), one(2, 12, 0.0)), 3)
+    assert cut_counts(texts) == {
+        "texts": 2,
+        "unreadable": 3,
+        "mean_tokens": 10,
+        "cut": 1,
+        "left_out_pct": 60,
+        "unknown_pct": 37.5,
+    }
+
+
+def test_padding_stands_behind_the_tokens():
+    ids, mask = padded([tokens(5), tokens(6, 7, 8)], pad_id=3)
+    assert ids.tolist() == [[1, 5, 2, 3, 3], [1, 6, 7, 8, 2]]
+    assert mask.sum(dim=1).tolist() == [3, 5]

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
+from relevit.config import TextParams
+from relevit.text import train as training
+from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
+from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
-from relevit.text.tokens import Tokens
-from relevit.text.train import by_length, padded, text_logits, train_text_classifier
+from relevit.text.pretrained import build_encoder
+from relevit.text.tokens import read_texts
+from relevit.text.train import by_length, text_logits, train_text_classifier
 from relevit.training.classifier import TrainSettings
 
+from .builders import tokens as text
+
 WORDS = 20
-
-
-def text(*ids):
-    special = tuple(i in (0, len(ids) + 1) for i in range(len(ids) + 2))
-    return Tokens("", (1, *ids, 2), ((0, 0),) * len(special), special)
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +117,101 @@ def test_answers_do_not_depend_on_the_batch(texts, reads):
     torch.testing.assert_close(together, text_logits(model, tokens, batch=3))
 
 
-def test_padding_stands_behind_the_text():
-    ids, mask = padded([text(5), text(6, 7, 8)], pad_id=3)
-    assert ids.tolist() == [[1, 5, 2, 3, 3], [1, 6, 7, 8, 2]]
-    assert mask.sum(dim=1).tolist() == [3, 5]
-
-
 def test_more_texts_than_there_are(texts, tmp_path):
     with pytest.raises(ValueError, match="65 texts asked for, and there are 64; ask for fewer"):
         train(texts, tmp_path, images=65)
+
+
+# As the parameters of 11_text ask for it
+
+pytest.importorskip("tokenizers", reason="needs the extra 'text'")
+OPINION = "the film was very good ."
+
+
+def params(**others) -> TextParams:
+    few = dict(training_texts=32, validation_texts=10, held_out_texts=10, explained_texts=4)
+    return TextParams(**few | dict(epochs=1, batch_size=16) | others)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return generated_tokenizer()
+
+
+def test_accuracy_has_wilsons_interval(tokenizer, monkeypatch):
+    documents = [Document(OPINION, 1)] * 8 + [Document(OPINION, 0)] * 2
+    texts = read_texts(tokenizer, documents, 16)
+    monkeypatch.setattr(training, "text_logits", lambda model, tokens: torch.eye(2)[[1] * 10])
+    found = training.accuracy(build_tiny(3, 2), texts)
+    assert (found["texts"], found["accuracy_pct"]) == (10, 80)
+    assert (found["low_pct"], found["high_pct"]) == pytest.approx((49.0162, 94.3318), abs=1e-3)
+
+
+def trained(folder, tokenizer, **others):
+    cfg = params(**others)
+    corpus = generated_corpus(32, 10, 0)
+    steps = []
+    model, log = training.train_on_corpus(
+        cfg, "generated", corpus, tokenizer, folder, on_step=lambda *step: steps.append(step)
+    )
+    return model, log, len(steps)
+
+
+def test_training_is_kept_and_made_again_only_for_other_settings(tmp_path, tokenizer):
+    model, log, steps = trained(tmp_path, tokenizer)
+    assert (len(log), steps, model.training) == (2, 2, False)
+    again, _, steps = trained(tmp_path, tokenizer)
+    assert steps == 0
+    torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert trained(tmp_path, tokenizer, train_limit=16)[2] == 2
+    assert trained(tmp_path, tokenizer, dropout=0.5)[2] == 2
+
+
+@pytest.mark.parametrize("changed", ["labels", "words", "validation labels", "weights"])
+def test_training_is_made_again_for_other_inputs(tmp_path, tokenizer, monkeypatch, changed):
+    """Files of the same name may hold other texts, labels or weights than last time."""
+
+    def train(corpus):
+        steps = []
+        model, _ = training.train_on_corpus(
+            params(),
+            "generated",
+            corpus,
+            tokenizer,
+            tmp_path,
+            on_step=lambda *step: steps.append(step),
+        )
+        return model.state_dict(), len(steps)
+
+    corpus = generated_corpus(32, 10, 0)
+    before, steps = train(corpus)
+    assert steps == 2 and train(corpus)[1] == 0
+    split = "validation" if changed.startswith("validation") else "train"
+    found = getattr(corpus, split)
+    if changed.endswith("labels"):
+        found = tuple(Document(one.text, 1 - one.label) for one in found)
+    elif changed == "words":
+        found = (Document(OPINION, found[0].label), *found[1:])
+    else:
+        build = build_encoder
+
+        def other(*args):
+            model = build(*args)
+            model.head.weight.data *= 2
+            return model
+
+        monkeypatch.setattr(training, "build_encoder", other)
+    after, steps = train(replace(corpus, **{split: found}))
+    assert steps == 2
+    same = torch.equal(before["head.weight"], after["head.weight"])
+    assert same is (split == "validation")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_frozen_words_stay_as_they_came(tmp_path, tokenizer, frozen):
+    cfg = params(frozen_words=frozen)
+    before = build_encoder(cfg, tokenizer, 2).state_dict()
+    after = trained(tmp_path, tokenizer, frozen_words=frozen)[0].state_dict()
+    same = {name: torch.equal(before[name], after[name]) for name in before}
+    assert same["embedding.words.weight"] is frozen
+    assert not same["head.weight"]

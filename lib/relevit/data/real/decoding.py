@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from relevit.base.machine import cores
+from relevit.base.device import cores
 from relevit.config.words import Corrupted
 from relevit.data.batch import Batch
 from relevit.data.real.image_set import ImageSet, UnreadableImage

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torchvision.datasets import ImageFolder, INaturalist, VisionDataset
 
-from relevit.base.paths import from_project
+from relevit.base.files import from_project
 from relevit.data.labelled import Labelled, to_square
 from relevit.data.real.cifar import read_cifar100
 from relevit.data.real.image_set import is_picture, need_folder

@@ -1,1 +1,59 @@
-"""Image and text with one similarity: dual encoders of CLIP's kind, their captions and tests."""
+"""Images with text: dual encoders of CLIP's kind, joined here or published, and their tests.
+
+Captions, zero-shot answers, two phrases on one image, and which words of a caption count. It may
+import what `relevit.text` may, and `relevit.text` itself.
+"""
+
+from relevit.text.clip.captions import captioned, class_of_caption, colour_alone, described
+from relevit.text.clip.dual import CLIP_METHODS
+from relevit.text.clip.encoders import begin_towers, draw_examples, join_encoder, ready_encoder
+from relevit.text.clip.joining import examples
+from relevit.text.clip.phrases import (
+    first_of_groups,
+    group_pairs,
+    likely_pairs,
+    phrase_maps,
+    pointing,
+    setting_maps,
+    settings_table,
+)
+from relevit.text.clip.words import word_shares
+from relevit.text.clip.zero_shot import (
+    embed_batches,
+    erased_group,
+    erased_images,
+    held_out,
+    perturbation,
+    projected,
+    published_zero_shot_perturbation,
+    zero_shot_rows,
+)
+
+__all__ = [
+    "CLIP_METHODS",
+    "begin_towers",
+    "captioned",
+    "class_of_caption",
+    "colour_alone",
+    "described",
+    "draw_examples",
+    "embed_batches",
+    "erased_group",
+    "erased_images",
+    "examples",
+    "first_of_groups",
+    "group_pairs",
+    "held_out",
+    "join_encoder",
+    "likely_pairs",
+    "perturbation",
+    "phrase_maps",
+    "pointing",
+    "projected",
+    "published_zero_shot_perturbation",
+    "ready_encoder",
+    "setting_maps",
+    "settings_table",
+    "word_shares",
+    "zero_shot_rows",
+]

@@ -22,19 +22,13 @@ from relevit.data.textures import FAMILIES
 
 PROMPT = "a photo of a {}"
 STYLE = "3d"  # the drawings whose colour a caption tells
-COLOURS = (
-    "black",
-    "grey",
-    "white",
-    "red",
-    "orange",
-    "yellow",
-    "green",
-    "blue",
-    "purple",
-    "pink",
-    "brown",
-)
+_LISTS = {
+    "colours": "black, grey, white, red, orange, yellow, green, blue, purple, pink, brown",
+    # Names that nobody puts "a" before.
+    "some": "grapes, cherries, pancakes, french fries, books, scissors, glasses, bread, bacon, "
+    "broccoli, cheese, garlic, popcorn, ice cream",
+}
+COLOURS, _SOME = (tuple(words.split(", ")) for words in _LISTS.values())
 # What the file of a drawing is called, where nobody would say so.
 _SPOKEN = {
     "cooking": "frying pan",
@@ -44,22 +38,6 @@ _SPOKEN = {
     "gem-stone": "gemstone",
     "running-shoe": "running shoe",
 }
-_SOME = (
-    "grapes",
-    "cherries",
-    "pancakes",
-    "french fries",
-    "books",
-    "scissors",
-    "glasses",
-    "bread",
-    "bacon",
-    "broccoli",
-    "cheese",
-    "garlic",
-    "popcorn",
-    "ice cream",
-)
 _GROUNDS = {"reef": "a reef"}
 _AN = re.compile(r"(?!eu|uni)[aeiou]", re.IGNORECASE)  # how words begin that come after "an"
 

@@ -20,9 +20,8 @@ from torch.nn.functional import normalize
 
 from relevit.attention.class_token import class_token_only
 from relevit.models.spec import ModelSpec
-from relevit.text.attribute import same_length
 from relevit.text.encoder import TextTransformer
-from relevit.text.tokens import Tokens, encode
+from relevit.text.tokens import Tokens, encode, same_length
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -40,7 +39,7 @@ class SimilarityHead(nn.Module):
     def __init__(
         self,
         projection: nn.Module,
-        features: Float[Tensor, "classes width"],
+        features: Float[Tensor, "classes features"],
         scale: float | Float[Tensor, ""],
     ) -> None:
         super().__init__()
@@ -96,7 +95,7 @@ class DualEncoder(nn.Module):
     @torch.no_grad()
     def embed_images(
         self, images: Float[Tensor, "batch 3 height width"], chunk: int = CHUNK
-    ) -> Float[Tensor, "batch width"]:
+    ) -> Float[Tensor, "batch features"]:
         """Features of length 1 of normalised images, `chunk` at a time, detached.
 
         Raises: ValueError without images.
@@ -111,7 +110,7 @@ class DualEncoder(nn.Module):
     @torch.no_grad()
     def embed_texts(
         self, texts: Sequence[Tokens], chunk_tokens: int = CHUNK_TOKENS
-    ) -> Float[Tensor, "batch width"]:
+    ) -> Float[Tensor, "batch features"]:
         """Features of length 1 of texts, detached; texts of one length are run together.
 
         Nothing is padded: a text's features do not depend on the others.
@@ -122,7 +121,7 @@ class DualEncoder(nn.Module):
 
     def embed_phrases(
         self, tokenizer: Tokenizer, phrases: Sequence[str]
-    ) -> Float[Tensor, "batch width"]:
+    ) -> Float[Tensor, "batch features"]:
         """Features of texts as they are written: captions, or prompts of classes.
 
         Raises: ValueError as `encode_whole`.
@@ -130,7 +129,7 @@ class DualEncoder(nn.Module):
         limit = self.text_tower.limit
         return self.embed_texts([encode_whole(tokenizer, text, limit) for text in phrases])
 
-    def image_classifier(self, text_features: Float[Tensor, "classes width"]) -> nn.Module:
+    def image_classifier(self, text_features: Float[Tensor, "classes features"]) -> nn.Module:
         """The image tower, shared, whose logits are the similarities to these texts.
 
         `scale` is a part of GAE's and GA's maps, where it weighs gradients against the identity;
@@ -140,7 +139,7 @@ class DualEncoder(nn.Module):
         """
         return self._classifier(self.image_tower, self.image_projection, text_features)
 
-    def text_classifier(self, image_features: Float[Tensor, "classes width"]) -> TextTransformer:
+    def text_classifier(self, image_features: Float[Tensor, "classes features"]) -> TextTransformer:
         """The text tower, shared, whose logits are the similarities to these images.
 
         For `relevit.text.attribute`, or any method with `embed(ids)` as images. Settings as for

@@ -1,26 +1,28 @@
-"""CLIP of transformers as a `DualEncoder`: the same weights, the same similarities."""
+"""CLIP of transformers as a `DualEncoder`: the same weights, the same similarities.
+
+Also a random one in the paper's shape, so that its preset can be rehearsed without its weights.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError
 from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from relevit.base.errors import one_line
-from relevit.base.extras import text_extra
-from relevit.base.paths import from_project
+from relevit.base.errors import one_line, text_extra
+from relevit.base.files import from_project
+from relevit.base.seeding import seeded
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
-from relevit.text.pretrained import silent_loading
-from relevit.text.tokens import load_tokenizer
+from relevit.text.pretrained import CUT_BLOCKS, from_hub, read_weights
+from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -41,12 +43,11 @@ CONVERT = (
     "save_file({k: v.contiguous() for k, v in t.items()}, 'model.safetensors', {'format': 'pt'})"
 )
 _ACTIVATIONS = ("quick_gelu", "gelu")
+Colour = tuple[float, float, float]  # red, green, blue
 
 
 def from_clip(
-    model: nn.Module,
-    mean: tuple[float, float, float] = OPENAI_CLIP_MEAN,
-    std: tuple[float, float, float] = OPENAI_CLIP_STD,
+    model: nn.Module, mean: Colour = OPENAI_CLIP_MEAN, std: Colour = OPENAI_CLIP_STD
 ) -> DualEncoder:
     """A `CLIPModel` of transformers, its image side as timm's Vision Transformer, in eval mode.
 
@@ -67,7 +68,7 @@ def from_clip(
             f"({one_line(error)}); use transformers' CLIPModel"
         ) from error
     image.pretrained_cfg = {"mean": mean, "std": std}
-    spec = ModelSpec("clip", TIMM_NAME, vision.image_size, tuple(mean), tuple(std))
+    spec = ModelSpec("clip", TIMM_NAME, vision.image_size, mean, std)
     return DualEncoder(image, text, projection, text.head, scale, spec).to(scale.device)
 
 
@@ -81,16 +82,8 @@ def clip_folder(weights_root: str) -> Path:
         folder = from_project(weights_root) / CLIP
         _need_files(folder, "12_clip: weights_root", "or leave it empty to fetch them")
         return folder
-    with text_extra("12_clip"):
-        from huggingface_hub import snapshot_download
-    patterns = ["*.json", "model*.safetensors"]
     own = f"give weights_root, a folder with {CLIP}/ and in it {', '.join((*FILES, WEIGHTS[0]))}"
-    try:
-        folder = Path(snapshot_download(PAPER_CLIP, revision=REVISION, allow_patterns=patterns))
-    except Exception as error:  # the hub's errors are of many kinds
-        raise ConnectionError(
-            f"12_clip: {PAPER_CLIP} cannot be had from the hub ({one_line(error)}); {own}"
-        ) from error
+    folder = from_hub("12_clip", PAPER_CLIP, ("*.json", "model*.safetensors"), own, REVISION)
     _need_files(folder, f"12_clip: commit {REVISION[:8]} from the hub", f"or {own}")
     return folder
 
@@ -108,23 +101,27 @@ def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
         from transformers import CLIPModel
     _need_files(folder, "clip", f"as {PAPER_CLIP} has them")
     tokenizer, statistics = load_tokenizer(folder), _pixel_statistics(folder / PIXELS)
-    try:
-        with silent_loading():
-            model, about = CLIPModel.from_pretrained(
-                folder,
-                local_files_only=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        if lacking := sorted(about["missing_keys"]):  # they would be left at random
-            raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(
-            f"clip: {folder} holds no CLIP model that transformers can read ({one_line(error)}); "
-            f"copy the files of {PAPER_CLIP} again"
-        ) from error
+    problem = f"clip: {folder} holds no CLIP model that transformers can read"
+    model = read_weights(CLIPModel, folder, problem, f"copy the files of {PAPER_CLIP} again")
     return from_clip(model.float().eval(), *statistics), tokenizer
+
+
+def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tokenizer]:
+    """Random weights in the shape of ViT-B/32's CLIP, CUT_BLOCKS blocks a side, for rehearsals."""
+    from transformers import CLIPConfig, CLIPModel
+
+    tokenizer = word_tokenizer(words_of(prompts))
+    first, last = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+    text = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "num_hidden_layers": CUT_BLOCKS,
+        "bos_token_id": first,
+        "eos_token_id": last,
+        "pad_token_id": 0,
+    }
+    config = CLIPConfig(text_config=text, vision_config={"num_hidden_layers": CUT_BLOCKS})
+    with seeded(seed):
+        return from_clip(CLIPModel(config).eval()), tokenizer
 
 
 def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
@@ -132,7 +129,7 @@ def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
         raise ValueError(
             f"clip: activation {config.hidden_act!r} of the image side; known are {_ACTIVATIONS}"
         )
-    with torch.random.fork_rng(devices=[]):  # its own random weights are overwritten
+    with seeded(0):  # its own random weights are overwritten
         tower = VisionTransformer(
             img_size=config.image_size,
             patch_size=config.patch_size,
@@ -180,7 +177,7 @@ def _need_files(folder: Path, where: str, remedy: str) -> None:
         )
 
 
-def _pixel_statistics(path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _pixel_statistics(path: Path) -> tuple[Colour, Colour]:
     """Mean and standard deviation of red, green and blue, of pixels in [0, 1]."""
     if not path.is_file():
         return OPENAI_CLIP_MEAN, OPENAI_CLIP_STD

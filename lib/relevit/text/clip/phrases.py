@@ -1,27 +1,68 @@
-"""Two phrases on one image (Beyond Intuition Fig. 7): does each point at its own object?"""
+"""Two phrases on one image (Beyond Intuition Fig. 7): does each point at its own object?
+
+And what the published settings for CLIP change in the maps (differences D11, D12).
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.data.foregrounds import CLASSES
+from relevit.attribution.beyond_intuition import express
+from relevit.attribution.observe import first_block
+from relevit.config import ClipParams
+from relevit.data.batch import Batch
 from relevit.evaluate.methods import BATCH, shared_maps
-
-# What decides `two_objects.pointing_table`, here for each phrase apart.
-from relevit.evaluate.pointing import Pairs, own_share_pct, points_at_own
+from relevit.evaluate.pointing import Pairs, draw_pairs, own_share_pct, points_at_own
 from relevit.models.spec import ModelSpec
 from relevit.relevance import Protocol
-from relevit.text.attribute import attribute
-from relevit.text.clip.captions import class_of_caption
-from relevit.text.clip.dual import CLIP_METHODS, DualEncoder, check_methods
-from relevit.text.tokens import Tokens
+from relevit.text.clip.dual import CLIP_METHODS, check_methods
+from relevit.text.clip.encoders import Encoder
+from relevit.text.token_maps import rank_correlation
 
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
+ROUNDS = 8  # of draws that look for pairs of a group
+PairMaps = Float[Tensor, "pairs 2 patches"]
+
+
+def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Pairs:
+    """`cfg.pairs` images with two objects for each group, both of the group's classes.
+
+    Raises: ValueError when they do not come up.
+    """
+    for turn in range(ROUNDS):
+        pool = draw_pairs(cfg.pairs * 2 ** (turn + 3), seed=cfg.seed, size=size)
+        inside = [
+            torch.isin(pool.labels, torch.tensor(list(part))).all(dim=1)
+            for part in encoder.groups.values()
+        ]
+        if min(int(mask.sum()) for mask in inside) >= cfg.pairs:
+            keep = torch.cat([mask.nonzero()[: cfg.pairs, 0] for mask in inside])
+            return pool.select(keep)
+    raise ValueError(
+        f"12_clip: pairs = {cfg.pairs} of classes in {list(encoder.groups)}: too few came up; "
+        "take fewer pairs"
+    )
+
+
+def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch, count: int) -> Pairs:
+    """The first `count` images (or all) with the two classes they are most similar to.
+
+    These stand in for two known objects. The masks are empty: where photographs show what is not
+    known.
+    """
+    batch = batch.select(range(len(batch))[:count])
+    device = next(classifier.parameters()).device
+    with torch.no_grad():
+        logits = classifier(spec.normalise(batch.images.to(device)))
+    masks = torch.zeros(len(batch), 2, *batch.images.shape[-2:], dtype=torch.bool)
+    return Pairs(batch.images, masks, logits.topk(2, dim=1).indices.cpu())
 
 
 def phrase_maps(
@@ -83,10 +124,7 @@ def phrase_pointing(
         raise ValueError(
             f"phrase_pointing: {len(pairs)} pairs, maps of {lengths}; give those of phrase_maps"
         )
-    own = {
-        name: torch.stack([points_at_own(pairs, both[:, i], i) for i in (0, 1)], dim=1)
-        for name, both in maps.items()
-    }
+    own = {name: _points_at_own(pairs, both) for name, both in maps.items()}
     rows = []
     for group, classes in groups.items():
         inside = torch.isin(pairs.labels, torch.tensor(list(classes)))
@@ -117,67 +155,117 @@ def phrase_ranks(
     return (others[:, None] > logits.cpu().gather(1, labels)[:, :, None]).sum(dim=2)
 
 
-def phrase_targets(phrases: Sequence[str], classes: Sequence[str] = CLASSES) -> Int[Tensor, " n"]:
-    """The class that each phrase names. Raises: ValueError as `class_of_caption`."""
-    return torch.tensor([class_of_caption(text, classes) for text in phrases])
-
-
-def word_attributions(
-    dual: DualEncoder,
-    texts: Sequence[Tokens],
-    image_features: Float[Tensor, "texts width"],
-    method: str,
-    *,
-    protocol: Protocol = "published",
-) -> list[Float[Tensor, " tokens"]]:
-    """What each token of each text contributes to the similarity to its own image.
-
-    The other side of Fig. 7: `image_features[i]` is the image that text i is held against. Special
-    tokens get 0. Raises: ValueError for another number of images, and as `attribute`.
-    """
-    if len(image_features) != len(texts):
-        raise ValueError(
-            f"word_attributions: {len(texts)} texts and {len(image_features)} images; give one "
-            "image's features for each text"
-        )
-    check_methods("word_attributions", [method])
-    classifier = dual.text_classifier(image_features)
-    target = torch.arange(len(texts))
-    return attribute(classifier, texts, method, target, protocol=protocol)
-
-
-def word_table(
-    texts: Sequence[Tokens],
-    maps: Sequence[Float[Tensor, " tokens"]],
-    kinds: Mapping[str, Sequence[str]],
+def pointing(
+    cfg: ClipParams,
+    encoder: Encoder,
+    pairs: Pairs | None,
+    maps: Mapping[str, Tensor],
+    logits: Float[Tensor, "pairs classes"] | None = None,
 ) -> pd.DataFrame:
-    """Which words of captions a method finds: one row a kind of word, and one for all others.
+    """`phrase_pointing` with the names that claims read; empty, with its columns, without pairs.
 
-    `kinds` has the words of each kind ("class": names of classes, "colour": ...). A text's values,
-    negative ones as 0, are divided by their sum. Columns: kind, tokens (of all texts), share_pct
-    (mean over texts of what the kind's tokens have of the sum), highest_pct (of the texts, those
-    whose highest token is of this kind). Texts without any positive value are left out.
+    Rows whose `phrases` are recognised are of those that the image's `logits` rank high.
     """
-    lists = {kind: {w for word in words for w in _letters(word)} for kind, words in kinds.items()}
-    rows = {kind: [0, 0.0, 0] for kind in (*kinds, "other")}
-    counted = 0
-    for text, values in zip(texts, maps, strict=True):
-        found = [_kind(text, i, lists) for i in range(len(text))]
-        values = values.nan_to_num(nan=0.0).clamp(min=0)
-        total = float(values.sum())
-        counted += total > 0
-        for place, kind in enumerate(found):
-            if kind is None or total <= 0:
-                continue
-            rows[kind][0] += 1
-            rows[kind][1] += float(values[place]) / total
-        if total > 0:
-            rows[found[int(values.argmax())]][2] += 1
-    most = max(counted, 1)
-    table = [
-        (kind, n, 100 * share / most, 100 * top / most) for kind, (n, share, top) in rows.items()
+    columns = [
+        "model",
+        "seed",
+        "classes",
+        "phrases",
+        "method",
+        "images",
+        "own_object_pct",
+        "standard_error_pts",
     ]
-    return pd.DataFrame(table, columns=["kind", "tokens", "share_pct", "highest_pct"])
+    if pairs is None:
+        return pd.DataFrame(columns=columns)
+    table = phrase_pointing(pairs, maps, encoder.groups, logits)
+    table = table.rename(columns={"group": "classes", "explanations": "images"})
+    return table.assign(model=cfg.dual_model, seed=encoder.seed)[columns]
+
+
+def first_of_groups(
+    pairs: Pairs, maps: Mapping[str, Float[Tensor, "pairs 2 patches"]], groups: int, count: int
+) -> list[tuple[Pairs, dict[str, Float[Tensor, "some 2 patches"]]]]:
+    """The first `count` pairs of each group (or all of it), with their maps.
+
+    The groups have as many pairs each, one group after the other (`group_pairs`).
+    """
+    each = len(pairs) // groups
+    rows = [range(i * each, i * each + min(count, each)) for i in range(groups)]
+    return [
+        (pairs.select(part), {name: both[list(part)] for name, both in maps.items()})
+        for part in rows
+    ]
+
+
+def setting_maps(
+    classifier: nn.Module, spec: ModelSpec, pairs: Pairs
+) -> dict[tuple[str, str, int], Float[Tensor, "pairs 2 patches"]]:
+    """Both variants as published for CLIP, and with what differences D11 and D12 name undone.
+
+    Keys: method, setting, first block. A map is perception times feedback, entry by entry, and only
+    perception differs: gradients along the path, which take nearly all of the time, are taken once.
+    Everything else is as published. For a head that reads the class token.
+    """
+    # Without the family the tokens before the block are taken, Z of Eq. 14, as for images.
+    plain = copy.copy(classifier)
+    plain.family = "vit"
+    starts = {
+        name: first_block(classifier, None, "published", name)
+        for name in ("token_wise", "head_wise")
+    }
+    rules = {
+        ("token_wise", "published", starts["token_wise"]): classifier,
+        ("token_wise", "values of Z (D12)", starts["token_wise"]): plain,
+        ("token_wise", "all blocks (D11)", 1): classifier,
+        ("token_wise", "both", 1): plain,
+        ("head_wise", "published", starts["head_wise"]): classifier,
+        ("head_wise", "all blocks (D11)", 1): classifier,
+    }
+    device = next(classifier.parameters()).device
+    pixels = spec.normalise(pairs.images.to(device))
+    maps: dict[tuple[str, str, int], list[Tensor]] = {rule: [] for rule in rules}
+    for target in pairs.labels.to(device).T:
+        feedback = express(classifier, pixels, target, perception="none")
+        for (method, setting, start), model in rules.items():
+            perception = express(
+                model, pixels, target, perception=method, feedback="none", start_block=start
+            )
+            made = (perception * feedback).nan_to_num(nan=0.0).cpu()
+            maps[method, setting, start].append(made)
+    return {rule: torch.stack(sides, dim=1) for rule, sides in maps.items()}
+
+
+def settings_table(
+    pairs: Pairs, maps: Mapping[tuple[str, str, int], Float[Tensor, "pairs 2 patches"]]
+) -> pd.DataFrame:
+    """How far `setting_maps` agree with those as published, and where they point.
+
+    Columns: method, setting, first_block, same_order (Spearman's correlation over patches with the
+    map as published, mean over maps; NaN where all are constant), same_top_pct (maps whose highest
+    patch is the same), and, where the pairs have masks, own_object_pct of the pointing game.
+    """
+    rows = []
+    for (method, setting, start), made in maps.items():
+        published = next(
+            v for (name, kind, _), v in maps.items() if (name, kind) == (method, "published")
+        )
+        same = (made.argmax(dim=-1) == published.argmax(dim=-1)).double().mean().item()
+        orders = map(rank_correlation, made.flatten(0, 1), published.flatten(0, 1))
+        known = [order for order in orders if not np.isnan(order)]
+        order = float(np.mean(known)) if known else float("nan")
+        rows.append((method, setting, start, order, 100 * same))
+    columns = ["method", "setting", "first_block", "same_order", "same_top_pct"]
+    table = pd.DataFrame(rows, columns=columns)
+    if bool(pairs.masks.any()):
+        own = (_points_at_own(pairs, made) for made in maps.values())
+        table["own_object_pct"] = [own_share_pct(right)[0] for right in own]
+    return table
+
+
+def _points_at_own(pairs: Pairs, maps: PairMaps) -> Bool[Tensor, "pairs 2"]:
+    """Whether each phrase's map points at its own object, as `pointing_table` decides it."""
+    return torch.stack([points_at_own(pairs, maps[:, i], i) for i in (0, 1)], dim=1)
 
 
 @torch.no_grad()
@@ -190,20 +278,3 @@ def _need_answers(classifier: nn.Module, pixels: Tensor, first: int) -> None:
             "are not finite (NaN or infinite), so no map would mean anything; check its weights "
             "and what was trained, or run it in float32"
         )
-
-
-def _letters(word: str) -> list[str]:
-    return word.lower().replace("-", " ").split()
-
-
-def _kind(text: Tokens, place: int, lists: Mapping[str, set[str]]) -> str | None:
-    """The kind of the word that a token is a part of; None for special tokens."""
-    if text.special[place]:
-        return None
-    start, stop = text.offsets[place]
-    while start > 0 and text.text[start - 1].isalnum():
-        start -= 1
-    while stop < len(text.text) and text.text[stop].isalnum():
-        stop += 1
-    word = text.text[start:stop].strip().lower()
-    return next((kind for kind, words in lists.items() if word in words), "other")

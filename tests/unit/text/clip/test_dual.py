@@ -7,14 +7,14 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.attribution.observe import observe
-from relevit.text.attribute import attribute
 from relevit.text.clip.dual import CLIP_METHODS, SimilarityHead, with_head
-from relevit.text.train import padded
+from relevit.text.token_maps import attribute
+from relevit.text.tokens import padded
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.clip.from_transformers import from_clip
 
-from ...clip_replica import TEXTS, hf_clip, images, text, theirs
+from .replica import TEXTS, hf_clip, images, text, theirs
 
 LRP = ("partial_lrp", "lrp", "transformer_attribution")
 
@@ -133,7 +133,7 @@ def test_the_phrase_changes_the_map_and_attention_does_not(image_side):
 
 def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image_side):
     """R + A_bar R is not linear in the gradient: the temperature is a part of GAE's map."""
-    louder = with_head(dual.image_tower, None)
+    louder = with_head(dual.image_tower, torch.nn.Identity())
     louder.head = SimilarityHead(dual.image_projection, dual.embed_texts(TEXTS), 3 * dual.scale)
     louder.family = "clip"
     target = torch.tensor([0, 1, 2])
@@ -169,6 +169,7 @@ def test_classifiers_share_weights_and_leave_the_towers_alone(dual, image_side, 
     assert all(p.requires_grad for p in dual.image_tower.parameters())
 
 
+@pytest.mark.wrong_types
 def test_errors_name_what_is_needed(dual):
     with pytest.raises(ValueError, match="no images to embed; give at least one"):
         dual.embed_images(images()[:0])

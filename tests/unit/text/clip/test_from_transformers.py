@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.clip.captions import caption
 from relevit.text.clip.from_transformers import CONVERT, REVISION, clip_folder, from_clip, load_clip
-from relevit.text.clip.towers import caption_tokenizer
+from relevit.text.clip.joining import caption_tokenizer
 
-from ...clip_replica import TEXTS, hf_clip, images, theirs
+from .replica import TEXTS, hf_clip, images, theirs
 
 
 @pytest.mark.parametrize("act", ["quick_gelu", "gelu"])

@@ -1,26 +1,28 @@
-"""Two phrases on one image, and which words of a caption are found."""
+"""Two phrases on one image, and what the published settings change in their maps."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 import torch
 
+from relevit.attribution import METHODS
+from relevit.data.foregrounds import class_split
 from relevit.evaluate.pointing import Pairs, pointing_table
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit.text.clip.phrases import (
+    first_of_groups,
+    likely_pairs,
     phrase_maps,
     phrase_pointing,
     phrase_ranks,
-    phrase_targets,
-    word_attributions,
-    word_table,
+    pointing,
+    setting_maps,
+    settings_table,
 )
-from relevit.text.tokens import Tokens
 
-pytest.importorskip("transformers", reason="needs the extra 'text'")
-from relevit.text.clip.from_transformers import from_clip
-
-from ...clip_replica import TEXTS, hf_clip
+from .replica import TEXTS
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +32,6 @@ def pairs():
     masks[:, 0, :, :7], masks[:, 1, :, 21:] = True, True
     images = torch.randint(0, 256, (3, 3, 28, 28), generator=torch.Generator().manual_seed(4))
     return Pairs(images.to(torch.uint8), masks, torch.tensor([[0, 1], [1, 2], [2, 0]]))
-
-
-@pytest.fixture(scope="module")
-def dual():
-    return from_clip(hf_clip()).float()
 
 
 def left_and_right():
@@ -75,10 +72,10 @@ def test_pointing_without_pairs_or_with_other_maps_is_refused(pairs):
         phrase_pointing(pairs, {"right": left_and_right()[:2]}, {"all": [0, 1, 2]})
 
 
-def test_maps_of_both_phrases(dual, pairs):
-    classifier = dual.image_classifier(dual.embed_texts(TEXTS))
+def test_maps_of_both_phrases(random_dual, pairs):
+    classifier = random_dual.image_classifier(random_dual.embed_texts(TEXTS))
     done = []
-    maps = phrase_maps(classifier, dual.spec, pairs, on_part=done.append)
+    maps = phrase_maps(classifier, random_dual.spec, pairs, on_part=done.append)
     assert tuple(maps) == CLIP_METHODS and done == [3, 3]
     for name, both in maps.items():
         assert both.shape == (3, 2, 16) and both.isfinite().all(), name
@@ -86,15 +83,15 @@ def test_maps_of_both_phrases(dual, pairs):
         assert torch.equal(both[:, 0], both[:, 1]) == blind, name
     # Image 0 has classes 0 and 1, image 2 has 2 and 0: each map is for its own phrase.
     swapped = Pairs(pairs.images, pairs.masks, pairs.labels.flip(1))
-    other = phrase_maps(classifier, dual.spec, swapped, ["token_wise"])["token_wise"]
+    other = phrase_maps(classifier, random_dual.spec, swapped, ["token_wise"])["token_wise"]
     torch.testing.assert_close(other, maps["token_wise"].flip(1))
     with pytest.raises(ValueError, match="phrase_maps: methods"):
-        phrase_maps(classifier, dual.spec, pairs, ["partial_lrp"])
+        phrase_maps(classifier, random_dual.spec, pairs, ["partial_lrp"])
 
 
-def test_a_broken_model_is_no_constant_map(pairs):
+def test_a_broken_model_is_no_constant_map(random_dual, pairs):
     """NaN of its weights would become the zeros of a map without a positive value (C19)."""
-    broken = from_clip(hf_clip()).float()
+    broken = copy.deepcopy(random_dual)
     classifier = broken.image_classifier(broken.embed_texts(TEXTS))
     with torch.no_grad():
         classifier.blocks[1].mlp.fc1.weight[0, 0] = torch.nan
@@ -102,50 +99,81 @@ def test_a_broken_model_is_no_constant_map(pairs):
         phrase_maps(classifier, broken.spec, pairs, ["rollout"])
 
 
-def test_phrases_name_their_classes():
-    assert phrase_targets(["a photo of a crab", "an orange cat on moss"]).tolist() == [7, 26]
-    with pytest.raises(ValueError, match="names no known class"):
-        phrase_targets(["a red bus on sand"])
+# As the parameters of 12_clip ask for it
 
 
-def test_each_text_is_held_against_its_own_image(dual, pairs):
-    features = dual.embed_images(dual.spec.normalise(pairs.images))
-    maps = word_attributions(dual, TEXTS, features, "token_wise")
-    for i, text in enumerate(TEXTS):
-        alone = word_attributions(dual, [text], features[i : i + 1], "token_wise")[0]
-        torch.testing.assert_close(alone, maps[i])
-    others = word_attributions(dual, TEXTS, features.roll(1, 0), "token_wise")
-    assert any(not torch.allclose(a, b) for a, b in zip(maps, others, strict=True))
-    with pytest.raises(ValueError, match="3 texts and 2 images"):
-        word_attributions(dual, TEXTS, features[:2], "token_wise")
-    with pytest.raises(ValueError, match=r"method.* \['lrp'\] are not for CLIP"):
-        word_attributions(dual, TEXTS, features, "lrp")
+def test_pairs_are_found_for_each_group(group_duo):
+    seen, unseen = (set(part) for part in class_split(1))
+    labels = group_duo.labels.tolist()
+    assert len(group_duo) == 4
+    assert all(seen >= set(both) for both in labels[:2])
+    assert all(unseen >= set(both) for both in labels[2:])
 
 
-def tokens(text, *pieces):
-    """Tokens of a text, cut where `pieces` say, between two special ones."""
-    offsets, at = [], 0
-    for piece in pieces:
-        at = text.index(piece, at)
-        offsets.append((at, at + len(piece)))
-        at += len(piece)
-    special = (True, *[False] * len(pieces), True)
-    ids = tuple(range(len(pieces) + 2))
-    return Tokens(text, ids, ((0, 0), *offsets, (0, 0)), special)
+def test_photographs_get_the_two_classes_they_are_most_similar_to(encoder, shown):
+    classifier, spec = encoder.classifier(), encoder.dual.spec
+    found = likely_pairs(classifier, spec, shown.batch, 3)
+    with torch.no_grad():
+        logits = classifier(spec.normalise(found.images))
+    assert found.labels[:, 0].equal(logits.argmax(dim=1)) and not bool(found.masks.any())
 
 
-def test_words_of_a_caption_by_kind():
-    first = tokens("a red lobster on sand", "a", "red", "lob", "ster", "on", "sand")
-    second = tokens("a red cat", "a", "red", "cat")
-    maps = [
-        torch.tensor([0, 0, 1, 3, 4, 0, 2, 0.0]),
-        torch.tensor([0, 1, 3, -5, 0.0]),
-        torch.zeros(5),  # nothing positive: left out
-    ]
-    kinds = {"class": ["lobster", "cat"], "colour": ["red"]}
-    table = word_table([first, second, second], maps, kinds).set_index("kind")
-    assert table["tokens"].to_dict() == {"class": 3, "colour": 2, "other": 4}
-    assert table["share_pct"].to_dict() == pytest.approx(
-        {"class": 35, "colour": 42.5, "other": 22.5}
+def test_no_more_photographs_are_asked_for_than_there_are(encoder, shown):
+    classifier = encoder.classifier(list(encoder.prompts))
+    for count, expected in ((1, 1), (3, 2)):
+        found = likely_pairs(classifier, encoder.dual.spec, shown.batch.select(range(2)), count)
+        assert len(found) == expected
+
+
+def test_no_pairs_no_rows_but_the_columns(cfg, encoder):
+    table = pointing(cfg, encoder, None, {})
+    assert table.empty and {"model", "seed", "classes", "method", "images"} <= set(table)
+
+
+def test_settings_as_published_are_the_methods_own_maps(encoder, group_duo):
+    classifier, spec = encoder.classifier(), encoder.dual.spec
+    made = setting_maps(classifier, spec, group_duo)
+    pixels = spec.normalise(group_duo.images)
+    for name in ("token_wise", "head_wise"):
+        whole = METHODS[name](classifier, pixels, group_duo.labels[:, 1], protocol="published")
+        found = next(v for (n, kind, _), v in made.items() if (n, kind) == (name, "published"))
+        torch.testing.assert_close(found[:, 1], whole, rtol=1e-3, atol=1e-7)
+    values = {kind: both for (name, kind, _), both in made.items() if name == "token_wise"}
+    assert not torch.allclose(values["published"], values["values of Z (D12)"])
+    assert not torch.allclose(values["published"], values["all blocks (D11)"])
+    assert classifier.family == "clip"  # left as it was
+
+
+def test_settings_table_counts_agreement_and_pointing_only_with_masks(group_duo):
+    rising = torch.arange(49.0).expand(4, 2, 49).contiguous()
+    maps = {("ga", "published", 2): rising, ("ga", "other", 1): rising.flip(-1)}
+    table = settings_table(group_duo, maps)
+    assert table["same_order"].round(6).tolist() == [1, -1]
+    assert table["same_top_pct"].tolist() == [100, 0]
+    assert (table["own_object_pct"] == 50).all()  # the same map for both phrases
+    bare = Pairs(group_duo.images, torch.zeros_like(group_duo.masks), group_duo.labels)
+    assert "own_object_pct" not in settings_table(bare, maps)
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "groups", "expected"),
+    [
+        (3, 2, 2, [[0, 1], [2, 3]]),
+        (1, 2, 2, [[0], [2]]),
+        (2, 3, 1, [[0, 1]]),
+        (9, 3, 1, [[0, 1, 2]]),
+    ],
+)
+def test_no_more_pairs_are_shown_than_there_are(count, each, groups, expected):
+    many = each * groups
+    numbers = torch.arange(many)
+    duo = Pairs(
+        numbers[:, None, None, None].expand(-1, 3, 4, 4).to(torch.uint8),
+        torch.zeros(many, 2, 4, 4, dtype=torch.bool),
+        numbers[:, None].expand(-1, 2),
     )
-    assert table["highest_pct"].to_dict() == {"class": 50, "colour": 50, "other": 0}
+    maps = {"rollout": numbers[:, None, None].expand(-1, 2, 4).float()}
+    parts = first_of_groups(duo, maps, groups, count)
+    assert [part.images[:, 0, 0, 0].tolist() for part, _ in parts] == expected
+    assert [part.labels[:, 1].tolist() for part, _ in parts] == expected
+    assert [found["rollout"][:, 1, 3].tolist() for _, found in parts] == expected

@@ -1,0 +1,105 @@
+"""The machine: its cores and devices, their number formats, and which of them to use.
+
+torch is loaded by the functions that need it, since the pipeline reads this before any stage does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from relevit.config.words import Precision, PrecisionChoice
+
+if TYPE_CHECKING:
+    import torch
+
+
+def cores() -> int:
+    """The processor cores that this process may use, fewer than all in some containers."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the first of CUDA, Apple MPS and CPU that is there.
+
+    Raises: ValueError for an unknown device or one that this machine lacks.
+    """
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cpu" and torch.backends.mps.is_available():
+            name = "mps"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps"
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise ValueError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device {name!r}: this machine has no Apple GPU; use auto or cpu")
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:N or mps")
+    return device
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
+    """Mixed precision on `device` when `precision` is bfloat16; nothing otherwise."""
+    import torch
+
+    enabled = precision == "bfloat16"
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=enabled)
+
+
+@contextmanager
+def tensor_float32(device: torch.device | str) -> Iterator[None]:
+    """Let CUDA round to ten bits of mantissa (TF32) before it multiplies float32 matrices.
+
+    Several times faster on its tensor cores, and 8 times more exact than bfloat16. The switch is
+    one for the whole process: it is put back at the end, also after an exception. Other devices
+    have none.
+    """
+    import torch
+
+    if torch.device(device).type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def fast_bfloat16(device: torch.device | str) -> bool:
+    """Whether the device multiplies bfloat16 in hardware, so that it saves time."""
+    import torch
+
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if kind == "cpu":
+        flags = getattr(torch.cpu, "get_capabilities", dict)()  # newer than torch 2.6
+        return bool(flags.get("avx512_bf16") or flags.get("amx_bf16") or flags.get("bf16"))
+    return False
+
+
+def choose_precision(choice: PrecisionChoice, device: torch.device | str) -> Precision:
+    """`auto` becomes bfloat16 where the hardware has it, float32 elsewhere.
+
+    Raises: ValueError for an unknown choice.
+    """
+    if choice not in ("auto", "float32", "bfloat16"):
+        raise ValueError(f"precision {choice!r} is unknown; use auto, float32 or bfloat16")
+    if choice != "auto":
+        return choice
+    return "bfloat16" if fast_bfloat16(device) else "float32"

@@ -1,0 +1,1 @@
+"""Labelled texts: made here, in pinned wheels, on the disk; `reading` has those of 11_text."""

@@ -1,0 +1,206 @@
+"""Attributions of whole texts: one value a token, for texts of any length at once.
+
+And what decides them: where the class token looks, where a path starts, which blocks count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from relevit.attention.recording import record_attention
+from relevit.attribution import METHODS, VARIANTS
+from relevit.attribution.observe import first_block
+from relevit.relevance import Protocol, checked_target
+from relevit.text.encoder import TextTransformer
+from relevit.text.tokens import Texts, TokenMap, Tokens, same_length
+
+# Those of Beyond Intuition Sec. 4.2; the others explain pixels.
+TEXT_METHODS = (
+    "raw_attention",
+    "rollout",
+    "gradcam",
+    "partial_lrp",
+    "transformer_attribution",
+    "ga",
+    "gae",
+    "head_wise",
+    "token_wise",
+)
+_SCALED = ("raw_attention", "gradcam")  # from 0 to 1 as published (differences C19)
+CHUNK_TOKENS = 2048  # in one call of a method; bounds the memory
+STARTING = ("transformer_attribution", "ga", *VARIANTS)  # begin at a later block as published
+RANDOM = "random"  # any order at all: the floor
+Maps = dict[str, list[TokenMap]]
+
+
+def attribute(
+    model: TextTransformer,
+    tokens: Sequence[Tokens],
+    method: str,
+    target: Int[Tensor, " texts"] | None = None,
+    *,
+    chunk_tokens: int = CHUNK_TOKENS,
+    **options: Any,
+) -> list[TokenMap]:
+    """What each token of each text contributes to a class, by one of TEXT_METHODS, on the CPU.
+
+    Texts of one length are run together, without padding, so that a map does not depend on
+    the batch and padding can get nothing. Special tokens get 0: they are no part of the text
+    (Beyond Intuition keeps the class token out; differences D9). `target` None is the class
+    that is predicted. `options` go to the method.
+    Raises: ValueError for another method, no texts, a bad target, or a model whose answers are
+    not finite, as after a training that diverged.
+    """
+    if method not in TEXT_METHODS:
+        raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
+    if not tokens:
+        raise ValueError("text: no texts to explain; give at least one")
+    if target is not None:  # before long work
+        checked_target(torch.zeros(len(tokens), model.classes), target)
+    device = model.embedding.words.weight.device
+    maps: list[Tensor] = [torch.empty(0)] * len(tokens)
+    for places in same_length(tokens, chunk_tokens):
+        ids = torch.tensor([tokens[i].ids for i in places], device=device)
+        wanted = None if target is None else target[torch.tensor(places)].to(device)
+        with _finite_answers(model):
+            found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
+        if method in _SCALED:  # a constant map, which they make NaN: no token stands out
+            found = found.nan_to_num(nan=0.0)
+        for i, values in zip(places, in_order(model, found.cpu()), strict=True):
+            maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
+    return maps
+
+
+def method_maps(
+    model: TextTransformer,
+    texts: Texts,
+    methods: Sequence[str] = TEXT_METHODS,
+    *,
+    protocol: Protocol = "published",
+    seed: int = 0,
+    on_method: Callable[[], object] = lambda: None,
+) -> tuple[Maps, dict[str, float]]:
+    """Maps of each method for the predicted class, of a RANDOM order, and seconds a text.
+
+    The published scripts explain the label instead; on texts answered rightly it is the same.
+    """
+    maps, seconds = {}, {}
+    for name in methods:
+        start = time.perf_counter()
+        maps[name] = attribute(model, texts.tokens, name, protocol=protocol)
+        seconds[name] = (time.perf_counter() - start) / len(texts)
+        on_method()
+    random = torch.Generator().manual_seed(seed)
+    maps[RANDOM] = [torch.rand(len(one), generator=random) for one in texts.tokens]
+    return maps, seconds
+
+
+def class_attention(model: TextTransformer, tokens: Tokens) -> Float[Tensor, "blocks tokens"]:
+    """How much the class token attends to each token in each block, mean over heads."""
+    ids = torch.tensor([tokens.ids], device=model.embedding.words.weight.device)
+    with torch.no_grad(), record_attention(model) as tape:
+        model(model.embed(ids))
+    return torch.stack([attention[0, :, 0].mean(dim=0).cpu() for attention in tape.maps])
+
+
+def start_table(
+    model: TextTransformer, texts: Texts, protocol: Protocol = "published"
+) -> pd.DataFrame:
+    """What leaving out the early blocks changes (differences D8), one row a method of STARTING.
+
+    Columns: published and described (the first block that counts), same_order (Spearman's
+    correlation of both maps over a text's own tokens, mean over texts), same_top_pct (texts whose
+    highest token is the same). The rules are those of `protocol` in both.
+    """
+    rows = {}
+    for name in STARTING:
+        starts = [first_block(model, None, kind, name) for kind in ("published", "described")]
+        made = (
+            attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
+            for start in starts
+        )
+        pairs = [
+            (one[tokens.own], other[tokens.own])
+            for one, other, tokens in zip(*made, texts.tokens, strict=True)
+        ]
+        order = np.nanmean([rank_correlation(*pair) for pair in pairs])
+        top = np.mean([bool(one.argmax() == other.argmax()) for one, other in pairs])
+        rows[name] = (*starts, float(order), 100 * float(top))
+    columns = ["published", "described", "same_order", "same_top_pct"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
+
+
+def path_starts(
+    model: TextTransformer, tokens: Tokens, method: str = "token_wise"
+) -> tuple[pd.DataFrame, Maps]:
+    """The path of one text from no embedding and from padding (differences D9).
+
+    The table has the predicted class's logit and probability at both starts and for the text
+    itself; the maps are those of `method` with either start, all else as published.
+    """
+    ids = torch.tensor([tokens.ids], device=model.embedding.words.weight.device)
+    with torch.no_grad():
+        text = model.embed(ids)
+        starts = {
+            "zero (published)": text.new_zeros(1),
+            "padding (described)": model.path_baseline(text),
+        }
+        inputs = {**starts, "the text": text}
+        logits = torch.cat([model(start.expand_as(text)) for start in inputs.values()]).cpu()
+    target = logits[-1:].argmax(dim=1)
+    table = pd.DataFrame(
+        {
+            "logit": logits[:, target].flatten().tolist(),
+            "probability_pct": (100 * logits.softmax(dim=1))[:, target].flatten().tolist(),
+        },
+        index=pd.Index(inputs, name="input"),
+    )
+    maps = {
+        name: attribute(model, [tokens], method, target, protocol="published", baseline=start)
+        for name, start in starts.items()
+    }
+    return table, maps
+
+
+def rank_correlation(one: Float[Tensor, " parts"], other: Float[Tensor, " parts"]) -> float:
+    """Spearman's correlation of two maps; NaN where one is constant and has no order."""
+    if any(bool((values == values[0]).all()) for values in (one, other)):
+        return float("nan")
+    return float(spearmanr(one.numpy(), other.numpy()).statistic)
+
+
+@contextmanager
+def _finite_answers(model: TextTransformer) -> Iterator[None]:
+    """Look at the model's answers while a method asks for them: NaN would pass for C19's."""
+
+    def look(module: Any, inputs: Any, logits: Tensor) -> None:
+        if bad := int((~logits.isfinite()).any(dim=1).sum()):
+            raise ValueError(
+                f"text: the model's answers to {bad} of {len(logits)} texts are not finite; its "
+                "weights or its training are broken: train it again, with a lower learning rate"
+            )
+
+    handle = model.register_forward_hook(look)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def in_order(
+    model: TextTransformer, values: Float[Tensor, "batch patches"]
+) -> Float[Tensor, "batch tokens"]:
+    """One value a token in the order of the text; the token that the head reads gets 0."""
+    read = torch.zeros_like(values[:, : model.num_prefix_tokens])
+    parts = [values, read] if model.reads == "last" else [read, values]
+    return torch.cat(parts, dim=1)

@@ -1,0 +1,156 @@
+"""Cores, devices and number formats: what is chosen, what is said when it cannot be had."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from relevit.base import device
+from relevit.base.device import (
+    autocast,
+    choose_device,
+    choose_precision,
+    cores,
+    fast_bfloat16,
+    tensor_float32,
+)
+
+
+@pytest.mark.parametrize(("own", "found"), [({0, 3, 5}, 3), (None, 8)])
+def test_cores_are_those_that_this_process_may_use(monkeypatch, own, found):
+    """A container may have fewer than the machine; macOS cannot say which."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    if own is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: own, raising=False)
+    assert cores() == found
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretend to be a machine with so many CUDA devices and with or without an Apple GPU."""
+
+    def pretend(cuda=0, mps=False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("has", "name", "chosen"),
+    [
+        ({}, "auto", "cpu"),
+        ({"mps": True}, "auto", "mps"),
+        ({"cuda": 1}, "auto", "cuda"),
+        ({"cuda": 1, "mps": True}, "auto", "cuda"),
+        ({"cuda": 2}, "cpu", "cpu"),
+        ({"cuda": 2}, "cuda", "cuda"),
+        ({"cuda": 2}, "cuda:1", "cuda:1"),
+        ({"mps": True}, "mps", "mps"),
+    ],
+)
+def test_device(machine, has, name, chosen):
+    machine(**has)
+    assert choose_device(name) == torch.device(chosen)
+
+
+@pytest.mark.parametrize(
+    ("has", "name", "text"),
+    [
+        ({}, "cuda", "device 'cuda': this machine has no CUDA device; use auto or cpu"),
+        ({}, "cuda:0", "device 'cuda:0': this machine has no CUDA device; use auto or cpu"),
+        ({"cuda": 2}, "cuda:2", "device 'cuda:2': this machine has 2 CUDA devices, counted from 0"),
+        ({}, "mps", "device 'mps': this machine has no Apple GPU; use auto or cpu"),
+        ({}, "gpu", "device 'gpu' is unknown; use auto, cpu, cuda, cuda:N or mps"),
+        ({}, "", "device '' is unknown; use auto, cpu, cuda, cuda:N or mps"),
+        ({}, "cuda:one", "device 'cuda:one' is unknown; use auto"),
+        ({}, "meta", "device 'meta' is not supported; use auto, cpu, cuda, cuda:N or mps"),
+    ],
+)
+def test_device_that_cannot_be_had_is_an_error(machine, has, name, text):
+    machine(**has)
+    with pytest.raises(ValueError, match=text):
+        choose_device(name)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(
+    ("choice", "chosen"),
+    [
+        ("auto", {True: "bfloat16", False: "float32"}),
+        ("float32", "float32"),
+        ("bfloat16", "bfloat16"),
+    ],
+)
+def test_precision(monkeypatch, fast, choice, chosen):
+    monkeypatch.setattr(device, "fast_bfloat16", lambda device: fast)
+    wanted = chosen if isinstance(chosen, str) else chosen[fast]
+    assert choose_precision(choice, torch.device("cpu")) == wanted
+
+
+@pytest.mark.parametrize("choice", ["float16", "bf16", "", "Auto"])
+def test_unknown_precision_is_an_error(choice):
+    text = f"precision '{choice}' is unknown; use auto, float32 or bfloat16"
+    with pytest.raises(ValueError, match=text):
+        choose_precision(choice, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("flags", "fast"),
+    [
+        ({"avx512_bf16": True, "amx_bf16": False}, True),
+        ({"amx_bf16": True}, True),
+        ({"bf16": True}, True),
+        ({"avx512_f": True, "avx512_bf16": False}, False),
+        ({}, False),
+    ],
+)
+def test_bfloat16_in_the_processor(monkeypatch, flags, fast):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
+    assert fast_bfloat16("cpu") is fast
+    assert fast_bfloat16(torch.device("cpu")) is fast
+
+
+def test_older_torch_does_not_know_the_processor(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert fast_bfloat16("cpu") is False
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_bfloat16_in_cuda_is_asked_of_the_hardware(monkeypatch, supported):
+    def is_bf16_supported(including_emulation=True):
+        return True if including_emulation else supported
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_bf16_supported)
+    assert fast_bfloat16("cuda:0") is supported
+    assert fast_bfloat16("mps") is False
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+def test_autocast(name, dtype, device):
+    layer = torch.nn.Linear(2, 2)
+    with autocast(device, name):
+        assert layer(torch.ones(1, 2)).dtype == dtype
+    assert layer(torch.ones(1, 2)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("device", "inside"), [("cuda:1", "high"), ("cpu", "highest")])
+def test_tensor_float32_is_for_cuda_and_for_the_block_alone(device, inside):
+    assert torch.get_float32_matmul_precision() == "highest"
+    with tensor_float32(torch.device(device)):
+        assert torch.get_float32_matmul_precision() == inside
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_tensor_float32_is_put_back_after_an_exception():
+    with pytest.raises(KeyboardInterrupt), tensor_float32("cuda"):
+        raise KeyboardInterrupt
+    assert torch.get_float32_matmul_precision() == "highest"

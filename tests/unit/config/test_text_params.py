@@ -1,0 +1,72 @@
+"""Parameters of 11_text and 12_clip that cannot be met are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from relevit.base.files import project_root
+from relevit.config import ClipParams, TextParams
+from relevit.config.text import DRAWN_CLASSES
+from relevit.data.foregrounds import CLASSES
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"held_out_images": 39}, "held_out_images = 39 .*tiny-dual is tested on 40 classes"),
+        ({"captioned_images": 79}, "captioned_images = 79 .*greater than or equal to 80"),
+        ({"temperature": 0}, "temperature = 0 .*greater than 0"),
+        ({"captioned_things": 1}, "captioned_things = 1 .*needed are 0, or 2 and more"),
+        ({"source": "random"}, "source = 'random' .*clip-b32 alone .*tiny-dual needs"),
+        (
+            {"dual_model": "dinov2-minilm", "source": "random"},
+            "source = 'random' .*dinov2-minilm needs 'pretrained'",
+        ),
+        ({"weights_root": "w"}, "weights_root = 'w' .*leave it empty for tiny-dual"),
+        ({"dual_model": "dinov2-minilm", "weights_root": "w"}, "empty for dinov2-minilm"),
+        (
+            {"dual_model": "clip-b32", "source": "random", "weights_root": "w"},
+            "weights_root = 'w' .*source = random reads no weights",
+        ),
+    ],
+)
+def test_what_joined_towers_cannot_meet_is_refused(values, message):
+    with pytest.raises(ValueError, match=f"12_clip.yaml: .*{message}"):
+        ClipParams.checked(values, "12_clip.yaml")
+
+
+def test_a_ready_clip_needs_no_image_of_each_class():
+    values = {"dual_model": "clip-b32", "source": "random", "held_out_images": 20}
+    assert ClipParams.checked(values, "test").held_out_images == 20
+    assert ClipParams.checked({"dual_model": "clip-b32", "weights_root": "w"}, "test")
+
+
+def test_bounds_are_those_of_the_drawings():
+    assert len(CLASSES) == DRAWN_CLASSES
+
+
+@pytest.mark.parametrize("preset", ["quick", "workshop", "rehearsal", "paper"])
+def test_presets_are_allowed(preset):
+    ClipParams.from_file(project_root() / "params" / preset / "12_clip.yaml")
+
+
+# 11_text
+
+
+@pytest.mark.parametrize("model", ["tiny-bert", "minilm-l6"])
+@pytest.mark.parametrize(("key", "value"), [("source", "random"), ("weights_root", "weights")])
+def test_what_is_of_bert_base_is_refused_for_other_models(model, key, value):
+    text = rf"11_text\.yaml: {key} = '{value}' .*bert-base alone, and text_model is {model}; leave"
+    with pytest.raises(ValueError, match=text):
+        TextParams.checked({"text_model": model, key: value}, "11_text.yaml")
+
+
+def test_random_weights_are_of_no_folder():
+    given = {"text_model": "bert-base", "source": "random", "weights_root": "weights"}
+    with pytest.raises(ValueError, match=r"weights_root = 'weights' .*random reads no weights"):
+        TextParams.checked(given, "11_text.yaml")
+
+
+def test_explained_texts_are_among_those_held_out():
+    with pytest.raises(ValueError, match=r"explained_texts.*held_out_texts, which are 10"):
+        TextParams.checked({"held_out_texts": 10, "explained_texts": 11}, "11_text.yaml")

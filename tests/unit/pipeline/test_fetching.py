@@ -1,0 +1,104 @@
+"""What a pipeline fetches, and looks at, before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from relevit.base import errors
+from relevit.base.files import project_root
+from relevit.models import dinov2
+from relevit.pipeline.fetching import fetch
+from relevit.text import minilm, pretrained
+from relevit.text.clip import from_transformers
+from relevit.text.corpora import movie_reviews
+from replicas.text import write_eraser_movies, write_newsgroups
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    called = []
+    for module, name in (
+        (dinov2, "load_dinov2"),
+        (minilm, "minilm_folder"),
+        (movie_reviews, "fetch_reviews"),
+        (pretrained, "bert_folder"),
+        (from_transformers, "clip_folder"),
+    ):
+        monkeypatch.setattr(
+            module, name, lambda *at, name=name: called.append(" ".join((name, *at)))
+        )
+    return called
+
+
+def preset_with(folder: Path, preset: str, **changed: object) -> Path:
+    """A copy of a preset; what is changed holds for all its files that have such a key."""
+    for path in (project_root() / "params" / preset).glob("*.yaml"):
+        values = yaml.safe_load(path.read_text()) or {}
+        new = values | {key: value for key, value in changed.items() if key in values}
+        (folder / path.name).write_text(yaml.safe_dump(new))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [("quick", []), ("workshop", ["load_dinov2", "minilm_folder", "fetch_reviews"])],
+)
+def test_a_preset_fetches_what_its_stages_need_and_no_more(fetched, preset, expected):
+    fetch(project_root() / "params" / preset)
+    assert fetched == expected
+
+
+def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
+    preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
+    with pytest.raises(
+        FileNotFoundError, match=r"11_text\.yaml: corpus_root = .*movies is missing; unpack"
+    ):
+        fetch(preset)
+    write_eraser_movies(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"20news-bydate-train is missing"):
+        fetch(preset)
+    write_newsgroups(tmp_path)
+    fetch(preset)
+    next((tmp_path / "movies" / "docs").iterdir()).unlink()
+    with pytest.raises(FileNotFoundError, match=r"its review .* is missing; unpack movies.tar.gz"):
+        fetch(preset)
+    assert fetched == []  # its models are random
+
+
+def test_wrong_texts_on_disk_are_told_with_the_parameter_that_is_to_blame(fetched, tmp_path):
+    preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
+    movies = write_eraser_movies(tmp_path)
+    write_newsgroups(tmp_path, per_group=2)
+    text = r"^(?!.*corpus_root).*11_text\.yaml: validation_texts = 10: newsgroups: 10 .*give 0 to 6"
+    with pytest.raises(ValueError, match=text):
+        fetch(preset)
+    next((movies / "docs").iterdir()).write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"11_text\.yaml: corpus_root = .*\.txt is not UTF-8"):
+        fetch(preset)
+
+
+def test_the_paper_preset_gets_its_models_before_any_stage_runs(fetched, tmp_path):
+    write_eraser_movies(tmp_path)
+    write_newsgroups(tmp_path, per_group=300)
+    fetch(preset_with(tmp_path, "paper", corpus_root=str(tmp_path)))
+    assert fetched == ["bert_folder ", "clip_folder "]
+
+
+def test_a_folder_without_a_models_files_is_told(tmp_path):
+    for folder, name in (
+        (pretrained.bert_folder, "bert-base"),
+        (from_transformers.clip_folder, "clip-b32"),
+    ):
+        with pytest.raises(FileNotFoundError, match=rf"{name} (lacks|has no) .*model\.safetensors"):
+            folder(str(tmp_path))
+
+
+def test_missing_packages_are_named_before_any_stage_runs(fetched, monkeypatch):
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    message = "tokenizers and transformers not installed.*make setup.*pip install relevit"
+    with pytest.raises(RuntimeError, match=message):
+        fetch(project_root() / "params" / "workshop")
+    assert fetched == []

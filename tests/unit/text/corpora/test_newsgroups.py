@@ -1,0 +1,136 @@
+"""The reader of 20 Newsgroups, on a small replica of its folders, good and bad."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shutil
+from collections import Counter
+
+import pytest
+
+from relevit.text.corpora.newsgroups import PICKLE, TEST, TRAIN, TooFewMessages, read_newsgroups
+from replicas.text import GROUPS, write_newsgroups
+
+MESSAGES = 16  # of each folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    return write_newsgroups(tmp_path)
+
+
+def test_groups_messages_and_names(root):
+    corpus = read_newsgroups(root, validation=5)
+    assert corpus.classes == GROUPS
+    splits = (corpus.train, corpus.validation, corpus.test)
+    assert [len(split) for split in splits] == [MESSAGES - 5, 5, MESSAGES]
+    for document in corpus.test:
+        group = GROUPS[document.label]
+        assert document.name.startswith(f"{group}/5") and f"Subject: about {group}" in document.text
+    assert Counter(document.label for document in corpus.test) == dict.fromkeys(range(4), 4)
+    names = {document.name for document in (*corpus.train, *corpus.validation)}
+    assert len(names) == MESSAGES and not any("listing" in name for name in names)
+
+
+def test_bytes_are_latin_1(root):
+    assert any("André" in document.text for document in read_newsgroups(root, validation=0).test)
+
+
+def test_published_messages_do_not_give_the_group_away(root):
+    corpus = read_newsgroups(root, validation=0, protocol="published")
+    for document in (*corpus.train, *corpus.test):
+        assert "about" not in document.text and "From:" not in document.text
+    assert len(corpus.test) == MESSAGES - 1  # one says nothing below its header
+    assert corpus.source.endswith("without headers, signatures and quotes")
+
+
+def test_header_that_ends_with_carriage_returns(root):
+    path = next((root / TEST / "sci.space").iterdir())
+    path.write_bytes(b"From: me\r\nSubject: x\r\n\r\nLift off.\r\n\r\n--\r\nme\r\n")
+    corpus = read_newsgroups(root, validation=0, protocol="published")
+    assert "Lift off.\n" in [document.text for document in corpus.test]
+
+
+MESSAGE = """From: me@example.org
+Subject: orbits
+
+In article <1@example.org> you@example.org writes:
+> Is it round?
+| Yes.
+Somebody wrote: no.
+
+It is an ellipse. He said "maybe".
+He writes in ink.
+
+A>B
+ > kept
+
+--
+me, at work
+ ---
+555-1234
+
+"""
+
+
+# Without what stands above the first blank line, below the last one (or hyphens), and quotes.
+BARE = '\nIt is an ellipse. He said "maybe".\n\nA>B\n > kept\n\n--\nme, at work'
+
+
+@pytest.mark.parametrize(("protocol", "text"), [("described", MESSAGE), ("published", BARE)])
+def test_header_signature_and_quotes_are_taken_away_as_published(root, protocol, text):
+    (root / TEST / "sci.space" / "50000").write_text(MESSAGE)
+    corpus = read_newsgroups(root, validation=0, protocol=protocol)
+    assert {document.name: document.text for document in corpus.test}["sci.space/50000"] == text
+
+
+def test_validation_is_drawn_by_the_seed(root):
+    one, same, other = (read_newsgroups(root, validation=6, seed=seed) for seed in (0, 0, 1))
+    assert one == same and one.validation != other.validation and one.test == other.test
+    held = {document.name for document in one.validation}
+    assert not held & {document.name for document in one.train}
+    assert len({document.label for document in one.validation}) > 1  # not the first group's
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("lost", [TRAIN, TEST])
+def test_missing_folder(root, lost):
+    shutil.rmtree(root / lost)
+    text = rf"newsgroups: folder {re.escape(str(root / lost))} is missing; unpack 20news-bydate"
+    with pytest.raises(FileNotFoundError, match=text):
+        read_newsgroups(root, validation=0)
+
+
+class Loud:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was read",))
+
+
+def test_the_pickle_of_scikit_learn_is_never_read(tmp_path):
+    (tmp_path / PICKLE).write_bytes(pickle.dumps(Loud()))
+    with pytest.raises(FileNotFoundError, match=r"is a pickle and is not read\); unpack 20news"):
+        read_newsgroups(tmp_path)
+
+
+def test_other_groups_in_the_test_folder(root):
+    shutil.rmtree(root / TEST / "rec.autos")
+    with pytest.raises(ValueError, match=r"other groups than 20news-bydate-train: \['rec.autos'\]"):
+        read_newsgroups(root, validation=0)
+
+
+def test_folder_without_messages(root):
+    for folder in (root / TEST).iterdir():
+        for path in folder.iterdir():
+            path.rename(path.with_suffix(".txt"))
+    with pytest.raises(ValueError, match=r"20news-bydate-test has no messages; unpack"):
+        read_newsgroups(root, validation=0)
+
+
+@pytest.mark.parametrize("validation", [-1, MESSAGES])
+def test_validation_that_leaves_nothing(root, validation):
+    text = rf"{validation} messages for validation of 16 in .*20news-bydate-train; give 0 to 15"
+    with pytest.raises(TooFewMessages, match=text):
+        read_newsgroups(root, validation=validation)

@@ -1,0 +1,163 @@
+"""Corpora as the parameters of 11_text ask for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from relevit.config import TextParams
+from relevit.text.corpora import reading
+from relevit.text.documents import Corpus, Document
+from replicas.text import GROUPS, write_eraser_movies, write_newsgroups
+
+
+def params(**others) -> TextParams:
+    small = dict(training_texts=32, validation_texts=10, held_out_texts=10)
+    small |= dict(explained_texts=4, planted_texts=4)
+    return TextParams(**small | others)
+
+
+def on_disk(tmp_path, *corpora, **others) -> TextParams:
+    return params(
+        text_model="bert-base",
+        source="random",
+        corpora=list(corpora),
+        corpus_root=str(tmp_path),
+        **others,
+    )
+
+
+def test_each_split_has_as_many_texts_as_asked_for():
+    corpus = reading.read_corpora(params())["generated"]
+    assert [len(getattr(corpus, split)) for split in reading.COUNTS] == [32, 10, 10]
+
+
+def test_tiny_model_refuses_other_corpora_before_they_are_read():
+    with pytest.raises(ValueError, match=r"text_model = tiny-bert .*'movie_reviews'.*choose"):
+        reading.read_corpora(params(corpora=["generated", "movie_reviews"]))
+
+
+def test_too_many_texts_are_refused_with_the_name_of_the_parameter(monkeypatch):
+    def few(train, validation, test, *, seed, source=None):
+        raise ValueError("movie_reviews: 90000 texts for train; there are 23000")
+
+    monkeypatch.setattr(reading, "movie_reviews", few)
+    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], training_texts=90000)
+    with pytest.raises(ValueError, match=r"training_texts = 90000.*held_out_texts = 10.*23000"):
+        reading.read_corpora(cfg)
+
+
+def test_whole_reviews_are_held_out_and_all_are_trained_on(monkeypatch):
+    def made(train, validation, test, *, seed, source=None):
+        counts = (train, validation, test)
+        splits = [tuple(Document(f"{source} {i}", 0) for i in range(n)) for n in counts]
+        return Corpus(("negative", "positive"), *splits, source=f"{source}", licence="MIT")
+
+    monkeypatch.setattr(reading, "movie_reviews", made)
+    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], reviews="imdb")
+    corpus = reading.read_corpora(cfg)["movie_reviews"]
+    for split, source, count in (
+        ("train", None, 32),
+        ("validation", "imdb", 10),
+        ("test", "imdb", 10),
+    ):
+        assert {document.text.split()[0] for document in getattr(corpus, split)} == {str(source)}
+        assert len(getattr(corpus, split)) == count
+    assert "imdb" in corpus.source and "None" in corpus.source  # decides on a resumed run
+
+
+def short(monkeypatch, **others):
+    def made(train, validation, test, *, seed, source=None):
+        """Every third text is long; the first class has twice as many as the second."""
+        size = {0: 200, 1: 20, 2: 20}
+        texts = [Document(f"{i:04} ".ljust(size[i % 3], "x"), int(i % 9 < 3)) for i in range(180)]
+        splits = (tuple(texts[: 180 * bool(train)]), tuple(texts[:validation]), tuple(texts[:test]))
+        return Corpus(("negative", "positive"), *splits, source="made", licence="MIT")
+
+    monkeypatch.setattr(reading, "movie_reviews", made)
+    cfg = params(
+        text_model="minilm-l6", corpora=["movie_reviews"], train_limit=8, short_texts=True, **others
+    )
+    return reading.read_corpora(cfg)["movie_reviews"].train
+
+
+def test_short_texts_are_trained_on_with_classes_in_turn(monkeypatch):
+    train = short(monkeypatch)
+    assert {len(document.text) for document in train} == {20}
+    assert [document.label for document in train] == [0, 1] * 16
+    assert len({document.text for document in train}) == 32
+
+
+def test_too_few_short_texts(monkeypatch):
+    with pytest.raises(ValueError, match=r"training_texts = 100.*there are 80 .* 36 characters"):
+        short(monkeypatch, training_texts=100)
+
+
+def test_corpus_on_disk_gives_what_it_has(tmp_path):
+    write_eraser_movies(tmp_path, train=8, validation=4, test=4)
+    corpus = reading.read_corpora(on_disk(tmp_path, "eraser_movies"))["eraser_movies"]
+    assert [len(getattr(corpus, split)) for split in reading.COUNTS] == [8, 4, 4]
+
+
+def test_part_of_a_corpus_on_disk_is_not_of_its_first_classes_alone(tmp_path):
+    """Messages lie group by group, so that the first ten would be of two groups."""
+    write_newsgroups(tmp_path, per_group=6)
+    cfg = on_disk(tmp_path, "newsgroups", training_texts=10)
+    corpus = reading.read_corpora(cfg)["newsgroups"]
+    assert len(corpus.train) == len(corpus.test) == 10
+    for split in (corpus.train, corpus.test):
+        assert len({document.label for document in split}) == len(GROUPS)
+    assert reading.read_corpora(cfg)["newsgroups"] == corpus
+
+
+def test_messages_are_read_as_the_protocol_says(tmp_path):
+    write_newsgroups(tmp_path, per_group=6)
+    for protocol, whole in (("published", False), ("described", True)):
+        cfg = on_disk(tmp_path, "newsgroups", protocol=protocol)
+        corpus = reading.read_corpora(cfg)["newsgroups"]
+        assert {"Subject:" in document.text for document in corpus.documents} == {whole}
+
+
+def test_too_few_messages_are_refused_with_the_name_of_the_parameter(tmp_path):
+    write_newsgroups(tmp_path, per_group=2)
+    text = r"^11_text: validation_texts = 10: newsgroups: 10 .* of 7 in .*bydate-train; give 0 to 6"
+    with pytest.raises(ValueError, match=text):
+        reading.read_corpora(on_disk(tmp_path, "newsgroups"))
+
+
+def test_own_rationales_are_taken_where_there_are_any(tmp_path):
+    write_eraser_movies(tmp_path, train=8, validation=4, test=6)
+    write_newsgroups(tmp_path, per_group=5)
+    cfg = on_disk(tmp_path, "eraser_movies", "newsgroups")
+    corpora = reading.read_corpora(cfg)
+    found = {name: reading.reasoning_documents(cfg, name, of) for name, of in corpora.items()}
+    assert found["newsgroups"] == ()
+    assert len(found["eraser_movies"]) == 4  # one review of six has no passage
+    assert all(document.rationale for document in found["eraser_movies"])
+
+
+def planting(monkeypatch, **others):
+    def sentences(train, validation, test, *, seed, source):
+        assert (train, validation, source) == (0, 0, "rotten_tomatoes")
+        texts = [("a brilliant film about number %d", 1), ("a dull film about number %d", 0)]
+        made = [Document(text % i, label) for i in range(8) for text, label in texts]
+        return Corpus(("negative", "positive"), (), (), tuple(made), "made", "MIT")
+
+    monkeypatch.setattr(reading, "movie_reviews", sentences)
+    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], **others)
+    return reading.reasoning_documents(
+        cfg, "movie_reviews", sentences(0, 0, 0, seed=0, source="rotten_tomatoes")
+    )
+
+
+def test_movie_reviews_get_planted_rationales(monkeypatch):
+    documents = planting(monkeypatch, neutral_sentences=2)
+    assert len(documents) == 4
+    for document in documents:
+        ((start, stop),) = document.rationale
+        assert document.text[start:stop].startswith(("a dull film", "a brilliant film"))
+        assert len(document.text) > stop - start + 20
+
+
+def test_too_few_sentences_to_plant(monkeypatch):
+    with pytest.raises(ValueError, match=r"planted_texts = 40, neutral_sentences = 4: plant: 8"):
+        planting(monkeypatch, planted_texts=40)

@@ -1,0 +1,217 @@
+"""Which method comes first: tables, places, leads, the paper's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from relevit.plots.text_scores import attention_rows, score_bars
+
+from relevit.claims.attribution import SCHEMAS, attribution_verdicts
+from relevit.config import TextParams
+from relevit.evaluate.intervals import bootstrap_interval
+from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
+from relevit.text.pretrained import build_encoder
+from relevit.text.ranking import (
+    BASELINES,
+    SCORES,
+    VARIANTS,
+    concatenated,
+    document_scores,
+    leads,
+    method_differences,
+    paper_order,
+    score_table,
+    variants_first,
+)
+from relevit.text.rationales import rationale_rows, rationale_table
+from relevit.text.token_maps import RANDOM, TEXT_METHODS, method_maps
+from relevit.text.token_perturbation import perturb_texts, perturbation_table
+from relevit.text.tokens import read_texts
+from relevit.text.train import accuracy
+
+pytest.importorskip("tokenizers", reason="needs the extra 'text'")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_encoder(TextParams(), generated_tokenizer(), 2)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return read_texts(generated_tokenizer(), generated_corpus(0, 0, 5).test, 64)
+
+
+@pytest.fixture(scope="module")
+def rows(model, texts):
+    """Both tests: perturbation, reasoning."""
+    maps = method_maps(model, texts, protocol="described", seed=3)[0]
+    erased = perturb_texts(model, texts, maps, protocol="described")
+    return erased, rationale_rows(texts, maps, (1, 4), "described")
+
+
+def by_hand(**scores) -> pd.DataFrame:
+    """`document_scores` of two documents: method -> score -> the two values."""
+    return pd.DataFrame(
+        [
+            (method, score, i, value)
+            for method, own in scores.items()
+            for score, values in own.items()
+            for i, value in enumerate(values)
+        ],
+        columns=["method", "score", "index", "value_pct"],
+    )
+
+
+def every_method(values) -> dict[str, dict[str, tuple[float, float]]]:
+    return {
+        name: {"positive": (value, value + 2), "F1": (value, value + 2)}
+        for name, value in values.items()
+    }
+
+
+# Tables
+
+
+def test_tables_are_those_that_the_claims_are_judged_by(model, texts, rows):
+    tables = {
+        "text_perturbation": perturbation_table(rows[0], texts.labels),
+        "text_rationales": rationale_table(rows[1]),
+        "text_accuracy": pd.DataFrame([accuracy(model, texts)]),
+    }
+    tables = {k: concatenated({"generated": v}, []) for k, v in tables.items()}
+    for name, table in tables.items():
+        assert set(table.columns) == {column for part in SCHEMAS[name] for column in part}
+    assert len(tables["text_perturbation"]) == 2 * (len(TEXT_METHODS) + 1)
+    # A model that guesses is not judged; what is missing must not be a table.
+    reasons = {v.id: v.reason for v in attribution_verdicts(tables)}
+    assert "train it longer" in reasons["BI-08"]
+
+
+def test_concatenated_keeps_columns_without_a_table():
+    assert list(concatenated({}, ["method", "k"])) == ["corpus", "method", "k"]
+    table = pd.DataFrame({"method": ["ga"], "k": [1]})
+    assert list(concatenated({"a": table, "b": table}, [])["corpus"]) == ["a", "b"]
+
+
+def test_variants_come_first_and_others_keep_their_order():
+    table = pd.DataFrame({"method": ["ga", "token_wise", RANDOM, "head_wise", "ga"]})
+    order = variants_first(table)["method"].tolist()
+    assert order == ["token_wise", "head_wise", "ga", RANDOM, "ga"]
+
+
+# Who comes first
+
+
+def test_document_scores_have_each_document_once(texts, rows):
+    scores = document_scores(*rows)
+    assert set(scores["score"]) == set(SCORES)
+    assert (scores.groupby(["method", "score"])["index"].nunique() == len(texts)).all()
+    assert not scores.duplicated(["method", "score", "index"]).any()
+    own = rows[1][(rows[1]["method"] == "ga") & (rows[1]["index"] == 2)]
+    found = scores[(scores["method"] == "ga") & (scores["score"] == "F1")].set_index("index")
+    assert found.loc[2, "value_pct"] == pytest.approx(100 * own["f1"].mean())
+    assert "F1" not in set(document_scores(rows[0], None)["score"])
+
+
+def test_best_place_is_the_lowest_positive_area_and_the_highest_f1():
+    table = score_table(by_hand(**every_method({"ga": 30, "rollout": 20, RANDOM: 10})))
+    places = table.set_index(["method", "score"])["place"]
+    assert places["rollout", "positive"] == places["ga", "F1"] == 1
+    assert places["ga", "positive"] == places["rollout", "F1"] == 2
+    assert places[RANDOM].isna().all()
+    row = table.set_index(["method", "score"]).loc["ga", "F1"]
+    assert (row["value_pct"], row["low_pct"], row["high_pct"]) == (31, 30, 32)
+
+
+def test_lead_is_over_the_best_baseline_and_above_zero_is_better():
+    values = dict.fromkeys(BASELINES, 40.0) | {"ga": 30.0, "rollout": 50.0}
+    values |= {"head_wise": 27.0, "token_wise": 55.0, "gae": 0.0, RANDOM: 99.0}
+    table = leads(by_hand(**every_method(values)))
+    table = table.set_index(["score", "method"])
+    assert table.loc["positive", "best"].unique().tolist() == ["ga"]
+    assert table.loc["F1", "best"].unique().tolist() == ["rollout"]
+    gains = table["gain_pts"]
+    assert (gains["positive", "head_wise"], gains["positive", "token_wise"]) == (3, -25)
+    assert (gains["F1", "head_wise"], gains["F1", "token_wise"]) == (-23, 5)
+    assert set(table.index.unique("method")) == set(VARIANTS)
+
+
+def test_order_of_the_paper():
+    values = dict.fromkeys(BASELINES, 40.0) | {"rollout": 20.0, "gradcam": 45.0}
+    values |= {"head_wise": 50.0, "token_wise": 30.0}
+    order = paper_order(score_table(by_hand(**every_method(values))))
+    assert order["F1"].to_dict() == {
+        "head_wise ahead of all baselines": True,
+        "rollout behind the mean of the others": True,
+        "gradcam behind the mean of the others": False,
+        "token_wise ahead of all baselines": False,
+    }
+    assert not order["positive"].drop("gradcam behind the mean of the others").any()
+
+
+# Differences
+
+
+def methods(values):
+    parts = [
+        pd.DataFrame({"method": name, "index": range(len(v)), "f1": v})
+        for name, v in values.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_differences_are_paired():
+    """One method is better by about .1 on documents that differ by far more than that."""
+    level = np.linspace(0, 0.8, 20)
+    better = level + np.linspace(0.05, 0.15, 20)
+    rows = methods({"ga": level, "token_wise": better}).sample(frac=1, random_state=0)
+    (row,) = method_differences(rows, "f1", "ga").itertuples()
+    assert (row.method, row.against, row.documents) == ("token_wise", "ga", 20)
+    assert row.difference == pytest.approx(0.1)
+    interval = bootstrap_interval(torch.tensor(better - level))
+    assert (row.low, row.high) == pytest.approx(interval) and interval[0] > 0.08
+
+
+def test_differences_of_booleans():
+    rows = methods({"b": [True, True], "a": [True, False], "c": [False, False]})
+    table = method_differences(rows, "f1", "a")
+    assert list(table) == ["method", "against", "documents", "difference", "low", "high"]
+    assert dict(zip(table["method"], table["difference"], strict=True)) == {"b": 0.5, "c": -0.5}
+
+
+@pytest.mark.parametrize(
+    ("rows", "against"),
+    [
+        (methods({"a": [1.0, 2.0], "b": [1.0, 2.0]}), "c"),
+        (methods({"a": [1.0, 2.0]}), "a"),
+        (methods({"a": [1.0, 2.0], "b": [1.0]}), "a"),
+        (pd.concat(2 * [methods({"a": [1.0], "b": [1.0]})]), "a"),
+    ],
+)
+def test_differences_need_the_same_documents(rows, against):
+    with pytest.raises(ValueError, match=f"against '{against}'; needed are that one and others"):
+        method_differences(rows, "f1", against)
+
+
+# Pictures
+
+
+def test_score_bars_draw_every_score_with_variants_apart(rows):
+    table = score_table(document_scores(*rows))
+    figure = score_bars(table, SCORES, VARIANTS, "some texts")
+    assert [axis.get_title().split(" (")[0] for axis in figure.axes] == list(SCORES)
+    names = list(dict.fromkeys(table["method"]))[::-1]  # from the bottom up
+    for axis in figure.axes:
+        colours = dict(zip(names, (bar.get_facecolor() for bar in axis.patches), strict=True))
+        assert colours["head_wise"] == colours["token_wise"] != colours["ga"]
+        assert colours[RANDOM] not in (colours["ga"], colours["head_wise"])
+
+
+def test_attention_rows_name_tokens_and_blocks():
+    figure = attention_rows(torch.rand(3, 4), ["[CLS]", "good", ".", "[SEP]"], "where it looks")
+    axis = figure.axes[0]
+    assert [label.get_text() for label in axis.get_xticklabels()][1] == "good"
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]

@@ -1,0 +1,346 @@
+"""The perturbation test on texts, with a bag of words whose logits can be added up by hand."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from relevit.evaluate.erasing import erasing_ranks
+from relevit.evaluate.perturbation import accuracy_curves, auc_table, image_auc_pct
+from relevit.text.encoder import build_tiny
+from relevit.text.token_perturbation import (
+    SHARES_PCT,
+    first_half_auc_pct,
+    left_after,
+    perturbation_table,
+    token_perturbation_rows,
+)
+from relevit.text.tokens import Tokens
+
+from .builders import spelled, tokens
+
+PAD, CLS, SEP, MASK = range(4)
+COLUMNS = [
+    "index",
+    "direction",
+    "share_pct",
+    "hit",
+    "logit",
+    "probability_pct",
+    "top_logit",
+    "top_probability_pct",
+]
+
+
+class Bag(nn.Module):
+    """Class 1 has the summed weight of the words that are seen, class 0 has half a point."""
+
+    classes, pad_id = 2, PAD
+
+    def __init__(self, weights):
+        super().__init__()
+        # The special tokens weigh much: who erases or drops one gets other logits.
+        self.weights = nn.Parameter(torch.tensor([1e6, 100.0, -100.0, 1e3, *weights]).double())
+        self.seen = []
+
+    def embed(self, ids):
+        places = torch.arange(ids.shape[1]).expand_as(ids)
+        return torch.stack([self.weights[ids], places, ids], dim=2)
+
+    def forward(self, embedded, mask=None):
+        mask = torch.ones(embedded.shape[:2], dtype=torch.bool) if mask is None else mask
+        for row, keep in zip(embedded, mask, strict=True):
+            self.seen.append([tuple(token) for token in row[keep][:, 1:].int().tolist()])
+        total = torch.where(mask, embedded[..., 0], 0.0).sum(dim=1)
+        return torch.stack([torch.full_like(total, 0.5), total], dim=1)
+
+
+def text(*words):
+    """Tokens of words that are numbered from 0."""
+    return tokens(*(4 + word for word in words), ends=(CLS, SEP))
+
+
+def relevance(*values, special=9e9):
+    return torch.tensor([special, *values, special], dtype=torch.float64)
+
+
+def run(model, texts, maps, labels=None, **options):
+    labels = torch.ones(len(texts), dtype=torch.long) if labels is None else labels
+    return token_perturbation_rows(model, texts, maps, labels, **options)
+
+
+def some_texts(model, lengths=(3, 9, 1, 6, 9, 14), seed=0):
+    random = torch.Generator().manual_seed(seed)
+    known = model.embedding.words.num_embeddings - 4
+    texts = [text(*torch.randint(known, (n,), generator=random).tolist()) for n in lengths]
+    maps = [torch.rand(n + 2, generator=random) - 0.3 for n in lengths]
+    labels = torch.randint(0, model.classes, (len(lengths),), generator=random)
+    return texts, maps, labels
+
+
+# What is erased
+
+
+@pytest.mark.parametrize(
+    ("direction", "left"), [("positive", [4, -1, -4, -6, 0]), ("negative", [4, 10, 8, 5, 0])]
+)
+def test_logits_add_up_over_the_tokens_that_are_left(direction, left):
+    """The map is the weight itself, so the order is the best one; specials never go."""
+    weights = [3.0, -6.0, 5.0, 2.0]
+    shares = [25, 50, 75, 100]
+    rows = run(
+        Bag(weights),
+        [text(0, 1, 2, 3)],
+        [relevance(*weights)],
+        directions=[direction],
+        shares_pct=shares,
+    )
+    assert list(rows) == COLUMNS
+    assert rows["logit"].tolist() == pytest.approx(left)
+    assert rows["hit"].tolist() == [total > 0.5 for total in left]
+
+
+@pytest.mark.parametrize(
+    ("words", "share_pct", "gone"), [(10, 50, 5), (10, 59, 5), (10, 99, 9), (3, 33, 0), (3, 34, 1)]
+)
+def test_shares_count_the_texts_own_tokens_rounded_down(words, share_pct, gone):
+    model = Bag(words * [1.0])
+    values = relevance(*range(words))
+    run(model, [text(*range(words))], [values], directions=["positive"], shares_pct=[share_pct])
+    seen = min(model.seen, key=len) if gone else model.seen[0]
+    expected = [(0, CLS), *((1 + i, 4 + i) for i in range(words - gone)), (words + 1, SEP)]
+    assert seen == expected  # the highest went, the others kept their places
+
+
+@pytest.mark.parametrize(
+    ("erase", "expected"),
+    [
+        ("pad", [(0, CLS), (2, 5), (4, SEP)]),
+        ("mask", [(0, CLS), (1, MASK), (2, 5), (3, MASK), (4, SEP)]),
+    ],
+)
+def test_ways_to_erase(erase, expected):
+    model = Bag([0.0, 0.0, 0.0])
+    run(
+        model,
+        [text(0, 1, 2)],
+        [relevance(2, 0, 1)],
+        directions=["positive"],
+        shares_pct=[67],
+        erase=erase,
+        mask_id=MASK if erase == "mask" else None,
+    )
+    assert expected in model.seen and len(model.seen) == 2
+
+
+@pytest.mark.parametrize("reads", ["first", "mean", "last"])
+def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
+    """As published: the whole input is run with ids 0 and attention mask 0 (D10)."""
+    model = build_tiny(30, 3, width=16, heads=2, positions=20, reads=reads).double()
+    texts, maps, labels = some_texts(model)
+    rows = run(model, texts, maps, labels, explained=labels, directions=["positive"])
+    for i, one in enumerate(texts):
+        ids, own = torch.tensor([one.ids]), len(one.ids) - 2
+        order = 1 + maps[i][1:-1].argsort(descending=True)
+        for share, row in zip((0, *SHARES_PCT), rows[rows["index"] == i].itertuples(), strict=True):
+            gone, mask = order[: own * share // 100], torch.ones_like(ids, dtype=torch.bool)
+            mask[0, gone] = False
+            embedded = model.embed(torch.where(mask, ids, model.pad_id))
+            if reads == "last":
+                mask = mask.roll(1, dims=1)
+            logit = model(embedded, mask)[0, labels[i]].item()
+            assert row.logit == pytest.approx(logit, rel=1e-5, abs=1e-7)
+
+
+def test_nothing_and_everything_are_run_once():
+    model = Bag([1.0, 2.0])
+    run(model, [text(0), text(0, 1)], [relevance(1), relevance(1, 2)])
+    assert len(model.seen) == 2 + 4  # one token: all or nothing; two: either of them, too
+
+
+# Order
+
+
+def test_protocol_published_ranks_negative_values_as_zero():
+    weights, values = [1.0, 2.0, 4.0, 8.0], [-1.0, -5.0, 0.0, 2.0]
+    described, published = (
+        run(
+            Bag(weights),
+            [text(0, 1, 2, 3)],
+            [relevance(*values)],
+            explained=torch.tensor([1]),
+            protocol=protocol,
+            directions=["negative"],
+            shares_pct=[25, 50, 75],
+        )["logit"].tolist()
+        for protocol in ("described", "published")
+    )
+    assert described == [15, 13, 12, 8]
+    ranks = erasing_ranks(torch.tensor([values]).clamp(min=0), "negative")[0].tolist()
+    expected = [sum(w for w, r in zip(weights, ranks, strict=True) if r >= k) for k in range(4)]
+    assert published == expected != described
+
+
+@pytest.mark.parametrize("value", [0.0, 0.2, math.nan])
+def test_a_map_that_says_nothing_has_equal_curves_and_no_order(value):
+    weights = [1.0, 2.0, 4.0, 8.0, 16.0]
+    rows = run(
+        Bag(weights), [text(*range(5))], [relevance(*5 * [value])], explained=torch.tensor([1])
+    )
+    positive, negative = rows["logit"].to_numpy().reshape(2, 11)
+    assert positive.tolist() == negative.tolist()
+    gone = -np.diff(positive[::2])
+    assert sorted(gone) == weights and gone.tolist() not in (weights, weights[::-1])
+
+
+# Batches
+
+
+@pytest.mark.parametrize("reads", ["first", "mean", "last"])
+def test_answers_do_not_depend_on_batches(reads):
+    model = build_tiny(30, 3, width=16, heads=2, positions=20, reads=reads).double()
+    texts, maps, labels = some_texts(model)
+    together = run(model, texts, maps, labels)
+    singles = pd.concat(
+        run(model, [one], [values], label[None], batch_tokens=1).assign(index=i)
+        for i, (one, values, label) in enumerate(zip(texts, maps, labels, strict=True))
+    )
+    by = ["index", "direction", "share_pct"]
+    together, singles = (rows.sort_values(by, ignore_index=True) for rows in (together, singles))
+    pd.testing.assert_frame_equal(together, singles, rtol=1e-6)
+
+
+def test_rows_come_in_the_order_of_the_texts():
+    texts, maps = [text(0, 1), text(0), text(1)], [relevance(1, 2), relevance(1), relevance(1)]
+    rows = run(Bag([1.0, -3.0]), texts, maps, torch.tensor([0, 1, 0]), shares_pct=[100])
+    assert rows["index"].tolist() == 2 * [0, 0, 1, 1, 2, 2]
+    assert rows["hit"].tolist() == 2 * [True, True, True, False, True, True]
+    assert rows["logit"].tolist() == 2 * [0.5, 0.5, 1, 0, 0.5, 0.5]  # of the predicted class
+
+
+def test_dropout_is_off_and_modes_stay():
+    model = build_tiny(30, 2, width=16, heads=2, positions=20, drop=0.5)
+    texts, maps, labels = some_texts(model)
+    still = run(model, texts, maps, labels)
+    model.train()
+    model.head.eval()
+    modes = [module.training for module in model.modules()]
+    pd.testing.assert_frame_equal(run(model, texts, maps, labels), still)
+    with pytest.raises(ValueError, match="token ids from"):
+        run(model, [text(99)], [relevance(1)])
+    assert [module.training for module in model.modules()] == modes
+
+
+# Areas
+
+
+@pytest.fixture
+def rows():
+    """Text 0 goes wrong at once when the best words go; text 1 has two words, both for class 1."""
+    weights = [2.0, 4.0, -1.0, -3.0]
+    maps = [relevance(*weights), relevance(*weights[:2])]
+    return run(Bag(weights), [text(0, 1, 2, 3), text(0, 1)], maps, shares_pct=[25, 50, 75, 100])
+
+
+def test_curves_and_areas_by_hand(rows):
+    hits = rows["hit"].to_numpy().reshape(2, 2, 5).astype(int).tolist()
+    assert hits == [[[1, 0, 0, 0, 0], [1, 1, 1, 1, 0]], [[1, 1, 1, 1, 0], [1, 1, 1, 1, 0]]]
+    curves = accuracy_curves(rows)["accuracy_pct"].tolist()
+    assert curves == [100, 50, 50, 50, 0, 100, 100, 100, 100, 0]
+    assert auc_table(rows, "described")["auc_pct"].tolist() == [37.5, 75]
+    first = first_half_auc_pct(rows)
+    whole = image_auc_pct(rows, "described")
+    pd.testing.assert_frame_equal(first.drop(columns="auc_pct"), whole.drop(columns="auc_pct"))
+    assert whole.sort_values(["direction", "index"])["auc_pct"].tolist() == [75, 75, 0, 75]
+    assert first.sort_values(["direction", "index"])["auc_pct"].tolist() == [100, 100, 25, 100]
+
+
+def test_first_half_weighs_by_the_width_between_shares():
+    weights = [2.0, 4.0, -1.0, -3.0]  # at 10 % nothing is gone: right at 0 and 10, wrong at 50
+    rows = run(
+        Bag(weights),
+        [text(0, 1, 2, 3)],
+        [relevance(*weights)],
+        directions=["positive"],
+        shares_pct=[10, 50, 75],
+    )
+    assert first_half_auc_pct(rows)["auc_pct"].tolist() == pytest.approx([60])
+
+
+def test_numbers_of_the_perturbation_table():
+    shares = [0.0, *range(10, 110, 10)]
+    hits = {0: [True] * 6 + [False] * 5, 1: [True] * 11}  # up to 50 % erased; always
+    table = pd.DataFrame(
+        [
+            ("ga", i, "positive", share, hit)
+            for i, own in hits.items()
+            for share, hit in zip(shares, own, strict=True)
+        ],
+        columns=["method", "index", "direction", "share_pct", "hit"],
+    )
+    (row,) = perturbation_table(table, torch.tensor([1, 1])).itertuples()
+    assert row.auc_pct == pytest.approx(75)  # of 50 % and 100 %
+    assert row.standard_error_pts == pytest.approx(25)
+    assert (row.first_half_auc_pct, row.final_accuracy_pct, row.chance_pct) == (100, 50, 100)
+    assert row.documents == 2
+
+
+def test_left_after_erases_the_most_relevant_words():
+    one = spelled("a b c d", "a", "b", "c", "d")
+    values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
+    assert left_after(one, values, 50) == "a · c ·"
+    assert left_after(one, values, 0) == "a b c d"
+
+
+# Errors
+
+
+def test_first_half_needs_its_ends(rows):
+    for bad in (rows[rows["share_pct"] != 50], rows[rows["share_pct"] != 0]):
+        with pytest.raises(ValueError, match=r"shares up to half are \[.*\]; needed are 0, 50 and"):
+            first_half_auc_pct(bad)
+    with pytest.raises(ValueError, match="twice for one direction and share"):
+        first_half_auc_pct(pd.concat([rows, rows]))
+    with pytest.raises(ValueError, match=r"first_half_auc_pct: .* columns missing: .'hit'"):
+        first_half_auc_pct(rows.drop(columns="hit"))
+
+
+NOTHING = Tokens("", (CLS, SEP), ((0, 0), (0, 0)), (True, True))
+BARE = Tokens("x", (4,), ((0, 1),), (False,))
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokens": []}, "0 texts, 1 maps, labels (1,); needed are texts, and one map"),
+        ({"maps": []}, "1 texts, 0 maps"),
+        ({"labels": torch.tensor([0, 1])}, "labels (2,)"),
+        ({"maps": [torch.zeros(1)]}, "text 0 has 3 tokens, 2 of them special, and a map (1,)"),
+        ({"tokens": [NOTHING], "maps": [torch.zeros(2)]}, "text 0 has 2 tokens, 2 of them special"),
+        ({"tokens": [BARE], "maps": [torch.zeros(1)]}, "text 0 has 1 tokens, 0 of them special"),
+        ({"labels": torch.tensor([2])}, "labels [2] for 1 texts and a model of 2 classes"),
+        ({"explained": torch.tensor([-1])}, "explained [-1] for 1 texts"),
+        ({"explained": torch.tensor([0, 0])}, "explained [0, 0] for 1 texts"),
+        ({"shares_pct": [50, 40]}, "shares_pct [50, 40]"),
+        ({"shares_pct": [110]}, "shares_pct [110]"),
+        ({"batch_tokens": 0}, "chunk 0"),
+        ({"directions": ["up"]}, "direction 'up' is unknown"),
+        ({"protocol": "both"}, "protocol 'both' is unknown"),
+        ({"erase": "black"}, "erase 'black' is unknown; use one of ['pad', 'mask']"),
+        ({"erase": "mask"}, "erase='mask' and mask_id=None; erase='mask' needs"),
+        ({"mask_id": 3}, "erase='pad' and mask_id=3"),
+    ],
+)
+def test_errors_come_before_any_answer(change, message):
+    model = Bag([1.0])
+    given = {"tokens": [text(0)], "maps": [relevance(1)], "labels": torch.tensor([1])} | change
+    with pytest.raises(ValueError, match=re.escape(message)):
+        token_perturbation_rows(model, **given)
+    assert model.seen == []
