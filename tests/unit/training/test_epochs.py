@@ -9,7 +9,7 @@ import shutil
 import pytest
 import torch
 
-from relevit.base import paths
+from relevit.base import files as paths
 from relevit.models import checkpoints
 from relevit.training import epochs as training
 from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, epoch_file, epoch_plan
