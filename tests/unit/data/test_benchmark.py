@@ -9,9 +9,8 @@ import torch
 from relevit.config import BenchmarkParams, StartParams
 from relevit.data import benchmark as module
 from relevit.data import cutouts
-from relevit.data.batch import Batch
 from relevit.data.benchmark import CUTOUTS, READERS, Cutouts, imagenet, open_benchmark
-from relevit.data.cutouts import TEST_SETS
+from relevit.data.cutouts import TEST_SETS, Batch
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
 from replicas.__main__ import write_all
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relevit.data.cutouts import Batch
+from relevit.data.batch import Batch
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.models.loading import ModelSpec
 
