@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention.recording import frozen_weights, record_attention
+from relevit.attention.recording import Inputs, frozen_weights, record_attention
 from relevit.attention.rows import carry_rows, head_pooling, pool_rows, prefix_tokens, read_rows
 from relevit.config.words import Explanation, Protocol
 
@@ -35,7 +35,7 @@ def check_protocol(protocol: str) -> None:
 
 def gae(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",
@@ -62,7 +62,7 @@ def gae(
 
 def relevance_and_logits(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     exact: bool = False,

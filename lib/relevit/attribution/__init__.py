@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.recording import Inputs
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
 from relevit.attribution.ga import ga
 from relevit.attribution.gradcam import gradcam
@@ -51,7 +52,7 @@ def check_known(methods: Iterable[str]) -> None:
 
 def explain_all(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None,
     methods: Iterable[str],
     protocol: Protocol = "published",

@@ -11,6 +11,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.recording import Inputs
 from relevit.attention.rows import Pooling, pool_rows
 from relevit.attribution.feedback import FEEDBACKS, feed_back
 from relevit.attribution.observe import first_block, model_family, observe
@@ -23,7 +24,7 @@ CHUNK = 40  # images run at once along the path; bounds the memory
 
 def express(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     perception: str,
@@ -41,7 +42,7 @@ def express(
 
 def express_all(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     pairs: Sequence[tuple[str, str]],
@@ -50,7 +51,7 @@ def express_all(
     pooling: Pooling | None = None,
     steps: int | None = None,
     rule: Rule | None = None,
-    baseline: Float[Tensor, "3 1 1"] | None = None,
+    baseline: Float[Tensor, "*start"] | None = None,
     chunk: int = CHUNK,
     create_graph: bool = False,
 ) -> list[Float[Tensor, "batch patches"]]:
@@ -105,10 +106,7 @@ def _check_parts(kind: str, names: Iterable[str], known: Sequence[str]) -> None:
 
 
 def token_wise(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
-    **options: Any,
+    model: nn.Module, images: Inputs, target: Int[Tensor, " batch"] | None = None, **options: Any
 ) -> Float[Tensor, "batch patches"]:
     """Attention whose keys are weighed by the length of their value (Eq. 14), times feedback.
 
@@ -118,10 +116,7 @@ def token_wise(
 
 
 def head_wise(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
-    **options: Any,
+    model: nn.Module, images: Inputs, target: Int[Tensor, " batch"] | None = None, **options: Any
 ) -> Float[Tensor, "batch patches"]:
     """Attention whose heads are weighed by their share in the class score (Eq. 15), times feedback.
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import frozen_weights, record_attention
+from relevit.attention.recording import Inputs, frozen_weights, record_attention
 from relevit.attention.rows import read_rows
 from relevit.attribution.observe import Observation
 from relevit.attribution.path import Quadrature
@@ -19,11 +19,11 @@ FEEDBACKS = ("none", "gradient", "integrated_gradient")
 
 def feed_back(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     seen: Observation,
     name: str,
     path: Quadrature,
-    baseline: Tensor | None,
+    baseline: Float[Tensor, "*start"] | None,
     chunk: int,
     create_graph: bool = False,
 ) -> Float[Tensor, "batch rows tokens"]:
@@ -49,10 +49,10 @@ def feed_back(
 
 def path_gradients(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     seen: Observation,
     path: Quadrature,
-    baseline: Tensor,
+    baseline: Float[Tensor, "*start"],
     chunk: int,
     create_graph: bool = False,
 ) -> Float[Tensor, "batch heads query tokens"]:
@@ -75,7 +75,7 @@ def path_gradients(
 
 
 def last_gradient(
-    model: nn.Module, images: Tensor, target: Int[Tensor, " batch"], seen: Observation, graph: bool
+    model: nn.Module, images: Inputs, target: Int[Tensor, " batch"], seen: Observation, graph: bool
 ) -> Float[Tensor, "batch heads query tokens"]:
     """Gradient of the target's logit with respect to the last block's attention map."""
     short = seen.maps[-1].shape[2] == 1

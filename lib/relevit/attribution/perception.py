@@ -19,7 +19,7 @@ from relevit.attribution.lrp_replay import replay
 from relevit.attribution.observe import Observation, model_family
 from relevit.relevance import Protocol
 
-Matrices = list[Float[Tensor, "batch query tokens"]]
+Matrices = list[Float[Tensor, "batch _query tokens"]]
 
 
 class Perception(NamedTuple):

@@ -266,6 +266,7 @@ def test_described_path_is_the_trapezoid_with_the_image_at_its_end():
     assert found == pytest.approx(np.trapezoid(np.array(cubes) / 216, dx=1 / 6))
 
 
+@pytest.mark.wrong_types
 def test_unknown_rule_is_an_error():
     with pytest.raises(ValueError, match=r"rule 'simpson' is unknown; use one of .*'trapezoid'"):
         integration_path("described", rule="simpson")

@@ -97,6 +97,7 @@ def test_no_target_is_the_predicted_class(vit, images, name):
     assert changed == (name not in CLASS_AGNOSTIC)
 
 
+@pytest.mark.wrong_types  # one class too few
 @pytest.mark.parametrize("target", [[0, 1, 5], [0, -1, 2], [0, 1]])
 @every_method
 def test_bad_target_is_an_error(vit, images, name, target):
@@ -178,6 +179,7 @@ def test_map_is_in_the_graph_when_asked(vit, images, name):
 # Options and errors
 
 
+@pytest.mark.wrong_types
 @every_method
 def test_unknown_protocol_is_an_error(vit, images, name):
     with pytest.raises(ValueError, match=r"protocol 'paper' is unknown; use 'published'"):
@@ -211,12 +213,17 @@ def test_pooling_can_be_chosen(vit, images, name):
     own = explain(name, model, images, **options)
     close(own, explain(name, model, images, pooling="class_token", **options))
     assert (own - explain(name, model, images, pooling="patches", **options)).abs().max() > 1e-9
-    with pytest.raises(ValueError, match=r"pooling: 'max' is unknown; .*or choose one of"):
-        explain(name, model, images, pooling="max")
     bare = vit("average", class_token=False)
     with pytest.raises(ValueError, match=r"no class token.*use pooling='patches' or a model"):
         explain(name, bare, images, pooling="class_token")
     assert explain(name, bare, images, **options).shape == (3, 16)
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("name", POOLED)
+def test_unknown_pooling_is_an_error(vit, images, name):
+    with pytest.raises(ValueError, match=r"pooling: 'max' is unknown; .*or choose one of"):
+        explain(name, vit(), images, pooling="max")
 
 
 def test_parts_of_beyond_intuition(vit, images):

@@ -224,6 +224,7 @@ def test_images_get_no_gradient(build_vit, images):
 # Errors
 
 
+@pytest.mark.wrong_types  # one class too few, and a column of them
 @pytest.mark.parametrize(
     ("target", "text"),
     [
@@ -238,6 +239,7 @@ def test_bad_target_is_an_error(build_vit, images, target, text):
         gae(build_vit(), images, torch.tensor(target))
 
 
+@pytest.mark.wrong_types
 def test_unknown_protocol_is_an_error_before_any_work(build_vit, images):
     text = "protocol 'paper' is unknown; use 'published' .* or 'described'"
     with pytest.raises(ValueError, match=text):
