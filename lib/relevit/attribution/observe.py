@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, attention_layers, frozen_weights, record_attention
-from relevit.attention.rows import Pooling, head_pooling, prefix_tokens
+from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 from relevit.relevance import Protocol, check_protocol, checked_target
 
 # The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for

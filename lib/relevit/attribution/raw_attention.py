@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
-from relevit.attention.rows import Pooling, pool_rows, read_rows
+from relevit.attention.token_rows import Pooling, pool_rows, read_rows
 from relevit.attribution.observe import observe, scaled_to_one
 from relevit.relevance import Protocol, check_protocol
 

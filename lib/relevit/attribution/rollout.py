@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
-from relevit.attention.rows import Pooling, carry_rows, pool_rows
+from relevit.attention.token_rows import Pooling, carry_rows, pool_rows
 from relevit.attribution.observe import first_block, observe
 from relevit.relevance import Protocol
 

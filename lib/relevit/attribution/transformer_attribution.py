@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
-from relevit.attention.rows import Pooling, carry_rows, pool_rows, read_rows
-from relevit.attribution.lrp_model import from_head, through_blocks
-from relevit.attribution.lrp_replay import record_layers
+from relevit.attention.token_rows import Pooling, carry_rows, pool_rows, read_rows
+from relevit.attribution.lrp import from_head, through_blocks
 from relevit.attribution.observe import first_block, observe
+from relevit.attribution.replay import record_layers
 from relevit.relevance import Protocol, check_protocol
 
 

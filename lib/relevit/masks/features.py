@@ -10,7 +10,7 @@ from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.rows import prefix_tokens
+from relevit.attention.token_rows import prefix_tokens
 from relevit.config.words import KeyBias
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.loading import load_model, load_pretrained, model_spec

@@ -9,7 +9,7 @@ import torch
 from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.beyond_intuition import express
-from relevit.attribution.lrp_model import from_head, through_blocks
+from relevit.attribution.lrp import from_head, through_blocks
 from relevit.attribution.observe import first_block, observe, scaled_to_one
 from relevit.attribution.path import integration_path, path_baseline
 

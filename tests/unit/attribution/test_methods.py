@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS, explain_all
-from relevit.attribution.beyond_intuition import express, express_all
-from relevit.attribution.feedback import FEEDBACKS
-from relevit.attribution.perception import PERCEPTIONS
+from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS, express, express_all
 from relevit.relevance import gae
 
 from ..attribution_cases import (
