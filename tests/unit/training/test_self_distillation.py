@@ -16,7 +16,6 @@ from relevit.data.labelled import Labelled
 from relevit.models.checkpoints import read_tensors
 from relevit.models.loading import ModelSpec
 from relevit.training import self_distillation
-from relevit.training.optimizer import make_optimizer
 from relevit.training.self_distillation import (
     DistillationSettings,
     build_distillation,
@@ -25,6 +24,7 @@ from relevit.training.self_distillation import (
     train_step,
     validation_figures,
 )
+from relevit.training.unlabelled import make_optimizer
 
 pytestmark = pytest.mark.usefixtures("no_network")
 

@@ -9,7 +9,7 @@ import torch
 from timm.layers import resample_abs_pos_embed
 from torch.nn.functional import normalize
 
-from relevit.training.teacher import (
+from relevit.training.self_distillation import (
     Network,
     Projection,
     SelfDistillation,
