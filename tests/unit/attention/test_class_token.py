@@ -16,8 +16,7 @@ from relevit.attention.class_token import class_token_only, reads_class_token_on
 from relevit.attention.recording import record_attention, unfused_attention
 from relevit.evaluate.bfloat16 import Answers
 
-CLASS_TOKEN_KINDS = ("plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias")
-OTHER_KINDS = ("average", "average_and_registers", "distilled")
+from ..conftest import CLASS_TOKEN_KINDS, OTHER_KINDS
 
 
 def rows_of_last_mlp(model):
