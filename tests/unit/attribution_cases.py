@@ -31,9 +31,9 @@ def explain(name: str, model: nn.Module, images: Tensor, target: Any = None, **o
     return METHODS[name](model, images, target, **(few | options))
 
 
-def close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-10) -> None:
+def close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-12, atol: float = 1e-14) -> None:
     """Equal but for rounding."""
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=atol)
 
 
 def read(matrix, model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from timm.layers import GluMlp, SwiGLU
@@ -12,7 +14,10 @@ from relevit.attribution import lrp_rules as rules
 from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
 from relevit.attribution.observe import observe
 
-from ..attribution_cases import LRP, close
+from .. import attribution_cases
+from ..attribution_cases import LRP
+
+close = partial(attribution_cases.close, atol=1e-12)
 
 
 def tensor(*values):

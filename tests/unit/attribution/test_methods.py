@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
 from relevit.attribution import METHODS, explain_all
 from relevit.relevance import gae
 
+from .. import attribution_cases
 from ..attribution_cases import (
     CLASS_AGNOSTIC,
     GRAPH,
@@ -16,10 +19,11 @@ from ..attribution_cases import (
     PIXELS,
     PROTOCOLS,
     START_BLOCK,
-    close,
     explain,
     know_black,
 )
+
+close = partial(attribution_cases.close, atol=1e-10)
 
 KINDS = ("plain", "average", "registers", "distilled")
 every_method = pytest.mark.parametrize("name", METHODS)

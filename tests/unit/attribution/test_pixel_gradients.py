@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import captum.attr
 import numpy as np
 import pytest
@@ -13,7 +15,10 @@ from relevit.attribution.integrated_gradients import completeness_gap, integrate
 from relevit.attribution.path import integration_path, path_baseline
 from relevit.attribution.smoothgrad import noise_patterns, smoothgrad_pixels
 
-from ..attribution_cases import HALF, close, know_black
+from .. import attribution_cases
+from ..attribution_cases import HALF, know_black
+
+close = partial(attribution_cases.close, atol=1e-11)
 
 TARGET = torch.tensor([4, 0, 2])
 SINGLE = 1e-7  # captum weighs the points of a path in single precision
@@ -118,11 +123,11 @@ def test_integrated_gradients_agree_with_captum(build_vit, images, kind):
         model, images, TARGET, protocol="described", steps=7, rule="gauss"
     )
     assert ours.abs().max() > 1e-3
-    close(ours, theirs, SINGLE)
+    close(ours, theirs, SINGLE, atol=SINGLE)
     maps = METHODS["integrated_gradients"](
         model, images, TARGET, protocol="described", steps=7, rule="gauss"
     )
-    close(maps, patch_sums(theirs.sum(dim=1)), SINGLE)
+    close(maps, patch_sums(theirs.sum(dim=1)), SINGLE, atol=SINGLE)
 
 
 def test_published_path_is_the_trapezoid_with_whole_ends(build_vit, images):
@@ -134,7 +139,7 @@ def test_published_path_is_the_trapezoid_with_whole_ends(build_vit, images):
     for end in (images, torch.zeros_like(images)):
         slopes = smoothgrad_pixels(model, end, TARGET, draws=1, noise=0.0)
         theirs = theirs + images * slopes / 5 / 2
-    close(integrated_gradients_pixels(model, images, TARGET, steps=5), theirs, SINGLE)
+    close(integrated_gradients_pixels(model, images, TARGET, steps=5), theirs, SINGLE, atol=SINGLE)
 
 
 def test_integrated_gradients_point_by_point(build_vit, images):
