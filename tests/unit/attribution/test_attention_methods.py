@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from relevit.text.attribute import attribute
 
 from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.observe import first_block, observe, scaled_to_one
-from relevit.text.attribute import attribute
 from relevit.text.encoder import build_tiny
 from relevit.text.tokens import Tokens
 
