@@ -6,11 +6,9 @@ attribution and masks, data, models and what lies below; never finetuning or pic
 """
 
 from relevit.evaluate import class_changes, knn, robustness, sis
+from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import background_swap, look, look_at_parts, look_rows
-from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
-from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
-from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.methods import (
     ABLATION,
     ablation_maps,
@@ -31,12 +29,14 @@ from relevit.evaluate.perturbation import (
     erasing_ranks,
 )
 from relevit.evaluate.pointing import pointing_table
+from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
 from relevit.evaluate.segmentation import METRICS, segmentation_rows, segmentation_scores
+from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
 
 __all__ = [
     "ABLATION",
-    "Classifier",
     "METRICS",
+    "Classifier",
     "ablation_maps",
     "ablation_table",
     "accuracy_curves",
