@@ -15,11 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relevit.attention.rows import pool_rows
-from relevit.attribution.feedback import feed_back
+from relevit.attention.token_rows import pool_rows
+from relevit.attribution.beyond_intuition import feed_back, perceive
 from relevit.attribution.observe import observe
 from relevit.attribution.path import integration_path
-from relevit.attribution.perception import perceive
 from relevit.data.cutouts import draw
 from relevit.models.loading import load_model, model_spec
 

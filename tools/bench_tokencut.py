@@ -1,8 +1,8 @@
 """Automatic masks: TokenCut's eigenproblem, the published solve and ours, and the solver.
 
 The published code hands (D - A) x = lambda D x to a dense generalised solve and asks for the
-second and third eigenvector; ours is `relevit.masks.cut.second_eigenpairs`. Both start from the
-edges A and end with the second eigenvector. The edges are those of the keys of the shipped
+second and third eigenvector; ours is `relevit.masks.token_cut.second_eigenpairs`. Both start from
+the edges A and end with the second eigenvector. The edges are those of the keys of the shipped
 `tiny-mae` on enlarged validation images of Cutouts. All on the CPU.
 """
 
@@ -22,7 +22,7 @@ from torch.nn.functional import interpolate
 from bench_core import CLOCKS, Numbers, Table, compare, describe, time_rounds
 from relevit.data import cutouts
 from relevit.masks import bilateral_solve, feature_model, key_features, solid
-from relevit.masks.cut import affinity, second_eigenpairs
+from relevit.masks.token_cut import affinity, second_eigenpairs
 from relevit.models.loading import model_spec
 
 __all__ = ["describe", "measure"]

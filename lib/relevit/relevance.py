@@ -19,8 +19,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention.recording import frozen_weights, record_attention
-from relevit.attention.rows import carry_rows, head_pooling, pool_rows, prefix_tokens, read_rows
+from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.token_rows import (
+    carry_rows,
+    head_pooling,
+    pool_rows,
+    prefix_tokens,
+    read_rows,
+)
 from relevit.config.words import Explanation, Protocol
 
 
@@ -35,7 +41,7 @@ def check_protocol(protocol: str) -> None:
 
 def gae(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",
@@ -62,7 +68,7 @@ def gae(
 
 def relevance_and_logits(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     exact: bool = False,
@@ -74,7 +80,7 @@ def relevance_and_logits(
     `exact=False` takes grad A as a constant, as the published code does (differences A2).
     `exact=True` keeps its graph too: the gradient that the text's formulas have.
     Only the rows that the head reads are carried through the recursion, see
-    `relevit.attention.rows`.
+    `relevit.attention.token_rows`.
     `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
     `attention` is the last block's, averaged over heads, `rollout` the rows of
     (A_L + I) ... (A_1 + I). Neither depends on the class, so `target` is only checked.

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.attention.rows import carry_rows
+from relevit.attention.token_rows import carry_rows
 from relevit.attribution import METHODS
-from relevit.attribution.lrp import lrp_pixels
-from relevit.attribution.lrp_model import from_head, through_blocks
+from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
 from relevit.attribution.observe import observe
 
 TOLERANCE = 1e-5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS
@@ -28,3 +29,16 @@ def explain(name: str, model: nn.Module, images: Tensor, target: Any = None, **o
     """One method's map, with few steps where it integrates over pixels."""
     few = {"smoothgrad": {"draws": 3}, "integrated_gradients": {"steps": 4}}.get(name, {})
     return METHODS[name](model, images, target, **(few | options))
+
+
+def close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-12, atol: float = 1e-14) -> None:
+    """Equal but for rounding."""
+    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=atol)
+
+
+def read(matrix, model):
+    """The row that the head reads, over the patches; the mean of the patches' rows without one."""
+    prefix = model.num_prefix_tokens
+    if model.global_pool == "avg":
+        return matrix[:, prefix:, prefix:].mean(dim=1)
+    return matrix[:, 0, prefix:]

@@ -36,6 +36,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "average_and_registers": {"global_pool": "avg", "reg_tokens": 2},
     "distilled": {},
 }
+OTHER_KINDS = ("average", "average_and_registers", "distilled")  # heads that read other tokens
+CLASS_TOKEN_KINDS = tuple(kind for kind in KINDS if kind not in OTHER_KINDS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,10 @@ from torch.utils.hooks import RemovableHandle
 
 from relevit.attention.class_token import class_token_only
 
+# What a model is run on: normalised pixels [batch, 3, height, width] or, for a text encoder, which
+# goes through the same methods, the embedded tokens [batch, tokens, width].
+Inputs = Float[Tensor, "batch ..."]
+
 FAMILIES = "ViT, DeiT (also distilled), AugReg, BEiT, DINO, DINOv2 (with registers), MAE"
 
 
@@ -26,7 +30,7 @@ class Tape:
     block) and `values` [batch, heads, tokens, head width] are filled on request.
     """
 
-    maps: list[Float[Tensor, "batch heads query key"]] = field(default_factory=list)
+    maps: list[Float[Tensor, "batch heads _query key"]] = field(default_factory=list)
     inputs: list[Float[Tensor, "batch tokens width"]] = field(default_factory=list)
     values: list[Float[Tensor, "batch heads tokens head_width"]] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)  # whose maps are there, in order

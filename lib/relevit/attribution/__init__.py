@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterable
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from relevit.attention.recording import Inputs
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
 from relevit.attribution.ga import ga
 from relevit.attribution.gradcam import gradcam
-from relevit.attribution.integrated_gradients import integrated_gradients
+from relevit.attribution.integrated_gradients import completeness_gap, integrated_gradients
 from relevit.attribution.lrp import lrp
 from relevit.attribution.raw_attention import raw_attention
 from relevit.attribution.rollout import rollout
 from relevit.attribution.smoothgrad import smoothgrad
 from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
 from relevit.relevance import Protocol, gae
+
+__all__ = ["BASELINES", "METHODS", "VARIANTS", "check_known", "completeness_gap", "explain_all"]
 
 METHODS: dict[str, Callable] = {
     "raw_attention": raw_attention,
@@ -51,7 +54,7 @@ def check_known(methods: Iterable[str]) -> None:
 
 def explain_all(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None,
     methods: Iterable[str],
     protocol: Protocol = "published",

@@ -6,14 +6,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.rows import Pooling, pool_rows, read_rows
+from relevit.attention.recording import Inputs
+from relevit.attention.token_rows import Pooling, pool_rows, read_rows
 from relevit.attribution.observe import Observation, model_family, observe, scaled_to_one
 from relevit.relevance import Protocol, check_protocol
 
 
 def gradcam(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution.path import Rule, integration_path, path_baseline
-from relevit.attribution.pixels import (
+from relevit.attribution.pixel_gradients import (
     classes_to_explain,
     logits_in_chunks,
     sum_of_gradients,
@@ -23,30 +25,16 @@ def integrated_gradients(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Int[Tensor, " batch"] | None = None,
-    *,
-    protocol: Protocol = "published",
-    steps: int = STEPS,
-    rule: Rule | None = None,
-    baseline: Float[Tensor, "3 1 1"] | None = None,
-    chunk: int = CHUNK,
+    **options: Any,
 ) -> Float[Tensor, "batch patches"]:
     """`integrated_gradients_pixels` summed over colours and each patch's pixels, with its sign.
 
     Signed, as LRP's map here: what a patch takes from the class's logit counts against it, and
     the sum over patches is the logit's change from the baseline (completeness; see
     `completeness_gap`). Take `.abs()` of the pixels for strength without direction.
-    Raises: as `integrated_gradients_pixels`.
+    `options` and errors: as `integrated_gradients_pixels`.
     """
-    pixels = integrated_gradients_pixels(
-        model,
-        images,
-        target,
-        protocol=protocol,
-        steps=steps,
-        rule=rule,
-        baseline=baseline,
-        chunk=chunk,
-    )
+    pixels = integrated_gradients_pixels(model, images, target, **options)
     return sum_over_patches(model, pixels.sum(dim=1))
 
 

@@ -1,36 +1,48 @@
-"""Layer-wise relevance propagation (LRP) down to the pixels."""
+"""Layer-wise relevance propagation (LRP), from a class's logit through the blocks to the pixels.
+
+The model is not rewritten: each block is computed again from the tokens before it, recorded in
+one forward pass, and the rules of `lrp_rules` go through it backwards.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.rows import Pooling
+from relevit.attention.token_rows import Pooling, head_pooling
 from relevit.attribution import lrp_rules as rules
-from relevit.attribution.lrp_model import from_head, through_blocks
-from relevit.attribution.observe import observe
-from relevit.attribution.pixels import sum_over_patches
-from relevit.relevance import Protocol, check_protocol
+from relevit.attribution.observe import Observation, observe
+from relevit.attribution.pixel_gradients import sum_over_patches
+from relevit.attribution.replay import (
+    Made,
+    Replay,
+    check_made,
+    check_parts,
+    check_replay,
+    qkv_bias,
+    replay,
+)
+from relevit.config.words import Protocol
+from relevit.relevance import check_protocol
 
 
 def lrp(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Int[Tensor, " batch"] | None = None,
-    *,
-    protocol: Protocol = "published",
-    plain: bool = False,
-    pooling: Pooling | None = None,
+    **options: Any,
 ) -> Float[Tensor, "batch patches"]:
     """Relevance of every patch: the sum of `lrp_pixels` over its pixels.
 
-    `protocol` matters for average pooling alone, see `lrp_model.from_head`. Raises: as `observe`.
+    `options` and errors: as `lrp_pixels`.
     """
-    check_protocol(protocol)
-    pixels = lrp_pixels(model, images, target, protocol=protocol, plain=plain, pooling=pooling)
-    return sum_over_patches(model, pixels)
+    return sum_over_patches(model, lrp_pixels(model, images, target, **options))
 
 
 def lrp_pixels(
@@ -45,8 +57,10 @@ def lrp_pixels(
     """Relevance of every pixel for the class's logit, summed over colours.
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR). `plain` takes the
-    older rules, see `lrp_model.through_blocks`. Raises: as `observe`.
+    older rules, see `through_blocks`. `protocol` matters for average pooling alone, see
+    `from_head`. Raises: as `observe`.
     """
+    check_protocol(protocol)
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
         relevance = from_head(model, seen, protocol, plain=plain)
@@ -80,3 +94,162 @@ def _embedded(model: nn.Module, tokens: Tensor, images: Tensor) -> tuple[Tensor,
         )
     missing = tokens.shape[1] - embedding.shape[1]
     return tokens, nn.functional.pad(embedding, (0, 0, missing, 0)).expand_as(tokens)
+
+
+class BlockRelevance(NamedTuple):
+    """Relevance inside one block: of its attention map and of the tokens before it."""
+
+    attention: Float[Tensor, "batch heads query key"]
+    tokens: Float[Tensor, "batch tokens width"] | None
+
+
+def from_head(
+    model: nn.Module,
+    seen: Observation,
+    protocol: Protocol = "published",
+    *,
+    plain: bool = False,
+    made: list[Made] | None = None,
+) -> Float[Tensor, "batch tokens width"]:
+    """Relevance of the last block's output: 1 at the logit of the class, 0 at the others.
+
+    A head that averages the patches hands each its share in the mean. As published each gets
+    the whole instead, so that relevance is not conserved there (differences F1). `made` as
+    `record_layers` gives it.
+    Raises: ValueError for a model that computes something the rules do not know.
+    """
+    check_parts(model)
+    tokens = seen.inputs[-1]
+    what = "the last block or the head"
+    again = replay(model.blocks[-1], tokens, seen.maps[-1], made[-1] if made else None)
+    if made:
+        check_made(model, model.blocks[-1], again, what)
+    after = model.norm(again.output)
+    if seen.pooling == head_pooling(model):
+        check_replay(model, _logits(model, seen, after), seen.logits, what)
+    one_hot = nn.functional.one_hot(seen.target, seen.logits.shape[1]).to(tokens)
+    result = torch.zeros_like(tokens)
+    if seen.pooling == "patches":
+        pooled = after[:, seen.prefix :].mean(dim=1)
+        relevance = rules.through_linear(
+            one_hot, _head_norm(model, pooled), model.head.weight, apart=plain
+        )
+        shares = rules.through_mean(relevance, after[:, seen.prefix :])
+        result[:, seen.prefix :] = relevance[:, None] if protocol == "published" else shares
+        return result
+    heads = _heads(model)
+    for i, head in enumerate(heads):  # distilled: the logits are the mean of two heads
+        inputs = _head_norm(model, after[:, i])
+        relevance = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)
+        dense = getattr(getattr(model, "fc_norm", None), "dense", None)
+        if dense is not None:  # BERT's pooler
+            relevance = rules.through_linear(relevance, after[:, i], dense.weight, apart=plain)
+        result[:, i] = relevance
+    return result
+
+
+def through_blocks(
+    model: nn.Module,
+    seen: Observation,
+    relevance: Tensor,
+    *,
+    plain: bool = False,
+    made: list[Made] | None = None,
+    stop: int = 0,
+) -> Iterator[BlockRelevance]:
+    """Go through the blocks from the last to the first.
+
+    `plain=True` takes the rules of the first published LRP for ViT: `through_linear` with the
+    parts apart, `through_sum` without normalising (differences C18). `made` as `record_layers`
+    gives it. Block `stop`, counted from 1, is the last one gone through, and only as far as its
+    attention map; 0 means all of them, down to the first block's tokens.
+    Raises: ValueError for a block that computes something the rules do not know.
+    """
+    first = max(stop, 1)
+    for i in reversed(range(first - 1, len(model.blocks))):
+        block, tokens, attention = model.blocks[i], seen.inputs[i], seen.maps[i]
+        again = replay(block, tokens, attention, made[i] if made else None)
+        if i + 1 < len(model.blocks):
+            if made:
+                check_made(model, block, again, f"block {i + 1}")
+            check_replay(model, again.output, seen.inputs[i + 1], f"block {i + 1}")
+        found = _to_attention(block, tokens, attention, again, relevance, plain)
+        of_map = found[1]
+        of_map = nn.functional.pad(of_map, (0, 0, 0, of_map.shape[3] - of_map.shape[2]))
+        if i + 1 == stop:
+            yield BlockRelevance(of_map, None)
+            return
+        relevance = _to_tokens(block, again, *found, plain)
+        yield BlockRelevance(of_map, relevance)
+
+
+def _to_attention(
+    block: nn.Module,
+    tokens: Tensor,
+    attention: Tensor,
+    again: Replay,
+    relevance: Tensor,
+    plain: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Relevance that the tokens keep, of the attention map and of the values.
+
+    Later tokens than the last with any relevance are left out of the first two: in the last
+    block, all but the class token where that is all the head reads.
+    """
+    live = relevance.abs().amax(dim=(0, 2)).nonzero()
+    rows = slice(int(live.max()) + 1 if len(live) else 1)
+    cut = again._replace(
+        **{name: value[:, rows] for name, value in again._asdict().items() if value.ndim == 3}
+    )
+    sums = partial(rules.through_sum, normalise=not plain)
+    kept, branch = sums(relevance[:, rows], cut.middle, cut.changed)
+    branch = _through_layer(branch, cut.hidden, block.mlp.fc2, cut.second, plain)
+    branch = _through_layer(branch, cut.hidden_input, block.mlp.fc1, cut.first, plain)
+    kept, branch = sums(kept + branch, tokens[:, rows], cut.attended)
+    branch = _through_layer(branch, cut.mixed, block.attn.proj, cut.projected, plain)
+    branch = branch.unflatten(2, (block.attn.num_heads, -1)).transpose(1, 2)
+    return kept, *rules.through_product(branch, attention[:, :, rows], again.value)
+
+
+def _to_tokens(
+    block: nn.Module, again: Replay, kept: Tensor, of_map: Tensor, of_value: Tensor, plain: bool
+) -> Tensor:
+    rows = slice(of_map.shape[2])
+    missing = (0, 0, 0, of_value.shape[2] - of_map.shape[2])
+    of_query, of_key = rules.through_product(
+        of_map, again.query[:, :, rows], again.key.transpose(-1, -2)
+    )
+    of_query = nn.functional.pad(of_query, missing)
+    joint = torch.stack([of_query, of_key.transpose(-1, -2), of_value])
+    joint = joint.permute(1, 3, 0, 2, 4).flatten(2)
+    layer = block.attn.qkv
+    found = _through_layer(joint, again.normed, layer, again.joint, plain, qkv_bias(block.attn))
+    return nn.functional.pad(kept, missing) + found
+
+
+def _through_layer(
+    relevance: Tensor,
+    inputs: Tensor,
+    layer: nn.Module,
+    made: Tensor,
+    plain: bool,
+    bias: Tensor | None = None,
+) -> Tensor:
+    bias = layer.bias if bias is None else bias
+    outputs = made if bias is None else made - bias
+    return rules.through_linear(relevance, inputs, layer.weight, apart=plain, outputs=outputs)
+
+
+def _heads(model: nn.Module) -> list[nn.Module]:
+    return [model.head] + [h for h in [getattr(model, "head_dist", None)] if h is not None]
+
+
+def _logits(model: nn.Module, seen: Observation, after: Tensor) -> Tensor:
+    if seen.pooling == "patches":
+        return model.head(_head_norm(model, after[:, seen.prefix :].mean(dim=1)))
+    heads = _heads(model)
+    return sum(h(_head_norm(model, after[:, i])) for i, h in enumerate(heads)) / len(heads)
+
+
+def _head_norm(model: nn.Module, pooled: Tensor) -> Tensor:
+    return getattr(model, "fc_norm", nn.Identity())(pooled)

@@ -96,10 +96,10 @@ def through_mean(
 
 
 def through_patches(
-    relevance: Float[Tensor, "batch patches width"],
-    images: Float[Tensor, "batch 3 height width"],
+    relevance: Float[Tensor, "batch patches channels"],
+    images: Float[Tensor, "batch colours height width"],
     projection: nn.Conv2d,
-) -> Float[Tensor, "batch 3 height width"]:
+) -> Float[Tensor, "batch colours height width"]:
     """The z^B rule from patch tokens to pixels: pixels lie between the image's extremes."""
     stride = projection.stride
     grid = [images.shape[-2] // stride[0], images.shape[-1] // stride[1]]

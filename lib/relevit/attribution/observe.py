@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_layers, frozen_weights, record_attention
-from relevit.attention.rows import Pooling, head_pooling, prefix_tokens
+from relevit.attention.recording import Inputs, attention_layers, frozen_weights, record_attention
+from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 from relevit.relevance import Protocol, check_protocol, checked_target
 
 # The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for
@@ -33,8 +33,8 @@ class Observation:
     `inputs` are the tokens before each block.
     """
 
-    maps: list[Float[Tensor, "batch heads query tokens"]]
-    gradients: list[Float[Tensor, "batch heads query tokens"]]
+    maps: list[Float[Tensor, "batch heads _query tokens"]]
+    gradients: list[Float[Tensor, "batch heads _query tokens"]]
     inputs: list[Float[Tensor, "batch tokens width"]]
     logits: Float[Tensor, "batch classes"]
     target: Int[Tensor, " batch"]
@@ -44,7 +44,7 @@ class Observation:
 
 def observe(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     gradients: Literal["none", "last", "all"] = "none",

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relevit.attention.recording import Inputs
 from relevit.relevance import Protocol, check_protocol
 
 Rule = Literal["riemann", "trapezoid", "gauss"]
@@ -63,11 +64,13 @@ def check_chunk(chunk: int) -> None:
 
 def path_baseline(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     protocol: Protocol,
-    baseline: Float[Tensor, "3 1 1"] | None = None,
-) -> Tensor:
+    baseline: Float[Tensor, "*start"] | None = None,
+) -> Float[Tensor, "*start"]:
     """Where the path starts, in normalised pixels or in embedded tokens.
+
+    Shapes: [3, 1, 1] for images, [tokens, width] for text, or what else broadcasts to an input.
 
     Given, it is taken as it is. Otherwise `published` starts at 0: the mean colour (the code
     scales the normalised image, differences C10), for text no embedding at all (D9).

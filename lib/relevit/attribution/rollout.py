@@ -5,14 +5,15 @@ from __future__ import annotations
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.rows import Pooling, carry_rows, pool_rows
+from relevit.attention.recording import Inputs
+from relevit.attention.token_rows import Pooling, carry_rows, pool_rows
 from relevit.attribution.observe import first_block, observe
 from relevit.relevance import Protocol
 
 
 def rollout(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",

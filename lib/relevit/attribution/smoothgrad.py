@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution.pixels import classes_to_explain, sum_of_gradients, sum_over_patches
+from relevit.attribution.pixel_gradients import (
+    classes_to_explain,
+    sum_of_gradients,
+    sum_over_patches,
+)
 from relevit.relevance import Protocol, check_protocol
 
 DRAWS = 20
@@ -20,21 +26,17 @@ def smoothgrad(
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",
-    draws: int = DRAWS,
-    noise: float = NOISE,
-    seed: int = 0,
-    chunk: int = CHUNK,
+    **options: Any,
 ) -> Float[Tensor, "batch patches"]:
     """Absolute `smoothgrad_pixels`, summed over colours, mean over each patch's pixels.
 
     Source: Smilkov et al. 2017; IAV averages a non-negative attribution over every patch, and
     gives neither noise nor draws: these are SmoothGrad's own. No published code differs from a
-    text here, so `protocol` does not change this map. Raises: as `smoothgrad_pixels`.
+    text here, so `protocol` does not change this map. `options` and errors: as
+    `smoothgrad_pixels`.
     """
     check_protocol(protocol)
-    slopes = smoothgrad_pixels(
-        model, images, target, draws=draws, noise=noise, seed=seed, chunk=chunk
-    )
+    slopes = smoothgrad_pixels(model, images, target, **options)
     height, width = model.patch_embed.proj.stride
     return sum_over_patches(model, slopes.abs().sum(dim=1)) / (height * width)
 

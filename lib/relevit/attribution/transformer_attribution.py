@@ -6,16 +6,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.rows import Pooling, carry_rows, pool_rows, read_rows
-from relevit.attribution.lrp_model import from_head, through_blocks
-from relevit.attribution.lrp_replay import record_layers
+from relevit.attention.recording import Inputs
+from relevit.attention.token_rows import Pooling, carry_rows, pool_rows, read_rows
+from relevit.attribution.lrp import from_head, through_blocks
 from relevit.attribution.observe import first_block, observe
+from relevit.attribution.replay import record_layers
 from relevit.relevance import Protocol, check_protocol
 
 
 def transformer_attribution(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",
@@ -42,7 +43,7 @@ def transformer_attribution(
 
 def partial_lrp(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Int[Tensor, " batch"] | None = None,
     *,
     protocol: Protocol = "published",

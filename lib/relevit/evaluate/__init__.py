@@ -6,18 +6,52 @@ attribution and masks, data, models and what lies below; never finetuning or pic
 """
 
 from relevit.evaluate import class_changes, knn, robustness, sis
+from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import background_swap, look, look_at_parts, look_rows
+from relevit.evaluate.methods import (
+    ABLATION,
+    ablation_maps,
+    ablation_table,
+    area_table,
+    method_maps,
+    perturb,
+    perturb_by_label,
+    right_answers,
+    segmentation_table,
+    shared_maps,
+)
+from relevit.evaluate.perturbation import (
+    accuracy_curves,
+    auc_table,
+    erase,
+    erased_parts,
+    erasing_ranks,
+)
+from relevit.evaluate.pointing import pointing_table
 from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
+from relevit.evaluate.segmentation import METRICS, segmentation_rows, segmentation_scores
 from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
 
 __all__ = [
+    "ABLATION",
+    "METRICS",
     "Classifier",
+    "ablation_maps",
+    "ablation_table",
+    "accuracy_curves",
     "accuracy_table",
     "answer_sets",
+    "approximation_errors",
+    "area_table",
+    "auc_table",
     "background_swap",
     "class_changes",
     "class_features",
+    "erase",
+    "erased_parts",
+    "erasing_ranks",
+    "error_table",
     "knn",
     "linear_probe",
     "load_classifier",
@@ -25,8 +59,17 @@ __all__ = [
     "look_at_parts",
     "look_rows",
     "make_classifier",
+    "method_maps",
+    "perturb",
+    "perturb_by_label",
+    "pointing_table",
     "predict",
+    "right_answers",
     "robustness",
+    "segmentation_rows",
+    "segmentation_scores",
+    "segmentation_table",
+    "shared_maps",
     "sis",
     "skipped_images",
 ]

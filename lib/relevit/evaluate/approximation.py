@@ -12,10 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attribution.blocks import scale_branch
-from relevit.attribution.lrp_replay import replay
+from relevit.attribution.beyond_intuition import PERCEPTIONS
 from relevit.attribution.observe import observe
-from relevit.attribution.perception import PERCEPTIONS
+from relevit.attribution.replay import replay, scale_branch
 from relevit.relevance import Protocol
 
 RECURRENCES = {"rollout": "avg_attention", "head_wise": "head_wise", "token_wise": "token_wise"}

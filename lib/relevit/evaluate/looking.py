@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.attention.class_token import class_token_only
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.foregrounds import CLASSES
@@ -51,7 +50,7 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
     heatmaps, logits = [], []
     for part in batch.split(BATCH):
         pixels = spec.normalise(part.images.to(device))
-        with torch.inference_mode(), class_token_only(model):
+        with torch.inference_mode():
             found = _sought(model(pixels).float(), batch.candidates)
         target = found.argmax(dim=1) if batch.candidates else None
         heatmaps.append(to_pixels(gae(model, pixels, target), pixels.shape[-2:]).cpu())

@@ -15,47 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from relevit.evaluate.intervals import check_bootstrap
 from relevit.relevance import Protocol, check_protocol
 
 METRICS = ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct")
 # Cuts of the described mF1, all inside [0, 1]: at 0 and 1 every map gives the same answer.
 THRESHOLDS = torch.arange(1, 100) / 100
-
-
-class SegmentationTest:
-    """Collects batches of one method's maps and gives the four numbers.
-
-    Batches may be of any size; neither it nor their order changes the numbers.
-    """
-
-    def __init__(self, protocol: Protocol = "published") -> None:
-        """Raises: ValueError for an unknown protocol, see `segmentation_rows`."""
-        check_protocol(protocol)
-        self.protocol = protocol
-        self._parts: list[pd.DataFrame] = []
-
-    def add(
-        self,
-        heatmaps: Float[Tensor, "batch 1 height width"],
-        masks: Bool[Tensor, "batch 1 height width"],
-    ) -> None:
-        """Take in a batch. Raises: ValueError as `segmentation_rows`."""
-        self._parts.append(segmentation_rows(heatmaps, masks, protocol=self.protocol))
-
-    def rows(self) -> pd.DataFrame:
-        """One row an image, in the order they came: `index`, then as `segmentation_rows`.
-
-        Raises: ValueError before the first image.
-        """
-        if not self._parts:
-            raise ValueError("segmentation: no image yet; add a batch of maps and masks first")
-        rows = pd.concat(self._parts, ignore_index=True)
-        rows.insert(0, "index", range(len(rows)))
-        return rows
-
-    def scores(self) -> dict[str, float]:
-        """The four numbers so far, see `segmentation_scores`."""
-        return segmentation_scores(self.rows())
 
 
 def segmentation_rows(
@@ -122,11 +87,7 @@ def segmentation_intervals(
     `segmentation_scores`.
     """
     _check_rows(rows, "segmentation_intervals")
-    if not 0 < level_pct < 100 or resamples < 1:
-        raise ValueError(
-            f"segmentation_intervals: level_pct {level_pct} and {resamples} resamples; needed "
-            "are a level between 0 and 100 and at least one resample"
-        )
+    check_bootstrap("segmentation_intervals", resamples, level_pct)
     images = len(rows)
     draws = np.random.default_rng(seed).multinomial(images, [1 / images] * images, resamples)
     tail = (1 - level_pct / 100) / 2
@@ -271,5 +232,5 @@ def _check_rows(rows: pd.DataFrame, where: str) -> None:
     if absent or rows.empty:
         raise ValueError(
             f"{where}: {len(rows)} rows, columns missing: {absent}; needed is one row an image "
-            "from segmentation_rows or SegmentationTest.rows"
+            "from segmentation_rows"
         )

@@ -26,7 +26,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import frozen_weights
 from relevit.base.device import Precision, autocast
 
@@ -120,8 +119,7 @@ def confidence_of_subsets_pct(
     With the mask of another model's subset it says whether that is sufficient here, too.
     """
     parts = zip(*(t.split(chunk) for t in (images, target, mask)), strict=True)
-    with class_token_only(model):
-        shares = [model(x * m).softmax(dim=1).gather(1, y[:, None])[:, 0] for x, y, m in parts]
+    shares = [model(x * m).softmax(dim=1).gather(1, y[:, None])[:, 0] for x, y, m in parts]
     return 100 * torch.cat(shares)
 
 
@@ -195,7 +193,7 @@ def _confidence_and_slope(
     """Confidence in [0, 1] on what is kept, and the slope of its log by each part's mask."""
     side = images.shape[-1] // grid[1]
     confidences, slopes = [], []
-    with frozen_weights(model), class_token_only(model), torch.enable_grad():
+    with frozen_weights(model), torch.enable_grad():
         parts = zip(*(t.split(chunk) for t in (images, target, kept)), strict=True)
         for part, wanted, mask in parts:
             mask = mask.clone().requires_grad_()

@@ -19,7 +19,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import unfused_attention
 from relevit.config.words import Baseline, Protocol
 from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, LossWeights
@@ -84,7 +83,7 @@ def total_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""
 
 def label_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
     """Plain finetuning: the labels' cross-entropy times its weight. No mask, no second term."""
-    with _attention(model, case), class_token_only(model):
+    with _attention(model, case):
         return case.weights.classification * cross_entropy(model(sample.images), sample.labels)
 
 
@@ -186,7 +185,7 @@ def pixel_gradients(
     log-probabilities.
     """
     images = sample.images.detach().requires_grad_()
-    with torch.enable_grad(), class_token_only(model):
+    with torch.enable_grad():
         logits = model(images)
         answer = logits.gather(1, sample.labels[:, None])
         if method == "rrr":

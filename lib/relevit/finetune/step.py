@@ -20,7 +20,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import unfused_attention
 from relevit.base.device import autocast
 from relevit.config.words import Baseline, Protocol
@@ -135,7 +134,7 @@ def baseline_losses(
     options = {"protocol": protocol, "create_graph": graph}
     attention = unfused_attention(model) if graph else nullcontext()
     exact = torch.autocast(images.device.type, enabled=False)
-    with torch.enable_grad(), exact, attention, class_token_only(model):
+    with torch.enable_grad(), exact, attention:
         logits = model(images)
         classes = checked_target(logits, labels)
         if method == "gradmask":

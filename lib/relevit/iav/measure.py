@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.class_token import class_token_only
 from relevit.attribution import METHODS
 from relevit.base.device import Precision, autocast
 from relevit.iav.runs import FinetunedRun, Pictures
@@ -118,7 +117,7 @@ class Explainer:
         for picture, truth in pairs:
             pixels = spec.normalise(picture.to(device))
             # Inference mode makes classes that autograd cannot be asked for.
-            with torch.no_grad(), class_token_only(model):
+            with torch.no_grad():
                 predicted = model(pixels).argmax(dim=1).cpu()
             target = truth if self.label == "true" else predicted
             maps = {m: self._map(m, model, pixels, target.to(device)) for m in self.methods}

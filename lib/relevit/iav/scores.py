@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from relevit.attention.recording import record_attention
-from relevit.attention.rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
+from relevit.attention.token_rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
 from relevit.attribution.path import check_chunk
 
 Reduce = Literal["mean", "sum"]

@@ -1,4 +1,7 @@
-"""Masks without annotation: TokenCut on self-supervised features, refined to the image's edges."""
+"""Masks without annotation: TokenCut on self-supervised features, refined to the image's edges.
+
+Also how good they are, and their file. Imports models and what lies below them.
+"""
 
 from relevit.masks.automatic import (
     AutomaticMasks,
@@ -9,9 +12,16 @@ from relevit.masks.automatic import (
     zoom_in,
 )
 from relevit.masks.bilateral import BilateralSettings, bilateral_solve, solid
-from relevit.masks.cut import TAU, Cut, joined_share, tokencut
-from relevit.masks.features import feature_model, feature_spec, key_features
 from relevit.masks.stored import MASKS, load_masks, save_masks
+from relevit.masks.token_cut import (
+    TAU,
+    Cut,
+    feature_model,
+    feature_spec,
+    joined_share,
+    key_features,
+    tokencut,
+)
 
 __all__ = [
     "MASKS",

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from relevit.masks.bilateral import PUBLISHED, BilateralSettings, bilateral_solve, solid
-from relevit.masks.cut import TAU, tokencut
-from relevit.masks.features import KeyBias, key_features
+from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
 from relevit.relevance import Protocol
 

@@ -11,6 +11,7 @@ import torch
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
+from relevit.attention.class_token import with_short_last_block
 from relevit.base.seeding import seeded
 from relevit.config.words import KINDS, MiniName
 from relevit.models.checkpoints import load_weights, read_tensors
@@ -75,7 +76,7 @@ def build_model(
             **spec.options,
         )
     model.pretrained_cfg.update(mean=spec.mean, std=spec.std)
-    return model
+    return with_short_last_block(model)
 
 
 def load_pretrained(

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from timm.models import get_pretrained_cfg
 
-from relevit.attention.rows import Pooling
+from relevit.attention.token_rows import Pooling
 from relevit.config.words import Preprocessing as Preset
 from relevit.models.spec import HALF, ModelSpec, View
 

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from relevit.data.pairs import Pairs
 from relevit.evaluate.looking import RIGHT, WRONG
-from relevit.evaluate.pointing import Pairs
 from relevit.evaluate.sis import Subsets
 from relevit.plots.style import BLUE, GREY, HEAT, ORIGINAL, OURS, subplots
 from relevit.relevance import to_pixels

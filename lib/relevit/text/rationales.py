@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from relevit.evaluate.erasing import erasing_ranks
 from relevit.evaluate.intervals import need_columns
+from relevit.evaluate.perturbation import erasing_ranks
 from relevit.relevance import Protocol, check_protocol
 from relevit.text.documents import Document
 from relevit.text.tokens import Texts, TokenMap, Tokens
@@ -78,7 +78,7 @@ def rationale_f1(
 
     `maps` have one value a token, as `attribute` gives them. A document of fewer than k tokens
     gives all it has, so that its precision is that of everything. Equal values go by a shuffled
-    order, as in `relevit.evaluate.erasing`; so does a map that is not finite.
+    order, as in `relevit.evaluate.perturbation`; so does a map that is not finite.
 
     One row a document and k: index, k, precision, recall, f1, all three in 0..1; pointed (the
     highest token lies in the rationale: the pointing game).

@@ -27,12 +27,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from relevit.evaluate.erasing import DIRECTIONS, Direction, check_name, erased_parts, erasing_ranks
 from relevit.evaluate.perturbation import (
+    DIRECTIONS,
+    Direction,
     accuracy_curves,
     answer_rows,
+    check_name,
     check_rows,
     check_shares,
+    erased_parts,
+    erasing_ranks,
     image_auc_pct,
     trapezoid_weights,
 )
@@ -72,7 +76,7 @@ def token_perturbation_rows(
     looked at. `explained` is the class whose logit is kept, by default the one predicted for the
     whole text. `shares_pct` are the shares of a text's own tokens to erase, rounded down to whole
     tokens; 0 is always added. `protocol="published"` ranks negative values as 0, so that they tie
-    (differences D10), `"described"` as they are; ties as in `relevit.evaluate.erasing`.
+    (differences D10), `"described"` as they are; ties as in `relevit.evaluate.perturbation`.
 
     `erase`: `pad` is the published way, id [PAD] and attention mask 0 in place: no token sees
     those erased, and the others keep their positions. `mask` puts the token `mask_id` there, which

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torchvision.transforms import v2
 
-from relevit.attention.class_token import class_token_only
 from relevit.base.device import Precision, autocast, choose_precision
 from relevit.base.seeding import seeded
 from relevit.config import Params
@@ -164,7 +163,7 @@ def _step(
     pixels, target = spec.normalise(images.to(device)), labels.to(device)
     if settings.mixing:
         pixels, target = mix(pixels, target, model.num_classes, rng)
-    with autocast(device, settings.precision), class_token_only(model):
+    with autocast(device, settings.precision):
         logits = model(pixels)
     loss = cross_entropy(logits.float(), target)
     optimizer.zero_grad(set_to_none=True)

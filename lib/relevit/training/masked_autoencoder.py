@@ -5,9 +5,8 @@ Source: He et al. 2022, Masked Autoencoders Are Scalable Vision Learners (MAE).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +21,23 @@ from torch.nn.functional import unfold
 from relevit.base.seeding import seeded
 from relevit.data.labelled import Labelled
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
-from relevit.training.optimizer import make_optimizer
+from relevit.training.epochs import History
+from relevit.training.unlabelled import UnlabelledSettings, train_unlabelled
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
 HEAD_WIDTH = 16  # of the decoder's attention heads
 
 
 @dataclass(frozen=True)
-class PretrainSettings:
-    """Pretraining by masking: AdamW, linear warm-up, then a cosine to zero; new images each epoch.
+class PretrainSettings(UnlabelledSettings):
+    """Pretraining by masking.
 
     The decoder is used for pretraining alone; MAE finds that a narrow and shallow one suffices.
     """
 
-    lr: float
-    images: int = 3200
-    epochs: int = 1
-    batch_size: int = 64
-    weight_decay: float = 0.05
     mask_share: float = 0.75
     decoder_width: int = 64
     decoder_depth: int = 1
-    seed: int = 0
 
 
 class Decoder(nn.Module):
@@ -178,34 +171,23 @@ def pretrain(
     validation: Labelled,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
-    """Train `encoder` in place without labels; files go to `folder` (`run_epochs`).
+    """Train `encoder` in place without labels; files and log as `train_unlabelled`.
 
     The files hold the decoder too; take the weights from `encoder`. Its head and the norm
-    after the pooling stay as they are. Each row of the log has the epoch's mean loss, the
-    losses in at most twenty parts of it (`curve`), and the loss on validation images.
-    Images, masks and their order follow from (seed, epoch, step).
-    Raises: as `draw_masks` and `run_epochs`.
+    after the pooling stay as they are. Validation is the loss on `validation`, always under the
+    same masks. Raises: as `draw_masks` and `run_epochs`.
     """
     model = build_autoencoder(encoder, settings)
-    steps = settings.epochs * math.ceil(settings.images / settings.batch_size)
-    optimizer, rates = make_optimizer(
-        model, lr=settings.lr, weight_decay=settings.weight_decay, betas=BETAS, steps=steps
-    )
     shown = validation.read(range(len(validation)))
 
-    def train_epoch(epoch: int) -> dict[str, Any]:
-        model.train()
-        losses = []
-        plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
-        for step, (rows, rng) in enumerate(plan):
-            fresh = (rows + settings.images * (epoch - 1)).tolist()
-            rates.step_update((epoch - 1) * len(plan) + step + 1)
-            loss = _loss(model, spec, train.read(fresh), rng, settings.mask_share)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
-        return loss_figures(losses)
+    def step(
+        optimizer: torch.optim.Optimizer, images: Tensor, rng: np.random.Generator, progress: float
+    ) -> float:
+        loss = _loss(model, spec, images, rng, settings.mask_share)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:
@@ -214,15 +196,17 @@ def pretrain(
         losses = [_loss(model.eval(), spec, part, rng, settings.mask_share) for part in parts]
         return {"validation_loss": float(np.average(losses, weights=[len(p) for p in parts]))}
 
-    return run_epochs(
+    return train_unlabelled(
         model,
-        optimizer,
+        model,
+        settings,
         folder,
-        architecture=f"{spec.name} with decoder",
-        identity={"kind": "masked_autoencoder", **asdict(settings)},
-        epochs=settings.epochs,
-        train_epoch=train_epoch,
+        betas=BETAS,
+        train=train,
+        step=step,
         validate=validate,
+        architecture=f"{spec.name} with decoder",
+        identity={"kind": "masked_autoencoder"},
         on_epoch=on_epoch,
     )
 

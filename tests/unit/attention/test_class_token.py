@@ -12,12 +12,18 @@ from timm.layers import Attention
 from timm.models.vision_transformer import ResPostBlock
 from torch import nn
 
-from relevit.attention.class_token import class_token_only, reads_class_token_only, shorten
+from relevit.attention.class_token import (
+    ShortVisionTransformer,
+    class_token_only,
+    reads_class_token_only,
+    shorten,
+    with_short_last_block,
+)
 from relevit.attention.recording import record_attention, unfused_attention
 from relevit.evaluate.bfloat16 import Answers
+from relevit.models.loading import build_model
 
-CLASS_TOKEN_KINDS = ("plain", "layer_scale", "qk_norm", "scale_norm", "registers", "no_qkv_bias")
-OTHER_KINDS = ("average", "average_and_registers", "distilled")
+from ..conftest import CLASS_TOKEN_KINDS, OTHER_KINDS
 
 
 def rows_of_last_mlp(model):
@@ -58,6 +64,41 @@ def test_models_whose_head_reads_more_stay_whole(build_vit, images, kind):
         assert torch.equal(model.forward_features(images), expected)
     shorten(model)
     assert "forward" not in vars(model.blocks[-1])
+    assert type(with_short_last_block(build_vit(kind))) is type(model)
+
+
+# Where a model is made
+
+
+def test_a_model_made_short_answers_alike_and_shows_its_tokens(build_vit, images, state_of):
+    model, plain = with_short_last_block(build_vit()), build_vit()
+    shapes = rows_of_last_mlp(model)
+    state = state_of(model)
+    torch.testing.assert_close(model(images), plain(images), rtol=1e-12, atol=1e-13)
+    assert model.forward_features(images).shape == (3, 17, 16)
+    with record_attention(model) as tape:
+        model(images)
+    assert tape.maps[-1].shape[2] == 17
+    assert shapes == [(3, 1, 16), (3, 17, 16), (3, 17, 16)]
+    assert state_of(model) == state and model.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_of_a_model_made_short_are_short_under_their_own_head(build_vit, images, copied):
+    model = with_short_last_block(build_vit())
+    expected, other = model(images), copied(model)
+    other._modules = dict(other._modules)  # a shallow copy shares them
+    other.head = nn.Identity()
+    shapes = rows_of_last_mlp(other)
+    assert other(images).shape == (3, 16) and shapes == [(3, 1, 16)]
+    assert torch.equal(model(images), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"), [("tiny", True), ("tiny-mae", False), ("deit-s-cut", True)]
+)
+def test_models_of_the_suite_are_made_short(name, short):
+    assert isinstance(build_model(name), ShortVisionTransformer) == short
 
 
 @pytest.mark.parametrize("place", ["blocks.1.attn", "blocks.1.mlp.fc1", "blocks.1", "norm"])
@@ -65,12 +106,13 @@ def test_a_hook_sees_all_tokens(build_vit, images, place):
     model, seen = build_vit(), []
     module = model.get_submodule(place)
     handle = module.register_forward_hook(lambda m, inputs, output: seen.append(output.shape[1]))
+    with_short_last_block(model)(images)
     with class_token_only(model):
         model(images)
     with record_attention(model, class_row=True):
         model(images)
     Answers(model)(images)
-    assert seen == [17, 17, 17]
+    assert seen == [17, 17, 17, 17]
     handle.remove()
     assert reads_class_token_only(model)
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import captum.attr
+import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
 
 from relevit.attribution import METHODS
 from relevit.attribution.integrated_gradients import completeness_gap, integrated_gradients_pixels
+from relevit.attribution.path import integration_path, path_baseline
 from relevit.attribution.smoothgrad import noise_patterns, smoothgrad_pixels
 
+from .. import attribution_cases
 from ..attribution_cases import HALF, know_black
+
+close = partial(attribution_cases.close, atol=1e-11)
 
 TARGET = torch.tensor([4, 0, 2])
 SINGLE = 1e-7  # captum weighs the points of a path in single precision
 KINDS = ("plain", "average", "registers", "distilled")
-
-
-def close(ours, theirs, tolerance=1e-11):
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
 def patch_sums(pixels):
@@ -120,11 +123,11 @@ def test_integrated_gradients_agree_with_captum(build_vit, images, kind):
         model, images, TARGET, protocol="described", steps=7, rule="gauss"
     )
     assert ours.abs().max() > 1e-3
-    close(ours, theirs, SINGLE)
+    close(ours, theirs, SINGLE, atol=SINGLE)
     maps = METHODS["integrated_gradients"](
         model, images, TARGET, protocol="described", steps=7, rule="gauss"
     )
-    close(maps, patch_sums(theirs.sum(dim=1)), SINGLE)
+    close(maps, patch_sums(theirs.sum(dim=1)), SINGLE, atol=SINGLE)
 
 
 def test_published_path_is_the_trapezoid_with_whole_ends(build_vit, images):
@@ -136,7 +139,7 @@ def test_published_path_is_the_trapezoid_with_whole_ends(build_vit, images):
     for end in (images, torch.zeros_like(images)):
         slopes = smoothgrad_pixels(model, end, TARGET, draws=1, noise=0.0)
         theirs = theirs + images * slopes / 5 / 2
-    close(integrated_gradients_pixels(model, images, TARGET, steps=5), theirs, SINGLE)
+    close(integrated_gradients_pixels(model, images, TARGET, steps=5), theirs, SINGLE, atol=SINGLE)
 
 
 def test_integrated_gradients_point_by_point(build_vit, images):
@@ -190,3 +193,51 @@ def test_patches_of_a_grid_that_is_no_square(build_vit):
     found = METHODS["integrated_gradients"](model, image)
     assert found.shape == (1, 6)
     assert found[0, :5].abs().max() == 0 and found[0, 5].abs() > 1e-6
+
+
+# The path
+
+
+@pytest.mark.parametrize("points", [1, 2, 6, 20])
+def test_gauss_integrates_polynomials_exactly(points):
+    path = integration_path("described", points, "gauss")
+    assert len(path.points) == points and sum(path.weights) == pytest.approx(1, abs=1e-14)
+    for degree in range(2 * points):
+        found = np.dot(np.power(path.points, degree), path.weights)
+        assert found == pytest.approx(1 / (degree + 1), rel=1e-12)
+    missed = np.dot(np.power(path.points, 2 * points), path.weights)
+    if points < 10:  # beyond, the miss is below rounding
+        assert abs(missed - 1 / (2 * points + 1)) > 1e-9
+
+
+def test_published_path_has_both_ends():
+    path = integration_path("published")
+    assert path.points == np.linspace(0, 1, 20).tolist() and path.weights == [1 / 20] * 20
+
+
+def test_described_path_is_the_trapezoid_with_the_image_at_its_end():
+    path = integration_path("described")
+    assert path.points == np.linspace(0, 1, 7).tolist()
+    assert path.weights == pytest.approx([1 / 12, *[1 / 6] * 5, 1 / 12])
+    cubes = [0.0, 1.0, 8.0, 27.0, 64.0, 125.0, 216.0]  # of (6 x): the integral of x^3 is 1/4
+    found = np.dot(cubes, path.weights) / 216
+    assert found == pytest.approx(np.trapezoid(np.array(cubes) / 216, dx=1 / 6))
+
+
+@pytest.mark.wrong_types
+def test_unknown_rule_is_an_error():
+    with pytest.raises(ValueError, match=r"rule 'simpson' is unknown; use one of .*'trapezoid'"):
+        integration_path("described", rule="simpson")
+    with pytest.raises(ValueError, match="steps 1: the path integral needs at least 2"):
+        integration_path("described", 1)
+
+
+def test_baseline(build_vit, images):
+    model = build_vit()
+    assert path_baseline(model, images, "published").eq(0).all()
+    model.pretrained_cfg = HALF
+    close(path_baseline(model, images, "described"), -torch.ones(3, 1, 1).double())
+    given = torch.full((3, 1, 1), 0.7)
+    for protocol in ("published", "described"):
+        assert path_baseline(model, images, protocol, given).dtype == images.dtype
+        close(path_baseline(model, images, protocol, given), given.double())

@@ -9,12 +9,77 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.evaluate.perturbation import accuracy_curves, auc_table, auc_weights, perturbation_rows
+from relevit.evaluate.perturbation import (
+    SHARES_PCT,
+    accuracy_curves,
+    auc_table,
+    auc_weights,
+    erase,
+    erased_parts,
+    erasing_ranks,
+    image_auc_pct,
+    perturbation_rows,
+)
 from relevit.models.loading import ModelSpec
 
 from ..left_half import GRID, SIDE, Seen, drawn, left_first, plain, run, white
 
 SPEC = ModelSpec("stub", "none", 8, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
+# Which parts go first, and what they become
+
+
+@pytest.mark.parametrize(
+    ("parts", "share_pct", "expected"),
+    [(1024, 10, 102), (50176, 90, 45158), (64, 10, 6), (100, 29, 29), (16, 5, 0), (16, 100, 16)],
+)
+def test_number_of_parts(parts, share_pct, expected):
+    assert erased_parts(parts, share_pct) == expected
+
+
+def test_erase_on_a_grid_that_is_not_square_in_pixels():
+    hidden = torch.tensor([[True, False, False, False]])
+    seen = erase(torch.ones(1, 3, 4, 8), hidden, torch.zeros(1, 3, 4, 8))
+    assert (seen[..., :2, :4] == 0).all() and seen.sum() == 3 * (32 - 8)
+
+
+def test_ranks_without_ties():
+    relevance = torch.tensor([[0.3, 0.1, 0.9, 0.5], [4.0, 3.0, 2.0, 1.0]])
+    assert erasing_ranks(relevance, "positive").tolist() == [[2, 3, 0, 1], [0, 1, 2, 3]]
+    assert erasing_ranks(relevance, "negative").tolist() == [[1, 0, 3, 2], [3, 2, 1, 0]]
+
+
+@pytest.mark.parametrize("direction", ["positive", "negative"])
+def test_ties_are_shuffled_the_same_way_each_time(direction):
+    constant = torch.zeros(2, 400)
+    first, second = erasing_ranks(constant, direction)
+    assert torch.equal(first, second)
+    assert torch.equal(first, erasing_ranks(constant[:1], direction)[0])
+    assert not torch.equal(first, erasing_ranks(constant, direction, tie_seed=1)[0])
+    assert first.sort().values.tolist() == list(range(400))
+    halves = first[:200].double().mean(), first[200:].double().mean()
+    assert halves[0].item() == pytest.approx(halves[1].item(), rel=0.2)  # no part of the image
+
+
+def test_ties_stay_within_their_value():
+    relevance = torch.tensor([[1.0, 0.0, 2.0, 0.0, 2.0, 1.0]])
+    positive, negative = (erasing_ranks(relevance, d)[0] for d in ("positive", "negative"))
+    for ranks, groups in (
+        (positive, [[2, 4], [0, 5], [1, 3]]),
+        (negative, [[1, 3], [0, 5], [2, 4]]),
+    ):
+        assert [sorted(ranks[g].tolist()) for g in groups] == [[0, 1], [2, 3], [4, 5]]
+    assert (positive[2] < positive[4]) == (negative[2] < negative[4])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_map_with_a_bad_number_ties_everywhere(value):
+    relevance = torch.rand(2, 16)
+    relevance[1, 3] = value
+    ranks = erasing_ranks(relevance, "positive")
+    assert torch.equal(ranks[:1], erasing_ranks(relevance[:1], "positive"))
+    assert torch.equal(ranks[1:], erasing_ranks(torch.zeros(1, 16), "positive"))
 
 
 # What is erased
@@ -220,6 +285,15 @@ def test_hits_in_bfloat16_are_those_of_float32():
 
 # Areas
 
+RISING = pd.DataFrame(
+    {
+        "index": [0] * 4 + [1] * 4,
+        "direction": "positive",
+        "share_pct": [0.0, 10.0, 50.0, 90.0] * 2,
+        "hit": [True, True, False, False, True, True, True, False],
+    }
+)
+
 
 def test_area_of_the_curve_is_the_mean_of_the_images():
     rows = run(Seen(), *drawn(20))
@@ -245,4 +319,95 @@ def test_one_image_has_no_standard_error():
     assert auc_table(run(Seen(), white(), left_first()))["standard_error_pts"].isna().all()
 
 
+@pytest.mark.parametrize(
+    ("rule", "first", "second"),
+    [
+        # Trapezoids from (0, 1) by (.1, 1), (.5, 0) to (1, 0).
+        ("published", 10 + 20, 10 + 40 + 20),
+        ("described", 100 / 3, 200 / 3),
+        ("trapezoid", 20, 40 + 20),
+    ],
+)
+def test_areas_by_hand(rule, first, second):
+    areas = image_auc_pct(RISING, rule)
+    assert areas["auc_pct"].tolist() == pytest.approx([first, second])
+    (row,) = auc_table(RISING, rule).to_dict("records")
+    assert row == {
+        "direction": "positive",
+        "images": 2,
+        "auc_pct": pytest.approx((first + second) / 2),
+        "standard_error_pts": pytest.approx((second - first) / 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "most"), [("published", 95.0), ("described", 100.0), ("trapezoid", 80.0)]
+)
+def test_highest_areas(rule, most):
+    weights = auc_weights([0, *SHARES_PCT], rule)
+    assert len(weights) == 10 and (weights >= 0).all()
+    assert 100 * weights.sum() == pytest.approx(most)
+
+
+def test_published_area_ignores_a_measured_end():
+    assert auc_weights([0, 50, 100]).tolist() == pytest.approx([0.25, 0.5, 0])
+    assert auc_weights([0, 50]).tolist() == pytest.approx([0.25, 0.5])
+    assert auc_weights([0, 50, 100], "described").tolist() == pytest.approx([0, 0.5, 0.5])
+    assert auc_weights([0, 50, 100], "trapezoid").tolist() == pytest.approx([0, 0.25, 0.25])
+
+
 # Errors
+
+
+@pytest.mark.wrong_types
+def test_errors_of_the_order():
+    with pytest.raises(ValueError, match=r"direction 'up' is unknown; use one of \['positive'"):
+        erasing_ranks(torch.zeros(1, 4), "up")
+
+
+@pytest.mark.wrong_types
+def test_errors_of_the_areas():
+    with pytest.raises(ValueError, match=r"rule 'mean' is unknown; use one of \['published'"):
+        auc_table(RISING, "mean")
+    for shares in ([10, 20], [0], [0, 20, 10], [0, 110]):
+        with pytest.raises(ValueError, match=r"auc_weights: shares are \["):
+            auc_weights(shares)
+    with pytest.raises(ValueError, match=r"'trapezoid' needs 0 and at least two more"):
+        auc_weights([0, 50], "trapezoid")
+    with pytest.raises(ValueError, match=r"image_auc_pct: 8 rows, columns missing: \['hit'\]"):
+        image_auc_pct(RISING.drop(columns="hit"))
+    with pytest.raises(ValueError, match=r"accuracy_curves: 0 rows"):
+        accuracy_curves(RISING[:0])
+    with pytest.raises(ValueError, match=r"occurs twice .* first_index"):
+        image_auc_pct(RISING.assign(index=0))
+    with pytest.raises(ValueError, match=r"some images lack some of the shares \[0.0, 10.0"):
+        image_auc_pct(RISING[1:])
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"unit": "patch"}, r"unit 'patch' is unknown; use one of \['pixel', 'token'\]"),
+        ({"fill": "grey"}, r"fill 'grey' is unknown"),
+        ({"directions": ["both"]}, r"direction 'both' is unknown"),
+        ({"shares_pct": []}, r"shares_pct \[\], chunk 50; needed are shares that rise"),
+        ({"shares_pct": [0, 10]}, r"above 0 and up to 100"),
+        ({"shares_pct": [20, 10]}, r"shares_pct \[20, 10\]"),
+        ({"shares_pct": [50, 101]}, r"up to 100"),
+        ({"chunk": 0}, r"chunk 0; .* at least one input"),
+        ({"labels": torch.tensor([3])}, r"labels \[3\] for 1 images and 3 classes; .* in 0..2"),
+        ({"explained": torch.tensor([-1])}, r"explained classes \[-1\] for 1 images"),
+        ({"explained": torch.tensor([0, 1])}, r"explained classes \[0, 1\] for 1 images"),
+        ({"labels": torch.tensor([0, 1])}, r"images \(1, 3, 8, 8\), maps \(1, 16\), labels \(2,\)"),
+        ({"maps": torch.zeros(2, 16)}, r"maps \(2, 16\).* one map and one label for each"),
+        ({"maps": torch.zeros(1, 15)}, r"15 patches for images of \(8, 8\) pixels; .* square grid"),
+        ({"maps": torch.zeros(1, 9)}, r"9 patches .* divides the images"),
+        ({"maps": torch.zeros(1, 1, 4, 4)}, r"maps \(1, 1, 4, 4\) with unit='pixel'.*images' size"),
+        ({"maps": torch.zeros(1, 1, 8, 8), "unit": "token"}, r"unit='token'.*\[batch, patches\]"),
+    ],
+)
+def test_errors_of_the_run(options, text):
+    arguments = {"maps": left_first(), "labels": torch.tensor([0])} | options
+    with pytest.raises(ValueError, match=text):
+        run(Seen(), white(), **arguments)

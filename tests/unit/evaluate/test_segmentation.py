@@ -11,7 +11,6 @@ from sklearn.metrics import average_precision_score, f1_score
 from relevit.evaluate.segmentation import (
     METRICS,
     THRESHOLDS,
-    SegmentationTest,
     average_precision,
     segmentation_intervals,
     segmentation_rows,
@@ -191,13 +190,11 @@ def test_protocols_agree_on_the_counts_alone():
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_batches_do_not_matter(protocol):
     maps, masks = drawn()
-    whole, parts = SegmentationTest(protocol), SegmentationTest(protocol)
-    whole.add(maps, masks)
-    for part in torch.arange(len(maps)).split(3):
-        parts.add(maps[part], masks[part])
-    pd.testing.assert_frame_equal(parts.rows(), whole.rows())
-    assert whole.rows()["index"].tolist() == list(range(7))
-    assert parts.scores() == whole.scores() == scores(maps, masks, protocol)
+    pairs = zip(maps.split(3), masks.split(3), strict=True)
+    parts = pd.concat(segmentation_rows(*pair, protocol=protocol) for pair in pairs)
+    whole = segmentation_rows(maps, masks, protocol=protocol)
+    pd.testing.assert_frame_equal(parts.reset_index(drop=True), whole)
+    assert segmentation_scores(parts) == scores(maps, masks, protocol)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -218,11 +215,10 @@ def test_large_images_count_more_in_the_totals():
     """Totals are over pixels, AP and F1 over images (E1)."""
     small, large = torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 6, 6)
     small[..., 0], large[..., 0] = 1, 1
-    test = SegmentationTest()
-    test.add(small, small > 0)
-    test.add(large, large < 1)
-    assert test.scores()["pixel_accuracy_pct"] == pytest.approx(100 * 4 / 40)
-    assert test.scores()["mf1_pct"] == pytest.approx(50)
+    rows = pd.concat([segmentation_rows(small, small > 0), segmentation_rows(large, large < 1)])
+    found = segmentation_scores(rows)
+    assert found["pixel_accuracy_pct"] == pytest.approx(100 * 4 / 40)
+    assert found["mf1_pct"] == pytest.approx(50)
 
 
 def test_maps_in_a_graph():
@@ -269,6 +265,7 @@ def test_interval_of_one_image_has_no_width():
 # Errors
 
 
+@pytest.mark.wrong_types
 def test_errors_of_the_inputs(masks):
     maps = masks.float()
     with pytest.raises(ValueError, match=r"heatmaps \(4, 16\) and masks \(4, 1, 8, 6\).*to_pixels"):
@@ -277,8 +274,6 @@ def test_errors_of_the_inputs(masks):
         segmentation_rows(maps[:0], masks[:0])
     with pytest.raises(ValueError, match=r"masks torch.float32; needed are floats and booleans"):
         segmentation_rows(maps, maps)
-    with pytest.raises(ValueError, match=r"protocol 'paper' is unknown"):
-        SegmentationTest("paper")
     with pytest.raises(ValueError, match=r"protocol 'paper' is unknown"):
         segmentation_rows(maps, masks, protocol="paper")
 
@@ -292,8 +287,6 @@ def test_mask_without_object(masks):
 
 
 def test_errors_of_the_rows(masks):
-    with pytest.raises(ValueError, match=r"no image yet; add a batch"):
-        SegmentationTest().scores()
     rows = segmentation_rows(masks.float(), masks)
     with pytest.raises(ValueError, match=r"segmentation_scores: 4 rows, columns missing: \['corr"):
         segmentation_scores(rows.drop(columns="correct"))

@@ -142,9 +142,9 @@ def test_features_have_the_pixel_statistics_of_their_pretraining():
 
 def test_dinov2_is_resampled_once(small_and_alone, replica, monkeypatch):
     """From the pretrained grid to the new one, not by way of the grid of 112 pixels."""
-    monkeypatch.setattr("relevit.masks.features.load_pretrained", lambda name: replica_model())
+    monkeypatch.setattr("relevit.masks.token_cut.load_pretrained", lambda name: replica_model())
     pretrained = torch.randn(1, 1 + 37 * 37, 8)
-    monkeypatch.setattr("relevit.masks.features.load_dinov2", lambda: {"pos_embed": pretrained})
+    monkeypatch.setattr("relevit.masks.token_cut.load_dinov2", lambda: {"pos_embed": pretrained})
 
     def replica_model():
         from timm.models.vision_transformer import VisionTransformer

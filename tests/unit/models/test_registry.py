@@ -11,7 +11,7 @@ import timm
 import torch
 from timm.models import get_pretrained_cfg
 
-from relevit.attention.rows import head_pooling
+from relevit.attention.token_rows import head_pooling
 from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import (
     BEYOND,

@@ -6,8 +6,7 @@ import pytest
 
 from relevit import paper
 from relevit.attribution import METHODS
-from relevit.attribution.feedback import FEEDBACKS
-from relevit.attribution.perception import PERCEPTIONS
+from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS
 from relevit.evaluate.segmentation import METRICS
 
 TABLES = (

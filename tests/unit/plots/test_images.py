@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from relevit.evaluate.pointing import Pairs
+from relevit.data.pairs import Pairs
 from relevit.plots.images import captioned_images, phrase_figure
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from relevit.attention.recording import record_attention
+from relevit.attribution.beyond_intuition import token_wise_matrices
 from relevit.attribution.observe import observe
-from relevit.attribution.perception import token_wise_matrices
 from relevit.text.encoder import build_tiny
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")

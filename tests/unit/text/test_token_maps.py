@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from relevit.attention.recording import record_attention
-from relevit.attention.rows import carry_rows
+from relevit.attention.token_rows import carry_rows
 from relevit.attribution import METHODS
-from relevit.attribution.lrp_model import from_head, through_blocks
+from relevit.attribution.lrp import from_head, through_blocks
 from relevit.attribution.observe import first_block, observe
 from relevit.config import TextParams
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer

@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.evaluate.erasing import erasing_ranks
-from relevit.evaluate.perturbation import accuracy_curves, auc_table, image_auc_pct
+from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks, image_auc_pct
 from relevit.text.encoder import build_tiny
 from relevit.text.token_perturbation import (
     SHARES_PCT,

@@ -18,7 +18,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from relevit.attention.class_token import class_token_only
 from relevit.models.spec import ModelSpec
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Tokens, encode, same_length
@@ -103,8 +102,7 @@ class DualEncoder(nn.Module):
         if not len(images):
             raise ValueError("DualEncoder: no images to embed; give at least one")
         tower = with_head(self.image_tower, self.image_projection)
-        with class_token_only(tower):
-            made = [tower(part.to(self._like(tower))) for part in images.split(chunk)]
+        made = [tower(part.to(self._like(tower))) for part in images.split(chunk)]
         return normalize(torch.cat(made), dim=1)
 
     @torch.no_grad()

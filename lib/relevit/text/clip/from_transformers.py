@@ -15,6 +15,7 @@ from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from relevit.attention.class_token import with_short_last_block
 from relevit.base.errors import one_line, text_extra
 from relevit.base.files import from_project
 from relevit.base.seeding import seeded
@@ -157,7 +158,7 @@ def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
         layer = {k.removeprefix(start): v for k, v in source.items() if k.startswith(start)}
         renamed |= block_tensors(layer, CLIP_NAMES, f"blocks.{i}.")
     tower.to(renamed["pos_embed"]).load_state_dict(renamed)
-    return tower.eval()
+    return with_short_last_block(tower.eval())
 
 
 def _need_files(folder: Path, where: str, remedy: str) -> None:

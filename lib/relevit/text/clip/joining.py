@@ -24,9 +24,9 @@ from torch.nn.functional import cross_entropy, normalize
 
 from relevit.base.errors import text_extra
 from relevit.data.foregrounds import CLASSES, Drawings
+from relevit.data.pairs import draw_pairs
 from relevit.data.textures import FAMILIES
 from relevit.evaluate.frozen_features import class_features
-from relevit.evaluate.pointing import draw_pairs
 from relevit.models.loading import load_model, load_pretrained, model_spec
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.captions import Captioned, caption, captioned, prompt

@@ -18,8 +18,9 @@ from relevit.attribution.beyond_intuition import express
 from relevit.attribution.observe import first_block
 from relevit.config import ClipParams
 from relevit.data.batch import Batch
+from relevit.data.pairs import Pairs, draw_pairs
 from relevit.evaluate.methods import BATCH, shared_maps
-from relevit.evaluate.pointing import Pairs, draw_pairs, own_share_pct, points_at_own
+from relevit.evaluate.pointing import own_share_pct, points_at_own
 from relevit.models.spec import ModelSpec
 from relevit.relevance import Protocol
 from relevit.text.clip.dual import CLIP_METHODS, check_methods

@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 from relevit.config import ClipParams
 from relevit.data.foregrounds import class_split
-from relevit.evaluate.pointing import draw_pairs
+from relevit.data.pairs import draw_pairs
 from relevit.text.clip import encoders
 from relevit.text.clip.encoders import begin_towers, draw_examples, join_encoder, ready_encoder
 from relevit.text.clip.joining import SEED

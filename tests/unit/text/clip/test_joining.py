@@ -10,8 +10,8 @@ import torch
 
 from relevit.data import things
 from relevit.data.foregrounds import class_split
+from relevit.data.pairs import draw_pairs
 from relevit.evaluate.frozen_features import class_features
-from relevit.evaluate.pointing import draw_pairs
 from relevit.text.clip.captions import caption, captioned, names, prompt
 from relevit.text.clip.joining import (
     Examples,

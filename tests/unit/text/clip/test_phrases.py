@@ -9,7 +9,8 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.data.foregrounds import class_split
-from relevit.evaluate.pointing import Pairs, pointing_table
+from relevit.data.pairs import Pairs
+from relevit.evaluate.pointing import pointing_table
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit.text.clip.phrases import (
     first_of_groups,

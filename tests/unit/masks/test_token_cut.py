@@ -9,7 +9,7 @@ import torch
 from scipy.linalg import eigh
 
 from relevit.masks import joined_share, key_features, tokencut
-from relevit.masks.cut import FAINT, affinity, second_eigenpairs
+from relevit.masks.token_cut import FAINT, affinity, second_eigenpairs
 
 
 def two_kinds(object_patches: torch.Tensor) -> torch.Tensor:
@@ -151,6 +151,7 @@ def test_model_is_left_as_it_was_also_after_an_error(build_vit, images, state_of
     assert state_of(model) == before
 
 
+@pytest.mark.wrong_types
 def test_wrong_bias_and_wrong_model_are_refused(build_vit, images):
     with pytest.raises(ValueError, match=r"bias is 'gone'; use one of \('removed', 'kept'\)"):
         key_features(build_vit(), images, "gone")

@@ -1,23 +1,24 @@
-"""GAE against a slow computation that follows the paper's formulas word by word."""
+"""GAE against a slow computation that follows the paper's formulas word by word; heatmaps.
+
+What holds for every attribution method is in `attribution/test_methods.py`, for GAE too.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn.functional import interpolate
 
-from relevit.relevance import check_protocol, gae, relevance_and_logits
-
-KINDS = (
-    "plain",
-    "layer_scale",
-    "qk_norm",
-    "scale_norm",
-    "registers",
-    "no_qkv_bias",
-    "average",
-    "average_and_registers",
-    "distilled",
+from relevit.relevance import (
+    check_protocol,
+    foreground_iou_pct,
+    gae,
+    relevance_and_logits,
+    to_pixels,
 )
+
+from .conftest import KINDS
+
 PROTOCOLS = ("published", "described")
 
 
@@ -86,14 +87,6 @@ def test_average_pooling_needs_no_class_token(build_vit, images, registers):
     close(gae(build_vit("average", **options), images, target), expected)
 
 
-@pytest.mark.parametrize("kind", ["plain", "average"])
-def test_a_batch_is_its_images_one_by_one(build_vit, images, kind):
-    model = build_vit(kind)
-    target = torch.tensor([0, 3, 1])
-    alone = torch.cat([gae(model, images[i : i + 1], target[i : i + 1]) for i in range(3)])
-    close(gae(model, images, target), alone)
-
-
 def test_no_target_is_the_predicted_class(build_vit, images):
     model = build_vit()
     predicted = model(images).argmax(dim=1)
@@ -101,14 +94,6 @@ def test_no_target_is_the_predicted_class(build_vit, images):
     close(gae(model, images), gae(model, images, predicted))
     other = gae(model, images, (predicted + 1) % 5)
     assert (gae(model, images) - other).abs().max() > 1e-6
-
-
-def test_gae_works_where_gradients_are_switched_off(build_vit, images):
-    model = build_vit()
-    target = torch.tensor([0, 3, 1])
-    with torch.no_grad():
-        inside = gae(model, images, target)
-    close(inside, gae(model, images, target))
 
 
 # Gradients of the map
@@ -134,40 +119,6 @@ def test_gradient_of_the_map(build_vit, images, kind, exact):
     assert moved >= 8
 
 
-@pytest.mark.parametrize(
-    ("name", "entry"),
-    [
-        ("blocks.0.attn.qkv.weight", (3, 5)),
-        ("blocks.1.attn.qkv.weight", (40, 2)),
-        ("blocks.0.mlp.fc1.weight", (7, 1)),
-        ("blocks.1.mlp.fc2.weight", (2, 9)),
-        ("head.weight", (2, 6)),
-    ],
-)
-def test_exact_gradient_equals_finite_differences(build_vit, images, name, entry):
-    model = build_vit()
-    weight = model.get_parameter(name)
-    target = torch.tensor([4, 0, 2])
-    factors = torch.linspace(-1, 2, 48).reshape(3, 16).double()
-
-    def figure():
-        return (gae(model, images, target) * factors).sum()
-
-    exact = (gae(model, images, target, create_graph=True) * factors).sum()
-    (gradient,) = torch.autograd.grad(exact, weight)
-    step = 1e-6
-    values = []
-    for sign in (1, -1):
-        with torch.no_grad():
-            weight[entry] += sign * step
-        values.append(figure())
-        with torch.no_grad():
-            weight[entry] -= sign * step
-    difference = float((values[0] - values[1]) / (2 * step))
-    assert abs(difference) > 1e-4, "a weight without influence proves nothing"
-    assert float(gradient[entry]) == pytest.approx(difference, rel=1e-6)
-
-
 def test_head_learns_from_the_exact_gradient_alone(build_vit, images):
     """With grad A constant the head's weights get no gradient (differences A2)."""
     target = torch.tensor([4, 0, 2])
@@ -183,29 +134,6 @@ def test_map_is_detached_unless_asked_otherwise(build_vit, images):
     assert gae(build_vit(), images, create_graph=True).requires_grad
 
 
-# The model is left as it was
-
-
-@pytest.mark.parametrize("create_graph", [False, True])
-@pytest.mark.parametrize("mode", ["eval", "train"])
-@pytest.mark.parametrize("target", [None, "bad"])
-def test_model_is_left_as_it_was(build_vit, images, state_of, create_graph, mode, target):
-    model = build_vit()
-    model.train(mode == "train")
-    model.blocks[1].eval()
-    model.blocks[1].attn.fused_attn = False
-    model.patch_embed.requires_grad_(False)
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
-    before = state_of(model)
-    if target == "bad":
-        with pytest.raises(ValueError, match="target"):
-            gae(model, images, torch.tensor([0, 1, 5]), create_graph=create_graph)
-    else:
-        gae(model, images, create_graph=create_graph)
-    assert state_of(model) == before
-    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
-
-
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_weights_are_in_the_graph_only_when_asked(build_vit, images, create_graph):
     """A detached map costs no backward pass through the weights of the first block."""
@@ -215,15 +143,10 @@ def test_weights_are_in_the_graph_only_when_asked(build_vit, images, create_grap
     assert seen == [create_graph]
 
 
-def test_images_get_no_gradient(build_vit, images):
-    images = images.clone().requires_grad_()
-    gae(build_vit(), images)
-    assert images.grad is None and images.requires_grad
-
-
 # Errors
 
 
+@pytest.mark.wrong_types  # one class too few, and a column of them
 @pytest.mark.parametrize(
     ("target", "text"),
     [
@@ -238,6 +161,7 @@ def test_bad_target_is_an_error(build_vit, images, target, text):
         gae(build_vit(), images, torch.tensor(target))
 
 
+@pytest.mark.wrong_types
 def test_unknown_protocol_is_an_error_before_any_work(build_vit, images):
     text = "protocol 'paper' is unknown; use 'published' .* or 'described'"
     with pytest.raises(ValueError, match=text):
@@ -246,14 +170,113 @@ def test_unknown_protocol_is_an_error_before_any_work(build_vit, images):
         check_protocol("paper")
 
 
-def test_model_without_attention_is_an_error(images):
-    with pytest.raises(ValueError, match="Linear has no blocks with global self-attention"):
-        gae(torch.nn.Linear(3, 2), images)
-
-
 def test_class_token_that_is_missing_is_an_error(build_vit, images):
     model = build_vit("average", class_token=False)
     model.global_pool = "token"
     text = r"pooling: this VisionTransformer has no class token.*'patches' or .* class_token=True"
     with pytest.raises(ValueError, match=text):
         gae(model, images)
+
+
+# Heatmaps
+
+
+def test_heatmaps_span_zero_to_one_exactly():
+    random = torch.Generator().manual_seed(3)
+    for dtype in (torch.float32, torch.float64):
+        maps = torch.rand(20, 16, generator=random).to(dtype) * 10 ** torch.linspace(-9, 3, 20)[
+            :, None
+        ].to(dtype)
+        heat = to_pixels(maps, (28, 30))
+        assert heat.shape == (20, 1, 28, 30) and heat.dtype == dtype
+        assert heat.amin(dim=(1, 2, 3)).tolist() == [0.0] * 20
+        assert heat.amax(dim=(1, 2, 3)).tolist() == [1.0] * 20
+
+
+def test_heatmap_is_the_scaled_bilinear_map():
+    maps = torch.tensor([[1.0, 3.0, 2.0, 5.0], [0.0, -4.0, 0.0, 0.0]]).double()
+    exact = to_pixels(maps, (2, 2))
+    assert exact[0, 0].tolist() == [[0.0, 0.5], [0.25, 1.0]]
+    assert exact[1, 0].tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    raw = to_pixels(maps, (8, 6), normalise=False)
+    grid = maps.reshape(2, 1, 2, 2)
+    assert torch.equal(raw, interpolate(grid, (8, 6), mode="bilinear", align_corners=False))
+
+
+def test_patches_lie_row_by_row():
+    heat = to_pixels(torch.eye(9).double()[1:2], (9, 9))[0, 0]
+    assert float(heat[1, 4]) == 1.0  # top, in the middle
+    assert int((heat == 1.0).sum()) == 2  # beyond the outer patches' centres nothing changes
+
+
+def test_heatmaps_of_a_batch_are_scaled_one_by_one():
+    maps = torch.rand(4, 16, generator=torch.Generator().manual_seed(0)).double()
+    scaled = to_pixels(maps * torch.tensor([[1.0], [7.0], [0.1], [100.0]]), (28, 28))
+    torch.testing.assert_close(scaled, to_pixels(maps, (28, 28)), rtol=1e-12, atol=1e-13)
+
+
+def test_gradient_flows_through_minimum_and_maximum():
+    """A heatmap does not change with shift and scale, so its gradient is orthogonal to both."""
+    maps = torch.rand(1, 16, generator=torch.Generator().manual_seed(0)).double()
+    maps.requires_grad_()
+    heat = to_pixels(maps, (28, 28))
+    (gradient,) = torch.autograd.grad((heat * heat.detach().sin()).sum(), maps)
+    assert gradient.abs().max() > 1
+    assert abs(float(gradient.sum())) < 1e-11
+    assert abs(float((gradient * maps.detach()).sum())) < 1e-11
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("side", [1, 2, 8])
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -1 / 3, 1.23456e-4, 700.1])
+def test_constant_map_is_zero_with_zero_gradient(value, side, dtype):
+    """Interpolation rounds: without care the last bits of a constant become a full heatmap."""
+    maps = torch.full((1, side * side), value, dtype=dtype, requires_grad=True)
+    heat = to_pixels(maps, (14 * side, 14 * side))
+    assert heat.unique().tolist() == [0.0]
+    (gradient,) = torch.autograd.grad(heat.square().sum() + heat.sum(), maps)
+    assert gradient.unique().tolist() == [0.0]
+
+
+def test_constant_map_leaves_the_others_of_its_batch_alone():
+    maps = torch.rand(3, 16, generator=torch.Generator().manual_seed(0)).double()
+    maps[1] = 0.0
+    maps.requires_grad_()
+    heat = to_pixels(maps, (28, 28))
+    (gradient,) = torch.autograd.grad(heat.square().sum(), maps)
+    assert torch.isfinite(gradient).all()
+    assert [bool(row.abs().max() > 0) for row in gradient] == [True, False, True]
+    assert torch.equal(heat[2:], to_pixels(maps[2:], (28, 28)))
+
+
+@pytest.mark.parametrize("patches", [2, 15, 17])
+def test_patches_that_form_no_square_are_an_error(patches):
+    with pytest.raises(ValueError, match=f"to_pixels: {patches} patches form no square; give"):
+        to_pixels(torch.zeros(1, patches), (28, 28))
+
+
+# Overlap with the object
+
+
+def test_iou_of_known_heatmaps():
+    mask = torch.zeros(1, 4, 4, dtype=torch.bool)
+    mask[:, :2] = True  # the upper half: 8 of 16 pixels
+    left = torch.zeros(1, 4, 4)
+    left[:, :, :2] = 1.0
+    heat = torch.stack([mask.float(), 1 - mask.float(), left, torch.full((1, 4, 4), 0.5)])
+    found = foreground_iou_pct(heat, mask.expand(4, 1, 4, 4))
+    expected = torch.tensor([100.0, 0.0, 100 * 4 / 12, 0.0])
+    torch.testing.assert_close(found, expected)
+
+
+def test_iou_cuts_each_heatmap_at_its_own_mean():
+    mask = torch.zeros(2, 1, 2, 2, dtype=torch.bool)
+    mask[:, :, 0, 0] = True
+    heat = torch.tensor([[1.0, 0.2, 0.1, 0.1], [10.0, 9.0, 0.0, 0.0]]).reshape(2, 1, 2, 2)
+    # Means 0.35 and 4.75: one pixel is found in the first, two in the second.
+    assert foreground_iou_pct(heat, mask).tolist() == [100.0, 50.0]
+
+
+def test_iou_without_object_and_without_find_is_zero():
+    nothing = torch.zeros(1, 1, 2, 2)
+    assert foreground_iou_pct(nothing, nothing.bool()).tolist() == [0.0]

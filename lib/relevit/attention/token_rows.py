@@ -61,7 +61,7 @@ def read_rows(
 
 
 def carry_rows(
-    matrices: Sequence[Float[Tensor, "batch query tokens"]],
+    matrices: Sequence[Float[Tensor, "batch _query tokens"]],
     pooling: Pooling,
     prefix: int,
     start_block: int = 1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from timm.layers import GluMlp, SwiGLU
@@ -9,18 +11,18 @@ from timm.models.vision_transformer import ResPostBlock
 
 from relevit.attribution import METHODS
 from relevit.attribution import lrp_rules as rules
-from relevit.attribution.lrp import lrp_pixels
+from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
+from relevit.attribution.observe import observe
 
+from .. import attribution_cases
 from ..attribution_cases import LRP
+
+close = partial(attribution_cases.close, atol=1e-12)
 
 
 def tensor(*values):
     """A vector of one list, a matrix of several, a batch of a list in a list."""
     return torch.tensor(values[0] if len(values) == 1 else values, dtype=torch.float64)
-
-
-def close(ours, theirs, tolerance=1e-12):
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
 def draw(*shape, seed=0):
@@ -126,6 +128,30 @@ def test_patches_keep_their_place():
 
 
 # Whole models
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "average", "registers", "distilled", "layer_scale", "scale_norm"]
+)
+def test_relevance_sums_to_one_after_every_block(build_vit, images, kind):
+    model = build_vit(kind, depth=3)
+    with torch.no_grad():
+        seen = observe(model, images, torch.tensor([0, 3, 1]), whole=True)
+        relevance = from_head(model, seen, "described")
+        one = torch.ones(3).double()
+        close(relevance.sum(dim=(1, 2)), one, 1e-6)
+        for found in through_blocks(model, seen, relevance):
+            close(found.tokens.sum(dim=(1, 2)), one, 1e-6)
+            # Half of a product's relevance goes to the map, by the mixing of the values.
+            assert found.attention.sum(dim=(1, 2, 3)).abs().max() < 1
+
+
+def test_published_average_pooling_hands_on_too_much(build_vit, images):
+    model = build_vit("average")
+    seen = observe(model, images, whole=True)
+    with torch.no_grad():
+        relevance = from_head(model, seen, "published")
+    close(relevance.sum(dim=(1, 2)), torch.full((3,), 16.0).double(), 1e-6)
 
 
 def test_patches_sum_their_pixels(build_vit, images):

@@ -1,7 +1,8 @@
 """A Vision Transformer's blocks computed again, up to each step that a rule of LRP needs.
 
 `record_layers` keeps what the linear layers made in a forward pass, so that nothing large is
-computed twice.
+computed twice. What timm's families keep in different places of a block, LayerScale and the biases
+of BEiT, is looked up here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import FAMILIES
-from relevit.attribution.blocks import qkv_bias, scale_branch
 
 LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
 Made = dict[str, Tensor]  # outputs of one block's LAYERS, as far as they were recorded
@@ -171,3 +171,34 @@ def _query_key_value(layer: nn.Module, joint: Tensor) -> list[Tensor]:
     query, key, value = split.unbind(0)
     norms = (getattr(layer, name, nn.Identity()) for name in ("q_norm", "k_norm"))
     return [*(norm(x) for norm, x in zip(norms, (query, key), strict=True)), value]
+
+
+def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
+    """LayerScale of the block's attention (1) or MLP (2), where it has one."""
+    layer = getattr(block, f"ls{branch}", None)
+    if layer is not None:
+        return layer(values)
+    gamma = getattr(block, f"gamma_{branch}", None)  # BEiT
+    return values if gamma is None else gamma * values
+
+
+def qkv_bias(layer: nn.Module) -> Tensor | None:
+    """Bias of the joint layer of queries, keys and values."""
+    if layer.qkv.bias is None and getattr(layer, "q_bias", None) is not None:  # BEiT
+        return torch.cat([layer.q_bias, torch.zeros_like(layer.v_bias), layer.v_bias])
+    return layer.qkv.bias
+
+
+def value_projection(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer.
+
+    Raises: ValueError where queries, keys and values have separate layers.
+    """
+    if not hasattr(layer.qkv, "weight"):
+        raise ValueError(
+            f"token_wise: {type(layer).__name__} has no joint qkv layer to take the values' "
+            f"weights from; use a plain timm Vision Transformer ({FAMILIES})"
+        )
+    weight, bias = layer.qkv.weight, qkv_bias(layer)
+    start = 2 * weight.shape[0] // 3
+    return weight[start:], None if bias is None else bias[start:]

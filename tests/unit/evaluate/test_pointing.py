@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.evaluate.pointing import draw_pairs, own_share_pct, pointing_table
+from relevit.data.pairs import draw_pairs
+from relevit.evaluate.pointing import own_share_pct, pointing_table
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def test_same_arguments_same_bytes(pairs):
 
 
 def test_pairs_do_not_depend_on_how_many_images_are_drawn_at_once(pairs, monkeypatch):
-    monkeypatch.setattr("relevit.evaluate.pointing.PART", 10)
+    monkeypatch.setattr("relevit.data.pairs.PART", 10)
     again = draw_pairs(12, seed=3)
     assert torch.equal(again.images, pairs.images) and torch.equal(again.masks, pairs.masks)
     assert torch.equal(again.labels, pairs.labels)

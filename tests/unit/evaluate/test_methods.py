@@ -61,6 +61,7 @@ def test_protocol_reaches_the_methods(micro, pictures):
     assert not torch.allclose(*found)
 
 
+@pytest.mark.wrong_types
 def test_unknown_method_is_an_error_before_any_work(pictures):
     with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; .*'gae'"):
         method_maps(None, SPEC, pictures, ["gae", "shap"])

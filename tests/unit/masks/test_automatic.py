@@ -173,6 +173,7 @@ def test_zoomed_object_touches_every_side(small):
         ),
     ],
 )
+@pytest.mark.wrong_types  # floats for bytes, sizes that differ
 def test_errors_say_what_to_do(call, text):
     with pytest.raises(ValueError, match=text):
         call()

@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
-from relevit.attention.class_token import class_token_only
 from relevit.attention.recording import frozen_weights, record_attention
 from relevit.attribution.path import check_chunk
 from relevit.relevance import checked_target
@@ -29,8 +28,7 @@ def logits_in_chunks(
     with torch.no_grad():
         with record_attention(model):
             logits = [model(images[:1])]
-        with class_token_only(model):
-            logits += [model(part) for part in images[1:].split(chunk) if len(part)]
+        logits += [model(part) for part in images[1:].split(chunk) if len(part)]
     return torch.cat(logits)
 
 
@@ -63,7 +61,7 @@ def sum_of_gradients(
     pairs = torch.cartesian_prod(torch.arange(len(images)), torch.arange(len(weights)))
     for part in pairs.to(images.device).split(chunk):
         rows, points = part.unbind(1)
-        with frozen_weights(model), class_token_only(model), torch.enable_grad():
+        with frozen_weights(model), torch.enable_grad():
             inputs = stop(rows, points).detach().requires_grad_()
             score = model(inputs).gather(1, target[rows, None]).sum()
             (slopes,) = torch.autograd.grad(score, inputs)

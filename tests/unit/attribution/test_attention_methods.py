@@ -1,0 +1,174 @@
+"""Raw attention, rollout, GA and GradCAM: attributions whose value can be written down."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from relevit.text.attribute import attribute
+
+from relevit.attention.recording import record_attention
+from relevit.attribution import METHODS
+from relevit.attribution.observe import first_block, observe, scaled_to_one
+from relevit.text.encoder import build_tiny
+from relevit.text.tokens import Tokens
+
+from ..attribution_cases import close, read
+
+
+def attention_maps(model, images):
+    with torch.no_grad(), record_attention(model) as tape:
+        model(images)
+    return tape.maps
+
+
+def average_maps(model, images):
+    return [attention.mean(dim=1) for attention in attention_maps(model, images)]
+
+
+# Rollout and raw attention
+
+
+@pytest.mark.parametrize("start", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["plain", "average", "registers"])
+def test_rollout_is_the_product_of_the_maps(build_vit, images, kind, start):
+    model = build_vit(kind, depth=3)
+    unit = torch.eye(model.pos_embed.shape[1]).double()
+    steps = [a + unit for a in average_maps(model, images)[start - 1 :]]
+    product = described = unit.expand(3, -1, -1)
+    for step in steps:
+        product = (step / step.sum(dim=-1, keepdim=True)) @ product
+        described = step @ described
+    options = {"start_block": start}
+    close(METHODS["rollout"](model, images, **options), read(product, model))
+    ours = METHODS["rollout"](model, images, protocol="described", **options)
+    close(ours, read(described, model))
+
+
+@pytest.mark.parametrize("family", ["bert", "clip"])
+def test_ga_of_text_and_clip_is_the_last_block_clamped_first(build_vit, images, family):
+    """Their scripts clamp before the mean over heads (differences C1, D8, D11)."""
+    model = build_vit("plain", depth=3)
+    seen = observe(model, images, gradients="all")
+    product = seen.maps[-1] * seen.gradients[-1]
+    as_vit = METHODS["ga"](model, images, start_block=3)
+    close(as_vit, product.mean(dim=1).clamp(min=0)[:, 0, model.num_prefix_tokens :])
+    model.family = family
+    ours = METHODS["ga"](model, images)
+    close(ours, product.clamp(min=0).mean(dim=1)[:, 0, model.num_prefix_tokens :])
+    assert not torch.allclose(ours, as_vit)
+
+
+def test_rollout_starts_at_the_second_block_as_published(build_vit, images):
+    model = build_vit(depth=12)
+    second = METHODS["rollout"](model, images, start_block=2)
+    close(METHODS["rollout"](model, images), second)
+
+
+@pytest.mark.parametrize("kind", ["plain", "average", "distilled"])
+def test_raw_attention_is_the_last_map(build_vit, images, kind):
+    model = build_vit(kind)
+    last = average_maps(model, images)[-1]
+    described = METHODS["raw_attention"](model, images, protocol="described")
+    close(described, read(last, model))
+    published = METHODS["raw_attention"](model, images)
+    by_query = last[:, 1:, 1:].mean(dim=2)
+    close(published, scaled_to_one(by_query if kind == "average" else described), 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("depth", "method", "start"),
+    [
+        (12, "token_wise", 7),
+        (24, "token_wise", 7),
+        (2, "token_wise", 2),
+        (2, "head_wise", 1),
+        (6, "head_wise", 2),
+        (12, "ga", 2),
+        (12, "avg_attention", 1),
+    ],
+)
+def test_published_start_on_shallow_models(build_vit, depth, method, start):
+    model = build_vit(depth=depth, embed_dim=2, num_heads=1)
+    assert first_block(model, None, "published", method) == start
+    assert first_block(model, None, "described", method) == 1
+
+
+# GradCAM as each family's published code has it, by hand from maps and gradients
+
+
+IDS = torch.tensor([[1, 5, 6, 7, 2], [1, 9, 8, 5, 2]])
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build_tiny(12, 2, width=8, heads=2, seed=3).double()
+
+
+@pytest.fixture(scope="module")
+def embedded(model):
+    return model.embed(IDS).detach()
+
+
+@pytest.fixture
+def parts(model, embedded):
+    """Maps and gradients of the last block, whole, for class 1."""
+    target = torch.ones(2, dtype=torch.long)
+    seen = observe(model, embedded, target, gradients="last", whole=True)
+    return seen.maps[-1], seen.gradients[-1], target
+
+
+def test_published_bert_counts_the_class_token_and_scales_the_whole_map(model, embedded, parts):
+    """Differences F3."""
+    maps, slopes, target = parts
+    found = METHODS["gradcam"](model, embedded, target)
+    for text in range(2):
+        weights = [slopes[text, head].sum() / 25 for head in range(2)]  # 5 queries, 5 keys
+        cam = sum(w * maps[text, head] for head, w in enumerate(weights)) / 2
+        cam = cam.clamp(min=0)
+        expected = (cam - cam.min()) / (cam.max() - cam.min())
+        torch.testing.assert_close(found[text], expected[0, 1:])
+
+
+def test_described_bert_leaves_the_class_token_out(model, embedded, parts):
+    maps, slopes, target = parts
+    weights = slopes[:, :, 0, 1:].mean(dim=2)
+    expected = torch.einsum("bh,bhk->bk", weights, maps[:, :, 0, 1:]) / 2
+    found = METHODS["gradcam"](model, embedded, target, protocol="described")
+    torch.testing.assert_close(found, expected.clamp(min=0))
+
+
+def test_published_clip_leaves_the_class_token_out(embedded, parts):
+    clip = build_tiny(12, 2, width=8, heads=2, seed=3).double()
+    clip.family = "clip"
+    maps, slopes, target = parts
+    weights = slopes[:, :, 0, 1:].mean(dim=2)
+    cam = torch.einsum("bh,bhk->bk", weights, maps[:, :, 0, 1:]).clamp(min=0)
+    low, high = cam.amin(dim=1, keepdim=True), cam.amax(dim=1, keepdim=True)
+    found = METHODS["gradcam"](clip, embedded, target)
+    torch.testing.assert_close(found, (cam - low) / (high - low), equal_nan=True)
+
+
+# Answers that are not finite
+
+
+def tokens():
+    return [
+        Tokens("", tuple(ids), ((0, 0),) * 5, (True, *[False] * 3, True)) for ids in IDS.tolist()
+    ]
+
+
+@pytest.mark.parametrize("method", ["raw_attention", "gradcam", "rollout"])
+def test_a_broken_model_is_told_from_a_constant_map(method):
+    broken = build_tiny(12, 2, width=8, heads=2, seed=3)
+    broken.head.weight.data[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"answers to 2 of 2 texts are not finite.*train it again"):
+        attribute(broken, tokens(), method, protocol="published")
+    assert not broken._forward_hooks  # none is left, also after an exception
+
+
+def test_a_constant_map_is_zero():
+    flat = build_tiny(12, 2, width=8, heads=2, seed=3)
+    flat.head.weight.data.zero_()  # no class has a slope
+    for values in attribute(flat, tokens(), "gradcam", protocol="published"):
+        assert values.tolist() == [0] * 5
+    assert not flat._forward_hooks

@@ -1,0 +1,157 @@
+"""Token-wise and head-wise attribution against the paper's formulas, and their parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from relevit.attention.recording import record_attention
+from relevit.attribution import METHODS
+from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS, express, express_all
+
+from ..attribution_cases import OURS, PROTOCOLS, close, know_black, read
+
+
+@pytest.fixture
+def vit(build_vit):
+    """Make a small ViT that knows what black is."""
+    return lambda kind="plain", **options: know_black(build_vit(kind, **options))
+
+
+def logit_gradients(model, image, label):
+    """Every block's attention map of one image and the gradient of a logit, as full matrices."""
+    with torch.enable_grad(), record_attention(model) as tape:
+        score = model(image[None])[0, label]
+    return [m[0].detach() for m in tape.maps], [
+        g[0] for g in torch.autograd.grad(score, tape.maps, retain_graph=True)
+    ]
+
+
+def perception_by_the_book(name, model, image, label):
+    """(I + A_L) ... (I + A_1) as full matrices, heads or tokens weighed as Eq. 14 and 15 say."""
+    tokens = []
+    handles = [
+        b.register_forward_pre_hook(lambda _, args: tokens.append(args[0][0])) for b in model.blocks
+    ]
+    maps, gradients = logit_gradients(model, image, label)
+    for handle in handles:
+        handle.remove()
+    product = unit = torch.eye(maps[0].shape[-1]).double()
+    for block, z, attention, slope in zip(model.blocks, tokens, maps, gradients, strict=True):
+        if name == "head_wise":
+            importance = (attention * slope).sum(dim=(1, 2)).abs()
+            heads = zip(importance / importance.sum(), attention, strict=True)
+            step = sum(weight * head for weight, head in heads)
+        else:
+            moved = z @ block.attn.qkv.weight[2 * model.embed_dim :].T @ block.attn.proj.weight.T
+            step = attention.mean(dim=0) * (moved.norm(dim=1) / z.norm(dim=1))
+        product = (unit + step) @ product
+    return product
+
+
+@pytest.mark.parametrize("kind", ["plain", "average", "registers"])
+@pytest.mark.parametrize("name", OURS)
+def test_described_method_is_the_papers_formula(build_vit, images, name, kind):
+    """T = P * F_c, F_c the mean over the path from black of the last map's gradient."""
+    model = know_black(build_vit(kind, depth=3))
+    target, rows = torch.tensor([4, 0, 2]), []
+    points, weights = np.polynomial.legendre.leggauss(4)
+    for image, label in zip(images, target, strict=True):
+        feedback = sum(
+            weight / 2 * logit_gradients(model, (p + 1) / 2 * (image + 1) - 1, label)[1][-1]
+            for p, weight in zip(points, weights, strict=True)
+        )
+        product = perception_by_the_book(name, model, image, label)
+        rows.append(product * feedback.clamp(min=0).mean(dim=0))
+    expected = read(torch.stack(rows), model)
+    ours = METHODS[name](model, images, target, protocol="described", steps=4, rule="gauss")
+    assert expected.std() > 1e-6
+    close(ours, expected.detach(), 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["plain", "average"])
+def test_head_wise_with_equal_heads_is_the_average_attention(build_vit, images, kind):
+    """Heads made equal are equally important: their share is that of the plain mean."""
+    model = build_vit(kind)
+    half = model.embed_dim // 2
+    with torch.no_grad():
+        for block in model.blocks:
+            for part in range(3):
+                for weights in (block.attn.qkv.weight, block.attn.qkv.bias):
+                    first = slice(2 * part * half, (2 * part + 1) * half)
+                    second = slice((2 * part + 1) * half, (2 * part + 2) * half)
+                    weights[second] = weights[first]
+            block.attn.proj.weight[:, half:] = block.attn.proj.weight[:, :half]
+    for protocol in ("published", "described"):
+        options = dict(protocol=protocol, feedback="gradient", start_block=1)
+        ours = express(model, images, perception="head_wise", **options)
+        plain = express(model, images, perception="avg_attention", **options)
+        close(ours, plain)
+        other = express(build_vit(kind), images, perception="head_wise", **options)
+        assert (other - plain).abs().max() > 1e-9
+
+
+def test_token_wise_with_equal_gains_is_the_average_attention(build_vit, images):
+    """Values that are the tokens themselves all have gain 1."""
+    model = build_vit()
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attn.qkv.weight[2 * model.embed_dim :] = torch.eye(model.embed_dim)
+            block.attn.proj.weight.copy_(torch.eye(model.embed_dim))
+    options = dict(protocol="described", feedback="gradient")
+    ours = express(model, images, perception="token_wise", **options)
+    close(ours, express(model, images, perception="avg_attention", **options))
+
+
+def test_perception_alone_is_rollout(build_vit, images):
+    model = build_vit(depth=4)
+    options = dict(protocol="described", start_block=2)
+    ours = express(model, images, perception="avg_attention", feedback="none", **options)
+    close(ours, METHODS["rollout"](model, images, **options))
+
+
+def test_last_attention_times_gradient_is_one_gae_step(build_vit, images):
+    """With a single head the product A * grad A and the product of their means are the same."""
+    model = build_vit(num_heads=1, depth=1)
+    ours = express(
+        model, images, perception="last_attention", feedback="gradient", protocol="described"
+    )
+    close(ours, METHODS["gae"](model, images))
+
+
+# Parts
+
+
+def test_parts_of_beyond_intuition(vit, images):
+    """Every perception with every feedback, and what an unknown one says."""
+    for protocol in PROTOCOLS:
+        maps = [
+            express(vit(), images, perception=p, feedback=f, protocol=protocol)
+            for p in PERCEPTIONS
+            for f in FEEDBACKS
+        ]
+        flat = torch.stack(maps).flatten(1)
+        assert flat.isfinite().all() and (flat[0] == 1).all()
+        assert (torch.cdist(flat, flat) + torch.eye(len(flat))).min() > 1e-9
+    with pytest.raises(ValueError, match=r"perception 'eyes' is unknown; use one of \('none', "):
+        express(vit(), images, perception="eyes")
+    with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
+        express(vit(), images, perception="none", feedback="ear")
+    with pytest.raises(ValueError, match="pairs: none given"):
+        express_all(vit(), images, pairs=[])
+
+
+@pytest.mark.parametrize("family", ["vit", "clip"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_parts_that_are_shared_give_the_same_maps(vit, images, protocol, family):
+    model, seen = vit(), []
+    model.family = family
+    model.patch_embed.register_forward_hook(lambda m, inputs, output: seen.append(len(output)))
+    pairs = [(p, f) for p in PERCEPTIONS for f in FEEDBACKS]
+    shared = express_all(model, images, pairs=pairs, protocol=protocol)
+    one_path = {"published": 3 + 19 * 3, "described": 3 + 6 * 3}  # the last point is the image
+    assert sum(seen) == one_path[protocol]
+    for (perception, feedback), ours in zip(pairs, shared, strict=True):
+        alone = express(model, images, perception=perception, feedback=feedback, protocol=protocol)
+        close(ours, alone)
