@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from relevit.text.attribute import attribute
 
 from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.observe import first_block, observe, scaled_to_one
 from relevit.text.encoder import build_tiny
+from relevit.text.token_maps import attribute
 from relevit.text.tokens import Tokens
 
 from ..attribution_cases import close, read

@@ -140,9 +140,9 @@ class DualEncoder(nn.Module):
     def text_classifier(self, image_features: Float[Tensor, "classes features"]) -> TextTransformer:
         """The text tower, shared, whose logits are the similarities to these images.
 
-        For `relevit.text.attribute`, or any method with `embed(ids)` as images. Settings as for
-        images; CLIP's text tower has 12 blocks and 8 heads, so that the published Ours-H, which
-        takes one for the other (differences D11), gives other numbers there.
+        For `relevit.text.token_maps.attribute`, or any method with `embed(ids)` as images. Settings
+        as for images; CLIP's text tower has 12 blocks and 8 heads, so that the published Ours-H,
+        which takes one for the other (differences D11), gives other numbers there.
         """
         return self._classifier(self.text_tower, self.text_projection, image_features)
 

@@ -144,6 +144,7 @@ def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image
     assert (loud > 3.001 * soft)[soft > 0].any()
 
 
+@pytest.mark.wrong_types  # `lrp` is for images
 @pytest.mark.parametrize("name", LRP)
 def test_rules_of_lrp_are_refused(image_side, text_side, name):
     pattern = r"a similarity is a cosine and has no weights.*use one of.*'token_wise'"
