@@ -23,8 +23,7 @@ from relevit.finetune.step import make_optimizer, step_losses
 from relevit.losses import background_loss, confidence_loss, foreground_loss
 from relevit.relevance import gae, to_pixels
 
-# With a learning rate of 0 a step does all its work and every variant meets the same weights.
-SETTINGS = FinetuneSettings(lr=1.0e-30)  # moves no weight
+SETTINGS = FinetuneSettings(lr=1.0e-6)
 LOSSES = ("background", "foreground", "relevance", "classification", "total")
 
 TABLES = (
@@ -35,7 +34,17 @@ TABLES = (
 EVALUATION = Table("evaluation", "vit_b", 1, (("float32", "bfloat16", ">=", 1.0),))
 
 # What a step needs beside the model, once for each model.
-optimizer_of = cache(partial(make_optimizer, settings=SETTINGS))
+
+
+@cache
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    """At a rate of 0 a step does all its work, and every variant meets the same weights."""
+    optimizer = make_optimizer(model, SETTINGS)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    return optimizer
+
+
 original_of = cache(copy.deepcopy)
 
 
