@@ -81,7 +81,7 @@ test-notebooks:
 	$(BIN)/python -m pytest tests/unit
 	$(NBVAL) $(filter-out $(APART) $(LAST),$(IN_ORDER))
 
-lint: setup  ## Check style, formatting and the notebooks' metadata
+lint: setup  ## Check style, formatting, imports and the notebooks' metadata
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

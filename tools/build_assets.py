@@ -68,7 +68,7 @@ CODE_POINTS = {
     "kangaroo": "1f998",
     "llama": "1f999",
 }
-# The same for `relevit.data.unseen`.
+# The same for UNSEEN of `relevit.data.things`.
 UNSEEN_CODE_POINTS = {
     "automobile": "1f697",
     "taxi": "1f695",
@@ -96,7 +96,7 @@ UNSEEN_CODE_POINTS = {
     "hiking-boot": "1f97e",
 }
 
-# The same for `relevit.data.things`.
+# The same for its PRETRAINING.
 THINGS_CODE_POINTS = {
     "red-apple": "1f34e",
     "pear": "1f350",

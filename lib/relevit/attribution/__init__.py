@@ -2,7 +2,8 @@
 
 Each is `(model, images, target=None, **options) -> [batch, patches]`, for whole batches, with
 `images` normalised and `target` one class an image (None: the predicted one). `protocol` says
-whether the rule is that of the papers' text or of their code.
+whether the rule is that of the papers' text or of their code. The room may import relevance and
+what lies below it.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ def rollout_is_a_special_case(given: Given) -> Finding:
     """With the values' and the output's weights set to the identity, token-wise perception without
     feedback equals rollout (both as described) to rounding.
     """
-    reason = "an identity, tested to rounding in tests/unit/test_claims_attribution.py"
+    reason = "an identity, tested to rounding in tests/unit/claims/test_attribution.py"
     return Finding("holds", "", reason)
 
 

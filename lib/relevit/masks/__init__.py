@@ -1,6 +1,6 @@
 """Masks without annotation: TokenCut on self-supervised features, refined to the image's edges.
 
-Also how good they are, and their file. Imports models and what lies below them.
+Also how good they are, and their file. The room may import relevance and what lies below it.
 """
 
 from relevit.masks.automatic import (

@@ -51,7 +51,7 @@ def feature_model(
 ) -> nn.Module:
     """A backbone for TokenCut that takes squares of `side` pixels, in eval mode.
 
-    `dino-b` is the paper's (differences B14); `weights` is its file (`runs.origin_weights`).
+    `dino-b` is the paper's (differences B14); `weights` is its file (`origin_weights`).
     `dinov2-s` is DINOv2 as it was pretrained, without any label; its position embedding is
     resampled once, from the pretrained grid to the new one. A shipped model such as `tiny-mae`
     has been finetuned with labels after its pretraining.

@@ -59,7 +59,7 @@ def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None =
             return with_short_last_block(model)
         except (OSError, RuntimeError) as error:
             raise ConnectionError(
-                f"hub_models: the weights of {timm_name} cannot be had ({one_line(error)}); "
+                f"hub: the weights of {timm_name} cannot be had ({one_line(error)}); "
                 f"give weights_root, a folder with {name}.safetensors"
             ) from error
 
@@ -70,14 +70,14 @@ def weights_file(name: str, folder: Path) -> Path:
     if path := find_weights(folder, name):
         return path
     raise FileNotFoundError(
-        f"hub_models: {folder} has no {name}.safetensors (nor .pth, .bin); put the weights of "
+        f"hub: {folder} has no {name}.safetensors (nor .pth, .bin); put the weights of "
         f"{timm_name} there, or leave weights_root empty to fetch them"
     )
 
 
 def _spec(name: str) -> ModelSpec:
     if name not in HUB_MODELS:
-        raise ValueError(f"hub_models: {name!r} is unknown; use one of {sorted(HUB_MODELS)}")
+        raise ValueError(f"hub: {name!r} is unknown; use one of {sorted(HUB_MODELS)}")
     return HUB_MODELS[name]
 
 
@@ -91,6 +91,6 @@ def _fill(model: nn.Module, path: Path, name: str) -> None:
             odd = sorted(error.missing) + sorted(error.left)
             reason = f"{odd[0]} and {len(odd) - 1} more are in one of them alone"
         raise ValueError(
-            f"hub_models: {path} does not fit {name!r} ({reason}); use the checkpoint of "
+            f"hub: {path} does not fit {name!r} ({reason}); use the checkpoint of "
             f"{HUB_MODELS[name].timm_name}"
         ) from error

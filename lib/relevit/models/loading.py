@@ -91,7 +91,7 @@ def load_pretrained(
 
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size, the
     `mini` models from the pretraining that comes with the suite; `tiny` has none and starts at
-    random. `backbone` is another pretraining of a `mini` model (`pretraining.save_backbone`).
+    random. `backbone` is another pretraining of a `mini` model (`save_backbone`).
     `image_size` as in `build_model`, for `dinov2-s` alone.
     Raises: ValueError for an unknown name, for `tiny-mae`, whose pretraining is not shipped, and
     for models of the papers.

@@ -53,7 +53,7 @@ def test_statistics_and_size_are_those_of_the_weights(name):
 
 @pytest.mark.parametrize("use", [build_hub_model, load_hub_model])
 def test_unknown_name_lists_the_names(use, tmp_path):
-    text = r"hub_models: 'vit-b' is unknown; use one of \['beit-b', 'deit-b', 'dino-b', 'vit-b-in"
+    text = r"hub: 'vit-b' is unknown; use one of \['beit-b', 'deit-b', 'dino-b', 'vit-b-in"
     with pytest.raises(ValueError, match=text):
         use("vit-b", 10)
     with pytest.raises(ValueError, match=text):
@@ -135,7 +135,7 @@ def test_code_in_a_file_is_never_run(tmp_path, name, ending, write):
     made, path = tmp_path / "made", tmp_path / f"{name}.{ending}"
     content = {"model": micro.trained(name), "extra": Harmful(made)}
     write(content, path) if write is torch.save else path.write_bytes(pickle.dumps(content, 2))
-    with pytest.raises(ValueError, match=rf"hub_models: .*{name}\.{ending} does not fit '{name}'"):
+    with pytest.raises(ValueError, match=rf"hub: .*{name}\.{ending} does not fit '{name}'"):
         load_hub_model(name, 10, folder=tmp_path)
     assert not made.exists()
     file = io.BytesIO(path.read_bytes())
@@ -166,14 +166,14 @@ def test_weights_of_another_architecture_are_an_error(tmp_path, name, kind, text
 @pytest.mark.parametrize("ending", ["pth", "safetensors"])
 def test_damaged_files_are_an_error(tmp_path, content, ending):
     (tmp_path / f"deit-b.{ending}").write_bytes(content)
-    with pytest.raises(ValueError, match=rf"hub_models: .*deit-b\.{ending} does not fit 'deit-b'"):
+    with pytest.raises(ValueError, match=rf"hub: .*deit-b\.{ending} does not fit 'deit-b'"):
         load_hub_model("deit-b", 10, folder=tmp_path)
 
 
 def test_a_folder_without_the_file_is_an_error(tmp_path):
     (tmp_path / "dino-b.npz").write_bytes(b"x")
     text = (
-        r"hub_models: .* has no dino-b\.safetensors \(nor \.pth, \.bin\); put the weights of "
+        r"hub: .* has no dino-b\.safetensors \(nor \.pth, \.bin\); put the weights of "
         r"vit_base_patch16_224\.dino there, or leave weights_root empty"
     )
     with pytest.raises(FileNotFoundError, match=text):
@@ -182,7 +182,7 @@ def test_a_folder_without_the_file_is_an_error(tmp_path):
 
 def test_a_hub_that_cannot_be_reached_is_an_error():
     text = (
-        r"hub_models: the weights of vit_base_patch16_224\.dino cannot be had \(We couldn't "
+        r"hub: the weights of vit_base_patch16_224\.dino cannot be had \(We couldn't "
         r"connect to the hub\.\); give weights_root, a folder with dino-b\.safetensors"
     )
     state = torch.random.get_rng_state()

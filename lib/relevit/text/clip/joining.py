@@ -140,7 +140,7 @@ def captioned_examples(
 ) -> Examples:
     """`count` images of all animals in turn, half of them in the middle, half small and anywhere.
 
-    The latter as `two_objects` draws its pairs, with draws of their own. `drawings` are shown
+    The latter as `draw_pairs` draws its pairs, with draws of their own. `drawings` are shown
     instead of the animals: with the hundred of `things.PRETRAINING` there are more words than
     forty to learn from. Raises: ValueError for fewer than two images.
     """
@@ -162,7 +162,7 @@ def captioned_examples(
 def captioned_pairs(
     towers: Towers, count: int, *, seed: int = 0, groups: Sequence[Sequence[int]] | None = None
 ) -> Examples:
-    """`count` images of two animals, each with a caption of its own, drawn as by `two_objects`.
+    """`count` images of two animals, each with a caption of its own, drawn as by `draw_pairs`.
 
     With `groups` of classes the tower is spared those that show no two of one group: no training
     on one of these groups takes them. Raises: ValueError for a count below 1, or none left.

@@ -116,7 +116,7 @@ def phrase_pointing(
     the RECOGNISED most similar to the image out of the group's. A map cannot be better than what
     it explains: where the encoder does not see the object, there is nothing to point at.
     Columns: group, phrases (all, recognised), method, explanations, own_object_pct,
-    standard_error_pts (over images). Chance is 50 %, as in `two_objects.pointing_table`. What has
+    standard_error_pts (over images). Chance is 50 %, as in `relevit.evaluate.pointing`. What has
     no explanation has no row.
     Raises: ValueError when no group has a pair, or for maps of other pairs.
     """
