@@ -142,26 +142,70 @@ def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project):
     assert {"--keep-going", "--rerun-incomplete"} <= set(last)
 
 
+@pytest.fixture
+def profile(project):
+    """`profile(given)` writes a file: given text, or values in place of right ones ("-": none)."""
+    folder = project / "mine"
+    folder.mkdir()
+
+    def write(given: str | dict) -> str:
+        if isinstance(given, dict):
+            values = {"executor": "slurm", "jobs": 4, "cores": 6} | given
+            given = yaml.safe_dump({key: value for key, value in values.items() if value != "-"})
+        (folder / "config.yaml").write_text(given)
+        return str(folder)
+
+    return write
+
+
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("given", "words"),
     [
-        ("executor: slurmm\n", "invalid choice: 'slurmm' (choose from "),
-        ("executor: slurm\nslurm-partitoin: gpu\n", "unrecognized arguments: --slurm-partitoin"),
+        ({"executor": "slurmm"}, "invalid choice: 'slurmm' (choose from "),
+        ({"slurm-partitoin": "gpu"}, "unrecognized arguments: --slurm-partitoin"),
         ("jobs: [1\n", "Couldn't parse config file"),
         (None, "no profile.yaml (or config.yaml) found"),
     ],
     ids=["executor", "option", "yaml", "missing"],
 )
-def test_what_snakemake_refuses_ends_before_any_work(calls, project, capsys, content, words):
-    folder = project / "mine"
-    folder.mkdir()
-    if content is not None:
-        (folder / "config.yaml").write_text(content)
-    assert pipeline.main([PRESET, "--profile", str(folder)]) == 2
+def test_what_snakemake_refuses_ends_before_any_work(calls, project, profile, capsys, given, words):
+    folder = str(project / "mine") if given is None else profile(given)
+    assert pipeline.main([PRESET, "--profile", folder]) == 2
     message = capsys.readouterr().err
     assert message.startswith("error: pipeline: Snakemake cannot plan the run:\n")
     assert words in message and len(message.splitlines()) < 10
     assert {"--dry-run", "--unlock"} & set(calls[-1]) and not (project / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"executor": "-"}, "executor = None; a cluster's is needed, like slurm: for this machine"),
+        ({"executor": "local"}, "executor = 'local'; a cluster's is needed"),
+        ({"jobs": "-"}, "jobs = None; a whole number above 0 is needed, the stages at once"),
+        ({"jobs": "all"}, "jobs = 'all'; a whole number"),
+        ({"jobs": 0}, "jobs = 0; a whole number"),
+        ({"cores": "-"}, "cores = None; a whole number above 0 is needed, the processor cores of"),
+        ({"cores": "all"}, "cores = 'all'; a whole number"),
+        ("", "needs `name: value` lines, like executor: slurm"),
+        ("- slurm\n", "needs `name: value` lines, like executor: slurm"),
+    ],
+)
+def test_profile_that_is_for_no_cluster_ends_before_any_work(
+    calls, project, profile, capsys, given, words
+):
+    folder = profile(given)
+    assert pipeline.main([PRESET, "--profile", folder]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: profile: {folder}/config.yaml: {words}")
+    assert len(message.splitlines()) == 1
+    assert calls == [] and not (project / "outputs").exists()
+
+
+def test_jobs_of_the_command_replace_those_of_the_profile(profile):
+    pipeline.check_profile(profile({"jobs": "-"}), jobs=2)
+    with pytest.raises(ValueError, match="jobs = 0; a whole number"):
+        pipeline.check_profile(profile({}), jobs=0)
 
 
 # Kubernetes Jobs

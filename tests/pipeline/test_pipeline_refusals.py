@@ -100,6 +100,16 @@ def test_file_that_is_no_parameter_file_is_refused(project, only_plan, capsys, n
     assert not (project / "outputs").exists()
 
 
+@pytest.mark.parametrize(("name", "lacks"), [("common", "preset"), ("seeds", "seeds")])
+def test_empty_file_that_all_stages_read_is_refused(project, only_plan, capsys, name, lacks):
+    (project / "params" / PRESET / f"{name}.yaml").write_text("")
+    assert pipeline.main([PRESET]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert f"{name}.yaml" in message and lacks in message
+    assert not (project / "outputs").exists()
+
+
 def refused(ended: Ended, project: Path) -> str:
     """The one line that a refused command prints, which comes soon and before any work."""
     assert ended.code == 2

@@ -17,6 +17,36 @@ from relevit.config import NOTEBOOKS
 from .projects import PRESET, RUN_S, results, run
 
 NOTHING_S = 20  # for finding out that nothing is left to do
+RESULTS = (
+    "00_original/weights.safetensors",
+    "02_finetune/seed0/weights.safetensors",
+    "02_finetune/seed0/log.jsonl",
+    "02_finetune/seed0/summary.json",
+    "01_masks/masks.safetensors",
+    "02_baselines/rates.parquet",
+    "02_finetune/tiny.gradmask.described.annotated.seed0/weights.safetensors",
+    "02_finetune/tiny.relevance.published.tokencut.seed0/weights.safetensors",
+    "02_learning_rate/summary.json",
+    "02_learning_rate/lr_1.0e-05/log.jsonl",
+    "02_learning_rate/rates.parquet",
+    "03_robustness/predictions.parquet",
+    "03_robustness/changes.parquet",
+    "03_comparison/accuracies.parquet",
+    "04_segmentation/finetuned_segmentation.parquet",
+    "04_segmentation/methods_segmentation.parquet",
+    "05_attribution/ablation.parquet",
+    "05_attribution/two_objects.parquet",
+    "06_faithfulness/methods_perturbation.parquet",
+    "07_pretraining/mini-dino.seed0/epochs/epoch_0001.safetensors",
+    "07_pretraining/mini-dino.seed0/weights.safetensors",
+    "07_pretraining/shift.parquet",
+    "07_iav/scores.parquet",
+    "07_iav/space.parquet",
+    "08_ablations/ablations.parquet",
+    "09_sis/sis.parquet",
+    "10_knn/knn.parquet",
+    "99_report/claims.parquet",
+)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -35,6 +65,7 @@ def test_pipeline_runs_to_the_report(finished):
     page = results(project) / "report.html"
     assert f"Open {page}" in ended.out
     assert "<html" in page.read_text()[:200]
+    assert [name for name in RESULTS if not (results(project) / name).is_file()] == []
 
 
 @pytest.mark.slow

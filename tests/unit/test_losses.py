@@ -117,7 +117,6 @@ def test_mask_with_nan_is_an_error(loss):
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("loss", MAP_LOSSES)
-@pytest.mark.wrong_types
 def test_shapes_must_agree(loss):
     text = r"relevance \(1, 1, 2, 2\) and mask \(1, 1, 1, 2\) differ; give one mask pixel"
     with pytest.raises(ValueError, match=text):
@@ -126,7 +125,6 @@ def test_shapes_must_agree(loss):
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("loss", MAP_LOSSES)
-@pytest.mark.wrong_types
 def test_unknown_protocol_is_an_error(loss):
     with pytest.raises(ValueError, match="protocol 'code' is unknown; use 'published'"):
         loss(RELEVANCE, BINARY, protocol="code")

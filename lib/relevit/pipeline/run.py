@@ -19,6 +19,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 
+import yaml
+
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
 from relevit.base.stages import preset_folder, read_pipeline
@@ -29,6 +31,7 @@ from relevit.pipeline.fetching import fetch
 from relevit.pipeline.kernels import warm_kernels
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
+HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 
 
 def check(preset: str) -> PipelineParams:
@@ -46,6 +49,40 @@ def check(preset: str) -> PipelineParams:
     pipeline = read_preset(folder).pipeline
     need_disk_space(project_root(), pipeline.disk_mb)
     return pipeline
+
+
+def check_profile(profile: str, jobs: int | None = None) -> None:
+    """Check what Snakemake's plan does not need, but stages on a cluster do.
+
+    Without an executor they would run on this machine, and `jobs` and `cores` are first missed
+    after the downloads. `jobs` replaces the profile's. The rest Snakemake refuses as it plans.
+
+    Raises: ValueError for no cluster's executor or a number that is missing.
+    """
+    files = [project_root() / profile / name for name in ("profile.yaml", "config.yaml")]
+    path = next((file for file in files if file.is_file()), None)
+    if path is None:
+        return
+    try:
+        values = yaml.safe_load(path.read_text())
+    except yaml.YAMLError:
+        return
+    if not isinstance(values, dict):
+        raise ValueError(f"profile: {path}: needs `name: value` lines, like executor: slurm")
+    executor = values.get("executor")
+    if not isinstance(executor, str) or executor in HERE:
+        raise ValueError(
+            f"profile: {path}: executor = {executor!r}; a cluster's is needed, like slurm: for "
+            "this machine alone leave --profile out and give --jobs"
+        )
+    numbers = values if jobs is None else values | {"jobs": jobs}
+    meaning = {"jobs": "stages at once", "cores": "processor cores of one stage"}
+    for key, what in meaning.items():
+        value = numbers.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(
+                f"profile: {path}: {key} = {value!r}; a whole number above 0 is needed, the {what}"
+            )
 
 
 def prepare_machine(preset: str, *, computes: bool = True) -> None:
@@ -124,6 +161,8 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
     """Check, plan and run one preset, here or as a profile says; return the exit code."""
     start = time.perf_counter()
     pipeline = check(preset)
+    if profile:
+        check_profile(profile, jobs)
     report = project_root() / "outputs" / preset / "report.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
     waiting = todo(preset, profile)

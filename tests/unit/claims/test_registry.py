@@ -138,10 +138,14 @@ def test_wrong_tables():
         judge({"runs": table("knn")})
     for name, row in (("two_objects", "token_wise"), ("knn", "seed1"), ("drift", "mini-deit")):
         twice = pd.concat([table(name), table(name).tail(1)])
-        with pytest.raises(ValueError, match=rf"{name} has \{{.*{row}.*\}} twice; one row is need"):
+        with pytest.raises(
+            ValueError, match=rf"{name} has \{{.*{row}.*\}} twice; one row is needed"
+        ):
             judge({name: twice})
     infinite = other("two_objects", error=math.nan)
-    with pytest.raises(ValueError, match=r"not finite at \{'method': 'raw_attention'\}; standard"):
+    with pytest.raises(
+        ValueError, match=r"not finite at \{'method': 'raw_attention'\}; standard er"
+    ):
         judge(infinite)
     for name, tables in (
         ("looks", {"looks": table("looks").assign(confidence_pct=math.nan)}),

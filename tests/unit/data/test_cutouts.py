@@ -44,9 +44,11 @@ def test_same_arguments_same_bytes_in_any_order(name, drawings):
     assert tuple(once.masks.shape) == (5, 1, 32, 32)
 
 
-def test_bytes_do_not_depend_on_batches():
+def test_bytes_do_not_depend_on_order_or_batches():
     count = cutouts.CHUNK + 7  # more than are drawn at once
     whole = cutouts.draw("objectnet", range(count), size=SMALL)
+    backwards = cutouts.draw("objectnet", range(count - 1, -1, -1), size=SMALL)
+    assert same(backwards.select(range(count - 1, -1, -1)), whole)
     for batch_size in (1, 13, count, 1000):
         parts = list(cutouts.batches("objectnet", count, batch_size, size=SMALL))
         assert [len(p) for p in parts[:-1]] == [batch_size] * (len(parts) - 1)

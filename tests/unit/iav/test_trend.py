@@ -186,7 +186,9 @@ def test_kind_intervals_need_both_kinds_on_the_same_images():
         kind_intervals(table[table["kind"] == "supervised"])
     with pytest.raises(ValueError, match="on 40 images, 1 slopes missing; needed are both of"):
         kind_intervals(table[1:])
-    with pytest.raises(ValueError, match=r"kind_intervals: rows with the same .* occur twice; "):
+    with pytest.raises(
+        ValueError, match=r"kind_intervals: rows with the same .* occur twice; give"
+    ):
         kind_intervals(pd.concat([table, table[:1]]))
     with pytest.raises(ValueError, match=r"kind_intervals: level_pct 0\.0 and 2000 resamples"):
         kind_intervals(table, level_pct=0.0)

@@ -31,12 +31,28 @@ pytestmark = pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize(
     ("read", "options", "text"),
     [
-        (read_imagenet, {"part": "test"}, r"imagenet: part is 'test'; give one of \('val', 'train"),
-        (read_imagenet_s, {"part": "test"}, r"imagenet_s: part is 'test'; give .*\('train-semi'"),
-        (read_imagenet_s, {"merged": "drop"}, r"imagenet_s: merged is 'drop'; give one of \('ski"),
+        (
+            read_imagenet,
+            {"part": "test"},
+            r"imagenet: part is 'test'; give one of \('val', 'train'\)",
+        ),
+        (
+            read_imagenet_s,
+            {"part": "test"},
+            r"imagenet_s: part is 'test'; give one of \('train-semi'",
+        ),
+        (
+            read_imagenet_s,
+            {"merged": "drop"},
+            r"imagenet_s: merged is 'drop'; give one of \('skip'",
+        ),
         (read_imagenet_a, {"ways": 100}, r"a: ways is 100; give 1000, as the papers do .B6"),
         (read_imagenet_r, {"ways": 100}, r"r: ways is 100; give 1000, as the papers do .B6"),
-        (read_objectnet, {"answers": "all"}, r"objectnet: answers is 'all'; .*or 'first' .*B7"),
+        (
+            read_objectnet,
+            {"answers": "all"},
+            r"objectnet: answers is 'all'; give 'any', or 'first' .*B7",
+        ),
         (read_objectnet, {"border": -1}, r"objectnet: border is -1 pixels; give 1, or 0"),
         (
             read_si_score,
@@ -53,7 +69,10 @@ def test_options_are_checked(tmp_path, read, options, text):
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (read_imagenet, r"val: folder .*imagenet/val is missing; unpack ILSVRC2012_img_val.tar"),
+        (
+            read_imagenet,
+            r"val: folder .*imagenet/val is missing; unpack ILSVRC2012_img_val.tar there",
+        ),
         (read_imagenet_a, r"^a: folder .*imagenet-a is missing; unpack imagenet-a.tar there"),
         (read_imagenet_r, r"^r: folder .*imagenet-r is missing; unpack imagenet-r.tar there"),
         (read_sketch, r"^sketch: folder .*sketch is missing; unpack ImageNet-Sketch.zip there"),

@@ -128,13 +128,16 @@ def test_the_end_of_the_curve_is_set_to_zero_as_described(random_dual, batch):
     assert areas[areas["target"] == "label"]["auc_pct"].tolist() == expected
 
 
-@pytest.mark.wrong_types
 def test_measured_areas_by_hand():
     assert auc_weights([0, 50, 100], "measured").tolist() == [0.25, 0.5, 0.25]
     assert auc_weights([0, 100], "measured").tolist() == [0.5, 0.5]
     with pytest.raises(ValueError, match=r"shares are \[0, 50\]; .*100 for rule 'measured'"):
         auc_weights([0, 50], "measured")
-    with pytest.raises(ValueError, match="100 for rule 'measured'"):  # before any work
+
+
+@pytest.mark.wrong_types
+def test_areas_that_cannot_be_measured_are_refused_before_any_work():
+    with pytest.raises(ValueError, match="100 for rule 'measured'"):
         zero_shot_perturbation(None, None, None, ["gae"], shares_pct=[50])
 
 
