@@ -12,6 +12,7 @@ from timm.layers import Attention
 from timm.models.vision_transformer import ResPostBlock
 from torch import nn
 
+from relevit.attention import class_token
 from relevit.attention.class_token import (
     ShortVisionTransformer,
     class_token_only,
@@ -204,6 +205,20 @@ def test_inside_one_context_another_changes_nothing(build_vit, images):
         with class_token_only(model):
             assert model.forward_features(images).shape[1] == 1
         assert model.forward_features(images).shape[1] == 1
+
+
+def test_two_threads_that_start_at_once_both_end_well(build_vit, images, monkeypatch):
+    """Both have found the block whole before either shortened it."""
+    model = build_vit()
+    whole = model(images)
+    monkeypatch.setattr(class_token, "reads_class_token_only", lambda model: True)
+    first, second = class_token_only(model), class_token_only(model)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    torch.testing.assert_close(model(images), whole)
+    second.__exit__(None, None, None)
+    assert "forward" not in vars(model.blocks[-1])
 
 
 def test_answers_run_the_class_token_alone_and_leave_the_model(build_vit, images):
