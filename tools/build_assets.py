@@ -5,9 +5,10 @@ Needs npm and `pip install resvg-py`; run it only when the class list changes:
     python tools/build_assets.py /tmp/emoji
 
 Both packages are unpacked below the given folder. Every picture becomes a 128 x 128 RGBA
-PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`. Two further groups come in 3D alone: the
-things that k-NN is tested with go to `cutouts/unseen/3d/`, those that the small models of the IAV
-study are pretrained on to `cutouts/things/3d/`.
+PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`. Two further groups come in 3D: the things
+that k-NN is tested with go to `cutouts/unseen/3d/`, those that the small models of the IAV study
+are pretrained on to `cutouts/things/3d/`. Of the latter, the classes of Habitats come in all three
+styles.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import resvg_py
 from PIL import Image
+
+from relevit.data.things import OBJECTS
 
 SIDE = 128
 PACKAGES = ("@lobehub/fluent-emoji-3d@1.1.0", "fluentui-emoji@1.3.0")
@@ -241,15 +244,14 @@ def save(picture: Image.Image, target: Path) -> None:
 def main(folder: Path) -> None:
     solid, vector = unpack(folder)
     for name, code in CODE_POINTS.items():
-        pictures = {
-            "3d": draw_webp(solid / "package" / "assets" / f"{code}.webp"),
-            "flat": draw_svg(vector / "package" / "icons" / "flat" / f"{name}.svg"),
-            "high_contrast": draw_svg(
-                vector / "package" / "icons" / "high-contrast" / f"{name}.svg"
-            ),
-        }
-        for style, picture in pictures.items():
-            save(picture, ASSETS / style / f"{name}.png")
+        save(
+            draw_webp(solid / "package" / "assets" / f"{code}.webp"), ASSETS / "3d" / f"{name}.png"
+        )
+    for folder, names in ((ASSETS, CODE_POINTS), (ASSETS / "things", OBJECTS.classes)):
+        for name in names:
+            for style in ("flat", "high_contrast"):
+                icon = vector / "package" / "icons" / style.replace("_", "-") / f"{name}.svg"
+                save(draw_svg(icon), folder / style / f"{name}.png")
     for group, codes in (("unseen", UNSEEN_CODE_POINTS), ("things", THINGS_CODE_POINTS)):
         for name, code in codes.items():
             picture = draw_webp(solid / "package" / "assets" / f"{code}.webp")

@@ -66,6 +66,13 @@ class BenchmarkParams(Checked):
     """The images of all stages of a preset (`relevit.data.benchmark`)."""
 
     data: DataName = Field("cutouts", description="drawn here, or the papers' sets from disk")
+    home_share: float = Field(
+        0.9, ge=0, le=1, description="of habitats: how often a class is at home in training"
+    )
+    opacity: float = Field(
+        1.0, gt=0, le=1, description="of habitats: the lowest of animals in training"
+    )
+    classes: Literal["animals", "objects"] = Field("animals", description="of habitats")
     data_root: str = Field(
         "", validate_default=True, description="folder with the real sets, for imagenet"
     )
@@ -97,7 +104,7 @@ class BenchmarkParams(Checked):
         if info.data.get("data") == IMAGENET and not data_root:
             raise ValueError(
                 f"data {IMAGENET!r} without data_root; give the folder that holds the sets, see "
-                "docs/paper_preset.md, or data: cutouts, which needs none"
+                "docs/paper_preset.md, or data: cutouts or habitats, which need none"
             )
         return data_root
 

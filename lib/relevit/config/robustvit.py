@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from relevit.config.words import (
     KeyBias,
     MaskSource,
     Method,
+    ModelName,
     PrecisionChoice,
     Protocol,
 )
@@ -96,7 +97,9 @@ class FinetuneParams(FinetuneChoices, Params):
     run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
     masks: MaskSource = Field("annotated", description="where the object's masks come from")
     images_per_class: int = Field(4, ge=1, description="of each class that is finetuned")
-    classes: int = Field(20, ge=2, le=913, multiple_of=2, description="classes finetuned, out of A")
+    classes: int = Field(
+        20, ge=2, le=913, multiple_of=2, description="classes finetuned: A first, then B"
+    )
     lr: float | None = Field(
         None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
     )
@@ -195,6 +198,30 @@ class AblationsParams(Params):
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
     images_per_set: int = Field(60, ge=40, description="test images of each set")
+
+
+class ContextParams(Params):
+    """08_context: what relevance adds, over how strongly an original leans on its context."""
+
+    notebook: ClassVar[str] = "08_context"
+
+    compared_model: ModelName = Field("dinov2-s4", description="that originals are made of")
+    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        [0.9], min_length=1, description="how often a class is at home, one world each"
+    )
+    study_seeds: Seeds = Field([0], description="each draws an original and its finetunings")
+    arms: dict[str, dict[str, Any]] = Field(
+        {"published": {}}, min_length=1, description="settings of 02_finetune, by name"
+    )
+    original_images: int = Field(3200, ge=40, multiple_of=40, description="it is trained on")
+    batch_size: int = Field(32, ge=1, description="of the original, images")
+    lr: float = Field(1.0e-4, gt=0, le=1, description="of the original's backbone, at its peak")
+    head_lr: float = Field(1.0e-3, gt=0, le=1, description="of its head")
+    images_per_set: int = Field(80, ge=40, description="test images of each set")
+    challenge_images: int = Field(80, ge=40, description="of each set of the challenge")
+    looked_at: int = Field(40, ge=8, description="images of set a whose relevance is shared out")
+    precision: PrecisionChoice = "auto"
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
 
 class SisParams(Params):

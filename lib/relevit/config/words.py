@@ -25,14 +25,14 @@ Unit = Literal["pixel", "token"]
 Fill = Literal["black", "mean"]
 
 # Where the images come from, and how pictures are read.
-DataName = Literal["cutouts", "imagenet"]
+DataName = Literal["cutouts", "habitats", "imagenet"]
 IMAGENET = "imagenet"
 Preprocessing = Literal["published", "timm"]
 Corrupted = Literal["error", "skip"]
 
 # Models of the embedded benchmark.
 MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
-ModelName = Literal["dinov2-s", "tiny", "tiny-mae", MiniName]
+ModelName = Literal["dinov2-s", "dinov2-s4", "tiny", "tiny-mae", MiniName]
 SHIPPED = ("tiny", "tiny-mae")  # those whose weights come with the package
 # Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
 # Intuition, and two random ones of two blocks for rehearsals.

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-TENSORS = ("images", "masks", "labels", "families")
+TENSORS = ("images", "masks", "labels", "families", "props")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Batch:
     families: Int[Tensor, " batch"]  # background, index into textures.FAMILIES; -1: none of them
     accepted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     candidates: tuple[int, ...] = ()
+    # True on things that go with the class and are not it, where the object does not cover them.
+    props: Bool[Tensor, "batch 1 size size"] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -35,7 +37,11 @@ class Batch:
     def select(self, keep: Tensor | Sequence[int]) -> Batch:
         """The images at these places, in this order, or those where a mask is True."""
         keep = torch.as_tensor(keep)
-        return replace(self, **{name: getattr(self, name)[keep] for name in TENSORS})
+        return replace(self, **{name: found[keep] for name, found in self._tensors().items()})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        found = {name: getattr(self, name) for name in TENSORS}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def split(self, size: int) -> Iterator[Batch]:
         """Parts of at most `size` images, in order."""
@@ -55,5 +61,5 @@ def join(parts: Sequence[Batch]) -> Batch:
                 "batch: parts with other accepted answers or candidates cannot be one batch; "
                 "join parts of one set alone"
             )
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in TENSORS}
+    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in first._tensors()}
     return replace(first, **joined)

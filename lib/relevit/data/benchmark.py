@@ -1,8 +1,8 @@
-"""The images of a preset: Cutouts, drawn here, or the papers' own data sets, from disk.
+"""The images of a preset: drawn here, as Cutouts or Habitats, or the papers' own, from disk.
 
-Both have the same nine test sets (`cutouts.TEST_SETS`), images to finetune on with masks, and
+All have the same nine test sets (`cutouts.TEST_SETS`), images to finetune on with masks, and
 images for choices during training, so that a notebook asks for them by name and does not know
-which of the two it has. What differs between them is asked of the benchmark too. Which one it is
+which it has. What differs between them is asked of the benchmark too. Which one it is
 says the parameter `benchmark`; a notebook opens it once and hands it on.
 """
 
@@ -25,7 +25,10 @@ from relevit.config import BenchmarkParams, Common
 from relevit.config.words import Corrupted, Preprocessing, Protocol
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
-from relevit.data.foregrounds import CLASSES, class_split
+from relevit.data.cutouts import FIRST, World
+from relevit.data.foregrounds import class_split
+from relevit.data.habitats import habitats
+from relevit.data.labelled import Labelled
 from relevit.data.real import decoding
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
 from relevit.data.real.gtsegs import read_gtsegs
@@ -41,6 +44,7 @@ from relevit.data.real.shifted import (
     read_v2,
 )
 from relevit.data.textures import FAMILIES, SEEN
+from relevit.data.things import OBJECTS
 from relevit.models.loading import model_spec
 from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
 from relevit.models.spec import ModelSpec, View
@@ -160,44 +164,69 @@ class Benchmark:
         return ""
 
 
+@dataclass(frozen=True)
 class Cutouts(Benchmark):
-    """The embedded benchmark, drawn here."""
+    """The embedded benchmark, drawn here: its first generation, or Habitats by their world."""
 
-    name = "cutouts"
-    classes = CLASSES
+    world: World = FIRST
+
     outlined = "val"
     outlined_sets = cutouts.TEST_SETS
     composable, of_the_papers, all_classes_everywhere = True, False, True
     dino_pair = ("dinov2-s", "tiny")
 
+    @property
+    def name(self) -> str:
+        return self.world.name or "cutouts"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.world.classes
+
+    @property
+    def rules(self) -> str:
+        """What images of other worlds by the same number would differ in."""
+        return "" if self.world is FIRST else self.world.identity
+
     def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
-        return cutouts.draw(set_name, indices, **options)
+        return cutouts.draw(set_name, indices, world=self.world, **options)
 
     def batches(
         self, set_name: str, count: int, batch_size: int, **options: Any
     ) -> Iterable[Batch]:
-        return cutouts.batches(set_name, count, batch_size, **options)
+        return cutouts.batches(set_name, count, batch_size, world=self.world, **options)
 
     def test_batches(
         self, set_name: str, count: int, batch_size: int, *, skipped: object = None, **options: int
     ) -> Iterable[Batch]:
         """The nine sets stay in memory once they are drawn."""
-        return _drawn(set_name, count, batch_size, **options)
+        return _drawn(set_name, count, batch_size, world=self.world, **options)
 
     def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
-        return torch.arange(count) % len(CLASSES)
+        return torch.arange(count) % len(self.classes)
+
+    def labelled(self, set_name: str, count: int, *, seed: int = 0, size: int = 112) -> Labelled:
+        """The first `count` images of a set, drawn when they are read."""
+        return cutouts.drawn(set_name, count, seed=seed, size=size, world=self.world)
 
     def split(self, seed: int) -> Split:
         return class_split(seed)
+
+    def probe(self, spec: ModelSpec) -> Iterator[Batch] | None:
+        """New draws of the shifted sets' kinds."""
+        if self.world is FIRST:
+            return None
+        parts = (self.batches(n, 16, 16, seed=1, size=spec.image_size) for n in self.example_sets)
+        return (batch for part in parts for batch in part)
 
     def fresh(self, count: int, *, seed: int = 0, size: int) -> Batch:
         return self.draw("validation", range(FRESH, FRESH + count), seed=seed, size=size)
 
     def describe(self) -> str:
-        home = [cutouts.home_family(label) for label in range(len(CLASSES))]
+        home = [cutouts.home_family(label) for label in range(len(self.classes))]
         shared = sorted({home.count(family) for family in range(len(SEEN))})
         return (
-            f"{len(CLASSES)} classes, {len(SEEN)} textures seen in training\n"
+            f"{len(self.classes)} classes, {len(SEEN)} textures seen in training\n"
             f"classes that share a texture: {shared}"
         )
 
@@ -211,13 +240,17 @@ CUTOUTS = Cutouts()
 
 
 @lru_cache(maxsize=len(cutouts.TEST_SETS))
-def _drawn(*asked: str | int, **options: int) -> tuple[Batch, ...]:
+def _drawn(*asked: str | int, **options: Any) -> tuple[Batch, ...]:
     return tuple(cutouts.batches(*asked, **options))
 
 
 def open_benchmark(cfg: Common) -> Benchmark:
     """The images that a notebook's parameters name. Raises: as `from_project`."""
-    return CUTOUTS if cfg.benchmark.data == "cutouts" else imagenet(cfg.benchmark)
+    params = cfg.benchmark
+    if params.data == "habitats":
+        drawings = OBJECTS if params.classes == "objects" else None
+        return Cutouts(habitats(params.home_share, params.opacity, drawings))
+    return CUTOUTS if params.data == "cutouts" else imagenet(params)
 
 
 def imagenet(params: BenchmarkParams) -> ImageNet:

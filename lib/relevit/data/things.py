@@ -3,7 +3,8 @@
 Two groups of drawings from the same 3D style of Microsoft's Fluent Emoji as the animals. The
 24 of UNSEEN are for k-NN: neither they nor their backgrounds are in any training. The 100 of
 PRETRAINING are what the small models of the IAV study learn from before they see an animal.
-There is one drawing of each class, so that two images of a class differ by what a recipe
+40 of the latter, OBJECTS, come in all three styles, as classes of Habitats that no choice has seen.
+There is one drawing of each class and style, so that two images of a class differ by what a recipe
 varies: background, place, size, rotation, mirror image, brightness and viewpoint.
 """
 
@@ -42,15 +43,30 @@ _NAMES = {
 }
 
 
+# None of them is a prop of Habitats; neighbours are look-alikes.
+_OBJECTS = """
+    pear avocado grapes cherries mango peach strawberry tomato kiwi-fruit watermelon
+    croissant pretzel cookie pie birthday-cake cupcake garlic onion cucumber eggplant
+    hot-dog taco bacon meat-on-bone wine-glass beer-mug crown ring necktie dress
+    handbag backpack microscope telescope camera television trophy wrapped-gift banana pineapple
+"""
+
+
 @cache
 def _levels(group: str) -> Levels:
     return read_levels(f"{group}/{STYLE}", _NAMES[group].split())
+
+
+@cache
+def _objects(style: str) -> Levels:
+    return read_levels(f"things/{style}", _OBJECTS.split())
 
 
 UNSEEN, PRETRAINING = (
     Drawings(group, tuple(names.split()), lambda style, group=group: _levels(group))
     for group, names in _NAMES.items()
 )
+OBJECTS = Drawings("objects", tuple(_OBJECTS.split()), _objects)
 
 
 def draw(

@@ -127,6 +127,8 @@ def finetune_at(
         inputs["resized"] = train.images.shape[-1]
     if train.masks.is_floating_point():
         inputs["edges"] = "soft"
+    if bench.composable and bench.rules:
+        inputs["images"] = bench.rules
     if cfg.masks == "tokencut":
         inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
     history = finetune(
@@ -146,8 +148,9 @@ _INPUTS = ("images_per_class", "classes", "validation_images", "validation_maps"
 
 
 def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
-    """Labels of the classes that a run is finetuned on: A, or the first of A (Fig. 7)."""
-    return bench.split(cfg.seed)[0][: cfg.classes]
+    """Labels of the classes that a run is finetuned on: of A (Fig. 7), then of B."""
+    first, others = bench.split(cfg.seed)
+    return [*first, *others][: cfg.classes]
 
 
 def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:

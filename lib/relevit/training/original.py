@@ -14,8 +14,7 @@ from torch import nn
 
 from relevit.base.files import from_project, write_atomically
 from relevit.config import OriginalParams
-from relevit.data.benchmark import Benchmark
-from relevit.data.cutouts import drawn
+from relevit.data.benchmark import CUTOUTS, Benchmark, Cutouts
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.checkpoints import save_weights
 from relevit.models.loading import load_model, load_pretrained, model_spec, shipped_weights
@@ -58,7 +57,7 @@ def make_original(
         return model, history
     model = load_pretrained(cfg.model, cfg.seed).to(device)
     settings = TrainSettings.from_params(cfg, device)
-    return model, train_original(model, spec, settings, folder, on_epoch=on_epoch)
+    return model, train_original(model, spec, settings, folder, bench, on_epoch=on_epoch)
 
 
 def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn.Module:
@@ -98,19 +97,22 @@ def train_original(
     spec: ModelSpec,
     settings: TrainSettings,
     folder: Path,
+    bench: Cutouts = CUTOUTS,
     *,
     validation_images: int = 400,
+    keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
-    """Train `model` in place on the animals of Cutouts; files and log as `train_classifier`."""
+    """Train `model` in place on images drawn for it; files and log as `train_classifier`."""
     count = settings.images * (settings.epochs if settings.fresh else 1)
     return train_classifier(
         model,
         spec,
         settings,
         folder,
-        train=drawn("train", count, seed=settings.seed, size=spec.image_size),
-        validation=drawn("validation", validation_images, size=spec.image_size).kept(),
-        identity={"kind": "original"},
+        train=bench.labelled("train", count, seed=settings.seed, size=spec.image_size),
+        validation=bench.labelled("validation", validation_images, size=spec.image_size).kept(),
+        identity={"kind": "original"} | ({"images": bench.rules} if bench.rules else {}),
+        keep_epochs=keep_epochs,
         on_epoch=on_epoch,
     )

@@ -101,7 +101,7 @@ def test_pipeline_shares_them_too(folder):
     [
         ({"data": "imagenet"}, "data 'imagenet' without data_root; give the folder that holds the"),
         ({"preprocessing": "timm"}, "preprocessing timm without it; give the preset's own model"),
-        ({"data": "imagenette"}, "input should be 'cutouts' or 'imagenet' [drawn here, or"),
+        ({"data": "imagenette"}, "input should be 'cutouts', 'habitats' or 'imagenet' [drawn here"),
         ({"finetuned_classes": 1}, "greater than or equal to 2 [classes of ImageNet-S in A]"),
     ],
 )

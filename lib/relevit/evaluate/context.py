@@ -1,0 +1,62 @@
+"""How much a model leans on context: the backgrounds challenge, and where its relevance lies.
+
+Source: Xiao, Engstrom, Ilyas, Madry 2020, Noise or Signal: The Role of Image Backgrounds in Object
+Recognition. Of Habitats alone, whose animals can be moved from one home into another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pandas as pd
+import torch
+from torch import nn
+
+from relevit.data.batch import Batch
+from relevit.data.habitats import CHALLENGE
+from relevit.evaluate.predictions import BATCH, predict
+from relevit.models.spec import ModelSpec
+from relevit.relevance import gae, to_pixels
+
+PARTS = ("object", "props", "texture")
+Draw = Callable[..., Batch]
+
+
+def backgrounds_challenge(
+    model: nn.Module, spec: ModelSpec, draw: Draw, images: int, *, seed: int = 0
+) -> dict[str, float]:
+    """Top-1 in percent on the three sets of CHALLENGE, and `background_gap_pts`.
+
+    The gap is `mixed_same` less `mixed_random`: the same animals at home and in a random home.
+    `draw` is that of a benchmark whose homes can be chosen.
+    """
+    top1 = {}
+    for name in CHALLENGE:
+        shown = draw(name, range(images), seed=seed, size=spec.image_size)
+        answers = predict(model, spec, shown.split(BATCH))
+        top1[f"{name}_pct"] = 100 * float((answers["label_rank"] == 0).mean())
+    gap = top1["mixed_same_pct"] - top1["mixed_random_pct"]
+    return top1 | {"background_gap_pts": gap}
+
+
+def relevance_shares(model: nn.Module, spec: ModelSpec, batches: Iterable[Batch]) -> pd.DataFrame:
+    """One row an image: the share of its relevance on object, props and texture, in percent.
+
+    Maps are GAE's for the predicted class, raised to pixels and with their lowest value at 0, as
+    the finetuning looks at them. Raises: ValueError for images whose props are not known.
+    """
+    device = next(model.parameters()).device
+    parts = []
+    for batch in batches:
+        if batch.props is None:
+            raise ValueError(
+                "relevance_shares: images without masks of their props; draw them from Habitats"
+            )
+        pixels = spec.normalise(batch.images.to(device))
+        heat = to_pixels(gae(model, pixels), pixels.shape[-2:]).cpu().double()
+        heat = heat / heat.sum(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)
+        masks = (batch.masks, batch.props, ~(batch.masks | batch.props))
+        shares = [100 * (heat * mask).sum(dim=(1, 2, 3)) for mask in masks]
+        parts.append(torch.stack(shares, dim=1))
+    columns = [f"on_{part}_pct" for part in PARTS]
+    return pd.DataFrame(torch.cat(parts).numpy(), columns=columns)

@@ -1,0 +1,60 @@
+"""The backgrounds challenge and the shares of relevance, on models whose answers are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from torch import nn
+
+from relevit.config import BenchmarkParams, StartParams
+from relevit.data.benchmark import CUTOUTS, open_benchmark
+from relevit.data.cutouts import home_family
+from relevit.evaluate import context
+from relevit.evaluate.context import PARTS, backgrounds_challenge, relevance_shares
+from relevit.models.loading import build_model, model_spec
+
+BENCH = open_benchmark(StartParams(benchmark=BenchmarkParams(data="habitats")))
+SPEC = model_spec("tiny")
+
+
+def by_home(batch) -> list[int]:
+    """The first class of the home that is drawn."""
+    first = {home_family(label): label for label in reversed(range(40))}
+    return [first[home] for home in batch.families.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(by_home, (20, 2.5, 20)), (lambda b: b.labels.tolist(), (100,) * 3)]
+)
+def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
+    """Five classes share a home, so that one of five is right there, and one of forty elsewhere."""
+
+    def predict(model, spec, batches):
+        right = [a == b for part in batches for a, b in zip(answer(part), part.labels, strict=True)]
+        return pd.DataFrame({"label_rank": np.where(right, 0, 1)})
+
+    monkeypatch.setattr(context, "predict", predict)
+    found = backgrounds_challenge(nn.Identity(), SPEC, BENCH.draw, 400)
+    rates = [found[f"{name}_pct"] for name in context.CHALLENGE]
+    assert rates == pytest.approx(expected, abs=2.5)
+    assert found["background_gap_pts"] == rates[0] - rates[1]
+
+
+def test_shares_are_of_the_whole_and_lie_where_the_masks_are(monkeypatch):
+    model, batch = build_model("tiny"), BENCH.draw("a", range(6), size=SPEC.image_size)
+    shares = relevance_shares(model, SPEC, batch.split(4))
+    assert list(shares.columns) == [f"on_{part}_pct" for part in PARTS]
+    assert shares.sum(axis=1).to_numpy() == pytest.approx(100)
+    alone = batch.masks.float()
+    monkeypatch.setattr(context, "to_pixels", lambda maps, size: alone)
+    only = relevance_shares(model, SPEC, [batch])
+    assert only["on_object_pct"].to_numpy() == pytest.approx(100)
+    alone = batch.props.float()
+    assert relevance_shares(model, SPEC, [batch])["on_props_pct"].to_numpy() == pytest.approx(100)
+
+
+def test_images_without_masks_of_things_are_refused():
+    batch = CUTOUTS.draw("val", [0], size=SPEC.image_size)
+    with pytest.raises(ValueError, match="without masks of their props; draw them from Habitats"):
+        relevance_shares(build_model("tiny"), SPEC, [batch])
