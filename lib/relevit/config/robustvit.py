@@ -13,7 +13,6 @@ from relevit.config.words import (
     KeyBias,
     MaskSource,
     Method,
-    ModelName,
     PrecisionChoice,
     Protocol,
 )
@@ -200,28 +199,24 @@ class AblationsParams(Params):
     images_per_set: int = Field(60, ge=40, description="test images of each set")
 
 
-class ContextParams(Params):
-    """08_context: what relevance adds, over how strongly an original leans on its context."""
+class ControlsParams(Params):
+    """03_controls: what the relevance terms add to the same finetuning without them."""
 
-    notebook: ClassVar[str] = "08_context"
+    notebook: ClassVar[str] = "03_controls"
 
-    compared_model: ModelName = Field("dinov2-s4", description="that originals are made of")
-    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        [0.9], min_length=1, description="how often a class is at home, one world each"
-    )
-    study_seeds: Seeds = Field([0], description="each draws an original and its finetunings")
+    seeds: Seeds = Field([0, 1], description="finetuning runs, and originals of other worlds")
     arms: dict[str, dict[str, Any]] = Field(
-        {"published": {}}, min_length=1, description="settings of 02_finetune, by name"
+        {}, description="settings beside those of 02_finetune, as its parameters, by name"
     )
-    original_images: int = Field(3200, ge=40, multiple_of=40, description="it is trained on")
-    batch_size: int = Field(32, ge=1, description="of the original, images")
-    lr: float = Field(1.0e-4, gt=0, le=1, description="of the original's backbone, at its peak")
-    head_lr: float = Field(1.0e-3, gt=0, le=1, description="of its head")
-    images_per_set: int = Field(80, ge=40, description="test images of each set")
+    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        [], description="worlds of Habitats with originals of their own, a seed each"
+    )
+    original_images: int = Field(6400, ge=40, multiple_of=40, description="these are trained on")
+    images_per_set: int = Field(100, ge=40, description="test images of each set")
     challenge_images: int = Field(80, ge=40, description="of each set of the challenge")
     looked_at: int = Field(40, ge=8, description="images of set a whose relevance is shared out")
-    precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    precision: PrecisionChoice = "auto"
 
 
 class SisParams(Params):

@@ -68,6 +68,7 @@ class Benchmark:
     of_the_papers: bool  # the papers' own images: their numbers can be held against ours
     all_classes_everywhere: bool  # each test set has images of every class
     dino_pair: tuple[str, str]  # self-supervised and supervised model that stand for the papers'
+    challenging: bool = False  # it has the sets of the backgrounds challenge
     rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
 
     def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
@@ -182,6 +183,10 @@ class Cutouts(Benchmark):
     @property
     def classes(self) -> tuple[str, ...]:
         return self.world.classes
+
+    @property
+    def challenging(self) -> bool:
+        return self.world.things is not None
 
     @property
     def rules(self) -> str:

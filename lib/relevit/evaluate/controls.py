@@ -12,6 +12,7 @@ from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, middle
 
 GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the others
 IMAGE = ["seed", "dataset", "index"]
+ORIGINAL = "original"  # the arm of the models that all others start from
 
 
 def paired_change(
@@ -45,6 +46,49 @@ def paired_change(
         part = both if group == "all" else both[both["in_a"] == (group == "A")]
         rows[group] = _summary(part, resamples, seed, level_pct)
     return pd.DataFrame(rows).T.rename_axis("classes").astype({"seeds": int})
+
+
+def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:
+    """What each arm changes with the relevance terms and without, and what these add, in points.
+
+    `answers` as from `finetune.controls.run_study`. One row a world, arm and group of classes:
+    `with_pts` and `without_pts` are changes of top-1 against the original, `adds_pts` their
+    difference, each with its interval as `paired_change` has it (`with_low_pts` and so on).
+    Raises: ValueError as `paired_change`.
+    """
+    rows = []
+    for world, part in answers.groupby("world", sort=False):
+        original = part[part["arm"] == ORIGINAL]
+        for arm, runs in part[part["arm"] != ORIGINAL].groupby("arm", sort=False):
+            ours, control = (runs[runs["relevance"] == on] for on in (True, False))
+            pairs = {"with": (ours, original), "without": (control, original)}
+            pairs["adds"] = (ours, control)
+            found = [
+                paired_change(*pair, sets).drop(columns="seeds").add_prefix(f"{name}_")
+                for name, pair in pairs.items()
+            ]
+            named = [table.rename(columns=lambda c: c.replace("_change", "")) for table in found]
+            joined = pd.concat(named, axis=1).reset_index()
+            seeds = part["seed"].nunique()
+            rows.append(joined.assign(world=world, arm=arm, seeds=seeds))
+    return pd.concat(rows).set_index(["world", "arm", "classes"])
+
+
+def set_changes(answers: pd.DataFrame) -> pd.DataFrame:
+    """Change of top-1 against the original on each set, mean over seeds, in points.
+
+    One row a world, arm and `relevance`; the last column averages the shifted sets.
+    """
+    keys = ["world", "seed", "dataset"]
+    top1 = 100 * answers.groupby([*keys, "arm", "relevance"], sort=False)["right"].mean()
+    original = top1.xs(ORIGINAL, level="arm").droplevel("relevance")
+    before = original.reindex(top1.index.droplevel(["arm", "relevance"])).to_numpy()
+    change = (top1 - before).drop(ORIGINAL, level="arm").rename("change").reset_index()
+    wide = change.pivot_table(
+        index=["world", "arm", "relevance"], columns="dataset", values="change", sort=False
+    )
+    wide["shifted_average"] = wide[[name for name in SHIFTED_SETS if name in wide]].mean(axis=1)
+    return wide
 
 
 def _summary(part: pd.DataFrame, resamples: int, seed: int, level_pct: float) -> Mapping:

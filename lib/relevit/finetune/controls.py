@@ -1,0 +1,191 @@
+"""With and without: the same finetuning, images and steps, once with the relevance terms.
+
+The control of a setting is that setting with the weight of the relevance terms at 0. What the
+method adds is the difference of the two, and not what changed since the original: the class term
+and the images alone change a model too. RobustViT's Table 4 leaves out one loss at a time, and has
+no row without both relevance losses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from relevit.base.device import choose_device
+from relevit.base.files import file_fingerprint, write_atomically
+from relevit.base.stages import need_stage, preset_folder, read_stage
+from relevit.config import BenchmarkParams, ControlsParams, FinetuneParams, OriginalParams
+from relevit.data.benchmark import Benchmark, open_benchmark
+from relevit.evaluate.context import backgrounds_challenge, relevance_shares
+from relevit.evaluate.controls import ORIGINAL
+from relevit.evaluate.sets import answer_sets, load_classifier
+from relevit.finetune.runs import finetune_at, origin_weights, rate
+from relevit.models.loading import load_model, load_pretrained
+from relevit.training.classifier import TrainSettings
+from relevit.training.epochs import WEIGHTS
+from relevit.training.original import train_original
+
+CONTROL = {"weight_relevance": 0.0}
+OURS = "ours"  # the arm of the preset's own settings
+FIGURES = "figures.json"
+OWN = "own"  # the world of the preset's own original
+RUN = ["world", "seed", "arm", "relevance"]  # columns that tell one model from another
+
+
+class World(NamedTuple):
+    """Images with one strength of context, and the original of one seed there."""
+
+    name: str
+    seed: int
+    bench: Benchmark
+    trained: bool  # here, with the seed; else it is the preset's own
+    folder: Path
+
+
+class Model(NamedTuple):
+    """A model that is compared: where its weights are, and what made it."""
+
+    world: World
+    arm: str
+    relevance: bool
+    params: FinetuneParams | None  # None: an original, or a run of 02_finetune
+    weights: Path
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Values of RUN."""
+        values = (self.world.name, self.world.seed, self.arm, self.relevance)
+        return dict(zip(RUN, values, strict=True))
+
+    @property
+    def folder(self) -> Path:
+        """Where what it answers is kept."""
+        kind = "" if self.arm == ORIGINAL else ".with" if self.relevance else ".without"
+        return self.world.folder / f"{self.arm}{kind}"
+
+
+def worlds(cfg: ControlsParams, folder: Path) -> list[World]:
+    """The preset's own world and those of `home_shares`, one for each seed.
+
+    Raises: ValueError for home shares where the preset's images have no homes.
+    """
+    data = cfg.benchmark.data
+    if cfg.home_shares and data != "habitats":
+        raise ValueError(
+            f"{cfg.notebook}: home_shares {cfg.home_shares} with data {data!r}, whose classes have "
+            "no homes; give data: habitats in common.yaml, or home_shares: []"
+        )
+    found = [
+        World(OWN, seed, open_benchmark(cfg), False, folder / f"{OWN}.seed{seed}")
+        for seed in cfg.seeds
+    ]
+    for share in cfg.home_shares:
+        changed = cfg.benchmark.model_copy(update={"home_share": share})
+        bench = open_benchmark(cfg.model_copy(update={"benchmark": changed}))
+        name = f"home {share:g}"
+        found += [
+            World(name, seed, bench, True, folder / f"home{share:g}.seed{seed}")
+            for seed in cfg.seeds
+        ]
+    return found
+
+
+def compared(cfg: ControlsParams, world: World) -> Iterator[Model]:
+    """The original of a world, and what is finetuned from it: every arm with and without.
+
+    The preset's own settings in its own world are the runs of 02_finetune, which are made where
+    they are missing; the others are still to be made (`run_study`).
+    Raises: ValueError for parameters of an arm that 02_finetune does not have.
+    """
+    origin = world.folder / ORIGINAL / WEIGHTS if world.trained else origin_weights(cfg)
+    yield Model(world, ORIGINAL, False, None, origin)
+    base = read_stage(cfg, FinetuneParams, benchmark=_benchmark(world, cfg), seed=world.seed)
+    lr = None
+    for arm, changes in ({OURS: {}} | cfg.arms).items():
+        for relevance in (True, False):
+            if arm == OURS and relevance and not world.trained:
+                run = need_stage(cfg, "02_finetune", f"seed{world.seed}", seed=world.seed)
+                yield Model(world, arm, relevance, None, run / WEIGHTS)
+                continue
+            where = f"{preset_folder(cfg.preset) / cfg.notebook}.yaml: arm {arm!r}"
+            values = base.model_dump() | changes | ({} if relevance else CONTROL)
+            params = FinetuneParams.checked(values, where)
+            if params.lr is None:
+                lr = lr or rate(params)
+                params = params.model_copy(update={"lr": lr})
+            model = Model(world, arm, relevance, params, Path())
+            yield model._replace(weights=model.folder / WEIGHTS)
+
+
+def run_study(
+    cfg: ControlsParams, folder: Path, on_model: Callable[[str], object] = lambda name: None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make all models, and ask all of them. What `folder` holds of the same is read.
+
+    Returns `answers`, one row a model and test image (RUN, dataset, index, label, right, in_a:
+    whether the class is in A), and `figures`, one row a model of Habitats (RUN, those of
+    `backgrounds_challenge`, means of `relevance_shares`; empty for other images).
+    Raises: FloatingPointError when a run diverges; as `worlds` and `compared`, before any work.
+    """
+    answers, figures = [], []
+    everything = [(world, list(compared(cfg, world))) for world in worlds(cfg, folder)]
+    for world, models in everything:
+        origin = models[0].weights
+        if world.trained:
+            train_world(cfg, world)
+        for model in models:
+            if model.params is not None:
+                finetune_at(model.params, world.bench, model.params.lr, origin, model.folder)
+            found = _answers(cfg, model)
+            answers.append(found.assign(**model.keys)[[*RUN, *found.columns]])
+            if world.bench.challenging:
+                figures.append(model.keys | _figures(cfg, model))
+            on_model(f"{world.folder.name} {model.folder.name}")
+    return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
+
+
+def train_world(cfg: ControlsParams, world: World) -> None:
+    """Train the original of a world as 00_original does, on images of that world and seed."""
+    own = read_stage(cfg, OriginalParams)
+    device = choose_device(cfg.device)
+    settings = TrainSettings.from_params(
+        own, device, images=cfg.original_images, epochs=1, seed=world.seed
+    )
+    model = load_pretrained(cfg.model, world.seed).to(device)
+    spec = world.bench.spec(cfg.model)
+    place = world.folder / ORIGINAL
+    train_original(model, spec, settings, place, world.bench, validation_images=40)
+
+
+def _benchmark(world: World, cfg: ControlsParams) -> BenchmarkParams:
+    if not world.trained:
+        return cfg.benchmark
+    return cfg.benchmark.model_copy(update={"home_share": world.bench.world.home_share})
+
+
+def _answers(cfg: ControlsParams, model: Model) -> pd.DataFrame:
+    world, weights = model.world, model.weights
+    classifier = load_classifier(world.bench, cfg.model, weights, cfg.precision, cfg.device)
+    rows = answer_sets(classifier, weights, model.folder / "sets", world.bench, cfg.images_per_set)
+    in_a = rows["label"].isin(world.bench.split(world.seed)[0])
+    rows = rows.assign(right=rows["label_rank"] == 0, in_a=in_a)
+    return rows[["dataset", "index", "label", "right", "in_a"]]
+
+
+def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
+    path, bench = model.folder / FIGURES, model.world.bench
+    made_of = f"{file_fingerprint(model.weights)} {cfg.challenge_images} {cfg.looked_at}"
+    if path.is_file() and (kept := json.loads(path.read_text()))["of"] == made_of:
+        return kept["figures"]
+    network = load_model(cfg.model, model.weights, choose_device(cfg.device))
+    spec = bench.spec(cfg.model)
+    found = backgrounds_challenge(network, spec, bench.draw, cfg.challenge_images)
+    shown = bench.draw("a", range(cfg.looked_at), size=spec.image_size)
+    found |= relevance_shares(network, spec, shown.split(40)).mean().to_dict()
+    kept = {"of": made_of, "figures": found}
+    write_atomically(path, lambda target: target.write_text(json.dumps(kept)))
+    return found
