@@ -199,6 +199,25 @@ rule robustness:
         PAPERMILL + SEEDED + OPTIONS
 
 
+rule controls:
+    message: "03_controls: the same finetuning with and without the relevance terms"
+    input:
+        **stage("03_controls", "seeds"),
+        runs=f"{PARAMS}/02_finetune.yaml",
+        original=rules.original.output.weights,
+        rate=rules.learning_rate.output.summary,
+        finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
+    output:
+        executed=f"{OUT}/03_controls/executed.ipynb",
+        summary=f"{OUT}/03_controls/summary.json",
+        added=f"{OUT}/03_controls/added.parquet",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        PAPERMILL + SEEDED + OPTIONS
+
+
 # On real sets it takes longer to evaluate a run than to make it: each run is a job of its own, and
 # so is each original. 03_comparison reads what they leave.
 rule answers:
@@ -423,6 +442,7 @@ rule report:
         faithfulness=rules.faithfulness.output.summary,
         iav=rules.iav.output.summary,
         predictions=rules.robustness.output.predictions,
+        controls=rules.controls.output.added,
         comparison=rules.comparison.output.accuracies,
         ablations=rules.ablations.output.summary,
         sis=rules.sis.output.summary,
@@ -457,6 +477,7 @@ rule pages:
         expand(rules.finetune.output.executed, seed=SEEDS[:1]),
         rules.baselines.output.executed,
         rules.robustness.output.executed,
+        rules.controls.output.executed,
         rules.comparison.output.executed,
         rules.segmentation.output.executed,
         rules.attribution.output.executed,

@@ -35,6 +35,7 @@ SMALLEST = {
         "shown": 2,
     },
     "03_robustness": {"images_per_set": 40},
+    "03_controls": {"images_per_set": 40, "looked_at": 8, "shown": 2},
     "03_comparison": {"images_per_set": 40},
     "04_segmentation": {
         "finetuned_images": 10,

@@ -20,6 +20,7 @@ END = {"99_report", "report.html", "the stages' notebooks as pages"}
 # What follows from the preset's own runs.
 AFTER_RUNS = END | {
     "03_robustness",
+    "03_controls",
     "03_comparison",
     "04_segmentation",
     "06_faithfulness",

@@ -96,6 +96,7 @@ NOTEBOOKS: dict[str, type[Params]] = {
         FinetuneParams,
         BaselinesParams,
         RobustnessParams,
+        ControlsParams,
         ComparisonParams,
         SegmentationParams,
         AttributionParams,

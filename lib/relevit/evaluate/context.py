@@ -43,19 +43,18 @@ def relevance_shares(model: nn.Module, spec: ModelSpec, batches: Iterable[Batch]
     """One row an image: the share of its relevance on object, props and texture, in percent.
 
     Maps are GAE's for the predicted class, raised to pixels and with their lowest value at 0, as
-    the finetuning looks at them. Raises: ValueError for images whose props are not known.
+    the finetuning looks at them. Where things beside the object are not known, what is not object
+    is texture.
     """
     device = next(model.parameters()).device
     parts = []
     for batch in batches:
-        if batch.props is None:
-            raise ValueError(
-                "relevance_shares: images without masks of their props; draw them from Habitats"
-            )
         pixels = spec.normalise(batch.images.to(device))
         heat = to_pixels(gae(model, pixels), pixels.shape[-2:]).cpu().double()
         heat = heat / heat.sum(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)
-        masks = (batch.masks, batch.props, ~(batch.masks | batch.props))
+        on_object = batch.masks > 0.5
+        on_props = torch.zeros_like(on_object) if batch.props is None else batch.props
+        masks = (on_object, on_props, ~(on_object | on_props))
         shares = [100 * (heat * mask).sum(dim=(1, 2, 3)) for mask in masks]
         parts.append(torch.stack(shares, dim=1))
     columns = [f"on_{part}_pct" for part in PARTS]

@@ -12,6 +12,7 @@ from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, middle
 
 GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the others
 IMAGE = ["seed", "dataset", "index"]
+ROW = ["world", "arm", "classes"]  # of a table of what relevance adds
 ORIGINAL = "original"  # the arm of the models that all others start from
 
 
@@ -71,7 +72,8 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
             joined = pd.concat(named, axis=1).reset_index()
             seeds = part["seed"].nunique()
             rows.append(joined.assign(world=world, arm=arm, seeds=seeds))
-    return pd.concat(rows).set_index(["world", "arm", "classes"])
+    table = pd.concat(rows, ignore_index=True)
+    return table[[*ROW, *table.columns.drop(ROW)]]
 
 
 def set_changes(answers: pd.DataFrame) -> pd.DataFrame:
@@ -89,6 +91,19 @@ def set_changes(answers: pd.DataFrame) -> pd.DataFrame:
     )
     wide["shifted_average"] = wide[[name for name in SHIFTED_SETS if name in wide]].mean(axis=1)
     return wide
+
+
+def figure_means(figures: pd.DataFrame) -> pd.DataFrame:
+    """Mean over the seeds of every figure: one row a world, arm and `relevance`."""
+    named = figures.columns.str.endswith(("_pct", "_pts"))
+    groups = figures.groupby(["world", "arm", "relevance"], sort=False)
+    return groups[list(figures.columns[named])].mean()
+
+
+def original_gaps_pts(figures: pd.DataFrame) -> pd.Series:
+    """The background gap of each world's original, mean over its seeds."""
+    means = figure_means(figures).xs(ORIGINAL, level="arm")
+    return means["background_gap_pts"].droplevel("relevance")
 
 
 def _summary(part: pd.DataFrame, resamples: int, seed: int, level_pct: float) -> Mapping:

@@ -19,9 +19,11 @@ from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.stages import need_stage, preset_folder, read_stage
 from relevit.config import BenchmarkParams, ControlsParams, FinetuneParams, OriginalParams
+from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.evaluate.context import backgrounds_challenge, relevance_shares
 from relevit.evaluate.controls import ORIGINAL
+from relevit.evaluate.predictions import BATCH
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import finetune_at, origin_weights, rate
 from relevit.models.loading import load_model, load_pretrained
@@ -127,8 +129,8 @@ def run_study(
     """Make all models, and ask all of them. What `folder` holds of the same is read.
 
     Returns `answers`, one row a model and test image (RUN, dataset, index, label, right, in_a:
-    whether the class is in A), and `figures`, one row a model of Habitats (RUN, those of
-    `backgrounds_challenge`, means of `relevance_shares`; empty for other images).
+    whether the class is in A), and `figures`, one row a model (RUN, means of `relevance_shares`,
+    and of Habitats what `backgrounds_challenge` finds).
     Raises: FloatingPointError when a run diverges; as `worlds` and `compared`, before any work.
     """
     answers, figures = [], []
@@ -142,10 +144,15 @@ def run_study(
                 finetune_at(model.params, world.bench, model.params.lr, origin, model.folder)
             found = _answers(cfg, model)
             answers.append(found.assign(**model.keys)[[*RUN, *found.columns]])
-            if world.bench.challenging:
-                figures.append(model.keys | _figures(cfg, model))
+            figures.append(model.keys | _figures(cfg, model))
             on_model(f"{world.folder.name} {model.folder.name}")
     return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
+
+
+def looked_at(cfg: ControlsParams, bench: Benchmark) -> Batch:
+    """The images whose relevance is shared out: of set `a` where it has masks."""
+    name = "a" if "a" in bench.outlined_sets else bench.outlined
+    return bench.draw(name, range(cfg.looked_at), size=bench.spec(cfg.model).image_size)
 
 
 def train_world(cfg: ControlsParams, world: World) -> None:
@@ -183,9 +190,10 @@ def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
         return kept["figures"]
     network = load_model(cfg.model, model.weights, choose_device(cfg.device))
     spec = bench.spec(cfg.model)
-    found = backgrounds_challenge(network, spec, bench.draw, cfg.challenge_images)
-    shown = bench.draw("a", range(cfg.looked_at), size=spec.image_size)
-    found |= relevance_shares(network, spec, shown.split(40)).mean().to_dict()
+    shown = looked_at(cfg, bench).split(BATCH)
+    found = relevance_shares(network, spec, shown).mean().to_dict()
+    if bench.challenging:
+        found |= backgrounds_challenge(network, spec, bench.draw, cfg.challenge_images)
     kept = {"of": made_of, "figures": found}
     write_atomically(path, lambda target: target.write_text(json.dumps(kept)))
     return found

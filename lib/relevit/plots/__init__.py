@@ -26,6 +26,7 @@ from relevit.plots.bars import (
     word_bars,
     zero_shot_bars,
 )
+from relevit.plots.controls import added_bars, dose_response, share_bars
 from relevit.plots.curves import (
     METHOD_TITLES,
     apart_curves,

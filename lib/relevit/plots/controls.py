@@ -21,10 +21,10 @@ def added_bars(table: pd.DataFrame, title: str) -> Figure:
 
     `table` is `controls.added_table` of one world.
     """
-    arms = list(dict.fromkeys(table.index.get_level_values("arm")))
+    arms = list(dict.fromkeys(table["arm"]))
     figure, axes = panels(len(arms), 1.2 + 2.6 * len(arms), 3.0, sharey=True)
     for axis, arm in zip(axes, arms, strict=True):
-        rows = table.xs(arm, level="arm").droplevel("world").loc[list(GROUPS)]
+        rows = table[table["arm"] == arm].set_index("classes").loc[list(GROUPS)]
         for offset, (kind, (label, colour)) in zip((-0.19, 0.19), KINDS.items(), strict=True):
             middle = rows[f"{kind}_pts"]
             reach = [middle - rows[f"{kind}_low_pts"], rows[f"{kind}_high_pts"] - middle]
@@ -43,17 +43,19 @@ def added_bars(table: pd.DataFrame, title: str) -> Figure:
 
 
 def share_bars(figures: pd.DataFrame, title: str) -> Figure:
-    """Where relevance lies, stacked: a bar a model, mean over seeds; needs the figures of one world."""
+    """Where relevance lies, stacked: a bar a model, mean over seeds. `figures` of one world."""
     means = figures.groupby(["arm", "relevance"], sort=False)[[f"on_{p}_pct" for p in PARTS]].mean()
     names = [
-        arm if arm == ORIGINAL else f"{arm}, {'with' if on else 'without'}" for arm, on in means.index
+        arm if arm == ORIGINAL else f"{arm}, {'with' if on else 'without'}"
+        for arm, on in means.index
     ]
     figure, axis = subplots(figsize=(7.5, 0.9 + 0.32 * len(means)))
     left = np.zeros(len(means))
     for part, colour in PART_COLOURS.items():
         values = means[f"on_{part}_pct"].to_numpy()
         bars = axis.barh(names, values, left=left, color=colour, label=part)
-        axis.bar_label(bars, [f"{value:.0f}" for value in values], label_type="center", fontsize=8)
+        labels = [f"{value:.0f}" if value >= 1 else "" for value in values]
+        axis.bar_label(bars, labels, label_type="center", fontsize=8)
         left += values
     axis.invert_yaxis()
     axis.set(title=title, xlabel="share of the relevance (%)", xlim=(0, 100))
@@ -70,14 +72,16 @@ def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figur
     """
     figure, axis = subplots(figsize=(6.5, 3.2))
     for group, colour in CLASS_COLOURS.items():
-        rows = table.xs(group, level="classes").reset_index("arm", drop=True)
+        rows = table[table["classes"] == group].set_index("world")
         rows = rows.assign(gap=gaps_pts).sort_values("gap")
         reach = [rows["adds_pts"] - rows["adds_low_pts"], rows["adds_high_pts"] - rows["adds_pts"]]
         shift = 0.4 if group == "B" else -0.4  # so that intervals do not cover each other
         style = {"color": colour, "marker": "o", "capsize": 3, "label": f"classes {group}"}
         axis.errorbar(rows["gap"] + shift, rows["adds_pts"], np.clip(reach, 0, None), **style)
     for world, gap in gaps_pts.items():
-        axis.annotate(world, (gap, 0), (0, -2), textcoords="offset points", ha="center", va="top", fontsize=7)
+        axis.annotate(
+            world, (gap, 0), (0, -2), textcoords="offset points", ha="center", va="top", fontsize=7
+        )
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel="background gap of the original (points)")
     axis.set_ylabel("relevance adds (points)")

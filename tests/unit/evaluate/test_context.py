@@ -54,7 +54,8 @@ def test_shares_are_of_the_whole_and_lie_where_the_masks_are(monkeypatch):
     assert relevance_shares(model, SPEC, [batch])["on_props_pct"].to_numpy() == pytest.approx(100)
 
 
-def test_images_without_masks_of_things_are_refused():
-    batch = CUTOUTS.draw("val", [0], size=SPEC.image_size)
-    with pytest.raises(ValueError, match="without masks of their props; draw them from Habitats"):
-        relevance_shares(build_model("tiny"), SPEC, [batch])
+def test_images_without_things_have_no_relevance_on_them():
+    batch = CUTOUTS.draw("val", range(3), size=SPEC.image_size)
+    shares = relevance_shares(build_model("tiny"), SPEC, [batch])
+    assert (shares["on_props_pct"] == 0).all()
+    assert (shares["on_object_pct"] + shares["on_texture_pct"]).to_numpy() == pytest.approx(100)
