@@ -101,19 +101,27 @@ def test_unknown_precision_is_an_error(choice):
 
 
 @pytest.mark.parametrize(
-    ("flags", "fast"),
+    ("flags", "gain", "fast"),
     [
-        ({"avx512_bf16": True, "amx_bf16": False}, True),
-        ({"amx_bf16": True}, True),
-        ({"bf16": True}, True),
-        ({"avx512_f": True, "avx512_bf16": False}, False),
-        ({}, False),
+        ({"avx512_bf16": True, "amx_bf16": False}, 2.8, True),
+        ({"avx512_bf16": True, "amx_bf16": False}, 0.5, False),
+        ({"amx_bf16": True}, 2.0, True),
+        ({"bf16": True}, 2.0, True),
+        ({"avx512_f": True, "avx512_bf16": False}, 2.0, False),
+        ({}, 2.0, False),
     ],
 )
-def test_bfloat16_in_the_processor(monkeypatch, flags, fast):
+def test_bfloat16_in_the_processor(monkeypatch, flags, gain, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
+    monkeypatch.setattr(device, "bfloat16_gain", lambda: gain)
     assert fast_bfloat16("cpu") is fast
     assert fast_bfloat16(torch.device("cpu")) is fast
+
+
+def test_the_gain_is_that_of_a_product_in_both_formats():
+    device.bfloat16_gain.cache_clear()
+    assert 0.01 < device.bfloat16_gain() < 100
+    assert device.bfloat16_gain() == device.bfloat16_gain()
 
 
 def test_older_torch_does_not_know_the_processor(monkeypatch):
