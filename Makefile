@@ -18,7 +18,7 @@ IN_ORDER = $(shell $(BIN)/python -c \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick rehearse notebooks lab test test-pipeline test-notebooks lint format \
+.PHONY: help setup reproduce quick study rehearse notebooks lab test test-pipeline test-notebooks lint format \
 	bench lock clean
 
 help:  ## List the targets
@@ -53,6 +53,12 @@ quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)
 notebooks: setup  ## Execute the committed notebooks again and store their outputs
 	$(BIN)/python -m relevit.pipeline.notebooks
 	$(STRIP) notebooks/*.ipynb
+
+STUDY := params/study
+study: setup  ## When does relevance finetuning help? (1 hour on 2 cores, docs/context.md)
+	@mkdir -p outputs/study/03_controls
+	$(BIN)/papermill notebooks/03_controls.ipynb outputs/study/03_controls/executed.ipynb \
+		-f $(STUDY)/common.yaml -f $(STUDY)/seeds.yaml -f $(STUDY)/03_controls.yaml --engine relevit
 
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (10 min on 2 cores)
 	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)

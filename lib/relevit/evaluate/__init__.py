@@ -1,8 +1,9 @@
 """What a model answers and where it looks: the papers' tests, each a module, and their tables.
 
 Predictions come first (`predictions`, with the second look of `bfloat16` inside), then the nine
-sets, tables of accuracies, and what finetuning changed (`robustness`, `class_changes`). May
-import attribution, losses, masks and what lies below them; never finetuning or pictures.
+sets, tables of accuracies, what finetuning changed (`robustness`, `class_changes`) and what one way
+adds to another (`paired`). May import attribution, losses, masks and what lies below them; never
+finetuning or pictures.
 """
 
 from relevit.evaluate import class_changes, knn, robustness, sis

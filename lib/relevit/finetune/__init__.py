@@ -2,8 +2,8 @@
 
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
 batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
-`runs`, `variants` and `learning_rate` (what notebooks ask for). Imports training, evaluation and
-what lies below them.
+`runs`, `variants`, `learning_rate` and `controls` (what notebooks ask for). Imports training,
+evaluation and what lies below them.
 """
 
 from relevit.finetune import baselines, runs

@@ -22,7 +22,7 @@ from relevit.config import BenchmarkParams, ControlsParams, FinetuneParams, Orig
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.evaluate.context import backgrounds_challenge, relevance_shares
-from relevit.evaluate.controls import ORIGINAL
+from relevit.evaluate.paired import ORIGINAL
 from relevit.evaluate.predictions import BATCH
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import finetune_at, origin_weights, rate

@@ -26,7 +26,6 @@ from relevit.plots.bars import (
     word_bars,
     zero_shot_bars,
 )
-from relevit.plots.controls import added_bars, dose_response, share_bars
 from relevit.plots.curves import (
     METHOD_TITLES,
     apart_curves,
@@ -77,3 +76,4 @@ from relevit.plots.pretrained import (
 )
 from relevit.plots.shaded_text import attention_rows, shaded_figure, shaded_html
 from relevit.plots.style import set_style
+from relevit.plots.twins import added_bars, dose_response, share_bars

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from relevit.evaluate.context import PARTS
-from relevit.evaluate.controls import GROUPS, ORIGINAL
+from relevit.evaluate.paired import GROUPS, ORIGINAL
 from relevit.plots.bars import CLASS_COLOURS
 from relevit.plots.style import BLUE, OURS, panels, subplots
 from relevit.plots.style import ORIGINAL as GREY
@@ -19,7 +19,7 @@ PART_COLOURS = dict(zip(PARTS, (OURS, BLUE, "#d9d9d9"), strict=True))
 def added_bars(table: pd.DataFrame, title: str) -> Figure:
     """With and without relevance against the original, a panel an arm, with 95 % intervals.
 
-    `table` is `controls.added_table` of one world.
+    `table` is `paired.added_table` of one world.
     """
     arms = list(dict.fromkeys(table["arm"]))
     figure, axes = panels(len(arms), 1.2 + 2.6 * len(arms), 3.0, sharey=True)
@@ -67,7 +67,7 @@ def share_bars(figures: pd.DataFrame, title: str) -> Figure:
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
     """What relevance adds over how much the original leans on context, for A and for B.
 
-    `table` is `controls.added_table` of one arm, a row a world and group; `gaps_pts` the
+    `table` is `paired.added_table` of one arm, a row a world and group; `gaps_pts` the
     background gap of each world's original.
     """
     figure, axis = subplots(figsize=(6.5, 3.2))

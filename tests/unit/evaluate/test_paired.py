@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from relevit.data.cutouts import SHIFTED_SETS
-from relevit.evaluate.controls import GROUPS, paired_change
+from relevit.evaluate.paired import GROUPS, paired_change
 
 
 def answers(right, seeds=(0,), sets=("a", "r")) -> pd.DataFrame:

@@ -1,0 +1,77 @@
+"""Draw the pictures of docs/context.md from the results of the study.
+
+make study && python tools/context_pictures.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import torch
+from PIL import Image
+
+from relevit import plots
+from relevit.base.files import project_root
+from relevit.base.stages import preset_folder, stage_folder
+from relevit.config import ControlsParams
+from relevit.data.benchmark import open_benchmark
+from relevit.data.cutouts import TEST_SETS
+from relevit.evaluate import look
+from relevit.evaluate.context import relevance_shares
+from relevit.evaluate.paired import ORIGINAL
+from relevit.finetune import controls
+from relevit.finetune.controls import OURS, OWN
+from relevit.models import load_model
+
+DOCS = project_root() / "docs"
+COLUMNS = 10
+SETS = (*TEST_SETS, "mixed_same", "mixed_random", "only_background")
+EXAMPLES = 8
+
+
+def samples(bench, target: Path) -> None:
+    """A row of images of each set; the second row has the masks of the first: object, things."""
+    rows = []
+    for name in SETS:
+        batch = bench.draw(name, range(COLUMNS))
+        rows.append(batch.images)
+        if name == SETS[0]:
+            parts = (batch.masks, batch.props, torch.zeros_like(batch.masks))
+            rows.append(torch.cat(parts, dim=1).to(torch.uint8) * 255)
+    whole = torch.cat([torch.cat(list(row), dim=2) for row in rows], dim=1)
+    Image.fromarray(whole.permute(1, 2, 0).numpy()).save(target, quality=88)
+
+
+def before_after(cfg: ControlsParams, folder: Path, target: Path) -> None:
+    """The images of set a on whose things the original's relevance lies most, by rank alone."""
+    world = controls.worlds(cfg, folder)[0]
+    batch = controls.looked_at(cfg, world.bench)
+    spec = world.bench.spec(cfg.model)
+    twins = {(m.arm, m.relevance): m.weights for m in controls.compared(cfg, world)}
+    keys = {"original": (ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
+    networks = {name: load_model(cfg.model, twins[key]) for name, key in keys.items()}
+    shares = relevance_shares(networks["original"], spec, batch.split(50))["on_props_pct"]
+    chosen = batch.select(shares.nlargest(EXAMPLES).index.tolist())
+    looks = {name: look(n, spec, chosen, world.bench.classes) for name, n in networks.items()}
+    after = looks["with"]
+    rows = [(name, seen.heatmaps) for name, seen in looks.items()]
+    figure = plots.heatmap_grid(chosen.images, rows, after.titles, after.colours)
+    figure.savefig(target, dpi=100)
+
+
+def main() -> None:
+    plots.set_style()
+    cfg = ControlsParams.from_preset(preset_folder("study"))
+    folder = stage_folder(cfg)
+    samples(open_benchmark(cfg), DOCS / "habitats.jpg")
+    before_after(cfg, folder, DOCS / "context_maps.png")
+    added = pd.read_parquet(folder / "added.parquet")
+    bars = plots.added_bars(
+        added[added["world"] == OWN], f"Change on the shifted sets, {len(cfg.seeds)} seeds"
+    )
+    bars.savefig(DOCS / "context_bars.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
