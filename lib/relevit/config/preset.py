@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from relevit.config import NOTEBOOKS, Params, PipelineParams, SweepGrid
+from relevit.config import NOTEBOOKS, FinetuneParams, Params, PipelineParams, SweepGrid
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
 LOSS_TERMS = ("relevance", "classification", "background", "foreground")
@@ -37,7 +37,7 @@ def read_preset(folder: Path) -> Preset:
     pipeline = PipelineParams.from_preset(folder)
     stages = {name: cls.from_preset(folder) for name, cls in NOTEBOOKS.items()}
     preset = Preset(folder, pipeline, stages)
-    for check in (_places, _models, _own_runs, _compared_images, _sweep, _iav):
+    for check in (_places, _models, _generation, _own_runs, _arms, _compared_images, _sweep, _iav):
         check(preset)
     return preset
 
@@ -73,6 +73,31 @@ def _models(preset: Preset) -> None:
             preset.refuse(name, f"{key} = {models!r}", but)
 
 
+def _generation(preset: Preset) -> None:
+    """The models that come with the package have seen Cutouts, not its second generation."""
+    data, shares = preset.pipeline.benchmark.data, preset.stages["03_controls"].home_shares
+    if data != "habitats" and shares:
+        but = f"common.yaml has data {data!r}, whose classes have no homes: give data: habitats"
+        preset.refuse("03_controls", f"home_shares = {shares}", but)
+    if data != "habitats":
+        return
+    but = "common.yaml has data 'habitats', and the shipped models have learned from Cutouts: "
+    original = preset.stages["00_original"]
+    if original.source != "train":
+        preset.refuse("00_original", f"source = {original.source!r}", but + "give source: train")
+    others = [
+        (name, key, getattr(params, key))
+        for name, params in preset.stages.items()
+        for key in OF_MODELS
+        if key in type(params).model_fields and key != "model"
+    ]
+    others += [("pipeline", "sweep", [m for grid in preset.pipeline.sweep for m in grid.models])]
+    for name, key, models in others:
+        named = [models] if isinstance(models, str) else models
+        if shipped := sorted(set(named) & set(SHIPPED) - {preset.pipeline.model}):
+            preset.refuse(name, f"{key} = {shipped}", but + "name the preset's own model")
+
+
 def _own_runs(preset: Preset) -> None:
     """The preset's own runs are the method's, and the base of its sweep."""
     own = preset.stages["02_finetune"]
@@ -87,6 +112,13 @@ def _own_runs(preset: Preset) -> None:
                 "and masks belong under sweep in pipeline.yaml, other values in a run by hand"
             )
             preset.refuse("02_finetune", f"{key} = {value!r}", but)
+
+
+def _arms(preset: Preset) -> None:
+    """The settings that 03_controls compares are settings of 02_finetune."""
+    own, place = preset.stages["02_finetune"].model_dump(), preset.folder / "03_controls.yaml"
+    for arm, changes in preset.stages["03_controls"].arms.items():
+        FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
 
 
 def _compared_images(preset: Preset) -> None:

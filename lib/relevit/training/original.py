@@ -39,14 +39,19 @@ def make_original(
     `source="shipped"` copies the weights and the log that come with the suite, `"train"` trains.
     `"published"` takes a paper's model as its authors trained it, and `"random"` leaves it
     untrained; both make `others` ready too, and the log has one row, of epoch 0.
-    Raises: ValueError when the model has no shipped weights; further as `run_epochs` and
-    `load_paper_model`.
+    Raises: ValueError when the model has no shipped weights, or these are of other images; further
+    as `run_epochs` and `load_paper_model`.
     """
     if cfg.source in ("published", "random"):
         model = _paper_models(cfg, folder, device)
         return model, [_as_it_is(cfg, bench, model, folder, on_epoch)]
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
+        if bench.rules:
+            raise ValueError(
+                f"make_original: source 'shipped' with images of {bench.name}, and the shipped "
+                "models have learned from Cutouts; give source: train"
+            )
         weights = shipped_weights(cfg.model)
         history = [json.loads(line) for line in weights.with_suffix(".jsonl").open()]
         model = load_model(cfg.model, weights, device)
