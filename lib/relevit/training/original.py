@@ -117,7 +117,7 @@ def train_original(
         folder,
         train=bench.labelled("train", count, seed=settings.seed, size=spec.image_size),
         validation=bench.labelled("validation", validation_images, size=spec.image_size).kept(),
-        identity={"kind": "original"} | ({"images": bench.rules} if bench.rules else {}),
+        identity={"kind": "original"} | ({"images_of": bench.rules} if bench.rules else {}),
         keep_epochs=keep_epochs,
         on_epoch=on_epoch,
     )
