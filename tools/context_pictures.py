@@ -25,7 +25,7 @@ from relevit.finetune.controls import OURS, OWN
 from relevit.models import load_model
 
 DOCS = project_root() / "docs"
-COLUMNS = 10
+COLUMNS = 8
 SETS = (*TEST_SETS, "mixed_same", "mixed_random", "only_background")
 EXAMPLES = 8
 
@@ -40,7 +40,7 @@ def samples(bench, target: Path) -> None:
             parts = (batch.masks, batch.props, torch.zeros_like(batch.masks))
             rows.append(torch.cat(parts, dim=1).to(torch.uint8) * 255)
     whole = torch.cat([torch.cat(list(row), dim=2) for row in rows], dim=1)
-    Image.fromarray(whole.permute(1, 2, 0).numpy()).save(target, quality=88)
+    Image.fromarray(whole.permute(1, 2, 0).numpy()).save(target, quality=80)
 
 
 def before_after(cfg: ControlsParams, folder: Path, target: Path) -> None:

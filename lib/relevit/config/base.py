@@ -67,10 +67,10 @@ class BenchmarkParams(Checked):
 
     data: DataName = Field("cutouts", description="drawn here, or the papers' sets from disk")
     home_share: float = Field(
-        0.9, ge=0, le=1, description="of habitats: how often a class is at home in training"
+        0.95, ge=0, le=1, description="of habitats: how often a class is at home in training"
     )
     opacity: float = Field(
-        1.0, gt=0, le=1, description="of habitats: the lowest of animals in training"
+        0.2, gt=0, le=1, description="of habitats: the lowest of animals in training"
     )
     classes: Literal["animals", "objects"] = Field("animals", description="of habitats")
     data_root: str = Field(

@@ -62,11 +62,14 @@ def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
 
     Columns: dataset (order of TEST_SETS), images, seeds, and for top1 and top5
     `original_*_pct`, over the runs `ours_*_pct` (mean), `ours_*_std_pct`, `change_*_pts`
-    (mean), `change_*_std_pts`, `change_*_min_pts`, `change_*_max_pts`. With one original,
-    the spread of ours and of the change are equal.
+    (mean), `change_*_std_pts`, `change_*_min_pts`, `change_*_max_pts`, and `change_*_se_pts`, the
+    standard error over images of the mean over runs: how far other images of the set could move
+    it, where the std says how far other runs could. With one original, the spread of ours and of
+    the change are equal.
     Raises: ValueError when a set is missing or unknown, or as `paired_changes`.
     """
-    changes = seed_changes(predictions)
+    pairs = paired_changes(predictions)
+    changes = _means(pairs, ["model_run", "dataset"])
     need_sets(changes["dataset"], TEST_SETS, "change_table")
     accuracy = accuracy_table(predictions, ["model_run", "dataset"])
     is_original = accuracy["model_run"] == ORIGINAL
@@ -78,7 +81,9 @@ def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
         columns[f"ours_{metric}_pct"] = ours[f"{metric}_pct"].mean()
         columns[f"ours_{metric}_std_pct"] = ours[f"{metric}_pct"].std()
     spread = _over_seeds(changes, ["dataset"], ("mean", "std", "min", "max"))
-    table = pd.DataFrame(columns).join(spread)
+    of_images = _means(pairs, ["dataset", "index"]).groupby("dataset", observed=True)
+    errors = of_images[CHANGES].sem().rename(columns=lambda name: name.replace("_pts", "_se_pts"))
+    table = pd.DataFrame(columns).join(spread).join(errors)
     return table.loc[list(TEST_SETS)].rename_axis("dataset").reset_index()
 
 
@@ -190,23 +195,6 @@ def changed_examples(
     pairs = _one(paired_changes(predictions), run, dataset, "changed_examples")
     change = pairs.set_index("index")["change_top1_pts"].sort_index()
     return change.index[change > 0].tolist(), change.index[change < 0].tolist()
-
-
-def change_standard_error_pts(
-    predictions: pd.DataFrame, run: str, dataset: str, metric: str = "top1"
-) -> float:
-    """Standard error over images of one run's change, in points; NaN for one image.
-
-    The sample standard deviation of the paired differences over the square root of their
-    number. It tells how far the test images, rather than the seed, could move the change.
-    Raises: ValueError for an unknown run, set or metric, or as `paired_changes`.
-    """
-    if metric not in METRICS:
-        raise ValueError(
-            f"change_standard_error_pts: metric {metric!r} is unknown; use one of {METRICS}"
-        )
-    pairs = _one(paired_changes(predictions), run, dataset, "change_standard_error_pts")
-    return float(pairs[f"change_{metric}_pts"].sem())
 
 
 def mcnemar_table(predictions: pd.DataFrame) -> pd.DataFrame:

@@ -65,7 +65,9 @@ class Model(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where what it answers is kept."""
+        """Where what it answers is kept; the preset's own original is the same for all seeds."""
+        if self.arm == ORIGINAL and not self.world.trained:
+            return self.world.folder.parent / f"{OWN}.{ORIGINAL}"
         kind = "" if self.arm == ORIGINAL else ".with" if self.relevance else ".without"
         return self.world.folder / f"{self.arm}{kind}"
 
@@ -145,7 +147,7 @@ def run_study(
             found = _answers(cfg, model)
             answers.append(found.assign(**model.keys)[[*RUN, *found.columns]])
             figures.append(model.keys | _figures(cfg, model))
-            on_model(f"{world.folder.name} {model.folder.name}")
+            on_model(str(model.folder.relative_to(folder)))
     return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
 
 

@@ -171,14 +171,17 @@ def test_per_class_changes(predictions):
     assert table.loc[("a", 2), "change_top1_pts"] == 0
 
 
-def test_standard_error(predictions):
+def test_error_over_images_is_that_of_the_mean_over_runs(predictions):
+    one = predictions[predictions["model_run"].isin(["original", "seed1"])]
+    errors = robustness.change_table(one).set_index("dataset")["change_top1_se_pts"]
     # Paired differences: 3 of 10 are 100, the others 0.
     variance = (3 * 70**2 + 7 * 30**2) / 9
-    error = robustness.change_standard_error_pts(predictions, "seed1", "a")
-    assert error == pytest.approx(math.sqrt(variance / 10))
-    assert robustness.change_standard_error_pts(predictions, "seed1", "val") == 0
-    with pytest.raises(ValueError, match=r"metric 'top3' is unknown"):
-        robustness.change_standard_error_pts(predictions, "seed1", "a", "top3")
+    assert errors["a"] == pytest.approx(math.sqrt(variance / 10))
+    assert errors["val"] == 0
+    both = robustness.change_table(predictions).set_index("dataset")["change_top1_se_pts"]
+    per_image = robustness.paired_changes(predictions).query("dataset == 'a'")
+    means = per_image.groupby("index")["change_top1_pts"].mean()
+    assert both["a"] == pytest.approx(means.std() / math.sqrt(len(means)))
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,9 @@ def test_all_models_are_made_once_and_asked(project, monkeypatch):
     cfg, folder, seen = params(arms={}, home_shares=[0.5], original_images=40), project / "out", []
     answers, figures = run_study(cfg, folder, seen.append)
     assert seen == [
-        *(f"own.seed0 {name}" for name in ("original", "ours.with", "ours.without")),
-        *(f"home0.5.seed0 {name}" for name in ("original", "ours.with", "ours.without")),
+        "own.original",
+        *(f"own.seed0/{name}" for name in ("ours.with", "ours.without")),
+        *(f"home0.5.seed0/{name}" for name in ("original", "ours.with", "ours.without")),
     ]
     assert set(answers["dataset"]) == set(TEST_SETS) and len(answers) == 6 * 9 * 40
     assert answers.groupby(RUN)["in_a"].mean().eq(0.5).all()

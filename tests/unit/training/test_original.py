@@ -38,7 +38,7 @@ def test_trained_originals_of_other_images_are_other_runs(tmp_path):
         identities.append(json.loads(read_tensors(tmp_path / "weights.safetensors")[1]["identity"]))
     images = [identity.get("images_of") for identity in identities]
     assert images == [
-        "habitats animals home 0.9 opacity 1.0",
-        "habitats animals home 0.5 opacity 1.0",
+        "habitats animals home 0.95 opacity 0.2",
+        "habitats animals home 0.5 opacity 0.2",
         None,
     ]
