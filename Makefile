@@ -44,7 +44,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (44 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (about 47 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
 quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)

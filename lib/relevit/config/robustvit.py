@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from relevit.config.base import Checked, Params, Seed, Seeds
 from relevit.config.words import (
@@ -217,6 +218,27 @@ class ControlsParams(Params):
     looked_at: int = Field(40, ge=8, description="images of set a whose relevance is shared out")
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
     precision: PrecisionChoice = "auto"
+
+    @field_validator("arms")
+    @classmethod
+    def _can_be_compared(cls, arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for arm, changes in arms.items():
+            if arm in ("ours", "original") or not re.fullmatch(r"[a-z0-9_-]+", arm):
+                raise ValueError(
+                    f"arm {arm!r}: give it a name of small letters, digits, - and _, other than "
+                    "ours and original"
+                )
+            if fixed := sorted(set(changes) & NOT_OF_AN_ARM):
+                raise ValueError(
+                    f"arm {arm!r} changes {', '.join(fixed)}, in which twins and arms are alike; "
+                    "leave it out"
+                )
+        return arms
+
+
+# What an arm of 03_controls may not change.
+NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "run", "seed", "method"}
+NOT_OF_AN_ARM |= {"weight_relevance"}
 
 
 class SisParams(Params):

@@ -51,7 +51,7 @@ class Recipe:
     props: bool = True  # where the world has any
     camouflage: bool = False  # where the world has it
     empty: bool = False  # the background alone: no animal, so that the mask is empty
-    twins: str = ""  # sets of one such name differ in nothing else than what their recipes say
+    twins: str = ""  # in sets of one such name the animals stand the same
 
 
 RECIPES: dict[str, Recipe] = {
@@ -130,7 +130,7 @@ class World:
 
     @property
     def identity(self) -> str:
-        """Images of the same number are the same where this is the same."""
+        """What tells worlds with the same recipes, things and scales apart."""
         drawn = "animals" if self.drawings is None else self.drawings.name
         return f"{self.name} {drawn} home {self.home_share} opacity {self.opacity}"
 

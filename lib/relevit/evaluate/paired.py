@@ -29,8 +29,8 @@ def paired_change(
 
     Both tables have one row a seed and image: `seed`, `dataset`, `index`, `right`, `in_a`. Columns
     of the result: `change_pts` (mean over the seeds), `std_pts` (spread over them; NaN for one),
-    `se_pts`, `low_pts` and `high_pts` (`level_pct` of the bootstrap that draws seeds, and images
-    within each set, with replacement), `seeds`.
+    `se_pts`, `low_pts` and `high_pts` (`level_pct` of the bootstrap that draws images of each set,
+    the same for all seeds, and seeds, with replacement; with few seeds it is narrow), `seeds`.
     Raises: ValueError when the two did not see the same images.
     """
     both = ours.merge(other[[*IMAGE, "right"]], on=IMAGE, suffixes=("", "_other"))
@@ -106,35 +106,31 @@ def original_gaps_pts(figures: pd.DataFrame) -> pd.Series:
     return means["background_gap_pts"].droplevel("relevance")
 
 
-def _summary(part: pd.DataFrame, resamples: int, seed: int, level_pct: float) -> Mapping:
-    """Mean over sets and seeds of the changes of the images, with its intervals."""
-    cells = [
-        [images["change"].to_numpy() for _, images in run.groupby("dataset", sort=True)]
-        for _, run in part.groupby("seed", sort=True)
-    ]
-    means = np.array([[images.mean() for images in run] for run in cells]).mean(axis=1)
+def _summary(
+    part: pd.DataFrame, resamples: int, seed: int, level_pct: float
+) -> Mapping[str, float]:
+    """Mean over sets and seeds of the changes of the images, with its intervals.
+
+    All seeds answer the same images: a resample draws those once for all of them, and then seeds.
+    """
     random = np.random.default_rng(seed)
-    # Of each seed, as many draws of its images; a resample takes seeds, and a draw of each.
-    drawn = np.array([_resampled(run, resamples, random) for run in cells])
-    chosen = random.integers(len(cells), size=(resamples, len(cells)))
-    draws = drawn[chosen, np.arange(resamples)[:, None]].mean(axis=1)
+    means, drawn = [], []
+    for _, images in part.groupby("dataset", sort=True):
+        wide = images.pivot(index="seed", columns="index", values="change").sort_index()
+        known, values = wide.notna().to_numpy(float), wide.fillna(0.0).to_numpy()
+        count = wide.shape[1]
+        times = random.multinomial(count, np.full(count, 1 / count), size=resamples)
+        means.append(values.sum(axis=1) / known.sum(axis=1))
+        drawn.append((times @ values.T) / np.maximum(times @ known.T, 1))
+    of_seeds, of_draws = np.mean(means, axis=0), np.mean(drawn, axis=0)
+    chosen = random.integers(len(of_seeds), size=(resamples, len(of_seeds)))
+    draws = np.take_along_axis(of_draws, chosen, axis=1).mean(axis=1)
     low, high = middle(draws, level_pct)
     return {
-        "change_pts": means.mean(),
-        "std_pts": means.std(ddof=1) if len(means) > 1 else np.nan,
+        "change_pts": of_seeds.mean(),
+        "std_pts": of_seeds.std(ddof=1) if len(of_seeds) > 1 else np.nan,
         "se_pts": draws.std(ddof=1),
         "low_pts": low,
         "high_pts": high,
-        "seeds": len(means),
+        "seeds": len(of_seeds),
     }
-
-
-def _resampled(
-    sets: Sequence[np.ndarray], resamples: int, random: np.random.Generator
-) -> np.ndarray:
-    """The mean over sets of one seed, for as many draws of its images."""
-    means = [
-        images[random.integers(len(images), size=(resamples, len(images)))].mean(axis=1)
-        for images in sets
-    ]
-    return np.mean(means, axis=0)

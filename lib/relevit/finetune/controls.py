@@ -17,8 +17,8 @@ import pandas as pd
 
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, write_atomically
-from relevit.base.stages import need_stage, preset_folder, read_stage
-from relevit.config import BenchmarkParams, ControlsParams, FinetuneParams, OriginalParams
+from relevit.base.stages import SUMMARY, need_stage, preset_folder, read_stage, read_summary
+from relevit.config import BenchmarkParams, ControlsParams, FinetuneParams, OriginalParams, Params
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.evaluate.context import backgrounds_challenge, relevance_shares
@@ -34,11 +34,12 @@ from relevit.training.original import train_original
 CONTROL = {"weight_relevance": 0.0}
 OURS = "ours"  # the arm of the preset's own settings
 FIGURES = "figures.json"
+FREE = {"device", "output_root", "preset", "run", "shown"}  # change nothing in the weights
 OWN = "own"  # the world of the preset's own original
 RUN = ["world", "seed", "arm", "relevance"]  # columns that tell one model from another
 
 
-class World(NamedTuple):
+class Setting(NamedTuple):
     """Images with one strength of context, and the original of one seed there."""
 
     name: str
@@ -51,7 +52,7 @@ class World(NamedTuple):
 class Model(NamedTuple):
     """A model that is compared: where its weights are, and what made it."""
 
-    world: World
+    world: Setting
     arm: str
     relevance: bool
     params: FinetuneParams | None  # None: an original, or a run of 02_finetune
@@ -72,7 +73,7 @@ class Model(NamedTuple):
         return self.world.folder / f"{self.arm}{kind}"
 
 
-def worlds(cfg: ControlsParams, folder: Path) -> list[World]:
+def worlds(cfg: ControlsParams, folder: Path) -> list[Setting]:
     """The preset's own world and those of `home_shares`, one for each seed.
 
     Raises: ValueError for home shares where the preset's images have no homes.
@@ -84,7 +85,7 @@ def worlds(cfg: ControlsParams, folder: Path) -> list[World]:
             "no homes; give data: habitats in common.yaml, or home_shares: []"
         )
     found = [
-        World(OWN, seed, open_benchmark(cfg), False, folder / f"{OWN}.seed{seed}")
+        Setting(OWN, seed, open_benchmark(cfg), False, folder / f"{OWN}.seed{seed}")
         for seed in cfg.seeds
     ]
     for share in cfg.home_shares:
@@ -92,20 +93,25 @@ def worlds(cfg: ControlsParams, folder: Path) -> list[World]:
         bench = open_benchmark(cfg.model_copy(update={"benchmark": changed}))
         name = f"home {share:g}"
         found += [
-            World(name, seed, bench, True, folder / f"home{share:g}.seed{seed}")
+            Setting(name, seed, bench, True, folder / f"home{share:g}.seed{seed}")
             for seed in cfg.seeds
         ]
     return found
 
 
-def compared(cfg: ControlsParams, world: World) -> Iterator[Model]:
+def compared(cfg: ControlsParams, world: Setting) -> Iterator[Model]:
     """The original of a world, and what is finetuned from it: every arm with and without.
 
     The preset's own settings in its own world are the runs of 02_finetune, which are made where
     they are missing; the others are still to be made (`run_study`).
-    Raises: ValueError for parameters of an arm that 02_finetune does not have.
+    Raises: ValueError for parameters of an arm that 02_finetune does not have, and for an original
+    or a run that was made with other parameters than the preset has now: it would be no twin.
     """
-    origin = world.folder / ORIGINAL / WEIGHTS if world.trained else origin_weights(cfg)
+    if world.trained:
+        origin = world.folder / ORIGINAL / WEIGHTS
+    else:
+        origin = origin_weights(cfg)
+        _need_alike(origin.parent, read_stage(cfg, OriginalParams))
     yield Model(world, ORIGINAL, False, None, origin)
     base = read_stage(cfg, FinetuneParams, benchmark=_benchmark(world, cfg), seed=world.seed)
     lr = None
@@ -113,6 +119,7 @@ def compared(cfg: ControlsParams, world: World) -> Iterator[Model]:
         for relevance in (True, False):
             if arm == OURS and relevance and not world.trained:
                 run = need_stage(cfg, "02_finetune", f"seed{world.seed}", seed=world.seed)
+                _need_alike(run, base)
                 yield Model(world, arm, relevance, None, run / WEIGHTS)
                 continue
             where = f"{preset_folder(cfg.preset) / cfg.notebook}.yaml: arm {arm!r}"
@@ -151,14 +158,28 @@ def run_study(
     return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
 
 
+def _need_alike(stage: Path, now: Params) -> None:
+    """Raise ValueError when a stage was run with parameters that its file has no more."""
+    kept, place = read_summary(stage)["parameters"], preset_folder(now.preset)
+    for key in sorted(set(kept) & set(type(now).model_fields) - FREE):
+        if kept[key] != now.model_dump()[key]:
+            raise ValueError(
+                f"{stage / SUMMARY}: {key} = {kept[key]!r}, and {place}/{now.notebook}.yaml or "
+                f"common.yaml says {now.model_dump()[key]!r}; delete {stage} to make it again"
+            )
+
+
 def looked_at(cfg: ControlsParams, bench: Benchmark) -> Batch:
     """The images whose relevance is shared out: of set `a` where it has masks."""
     name = "a" if "a" in bench.outlined_sets else bench.outlined
     return bench.draw(name, range(cfg.looked_at), size=bench.spec(cfg.model).image_size)
 
 
-def train_world(cfg: ControlsParams, world: World) -> None:
-    """Train the original of a world as 00_original does, on images of that world and seed."""
+def train_world(cfg: ControlsParams, world: Setting) -> None:
+    """Train the original of a world, in one epoch of `original_images` images of that world.
+
+    Rates and batch size are those of 00_original.
+    """
     own = read_stage(cfg, OriginalParams)
     device = choose_device(cfg.device)
     settings = TrainSettings.from_params(
@@ -170,7 +191,7 @@ def train_world(cfg: ControlsParams, world: World) -> None:
     train_original(model, spec, settings, place, world.bench, validation_images=40)
 
 
-def _benchmark(world: World, cfg: ControlsParams) -> BenchmarkParams:
+def _benchmark(world: Setting, cfg: ControlsParams) -> BenchmarkParams:
     if not world.trained:
         return cfg.benchmark
     return cfg.benchmark.model_copy(update={"home_share": world.bench.world.home_share})
@@ -187,7 +208,8 @@ def _answers(cfg: ControlsParams, model: Model) -> pd.DataFrame:
 
 def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
     path, bench = model.folder / FIGURES, model.world.bench
-    made_of = f"{file_fingerprint(model.weights)} {cfg.challenge_images} {cfg.looked_at}"
+    asked = f"{cfg.challenge_images} {cfg.looked_at} {bench.rules}"
+    made_of = f"{file_fingerprint(model.weights)} {asked}"
     if path.is_file() and (kept := json.loads(path.read_text()))["of"] == made_of:
         return kept["figures"]
     network = load_model(cfg.model, model.weights, choose_device(cfg.device))

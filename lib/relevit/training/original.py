@@ -105,7 +105,6 @@ def train_original(
     bench: Cutouts = CUTOUTS,
     *,
     validation_images: int = 400,
-    keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
     """Train `model` in place on images drawn for it; files and log as `train_classifier`."""
@@ -118,6 +117,5 @@ def train_original(
         train=bench.labelled("train", count, seed=settings.seed, size=spec.image_size),
         validation=bench.labelled("validation", validation_images, size=spec.image_size).kept(),
         identity={"kind": "original"} | ({"images_of": bench.rules} if bench.rules else {}),
-        keep_epochs=keep_epochs,
         on_epoch=on_epoch,
     )

@@ -15,7 +15,7 @@ from torch import nn
 from relevit.config import BenchmarkParams
 from relevit.data import cutouts
 from relevit.data.benchmark import CUTOUTS, Cutouts, ImageNet, imagenet
-from relevit.data.cutouts import TEST_SETS
+from relevit.data.cutouts import FIRST, TEST_SETS
 from relevit.data.real.image_set import UnreadableImage
 from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.sets import answer_sets, skipped_images
@@ -48,11 +48,7 @@ def calls(monkeypatch):
     return made
 
 
-class Stub(Cutouts):
-    """Drawings at the size of the stub; `rules` as a benchmark has them."""
-
-    def __init__(self, rules=""):
-        self.rules = rules
+OTHER = Cutouts(replace(FIRST, name="other"))  # images of its own, so that its rules differ
 
 
 def sets(folder, bench=CUTOUTS, **options):
@@ -104,9 +100,9 @@ def test_stopped_while_a_file_is_written(calls, tmp_path, monkeypatch):
 
 def test_other_rules_are_computed_anew(calls, tmp_path):
     sets(tmp_path)
-    other = sets(tmp_path, Stub("two"))
+    other = sets(tmp_path, OTHER)
     assert len(calls) == 18 and other["label_rank"].max() == 18
-    sets(tmp_path, Stub("two"))
+    sets(tmp_path, OTHER)
     assert len(calls) == 18
     sets(tmp_path)
     assert len(calls) == 27

@@ -106,6 +106,36 @@ def test_wrong_arms_and_worlds_are_refused_before_any_work(project):
     text = r"home_shares \[0\.5\] with data 'cutouts', whose classes have no homes; give data"
     with pytest.raises(ValueError, match=text):
         worlds(params(benchmark=BenchmarkParams(), home_shares=[0.5]), project / "out")
+    for arms, words in (
+        ({"ours": {}}, "arm 'ours': give it a name"),
+        ({"a/b": {}}, "arm 'a/b': give it a name of small letters"),
+        ({"later": {"seed": 3, "epochs": 2}}, "arm 'later' changes seed, in which twins and"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ControlsParams.checked({"arms": arms}, "03_controls.yaml")
     with pytest.raises(ValueError, match=r"home_shares\.0 = 1\.5 .*less than or equal to 1"):
         ControlsParams.checked({"home_shares": [1.5]}, "03_controls.yaml")
     assert not (project / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("stage", "kept", "text"),
+    [
+        (
+            "02_finetune/seed0",
+            {"lr": 0.5},
+            r"lr = 0\.5, and .*02_finetune\.yaml or common\.yaml says",
+        ),
+        (
+            "00_original",
+            {"images": 80},
+            r"images = 80, and .*says 40; delete .*00_original to make",
+        ),
+    ],
+)
+def test_runs_that_were_made_otherwise_are_no_twins(project, stage, kept, text):
+    path = project / "outputs" / "quick" / stage / "summary.json"
+    path.write_text(json.dumps({"parameters": {"model": "tiny"} | kept}))
+    (world,) = worlds(params(), project / "out")
+    with pytest.raises(ValueError, match=text):
+        list(compared(params(), world))
