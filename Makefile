@@ -44,10 +44,10 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (about 47 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (about 55 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
-quick: setup  ## Run the whole suite with the quick preset (4 min on 2 cores)
+quick: setup  ## Run the whole suite with the quick preset (6 to 8 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 
 notebooks: setup  ## Execute the committed notebooks again and store their outputs

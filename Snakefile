@@ -12,7 +12,8 @@ THREADS = config.get("threads", workflow.cores)  # of a stage; on a cluster its 
 OUT = f"outputs/{PRESET}"
 PARAMS = f"params/{PRESET}"
 PIPELINE = read_pipeline(PRESET)
-RUNS = [run.name for run in sweep_runs(PIPELINE)]
+SWEEP = {run.name: run.parameters for run in sweep_runs(PIPELINE)}
+RUNS = list(SWEEP)
 REAL = PIPELINE.benchmark.data == "imagenet"
 EVALUATED = compared_models(PIPELINE) if REAL else []
 GPUS = config.get("gpus", 0)
@@ -32,6 +33,11 @@ def stage(name, *shared):
 def device(number, option="-p device"):
     """Runs in turn on several GPUs; not a parameter, since where a run is made changes nothing."""
     return f" {option} cuda:{number % GPUS}" if GPUS > 1 else " "
+
+
+def options(run):
+    """What papermill is told of a run of the sweep; None leaves a value to the paper."""
+    return "".join(f" -p {key} {value}" for key, value in SWEEP[run].items())
 
 
 wildcard_constraints:
@@ -168,7 +174,7 @@ rule sweep:
         outcome=f"{OUT}/02_finetune/{{model}}.{{method}}.{{protocol}}.{{masks}}.seed{{seed}}/outcome.txt",
     params:
         folder=lambda wildcards, output: Path(output.outcome).parent,
-        run=lambda wildcards, output: Path(output.outcome).parent.name,
+        options=lambda wildcards, output: options(Path(output.outcome).parent.name),
     threads: THREADS
     resources:
         gpu=1,
@@ -176,8 +182,7 @@ rule sweep:
     shell:
         "rm -f {params.folder}/summary.json; "
         "papermill {input.notebook} {params.folder}/executed.ipynb" + ALONE + "{resources.device}"
-        " -p run {params.run} -p model {wildcards.model} -p method {wildcards.method}"
-        " -p protocol {wildcards.protocol} -p masks {wildcards.masks} -p seed {wildcards.seed}" + OPTIONS +
+        "{params.options}" + OPTIONS +
         " && echo done > {output.outcome} || echo failed > {output.outcome}"
 
 
@@ -204,9 +209,8 @@ rule controls:
     input:
         **stage("03_controls", "seeds"),
         runs=f"{PARAMS}/02_finetune.yaml",
-        original=rules.original.output.weights,
         rate=rules.learning_rate.output.summary,
-        finetuned=expand(rules.finetune.output.weights, seed=SEEDS),
+        answers=rules.robustness.output.predictions,
     output:
         executed=f"{OUT}/03_controls/executed.ipynb",
         summary=f"{OUT}/03_controls/summary.json",

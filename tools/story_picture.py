@@ -10,53 +10,65 @@ import pandas as pd
 
 from relevit import plots
 from relevit.base.files import project_root
-from relevit.base.stages import read_summary
-from relevit.data import cutouts
-from relevit.data.foregrounds import CLASSES
-from relevit.evaluate import robustness
+from relevit.base.stages import preset_folder
+from relevit.config import ControlsParams
+from relevit.data.benchmark import open_benchmark
+from relevit.data.cutouts import TEST_SETS
+from relevit.evaluate import paired
 from relevit.evaluate.looking import look
-from relevit.models.loading import load_model, model_spec
+from relevit.finetune.controls import OURS, OWN, looked_at
+from relevit.models.loading import load_model
 from relevit.plots import bars
 
-EXAMPLES = ("a", "si_location", "r", "si_size", "objectnet")
-NUMBER = 24  # the same image of each set, chosen before looking: no best cases
+SHOWN = 5  # of set a: those in which the original's relevance lies off the animal most
+KINDS = {"with relevance": True, "without, same images and steps": False}
 
 
 def main() -> None:
     plots.set_style()
+    cfg = ControlsParams.from_preset(preset_folder("workshop"))
     outputs = project_root() / "outputs" / "workshop"
-    spec = model_spec("dinov2-s")
-    batch = cutouts.join([cutouts.draw(name, [NUMBER], size=spec.image_size) for name in EXAMPLES])
-    runs = {"original": "00_original", "finetuned": "02_finetune/seed0"}
+    bench, study = open_benchmark(cfg), outputs / cfg.notebook
+    spec = bench.spec(cfg.model)
+    batch = looked_at(cfg, bench)
+    runs = {
+        "original": outputs / "00_original",
+        "without": study / f"{OWN}.seed0" / f"{OURS}.without",
+        "with": outputs / "02_finetune" / "seed0",
+    }
     looks = {
-        name: look(load_model(spec.name, outputs / run / "weights.safetensors"), spec, batch)
+        name: look(load_model(spec.name, run / "weights.safetensors"), spec, batch, bench.classes)
         for name, run in runs.items()
     }
-    figure = plt.figure(figsize=(13, 4.6), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
-    axes = left.subplots(3, len(EXAMPLES))
-    left.suptitle("Where it looks: image, original, finetuned")
-    for column, (name, image) in enumerate(zip(EXAMPLES, batch.images, strict=True)):
-        picture = image.permute(1, 2, 0).numpy()
+    worst = looks["original"].on_object_pct.argsort()[:SHOWN].tolist()
+    figure = plt.figure(figsize=(13, 5.2), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+    axes = left.subplots(1 + len(looks), SHOWN)
+    left.suptitle("Where it looks: image, original, finetuned without relevance and with it")
+    for column, number in enumerate(worst):
+        picture = batch.images[number].permute(1, 2, 0).numpy()
         axes[0, column].imshow(picture)
-        axes[0, column].set_title(f"{name}: {CLASSES[batch.labels[column]]}", fontsize=8)
+        axes[0, column].set_title(bench.names([batch.labels[number]])[0], fontsize=8)
         for row, seen in enumerate(looks.values(), start=1):
             axes[row, column].imshow(picture.mean(axis=2), cmap="gray", vmin=-80, vmax=335)
-            axes[row, column].imshow(seen.heatmaps[column, 0], cmap="inferno", alpha=0.72)
-            axes[row, column].set_title(seen.titles[column], fontsize=8)
+            axes[row, column].imshow(seen.heatmaps[number, 0], cmap="inferno", alpha=0.72)
+            title = seen.titles[number]
+            axes[row, column].set_title(title, fontsize=8, color=seen.colours[number])
     for axis in axes.flat:
         axis.set_axis_off()
-    predictions = pd.read_parquet(outputs / "03_robustness" / "predictions.parquet")
-    classes_a = read_summary(outputs / "03_robustness")["classes_a"]
-    split = robustness.split_table(predictions, classes_a)
-    names = {"A": "classes finetuned", "B": "classes never shown"}
-    bars.draw_changes(
-        right.subplots(),
-        split.assign(group=split["classes"].map(names)).rename(
-            columns={"change_top1_pts": "change", "change_top1_std_pts": "std"}
-        ),
-        f"Change of top-1, {len(classes_a)} seeds ± standard deviation",
-    )
+    answers = pd.read_parquet(study / "answers.parquet").query("world == @OWN")
+    original = answers[answers["arm"] == paired.ORIGINAL]
+    own = answers[answers["arm"] == OURS]
+    rows = []
+    for group, relevance in KINDS.items():
+        twin = own[own["relevance"] == relevance]
+        for name in TEST_SETS:
+            found = paired.paired_change(twin, original, [name]).loc["all"]
+            change = {"change": found["change_pts"], "std": found["std_pts"]}
+            rows.append({"dataset": name, "group": group} | change)
+    title = f"Change of top-1, {len(cfg.seeds)} seeds ± standard deviation"
+    bars.draw_changes(right.subplots(), pd.DataFrame(rows), title)
+    right.axes[0].legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=2)
     target = project_root() / "docs" / "story.png"
     figure.savefig(target, dpi=100)
     print(target)

@@ -88,7 +88,8 @@ SMALLEST = {
         "pairs": 2,
         "shown": 1,
     },
-    "common": {"preset": PRESET},
+    # A model of one megabyte, and images without homes.
+    "common": {"preset": PRESET, "model": "tiny", "benchmark": {"data": "cutouts"}},
     "seeds": {"seeds": [0]},
 }
 # The runs of its sweep, which is that of quick.

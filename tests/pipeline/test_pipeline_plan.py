@@ -45,7 +45,11 @@ def waiting(project: Path, monkeypatch) -> list[str]:
     ("name", "values", "stages"),
     [
         ("99_report", {"device": "cpu"}, {"99_report", "report.html"}),
-        ("03_robustness", {"images_per_set": 80}, END | {"03_robustness", "03_comparison"}),
+        (
+            "03_robustness",
+            {"images_per_set": 120},
+            END | {"03_robustness", "03_controls", "03_comparison"},
+        ),
         ("05_attribution", {"pairs": 20}, END | {"05_attribution"}),
         ("08_ablations", {"variant_seeds": [1]}, END | {"08_ablations"}),
         ("00_start", {"shown": 3}, END | {"00_start"}),

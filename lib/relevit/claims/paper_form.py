@@ -24,6 +24,7 @@ from relevit.paper.published import (
     METRICS,
     ORIGINAL,
     OURS,
+    paper_variants,
     published_name,
     published_rows,
     with_reference,
@@ -90,7 +91,8 @@ def dino_rows(rows: pd.DataFrame, dino: str, supervised: str) -> pd.DataFrame:
 def variant_rows(ablations: pd.DataFrame) -> pd.DataFrame:
     """Our rows for T4, T12 and supplement T8, T9, means over seeds, from `08_ablations`."""
     rows = _long(ablations.assign(masks="annotated"))
-    rows["method"] = rows["variant"].astype(str).replace({"full": OURS})
+    names = rows["variant"].astype(str)
+    rows["method"] = names.replace(paper_variants(set(names))).replace({"full": OURS})
     return with_reference(_over_runs(pd.concat([_originals(rows), rows])))
 
 

@@ -88,7 +88,7 @@ ROBUSTVIT = Subject(
 claim = ROBUSTVIT.claim
 
 SLIGHT_PTS = 1.0  # largest fall that RV-04 calls slight (the paper's averages: 0.8 and 0.3)
-LR_LIMIT_PTS = 1.0  # below the paper's "2-3%": its ImageNet accuracy fell by 0.8 on average
+LR_LIMIT_PTS = 3.0  # the paper's "2-3%", as in 02_learning_rate
 INTACT_PTS = 0.5  # RV-10: half of what RV-04 calls slight; the paper's change is 0.0 and +0.2
 # The learning-rate rule allows a loss of "2-3%" of validation accuracy.
 MODEST_PTS, PLUNGE_PTS = 2.0, 3.0
@@ -115,6 +115,7 @@ AUTOMATIC = OURS | {"masks": "tokencut"}
 TABLE4 = ("no_background", "no_foreground", "no_classification", "ground_truth")
 REPLACED = ("attention", "rollout")
 NO_LABELS = "predicted_target"
+CONTROL, CONFIDENCE = "only_classification", "confidence"
 NOISY = "the std over seeds could hide a loss: run more seeds"
 VACUOUS = "the {} does not gain on the shifted sets here ({}), so there is nothing to lose"
 
@@ -247,6 +248,8 @@ def similar_gain(given: Given) -> Finding:
     need_sets(split["dataset"], (*TEST_SETS, SHIFTED_AVERAGE), "judge: split")
     sets = (SHIFTED_AVERAGE, *KINDS)
     a, b = (split[split["classes"] == kind].set_index("dataset") for kind in "AB")
+    if b.empty:
+        raise Lacking("every class is finetuned here, so there are no classes B: finetune half")
     empty = split[split["change_top1_pts"].isna() & split["dataset"].isin(sets)]
     if len(empty):
         which = ", ".join(f"{row.classes} on {row.dataset}" for row in empty.itertuples())
@@ -520,8 +523,8 @@ def background_helps(given: Given) -> Finding:
 @claim("RV-12", "ablations")
 def class_term_needless(given: Given) -> Finding:
     """{_ONE}Without the class term, top-1 on val and the average over the six shifted sets other
-    than a each fall short of the full method by {_SMALL}. Not testable where the full method does
-    not gain on the shifted sets.
+    than a each fall short of the full method by {_SMALL}. Not testable where the full method gains
+    on the shifted sets neither against the original nor against its control, the class term alone.
     """
     of, model = _variants(given)
     full = of("full")
@@ -534,9 +537,16 @@ def class_term_needless(given: Given) -> Finding:
     number = (
         f"{model}, without against full: val {text(difference['val'])}, six sets {text(others)}"
     )
-    if len(difference) >= MIN_SEEDS and not gains(full):
+    idle = not gains(full) and not _adds(given, of, full)
+    if len(difference) >= MIN_SEEDS and idle:
         return not_here(VACUOUS.format("full method", text(shifted(full))), number)
     return _unless_noisy(parts, number, len(difference), others, difference["val"])
+
+
+def _adds(given: Given, of: Variant, full: pd.DataFrame) -> bool:
+    """Whether the relevance terms gain against their control, where it was run."""
+    run = set(given["ablations"]["variant"].astype(str))
+    return CONTROL in run and gains(paired(full, of(CONTROL)))
 
 
 @claim("RV-13", "ablations")
@@ -562,12 +572,15 @@ def _class_term(given: Given) -> tuple[pd.Series, pd.Series, str]:
 
 @claim("RV-14", "ablations")
 def labels_or_confidence(given: Given) -> Finding:
-    """With the label's cross-entropy top-1 on val is higher on average than with the full method;
-    on at least four of the seven shifted sets the full method's mean change is larger; each by any
-    difference. That ViT profits more than DeiT is not tested.
+    """With the label's cross-entropy top-1 on val is higher on average than with the confidence
+    term, all else alike; on at least four of the seven shifted sets the mean change is larger with
+    the confidence term; each by any difference. That ViT profits more than DeiT is not tested.
     """
     of, model = _variants(given)
-    difference = paired(of("full"), of("ground_truth"))
+    # The full method has the one that was not run, whichever the preset chose.
+    run = set(given["ablations"]["variant"].astype(str))
+    pair = [name if name in run else "full" for name in (CONFIDENCE, "ground_truth")]
+    difference = paired(*map(of, pair))
     better = int((difference[list(SHIFTED_SETS)].mean() > EPS).sum())
     parts = {
         "labels keep val better": bool(difference["val"].mean() < -EPS),
@@ -616,7 +629,7 @@ def top5_agrees(given: Given) -> Finding:
     of, model = _variants(given)
     run = set(given["ablations"]["variant"].astype(str))
     parts, texts, seeds = {}, [], []
-    for name in (*TABLE4, *REPLACED):
+    for name in (*TABLE4, CONFIDENCE, *REPLACED):
         if name not in run:
             continue
         gaps = [shifted(paired(of(name, m), of("full", m))) for m in ("top1", "top5")]

@@ -65,7 +65,7 @@ class Checked(BaseModel):
 class BenchmarkParams(Checked):
     """The images of all stages of a preset (`relevit.data.benchmark`)."""
 
-    data: DataName = Field("cutouts", description="drawn here, or the papers' sets from disk")
+    data: DataName = Field("habitats", description="drawn here, or the papers' sets from disk")
     home_share: float = Field(
         0.95, ge=0, le=1, description="of habitats: how often a class is at home in training"
     )
@@ -98,6 +98,22 @@ class BenchmarkParams(Checked):
     )
     finetuned_classes: int = Field(500, ge=2, le=913, description="classes of ImageNet-S in A")
 
+    @property
+    def learned(self) -> str:
+        """The name in SHIPPED under which models come with the package that learned from these.
+
+        Raises: ValueError for worlds of Habitats that none of them has seen.
+        """
+        fields = type(self).model_fields
+        own = {key: fields[key].default for key in ("home_share", "opacity", "classes")}
+        if self.data == "habitats" and own != {key: getattr(self, key) for key in own}:
+            seen = ", ".join(f"{key} {value}" for key, value in own.items())
+            raise ValueError(
+                f"the shipped models have learned from Habitats with {seen}; give these, or let "
+                "00_original train the preset's model (source: train) and name no other"
+            )
+        return self.data
+
     @field_validator("data_root")
     @classmethod
     def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
@@ -122,7 +138,7 @@ class Common(Checked):
     notebook: ClassVar[str] = "common"  # name of the parameter file
 
     preset: Name = Field("quick", description="folder below params/ and outputs/")
-    model: AnyModelName = Field("tiny", description="model of the preset")
+    model: AnyModelName = Field("dinov2-s8", description="model of the preset")
     benchmark: BenchmarkParams = Field(BenchmarkParams(), description="images of all stages")
 
     @classmethod

@@ -12,7 +12,6 @@ from typing import NamedTuple, get_args
 from relevit.config import NOTEBOOKS, FinetuneParams, Params, PipelineParams, SweepGrid
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
-LOSS_TERMS = ("relevance", "classification", "background", "foreground")
 # Parameters that name models.
 OF_MODELS = ("model", "compared_model", "method_model", "method_models", "others")
 
@@ -37,7 +36,7 @@ def read_preset(folder: Path) -> Preset:
     pipeline = PipelineParams.from_preset(folder)
     stages = {name: cls.from_preset(folder) for name, cls in NOTEBOOKS.items()}
     preset = Preset(folder, pipeline, stages)
-    for check in (_places, _models, _generation, _own_runs, _arms, _compared_images, _sweep, _iav):
+    for check in (_places, _models, _shipped, _own_runs, _arms, _compared_images, _sweep, _iav):
         check(preset)
     return preset
 
@@ -73,37 +72,41 @@ def _models(preset: Preset) -> None:
             preset.refuse(name, f"{key} = {models!r}", but)
 
 
-def _generation(preset: Preset) -> None:
-    """The models that come with the package have seen Cutouts, not its second generation."""
-    data, shares = preset.pipeline.benchmark.data, preset.stages["03_controls"].home_shares
-    if data != "habitats" and shares:
-        but = f"common.yaml has data {data!r}, whose classes have no homes: give data: habitats"
+def _shipped(preset: Preset) -> None:
+    """The models that come with the package have learned from the preset's images."""
+    images, shares = preset.pipeline.benchmark, preset.stages["03_controls"].home_shares
+    if images.data != "habitats" and shares:
+        but = f"common.yaml has data {images.data!r}, whose classes have no homes: give habitats"
         preset.refuse("03_controls", f"home_shares = {shares}", but)
-    if data != "habitats":
+    if images.data == IMAGENET:
         return
-    but = "common.yaml has data 'habitats', and the shipped models have learned from Cutouts: "
+    try:
+        here = SHIPPED[images.learned]
+        but = f"for data {images.data!r} of common.yaml there are shipped {', '.join(here)} alone"
+    except ValueError as error:
+        here, but = (), f"common.yaml has other images: {error}"
     original = preset.stages["00_original"]
-    if original.source != "train":
-        preset.refuse("00_original", f"source = {original.source!r}", but + "give source: train")
-    others = [
+    if original.source == "shipped" and preset.pipeline.model not in here:
+        preset.refuse("00_original", "source = 'shipped'", but)
+    named = [
         (name, key, getattr(params, key))
         for name, params in preset.stages.items()
         for key in OF_MODELS
         if key in type(params).model_fields and key != "model"
     ]
-    others += [("pipeline", "sweep", [m for grid in preset.pipeline.sweep for m in grid.models])]
-    for name, key, models in others:
-        named = [models] if isinstance(models, str) else models
-        if shipped := sorted(set(named) & set(SHIPPED) - {preset.pipeline.model}):
-            preset.refuse(name, f"{key} = {shipped}", but + "name the preset's own model")
+    named += [("pipeline", "sweep", [m for grid in preset.pipeline.sweep for m in grid.models])]
+    for name, key, models in named:
+        asked = {models} if isinstance(models, str) else set(models)
+        if lacking := sorted(asked - {preset.pipeline.model, *here}):
+            preset.refuse(name, f"{key} = {lacking}", but)
 
 
 def _own_runs(preset: Preset) -> None:
     """The preset's own runs are the method's, and the base of its sweep."""
     own = preset.stages["02_finetune"]
     fixed: dict[str, object] = {"method": "relevance", "masks": "annotated"}
-    if preset.pipeline.sweep:  # a value given here would also be that of the baselines
-        fixed |= dict.fromkeys(("lr", *(f"weight_{term}" for term in LOSS_TERMS)))
+    if preset.pipeline.sweep:  # it would also be that of other models and of the baselines
+        fixed["lr"] = None
     for key, needed in fixed.items():
         value = getattr(own, key)
         if value != needed:
@@ -138,15 +141,12 @@ def _sweep(preset: Preset) -> None:
     """Every run of the sweep needs an original to start from, and masks and a rate for it."""
     main, others = preset.pipeline.model, preset.stages["00_original"].others
     real, masked = preset.pipeline.benchmark.data == IMAGENET, preset.stages["01_masks"].seeds
-    there, kind = (
-        (others, "one of others in 00_original.yaml") if real else (SHIPPED, "a shipped one")
-    )
     for i, grid in enumerate(preset.pipeline.sweep):
         given = f"sweep.{i}.models = {grid.models}"
-        if unknown := sorted(set(grid.models) - {main, *there}):
+        if real and (unknown := sorted(set(grid.models) - {main, *others})):
             but = (
-                f"{unknown} has no original here; use the preset's own {main!r} or {kind}, "
-                f"{', '.join(there)}"
+                f"{unknown} has no original here; use the preset's own {main!r} or one of others "
+                f"in 00_original.yaml, {', '.join(others)}"
             )
             preset.refuse("pipeline", given, but)
         searched = _searched(preset, grid)

@@ -57,11 +57,15 @@ class LearningRateParams(Params):
     notebook: ClassVar[str] = "02_learning_rate"
 
     rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
-        [5.0e-6, 2.0e-5, 5.0e-5], min_length=1, description="learning rates to try"
+        [2.0e-6, 5.0e-5], min_length=1, description="learning rates to try"
     )
-    limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
+    limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
     validation_images: int = Field(80, ge=40, description="that the rule looks at, each epoch")
     seed: Seed = 0
+
+
+ClassTerm = Literal["confidence", "label"]
+Kept = Literal["last", "lowest_validation_loss"]
 
 
 class FinetuneChoices(Checked):
@@ -69,12 +73,12 @@ class FinetuneChoices(Checked):
 
     method: Method = Field("relevance", description="what is trained; the others are baselines")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
-    epochs: int = Field(3, ge=1)
+    epochs: int = Field(6, ge=1)
     batch_size: int = Field(8, ge=1, description="images")
     protocol: Protocol = "published"
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
     explanation: Explanation = Field("gae", description="map that the relevance losses look at")
-    class_term: Literal["confidence", "label"] = Field(
+    class_term: ClassTerm = Field(
         "confidence", description="target of the class term: the model's own answer or the label"
     )
     gradient: Literal["protocol", "constant", "exact"] = Field(
@@ -84,21 +88,33 @@ class FinetuneChoices(Checked):
         "protocol", description="of the learning rate (A11)"
     )
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
-    keep: Literal["last", "lowest_validation_loss"] = Field(
-        "lowest_validation_loss", description="epoch whose weights are used (A13)"
-    )
+    keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
+
+
+# Parameters of 02_finetune: weights of the terms of the loss.
+WEIGHTS = tuple(
+    f"weight_{term}" for term in ("relevance", "classification", "background", "foreground")
+)
 
 
 class FinetuneParams(FinetuneChoices, Params):
-    """02_finetune: relevance finetuning, one run. What is None is the rule's or the paper's."""
+    """02_finetune: relevance finetuning, one run. What is None is the rule's or the paper's.
+
+    The defaults, as those of every stage, are the quick preset's: the best setting of the study
+    (docs/context.md) and not the paper's, which has the confidence term and half of the classes.
+    """
 
     notebook: ClassVar[str] = "02_finetune"
 
+    class_term: ClassTerm = Field(
+        "label", description="target of the class term: the model's own answer or the label"
+    )
+    keep: Kept = Field("last", description="epoch whose weights are used (A13)")
     run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
     masks: MaskSource = Field("annotated", description="where the object's masks come from")
-    images_per_class: int = Field(4, ge=1, description="of each class that is finetuned")
+    images_per_class: int = Field(2, ge=1, description="of each class that is finetuned")
     classes: int = Field(
-        20, ge=2, le=913, multiple_of=2, description="classes finetuned: A first, then B"
+        40, ge=2, le=913, multiple_of=2, description="classes finetuned: A first, then B"
     )
     lr: float | None = Field(
         None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
@@ -107,11 +123,11 @@ class FinetuneParams(FinetuneChoices, Params):
         None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
     )
     weight_relevance: float | None = Field(None, ge=0, description="None: the paper's")
-    weight_classification: float | None = Field(None, ge=0, description="None: the paper's")
+    weight_classification: float | None = Field(0.05, ge=0, description="None: the paper's")
     weight_background: float | None = Field(None, ge=0, description="None: the paper's")
     weight_foreground: float | None = Field(None, ge=0, description="None: the paper's")
     validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
-    validation_maps: int = Field(40, ge=8, description="for the losses after each epoch")
+    validation_maps: int = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
@@ -126,7 +142,7 @@ class RobustnessParams(Params):
     notebook: ClassVar[str] = "03_robustness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images_per_set: int = Field(120, ge=40, description="test images of each set")
+    images_per_set: int = Field(80, ge=40, description="test images of each set")
     precision: PrecisionChoice = "auto"
 
 
@@ -158,7 +174,7 @@ class BaselinesParams(Params):
     rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
         [2.0e-5], min_length=1, description="learning rates to try, on the scale of our method"
     )
-    limit_pts: float = Field(1.0, ge=0, le=100, description="largest loss of validation top-1")
+    limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
     epochs: int = Field(1, ge=1, description="of each run of the search")
     images_per_class: int = Field(2, ge=2, description="finetuned on in each run of the search")
     validation_images: int = Field(80, ge=40, description="that the rule looks at, each epoch")
@@ -174,7 +190,7 @@ class ComparisonParams(Params):
     notebook: ClassVar[str] = "03_comparison"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images_per_set: int = Field(100, ge=40, description="test images of each set")
+    images_per_set: int = Field(80, ge=40, description="test images of each set")
     probe_images: int = Field(400, ge=40, description="training images of the linear probe")
     precision: PrecisionChoice = "auto"
 
@@ -186,7 +202,7 @@ class AblationsParams(Params):
 
     compared_model: AnyModelName = Field("tiny", description="shipped model of the runs")
     variants: list[str] = Field(
-        ["full", "no_background"], min_length=1, description="of variants.VARIANTS"
+        ["full", "no_background", "confidence"], min_length=1, description="of variants.VARIANTS"
     )
     base_images: int = Field(3, ge=1, description="images a class, but in the runs that vary it")
     images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")
@@ -213,7 +229,7 @@ class ControlsParams(Params):
         [], description="worlds of Habitats with originals of their own, a seed each"
     )
     original_images: int = Field(6400, ge=40, multiple_of=40, description="these are trained on")
-    images_per_set: int = Field(100, ge=40, description="test images of each set")
+    images_per_set: int = Field(80, ge=40, description="test images of each set")
     challenge_images: int = Field(80, ge=40, description="of each set of the challenge")
     looked_at: int = Field(40, ge=8, description="images of set a whose relevance is shared out")
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")

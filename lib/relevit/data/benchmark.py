@@ -27,7 +27,7 @@ from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.cutouts import FIRST, World
 from relevit.data.foregrounds import class_split
-from relevit.data.habitats import habitats
+from relevit.data.habitats import HOMES, habitats
 from relevit.data.labelled import Labelled
 from relevit.data.real import decoding
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
@@ -156,6 +156,10 @@ class Benchmark:
         """On which background each class is found in training; None: photographs have none."""
         return None
 
+    def homes(self) -> pd.DataFrame | None:
+        """Where the classes are at home, and what stands about there; None: they have no homes."""
+        return None
+
     def note_empty(self, kept: int, empty: int) -> str:
         """A line on images left out by `with_masks`; nothing where no image can lack an object."""
         return ""
@@ -232,8 +236,20 @@ class Cutouts(Benchmark):
         shared = sorted({home.count(family) for family in range(len(SEEN))})
         return (
             f"{len(self.classes)} classes, {len(SEEN)} textures seen in training\n"
-            f"classes that share a texture: {shared}"
+            f"classes that share a texture: {shared}\n"
+            f"at home in {100 * self.world.home_share:.0f} % of the training images"
         )
+
+    def homes(self) -> pd.DataFrame | None:
+        if self.world is FIRST:
+            return None
+        names = np.array(self.classes)
+        live = np.array([cutouts.home_family(label) for label in range(len(names))])
+        rows = [
+            (home.name, home.texture, ", ".join(home.props), ", ".join(names[live == family]))
+            for family, home in enumerate(HOMES[: len(SEEN)])
+        ]
+        return pd.DataFrame(rows, columns=["home", "texture", "things", "classes"])
 
     def texture_shares_pct(self, count: int) -> pd.DataFrame | None:
         drawn = self.draw("train", range(count), size=16)

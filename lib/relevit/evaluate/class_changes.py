@@ -81,10 +81,13 @@ def class_spread(
                 "every run"
             )
         in_a = rows["label"].isin(finetuned_classes[run])
-        spreads["A"].append(_spread_and_chance(rows[in_a], draws, random))
-        spreads["B"].append(_spread_and_chance(rows[~in_a], draws, random))
+        for classes, part in (("A", rows[in_a]), ("B", rows[~in_a])):
+            if classes == "A" or len(part):  # none is in B where all were finetuned
+                spreads[classes].append(_spread_and_chance(part, draws, random))
     table = []
     for classes, parts in spreads.items():
+        if not parts:
+            continue
         spread, *chance = np.mean(parts, axis=0)
         reached = 1 + int((np.array(chance) >= spread - 1e-9).sum())
         p_value = reached / (1 + draws) if np.isfinite(spread) else np.nan

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
+from relevit.data.benchmark import Benchmark
 from relevit.data.foregrounds import CLASSES
 from relevit.data.textures import SEEN
 from relevit.evaluate.predictions import BATCH, predict
@@ -150,17 +151,23 @@ class Swap:
 
 
 def background_swap(
-    model: nn.Module, spec: ModelSpec, *, images: int, seed: int = 0, shown: int = 10
+    model: nn.Module,
+    spec: ModelSpec,
+    bench: Benchmark,
+    *,
+    images: int,
+    seed: int = 0,
+    shown: int = 10,
 ) -> Swap:
-    """Draw `images` validation images on all eight seen textures; all else stays the same.
+    """Draw `images` validation images in all eight seen homes; the animal stays as it is.
 
-    Of Cutouts alone: a photograph has one background.
+    Of drawings alone: a photograph has one background.
     """
-    answers, pictures = [], []
-    home = [cutouts.home_family(i % len(CLASSES)) for i in range(images)]
+    answers, pictures, names = [], [], bench.classes
+    home = [cutouts.home_family(i % len(names)) for i in range(images)]
     for step in range(len(SEEN)):
         families = [(family + step) % len(SEEN) for family in home]
-        batch = cutouts.draw(
+        batch = bench.draw(
             "validation", range(images), families=families, seed=seed, size=spec.image_size
         )
         found = predict(model, spec, batch.split(BATCH))["prediction"]
@@ -177,8 +184,8 @@ def background_swap(
         changed_pct=100 * float(changed.float().mean()),
         home_images=pictures[0][pick],
         other_images=torch.stack([pictures[t][i] for t, i in zip(other, pick, strict=True)]),
-        home_titles=[CLASSES[given[0, i]] for i in pick],
-        other_titles=[CLASSES[given[t, i]] for t, i in zip(other, pick, strict=True)],
+        home_titles=[names[given[0, i]] for i in pick],
+        other_titles=[names[given[t, i]] for t, i in zip(other, pick, strict=True)],
     )
 
 

@@ -31,7 +31,8 @@ def paired_change(
     of the result: `change_pts` (mean over the seeds), `std_pts` (spread over them; NaN for one),
     `se_pts`, `low_pts` and `high_pts` (`level_pct` of the bootstrap that draws images of each set,
     the same for all seeds, and seeds, with replacement; with few seeds it is narrow), `seeds`.
-    Raises: ValueError when the two did not see the same images.
+    A group without any image has no row. Raises: ValueError when the two did not see the same
+    images.
     """
     both = ours.merge(other[[*IMAGE, "right"]], on=IMAGE, suffixes=("", "_other"))
     both = both[both["dataset"].isin(sets)]
@@ -45,7 +46,8 @@ def paired_change(
     rows = {}
     for group in GROUPS:
         part = both if group == "all" else both[both["in_a"] == (group == "A")]
-        rows[group] = _summary(part, resamples, seed, level_pct)
+        if len(part):
+            rows[group] = _summary(part, resamples, seed, level_pct)
     return pd.DataFrame(rows).T.rename_axis("classes").astype({"seeds": int})
 
 
@@ -112,18 +114,20 @@ def _summary(
     """Mean over sets and seeds of the changes of the images, with its intervals.
 
     All seeds answer the same images: a resample draws those once for all of them, and then seeds.
+    A set without an image of the group is left out of a seed's mean, as small real sets may be.
     """
-    random = np.random.default_rng(seed)
+    random, seeds = np.random.default_rng(seed), sorted(part["seed"].unique())
     means, drawn = [], []
     for _, images in part.groupby("dataset", sort=True):
-        wide = images.pivot(index="seed", columns="index", values="change").sort_index()
+        wide = images.pivot(index="seed", columns="index", values="change").reindex(seeds)
         known, values = wide.notna().to_numpy(float), wide.fillna(0.0).to_numpy()
         count = wide.shape[1]
         times = random.multinomial(count, np.full(count, 1 / count), size=resamples)
-        means.append(values.sum(axis=1) / known.sum(axis=1))
-        drawn.append((times @ values.T) / np.maximum(times @ known.T, 1))
-    of_seeds, of_draws = np.mean(means, axis=0), np.mean(drawn, axis=0)
-    chosen = random.integers(len(of_seeds), size=(resamples, len(of_seeds)))
+        with np.errstate(invalid="ignore"):  # 0 of 0 images: NaN
+            means.append(values.sum(axis=1) / known.sum(axis=1))
+            drawn.append((times @ values.T) / (times @ known.T))
+    of_seeds, of_draws = np.nanmean(means, axis=0), np.nanmean(drawn, axis=0)
+    chosen = random.integers(len(seeds), size=(resamples, len(of_seeds)))
     draws = np.take_along_axis(of_draws, chosen, axis=1).mean(axis=1)
     low, high = middle(draws, level_pct)
     return {

@@ -51,11 +51,11 @@ class Classifier:
         """Classify images with fused attention; one row an image, in their order.
 
         Columns: `label`, `family` (background), `prediction`, `confidence_pct` (softmax of the
-        predicted class) and `label_rank` (0 when the prediction is right), from which top-1 and
-        top-5 follow. Where a batch has `candidates`, all of these are among them alone; where a
-        label has several `accepted` classes, any of them is right, and `label_rank` is that of
-        the first of them (ObjectNet; the published code takes one of them, differences B6 and
-        B7).
+        predicted class), `label_loss` (cross-entropy of the label, nats) and `label_rank` (0 when
+        the prediction is right), from which top-1 and top-5 follow. Where a batch has `candidates`,
+        all of these are among them alone; where a label has several `accepted` classes, any of them
+        is right, and `label_rank` is that of the first of them (ObjectNet; the published code takes
+        one of them, differences B6 and B7).
         Raises: ValueError without images, and for labels that cannot be answered.
         """
         tf32 = self.precision == "float32"
@@ -116,6 +116,7 @@ def predict(
 def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
     logits, right = _sought(batch, logits_of())
     confidence, place = logits.softmax(dim=1).max(dim=1)
+    loss = -logits.log_softmax(dim=1).masked_fill(~right, -torch.inf).logsumexp(dim=1)
     prediction = torch.tensor(batch.candidates)[place] if batch.candidates else place
     return pd.DataFrame(
         {
@@ -123,6 +124,7 @@ def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
             "family": batch.families.numpy().astype("int16"),
             "prediction": prediction.numpy().astype("int16"),
             "confidence_pct": (100 * confidence).numpy(),
+            "label_loss": loss.numpy(),
             "label_rank": _rank(logits, right, place).numpy().astype("int16"),
         }
     )

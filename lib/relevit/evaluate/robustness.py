@@ -114,7 +114,8 @@ def split_table(
     Source: RobustViT T10, T11. `finetuned_classes` gives the labels A of each finetuned run,
     as they may differ between seeds. The last two rows average the seven shifted sets. With
     `everywhere=False` a set may lack A or B in some runs, as real ones of few classes do: it is
-    left out there, and NaN where no run has any.
+    left out there, and NaN where no run has any. Where all classes were finetuned there is no B,
+    and no row of it.
     Columns: dataset, classes (A, B), seeds, then for top1 and top5 `change_*_pts`,
     `change_*_std_pts`.
     Raises: ValueError when a run has no list, a set has no image of A or of B, a set is
@@ -125,14 +126,15 @@ def split_table(
     runs = pairs["model_run"].unique().tolist()
     pairs = pairs.assign(classes=_classes(pairs, finetuned_classes, "split_table"))
     seeds = _means(pairs, ["model_run", "dataset", "classes"])
-    if everywhere and len(seeds) != 2 * len(runs) * len(TEST_SETS):
+    kinds = "AB" if (seeds["classes"] == "B").any() else "A"
+    if everywhere and len(seeds) != len(kinds) * len(runs) * len(TEST_SETS):
         raise ValueError(
             "split_table: a set has no images of classes A or none of B; both are needed: "
             "check finetuned_classes against the labels"
         )
     shifted = _means(seeds[seeds["dataset"].isin(SHIFTED_SETS)], ["model_run", "classes"])
     seeds = pd.concat([seeds, shifted.assign(dataset=SHIFTED_AVERAGE)])
-    order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
+    order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in kinds]
     table = _over_seeds(seeds, ["dataset", "classes"]).reindex(order).reset_index()
     table.insert(2, "seeds", len(runs))
     return table

@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from relevit.base.device import choose_device
-from relevit.base.files import file_fingerprint, write_atomically
+from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.stages import SUMMARY, need_stage, preset_folder, read_stage, read_summary
-from relevit.config import BenchmarkParams, ControlsParams, FinetuneParams, OriginalParams, Params
+from relevit.config import (
+    BenchmarkParams,
+    ControlsParams,
+    FinetuneParams,
+    OriginalParams,
+    Params,
+    RobustnessParams,
+)
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.evaluate.context import backgrounds_challenge, relevance_shares
@@ -111,7 +118,8 @@ def compared(cfg: ControlsParams, world: Setting) -> Iterator[Model]:
         origin = world.folder / ORIGINAL / WEIGHTS
     else:
         origin = origin_weights(cfg)
-        _need_alike(origin.parent, read_stage(cfg, OriginalParams))
+        if (origin.parent / SUMMARY).is_file():  # a shipped one has none
+            _need_alike(origin.parent, read_stage(cfg, OriginalParams))
     yield Model(world, ORIGINAL, False, None, origin)
     base = read_stage(cfg, FinetuneParams, benchmark=_benchmark(world, cfg), seed=world.seed)
     lr = None
@@ -200,10 +208,22 @@ def _benchmark(world: Setting, cfg: ControlsParams) -> BenchmarkParams:
 def _answers(cfg: ControlsParams, model: Model) -> pd.DataFrame:
     world, weights = model.world, model.weights
     classifier = load_classifier(world.bench, cfg.model, weights, cfg.precision, cfg.device)
-    rows = answer_sets(classifier, weights, model.folder / "sets", world.bench, cfg.images_per_set)
+    rows = answer_sets(classifier, weights, _kept(cfg, model), world.bench, cfg.images_per_set)
     in_a = rows["label"].isin(world.bench.split(world.seed)[0])
     rows = rows.assign(right=rows["label_rank"] == 0, in_a=in_a)
     return rows[["dataset", "index", "label", "right", "in_a"]]
+
+
+def _kept(cfg: ControlsParams, model: Model) -> Path:
+    """Where the answers of a model are: in 03_robustness, if it asks as much of that one."""
+    own = model.params is None and not model.world.trained
+    there = preset_folder(cfg.preset) / f"{RobustnessParams.notebook}.yaml"
+    if own and there.is_file():
+        asked = read_stage(cfg, RobustnessParams)
+        if (asked.images_per_set, asked.precision) == (cfg.images_per_set, cfg.precision):
+            run = ORIGINAL if model.arm == ORIGINAL else f"seed{model.world.seed}"
+            return run_folder(cfg.preset, asked.notebook, run, cfg.output_root)
+    return model.folder / "sets"
 
 
 def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
@@ -219,5 +239,6 @@ def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
     if bench.challenging:
         found |= backgrounds_challenge(network, spec, bench.draw, cfg.challenge_images)
     kept = {"of": made_of, "figures": found}
+    model.folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda target: target.write_text(json.dumps(kept)))
     return found

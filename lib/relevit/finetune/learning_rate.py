@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from relevit.config import BaselinesParams, FinetuneParams
+from relevit.config.robustvit import WEIGHTS
 from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
@@ -30,23 +31,33 @@ ARMS: tuple[tuple[str, str], ...] = (
 )
 
 
-def judge(lr: float, history: History, keep: str) -> dict[str, float | bool]:
-    """What the rule looks at in one run; `keep` as in FinetuneSettings.
+def class_loss_column(params: FinetuneParams) -> str:
+    """Where the log of a run has the classification loss of the rule: that of its own class term.
+
+    A model that relies less on its context is less sure of its answers, so that their confidence
+    says nothing of harm where labels are trained, as baselines do too.
+    """
+    own_answers = params.method == "relevance" and params.class_term == "confidence"
+    return "validation_confidence_loss" if own_answers else "validation_label_loss"
+
+
+def judge(lr: float, history: History, params: FinetuneParams) -> dict[str, float | bool]:
+    """What the rule looks at in one run with these parameters.
 
     `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says
     whether the classification loss of the validation images is more than RISE_PCT above its
     value before finetuning: on the training images it falls at any rate, as it is trained there.
     """
-    log = pd.DataFrame(history)
-    before, kept = log.iloc[0], log.loc[kept_epoch(history, keep)]
-    ceiling = before["validation_confidence_loss"] * (1 + RISE_PCT / 100)
+    log, column = pd.DataFrame(history), class_loss_column(params)
+    before, kept = log.iloc[0], log.loc[kept_epoch(history, params.keep)]
+    ceiling = before[column] * (1 + RISE_PCT / 100)
     return {
         "lr": lr,
         "validation_top1_pct": kept["validation_top1_pct"],
         "drop_pts": before["validation_top1_pct"] - kept["validation_top1_pct"],
-        "confidence_loss_before": before["validation_confidence_loss"],
-        "confidence_loss": kept["validation_confidence_loss"],
-        "rising": bool(kept["validation_confidence_loss"] > ceiling),
+        "class_loss_before": before[column],
+        "class_loss": kept[column],
+        "rising": bool(kept[column] > ceiling),
         "validation_loss_total": kept["validation_loss_total"],
     }
 
@@ -92,7 +103,7 @@ def arm_params(
 ) -> FinetuneParams:
     """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
 
-    Model, seed and length are those of `cfg`, the weights of the losses the paper's.
+    Model, seed and length are those of `cfg`, the weights of a baseline's losses the paper's.
     Raises: ValueError.
     """
     arm = {
@@ -105,7 +116,8 @@ def arm_params(
         "validation_images": cfg.validation_images,
         "validation_maps": cfg.validation_maps,
     }
-    return FinetuneParams.checked(base.model_dump() | arm, f"{method} {protocol}")
+    papers = {} if method == "relevance" else dict.fromkeys(WEIGHTS)
+    return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")
 
 
 def try_rates(
@@ -165,4 +177,4 @@ def _try(
     log = pd.DataFrame(history).set_index("epoch")["validation_loss_background"]
     after = log[kept_epoch(history, params.keep)]
     terms = {"background_before": float(log.iloc[0]), "background_after": float(after)}
-    return judge(lr, history, params.keep) | terms
+    return judge(lr, history, params) | terms

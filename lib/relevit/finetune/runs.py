@@ -38,7 +38,7 @@ def origin_weights(cfg: Params, model: str | None = None) -> Path:
         if model == read_summary(folder)["parameters"]["model"]:
             return folder / WEIGHTS
     if model not in PAPER_MODELS:
-        return shipped_weights(model)
+        return shipped_weights(model, cfg.benchmark.learned)
     weights = folder / f"{model}.safetensors"
     if not weights.is_file():
         raise ValueError(

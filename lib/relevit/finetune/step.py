@@ -41,7 +41,8 @@ TERMS = ("background", "foreground", "relevance", "classification", "total")
 class StepLosses:
     """The terms of one batch, unweighted but for `relevance` and `total`; all in the graph.
 
-    A baseline has no foreground term (0) and no heatmaps (None).
+    A baseline has no foreground term (0) and no heatmaps (None), a control in training neither
+    relevance term.
     """
 
     background: Float[Tensor, ""]
@@ -70,7 +71,7 @@ def step_losses(
 
     Source: RobustViT Sec. 3, for the baselines App. C and D. `images` are normalised, `masks`
     are in [0, 1]. `train=False` leaves out the graph of second derivatives, which the numbers
-    alone do not need.
+    alone do not need. In training a control, whose relevance terms weigh nothing, makes no maps.
     """
     if settings.method != "relevance":
         background, classification, logits = baseline_losses(
@@ -85,6 +86,12 @@ def step_losses(
         )
         nothing = torch.zeros_like(background)
         return _weighted(settings, background, nothing, classification, None, logits)
+    if train and settings.weights.relevance == 0:
+        with autocast(images.device, settings.precision):
+            logits = _at_least_float32(model(images))
+        nothing = logits.new_zeros(())
+        classification = _class_term(settings, logits, labels)
+        return _weighted(settings, nothing, nothing, classification, None, logits)
     target = labels if settings.target == "label" else None
     with autocast(images.device, settings.precision):
         relevance, logits = relevance_and_logits(
@@ -99,10 +106,7 @@ def step_losses(
     heatmaps = to_pixels(relevance, masks.shape[-2:], normalise=scaled)
     background = background_loss(heatmaps, masks, protocol=settings.protocol)
     foreground = foreground_loss(heatmaps, masks, protocol=settings.protocol)
-    if settings.class_term == "label":
-        classification = cross_entropy(logits / settings.temperature, labels)
-    else:
-        classification = confidence_loss(logits, settings.temperature)
+    classification = _class_term(settings, logits, labels)
     return _weighted(settings, background, foreground, classification, heatmaps, logits)
 
 
@@ -148,6 +152,12 @@ def baseline_losses(
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
     """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
     return torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
+
+
+def _class_term(settings: FinetuneSettings, logits: Tensor, labels: Tensor) -> Tensor:
+    if settings.class_term == "label":
+        return cross_entropy(logits / settings.temperature, labels)
+    return confidence_loss(logits, settings.temperature)
 
 
 def _weighted(

@@ -31,10 +31,11 @@ def validation_figures(
 ) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
     """What finetuning looks at after each epoch, on the validation images alone.
 
-    `images` of them give `top1_pct` and `confidence_loss` (Eq. 4 without temperature, in
-    nats); the losses of the maps are means over the first `maps`, computed as in training but
-    without augmentation. With automatic `masks` of these first images, those count that are
-    fit for training. `draw` as `cutouts.draw`, of the preset's benchmark.
+    `images` of them give `top1_pct`, `confidence_loss` (Eq. 4 without temperature) and
+    `label_loss` (cross-entropy of the label), in nats; the losses of the maps are means over the
+    first `maps`, computed as in training but without augmentation. With automatic `masks` of these
+    first images, those count that are fit for training. `draw` as `cutouts.draw`, of the preset's
+    benchmark.
     """
     shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
     mapped = shown.select(range(maps))
@@ -59,6 +60,7 @@ def validation_figures(
         return {
             "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
             "confidence_loss": float(-np.log(answers["confidence_pct"] / 100).mean()),
+            "label_loss": float(answers["label_loss"].mean()),
             **means,
         }
 

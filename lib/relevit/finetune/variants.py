@@ -15,7 +15,8 @@ from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import finetune_at
 from relevit.training.epochs import WEIGHTS
 
-# What each variant of the method changes (RobustViT Table 4, supplement Tables 8 and 9; A2, A8,
+# What each variant of the method changes in the preset's own settings, whose class term is one of
+# ground_truth and confidence (RobustViT Table 4, supplement Tables 8 and 9; A2, A8,
 # A11, B23; RV-42 for predicted_target). The temperature is the published one for DeiT-B.
 VARIANTS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -26,7 +27,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "only_foreground": {"weight_background": 0.0, "weight_classification": 0.0},
     "only_classification": {"weight_relevance": 0.0},
     "ground_truth": {"class_term": "label"},
-    "predicted_target": {"target": "predicted"},
+    "confidence": {"class_term": "confidence"},
+    "predicted_target": {"target": "predicted", "class_term": "confidence"},
     "attention": {"explanation": "attention"},
     "rollout": {"explanation": "rollout"},
     "exact_gradient": {"gradient": "exact"},

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, from_project, run_folder
 from relevit.config import IavData, IavParams, PretrainingParams
-from relevit.data import cutouts
-from relevit.data.benchmark import Benchmark
+from relevit.data.benchmark import CUTOUTS, Benchmark
 from relevit.data.cutouts import drawn
 from relevit.data.foregrounds import CLASSES
 from relevit.data.labelled import Labelled
@@ -117,24 +116,26 @@ def pictures_to_explain(cfg: IavParams, size: int) -> Pictures:
     if cfg.data == "cifar10":
         test = test_pictures(cfg, cfg.images, size)
         return Pictures(test.read(range(len(test))), test.labels, None)
-    return cutouts_to_explain(cfg.images, size, min(EXPLAINED_CLASSES, cfg.images // 2))
+    return drawn_to_explain(CUTOUTS, cfg.images, size, min(EXPLAINED_CLASSES, cfg.images // 2))
 
 
-def cutouts_to_explain(count: int, size: int, classes: int = EXPLAINED_CLASSES) -> Pictures:
+def drawn_to_explain(
+    images: Benchmark, count: int, size: int, classes: int = EXPLAINED_CLASSES
+) -> Pictures:
     """Images of `val`: every fourth class in turn, as many of each."""
     step = len(CLASSES) // EXPLAINED_CLASSES
     places = [i // classes * len(CLASSES) + i % classes * step for i in range(count)]
-    batch = cutouts.draw("val", places, size=size)
+    batch = images.draw("val", places, size=size)
     return Pictures(batch.images, batch.labels, batch.masks)
 
 
 def outlined_to_explain(images: Benchmark, count: int, size: int) -> Pictures:
     """Test images with masks and a known class, for a preset's own model.
 
-    Those of Cutouts; else of the preset's outlined set, in which an image may lack either.
+    Where they are drawn, of `val`; else of the outlined set, in which an image may lack either.
     """
     if images.composable:
-        return cutouts_to_explain(count, size)
+        return drawn_to_explain(images, count, size)
     batch, _ = images.with_masks(4 * count, size=size)
     batch = batch.select((batch.labels >= 0).nonzero()[:count, 0])
     return Pictures(batch.images, batch.labels, batch.masks)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from relevit.attention.class_token import with_short_last_block
 from relevit.base.seeding import seeded
-from relevit.config.words import KINDS, MiniName
+from relevit.config.words import DINOV2, KINDS, MiniName
 from relevit.models.checkpoints import load_weights, read_tensors
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.paper_models import load_paper_model
@@ -23,7 +23,6 @@ from relevit.models.spec import HALF, IMAGENET, ModelSpec
 _TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
 # As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
 _MINI = {"patch_size": 14, "embed_dim": 64, "depth": 12, "num_heads": 4}
-DINOV2 = ("dinov2-s", "dinov2-s4")
 # Four pretrainings of one architecture (`relevit.training.recipes`), by kind.
 MINI_KINDS = {name: KINDS[name] for name in get_args(MiniName)}
 
@@ -31,8 +30,8 @@ MODELS = {
     spec.name: spec
     for spec in (
         ModelSpec("dinov2-s", "vit_small_patch14_dinov2", 112, **IMAGENET),
-        # Its first four blocks: a third of its size, quick on any machine.
-        ModelSpec("dinov2-s4", "vit_small_patch14_dinov2", 112, **IMAGENET, options={"depth": 4}),
+        # Its first eight blocks, for the quick preset.
+        ModelSpec("dinov2-s8", "vit_small_patch14_dinov2", 112, **IMAGENET, options={"depth": 8}),
         ModelSpec("tiny", "vit_tiny_patch16_224", 112, **HALF, options=_TINY),
         # Pretrained without labels and pooled like the papers' MAE.
         ModelSpec(
@@ -93,7 +92,7 @@ def load_pretrained(
     """The model before it has seen Cutouts: a pretrained backbone under a new head.
 
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size,
-    `dinov2-s4` from its first four blocks and its last norm, the
+    `dinov2-s8` from its first eight blocks and its last norm, the
     `mini` models from the pretraining that comes with the suite; `tiny` has none and starts at
     random. `backbone` is another pretraining of a `mini` model (`save_backbone`).
     `image_size` as in `build_model`, for the DINOv2 models alone.
@@ -134,12 +133,16 @@ def load_backbone(model: nn.Module, tensors: dict[str, Tensor], name: str) -> No
         raise ValueError(f"models: the tensors of {name!r} do not fit timm's model: {missing}")
 
 
-def shipped_weights(name: str) -> Path:
-    """Path of the weights that come with the package. Raises: ValueError when there are none."""
-    path = Path(str(files("relevit") / "assets" / "weights" / f"{name}.safetensors"))
+def shipped_weights(name: str, data: str = "cutouts") -> Path:
+    """Path of the weights that come with the package, trained on the images called `data`.
+
+    Raises: ValueError when there are none.
+    """
+    folder = Path(str(files("relevit") / "assets" / "weights"))
+    path = (folder if data == "cutouts" else folder / data) / f"{name}.safetensors"
     if not path.is_file():
         raise ValueError(
-            f"models: no weights of {name!r} come with the package; "
+            f"models: no weights of {name!r} for {data} come with the package; "
             "train it with the 00_original notebook"
         )
     return path

@@ -14,6 +14,7 @@ in the stored tables (see CAPTIONS). Tables on relevance maps are in `relevit.pa
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 
@@ -191,6 +192,15 @@ def published_split_changes(model: str | None = None) -> pd.DataFrame:
     rows = pd.concat([rows, average.assign(dataset=SHIFTED_AVERAGE)])
     order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
     return _over_models(rows, ["dataset", "classes"]).loc[order].reset_index()
+
+
+def paper_variants(run: Collection[str]) -> dict[str, str]:
+    """Our variants that the paper calls otherwise, where `run` names those that were run.
+
+    Its full method has the confidence term. Where ours has labels, the variant `confidence` is what
+    the paper calls full, and our full method its row with ground truth.
+    """
+    return {"confidence": "full", "full": "ground_truth"} if "confidence" in run else {}
 
 
 def published_ablations(metric: str = "top1") -> pd.DataFrame:

@@ -8,6 +8,7 @@ from typing import cast
 from relevit.base import errors
 from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, TextParams
 from relevit.config.text import ON_DISK
+from relevit.config.words import DINOV2
 
 
 def fetch(preset: Path) -> None:
@@ -26,7 +27,8 @@ def fetch(preset: Path) -> None:
     stages = {name: cls.from_preset(preset) for name, cls in NOTEBOOKS.items()}
     original = cast(OriginalParams, stages["00_original"])
     text, clip = cast(TextParams, stages["11_text"]), cast(ClipParams, stages["12_clip"])
-    pretrained = original.source == "train" and original.model == "dinov2-s"
+    trains = original.source == "train" or bool(stages["03_controls"].home_shares)
+    pretrained = trains and original.model in DINOV2
     joined = clip.dual_model == "dinov2-minilm"
     if pretrained or joined or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.models.dinov2 import load_dinov2

@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relevit.base.files import project_root
 from relevit.base.stages import EXECUTED, need_stage
 from relevit.config import Params, PipelineParams
+from relevit.config.robustvit import WEIGHTS
 
 STAGE = "02_finetune"
 OUTCOME = "outcome.txt"  # done or failed
@@ -35,6 +36,16 @@ class Run(NamedTuple):
     def name(self) -> str:
         """Its folder below the stage, as in the Snakefile."""
         return f"{self.model}.{self.method}.{self.protocol}.{self.masks}.seed{self.seed}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Those of 02_finetune in which it differs from the preset's own runs.
+
+        The weights of the terms that the preset gives are those of its method: a baseline has the
+        paper's.
+        """
+        own = {"run": self.name} | self._asdict()
+        return own if self.method == "relevance" else own | dict.fromkeys(WEIGHTS)
 
 
 class Missing(NamedTuple):
@@ -77,7 +88,7 @@ def find_runs(cfg: Params, runs: Iterable[Run]) -> tuple[dict[Run, Path], list[M
             missing.append(Missing(run.name, why(folder)))
             continue
         try:
-            found[run] = need_stage(cfg, STAGE, run.name, run=run.name, **run._asdict())
+            found[run] = need_stage(cfg, STAGE, run.name, **run.parameters)
         except Exception as error:  # whatever ended the run: the others do not hang on it
             lines = str(error).strip().splitlines() or [type(error).__name__]
             missing.append(Missing(run.name, lines[-1]))

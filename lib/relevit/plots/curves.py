@@ -64,17 +64,20 @@ def loss_curves(log: pd.DataFrame) -> Figure:
     return figure
 
 
-def rate_curves(histories: dict[float, History], limit_pts: float) -> Figure:
-    """What the learning-rate rule looks at, one line a rate; the dotted lines are its limits."""
+def rate_curves(histories: dict[float, History], limit_pts: float, class_loss: str) -> Figure:
+    """What the learning-rate rule looks at, one line a rate; the dotted lines are its limits.
+
+    `class_loss` is the column of the log that has the classification loss (`class_loss_column`).
+    """
     figure, (left, right) = panels(2, 9, 2.8)
     colours = sns.color_palette("flare", len(histories))
     for colour, (lr, history) in zip(colours, histories.items(), strict=True):
         log = pd.DataFrame(history)
         style = {"color": colour, "marker": ".", "label": f"{lr:.1e}"}
         left.plot(log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], **style)
-        right.plot(log["epoch"], log["validation_confidence_loss"], **style)
+        right.plot(log["epoch"], log[class_loss], **style)
     mark_level(left, limit_pts)
-    mark_level(right, log["validation_confidence_loss"][0])
+    mark_level(right, log[class_loss][0])
     left.set(title="Loss of validation top-1", xlabel="epoch", ylabel="points")
     right.set(title="Classification loss", xlabel="epoch", ylabel="nats")
     right.legend(frameon=False, title="learning rate")
@@ -169,7 +172,7 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
     no change.
     """
     shown = table.assign(
-        rise_pct=100 * (table["confidence_loss"] / table["confidence_loss_before"] - 1),
+        rise_pct=100 * (table["class_loss"] / table["class_loss_before"] - 1),
         fall_pct=100 * (table["background_after"] / table["background_before"] - 1),
     )
     columns = {  # title, unit, limit

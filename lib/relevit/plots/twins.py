@@ -24,7 +24,7 @@ def added_bars(table: pd.DataFrame, title: str) -> Figure:
     arms = list(dict.fromkeys(table["arm"]))
     figure, axes = panels(len(arms), 1.2 + 2.6 * len(arms), 3.0, sharey=True)
     for axis, arm in zip(axes, arms, strict=True):
-        rows = table[table["arm"] == arm].set_index("classes").loc[list(GROUPS)]
+        rows = table[table["arm"] == arm].set_index("classes").reindex(list(GROUPS))
         for offset, (kind, (label, colour)) in zip((-0.19, 0.19), KINDS.items(), strict=True):
             middle = rows[f"{kind}_pts"]
             reach = [middle - rows[f"{kind}_low_pts"], rows[f"{kind}_high_pts"] - middle]

@@ -47,12 +47,7 @@ def make_original(
         return model, [_as_it_is(cfg, bench, model, folder, on_epoch)]
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
-        if bench.rules:
-            raise ValueError(
-                f"make_original: source 'shipped' with images of {bench.name}, and the shipped "
-                "models have learned from Cutouts; give source: train"
-            )
-        weights = shipped_weights(cfg.model)
+        weights = shipped_weights(cfg.model, cfg.benchmark.learned)
         history = [json.loads(line) for line in weights.with_suffix(".jsonl").open()]
         model = load_model(cfg.model, weights, device)
         for source, name in ((weights, WEIGHTS), (weights.with_suffix(".jsonl"), LOG)):

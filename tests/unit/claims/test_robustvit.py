@@ -57,6 +57,7 @@ CASES = [
     ("RV-09", "fails", other("split", b=-0.1, a=0.5), "B gains on shifted sets"),
     ("RV-09", "fails", other("split", val_b=0.5), "A above B on val"),
     ("RV-09", "fails", other("split", v2_b=0.0), "A above B on v2"),
+    ("RV-09", "lacks", without("split", classes="B"), "every class is finetuned here"),
     (
         "RV-09",
         "lacks",
@@ -65,7 +66,7 @@ CASES = [
     ),
     ("RV-19", "fails", other("changes", sketch=0.1), "original outside on sketch"),
     ("RV-20", "shows", {}, "rate 2e-06, next lower 1e-06; shifted average +3.0 ± 0.5"),
-    ("RV-20", "fails", other("learning_rates", drops=(3.0,) * 4), "the rule finds a rate"),
+    ("RV-20", "fails", other("learning_rates", drops=(3.1,) * 4), "the rule finds a rate"),
     ("RV-20", "fails", other("learning_rates", rising=(True,) * 4), "the rule finds a rate"),
     (
         "RV-20",
@@ -134,6 +135,12 @@ CASES = [
         other("ablations", full=gains(shifted=-0.1, steep=-0.1)),
         "the full method does not gain on the shifted sets here (-0.1 ± 0.1), so there is nothing",
     ),
+    (  # against its control it does gain
+        "RV-12",
+        "fails",
+        other("ablations", full=gains(steep=-0.9), only_classification=gains(steep=-2)),
+        "not met: val without the class term",
+    ),
     (
         "RV-13",
         "fails",
@@ -143,6 +150,9 @@ CASES = [
     ("RV-13", "fails", other("ablations", full=gains(-2.5)), "not met: by less with it"),
     ("RV-14", "fails", other("ablations", ground_truth=gains(-2.0)), "labels keep val better"),
     ("RV-14", "fails", other("ablations", ground_truth=gains(steep=5.0)), "confidence better on"),
+    # Where the full method has labels, `confidence` is the other one.
+    ("RV-14", "fails", other("ablations", confidence=gains(0.5)), "labels keep val better"),
+    ("RV-14", "shows", other("ablations", confidence=gains(-3.2)), "minus labels: val -3.4"),
     (
         "RV-15",
         "fails",

@@ -43,7 +43,8 @@ def real(data_root):
 
 
 def test_parameters_name_the_benchmark(data_root):
-    assert open_benchmark(StartParams()) is CUTOUTS
+    first = StartParams(benchmark=BenchmarkParams(data="cutouts"))
+    assert open_benchmark(first) is CUTOUTS and open_benchmark(StartParams()).challenging
     assert open_benchmark(StartParams(benchmark=params(data_root))) == imagenet(params(data_root))
 
 
@@ -51,9 +52,19 @@ def test_cutouts_are_described_by_what_is_drawn():
     assert CUTOUTS.describe().splitlines() == [
         "40 classes, 8 textures seen in training",
         "classes that share a texture: [5]",
+        "at home in 70 % of the training images",
     ]
     assert CUTOUTS.texture_shares_pct(400).sum(axis=1).to_numpy() == pytest.approx(100)
     assert CUTOUTS.note_empty(3, 0) == CUTOUTS.note_skipped({}) == ""
+
+
+def test_homes_of_habitats_hold_every_class_once():
+    bench = open_benchmark(StartParams())
+    homes = bench.homes().set_index("home")
+    lived_in = ", ".join(homes["classes"]).split(", ")
+    assert sorted(lived_in) == sorted(bench.classes) and CUTOUTS.homes() is None
+    assert homes.loc["sea", "things"] == "anchor, canoe, ship"
+    assert "whale" in homes.loc["sea", "classes"]
 
 
 def test_test_sets_stay_in_memory_for_the_next_model():

@@ -110,6 +110,11 @@ def test_spread_of_one_class_that_loses_all():
     assert in_b == {"classes": "B", "spread_pts": 0.0, "chance_pts": 0.0, "p_value": 1.0}
 
 
+def test_spread_where_all_classes_were_finetuned_is_that_of_a_alone(predictions):
+    everything = {run: list(range(LABELS)) for run in A}
+    assert class_changes.class_spread(predictions, everything, draws=9)["classes"].tolist() == ["A"]
+
+
 def test_spread_by_chance_is_not_significant():
     """Each class loses one image of three: no spread at all, the least there can be."""
     table = class_changes.class_spread(

@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 from relevit.data.cutouts import SHIFTED_SETS
-from relevit.evaluate.paired import GROUPS, paired_change
+from relevit.evaluate.paired import (
+    GROUPS,
+    ORIGINAL,
+    added_table,
+    figure_means,
+    original_gaps_pts,
+    paired_change,
+    set_changes,
+)
 
 
 def answers(right, seeds=(0,), sets=("a", "r")) -> pd.DataFrame:
@@ -77,3 +85,43 @@ def test_tables_of_other_images_are_refused(part):
     other = other.iloc[:-1] if part == "fewer" else other.assign(index=other["index"] + 1)
     with pytest.raises(ValueError, match="are in both tables; give answers of both to the same"):
         paired_change(ours, other, ("a", "r"))
+
+
+def test_seeds_that_lack_a_group_on_a_set_are_averaged_over_the_others():
+    """As classes A of a real set may: seed 1 has none of them on set r."""
+    ours, other = (answers(lambda s, n, i, r=r: r, (0, 1)) for r in (True, False))
+    gone = (ours["seed"] == 1) & (ours["dataset"] == "r")
+    ours, other = (t.assign(in_a=t["in_a"] & ~gone) for t in (ours, other))
+    found = paired_change(ours, other, ("a", "r"))
+    assert (found[["change_pts", "low_pts", "high_pts"]] == 100).all(axis=None)
+    only_b = paired_change(ours.assign(in_a=False), other, ("a", "r"))
+    assert list(only_b.index) == ["all", "B"]
+
+
+def study() -> pd.DataFrame:
+    """Of 40 images an original knows 20, its control 10, the run with relevance 30."""
+    right = {(ORIGINAL, False): 20, ("ours", False): 10, ("ours", True): 30}
+    parts = [
+        answers(lambda s, n, i, k=known: i < k, (0, 1), ("val", "a")).assign(
+            world="own", arm=arm, relevance=on
+        )
+        for (arm, on), known in right.items()
+    ]
+    return pd.concat(parts, ignore_index=True).sample(frac=1, random_state=0)
+
+
+def test_tables_say_what_each_twin_changes_and_what_relevance_adds():
+    row = added_table(study(), ["a"]).set_index("classes").loc["all"]
+    assert (row["with_pts"], row["without_pts"], row["adds_pts"]) == (25, -25, 50)
+    assert row["with_low_pts"] < 25 < row["with_high_pts"] and row["seeds"] == 2
+    changes = set_changes(study()).loc["own", "ours"]
+    assert changes.loc[True, ["val", "a", "shifted_average"]].tolist() == [25, 25, 25]
+    assert changes.loc[False, ["val", "a", "shifted_average"]].tolist() == [-25, -25, -25]
+
+
+def test_figures_are_averaged_over_seeds_and_gaps_are_the_original_s():
+    rows = [(0, ORIGINAL, 10.0), (1, ORIGINAL, 20.0), (0, "ours", 4.0), (1, "ours", 6.0)]
+    figures = pd.DataFrame(rows, columns=["seed", "arm", "background_gap_pts"])
+    figures = figures.assign(world="own", relevance=figures["arm"] == "ours")
+    assert original_gaps_pts(figures).to_dict() == {"own": 15.0}
+    assert figure_means(figures).loc[("own", "ours", True), "background_gap_pts"] == 5

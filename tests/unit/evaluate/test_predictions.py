@@ -54,7 +54,13 @@ def test_predictions_of_known_logits():
     assert rows["family"].tolist() == [3, 4, 5, 6]
     expected = [100 * math.exp(max(row)) / sum(math.exp(x) for x in row) for row in LOGITS]
     assert rows["confidence_pct"].tolist() == pytest.approx(expected, rel=1e-5)
-    assert set(rows) == {"label", "family", "prediction", "confidence_pct", "label_rank"}
+    columns = "label family prediction confidence_pct label_loss label_rank"
+    assert list(rows) == columns.split()
+    assert rows["label_loss"].tolist() == pytest.approx(
+        torch.nn.functional.cross_entropy(
+            torch.tensor(LOGITS), torch.tensor(rows["label"].to_numpy()).long(), reduction="none"
+        ).tolist()
+    )
 
 
 def test_order_and_batches_do_not_matter():

@@ -118,6 +118,14 @@ def test_split_table_errors(predictions):
         robustness.split_table(predictions, {"seed0": A, "seed1": []})
 
 
+def test_where_all_classes_were_finetuned_there_is_no_b(predictions):
+    table = robustness.split_table(predictions, {"seed0": [*range(9)], "seed1": [*range(9)]})
+    whole = robustness.change_table(predictions).set_index("dataset")["change_top1_pts"]
+    assert set(table["classes"]) == {"A"} and len(table) == len(TEST_SETS) + 1
+    of_sets = table.set_index("dataset")["change_top1_pts"]
+    assert of_sets[whole.index].tolist() == pytest.approx(whole.tolist())
+
+
 def test_split_of_sets_without_classes_a(predictions):
     """Real sets have few classes: what is not there is unknown, and the others are as before."""
     none = {"seed0": [], "seed1": []}

@@ -15,11 +15,12 @@ from relevit.finetune import controls
 from relevit.finetune.controls import OURS, OWN, RUN, compared, run_study, worlds
 from relevit.models.loading import shipped_weights
 
-HABITATS = BenchmarkParams(data="habitats", home_share=0.8)
+HABITATS, FIRST = BenchmarkParams(home_share=0.8), BenchmarkParams(data="cutouts")
 OWN_FILES = {
-    "common": {"benchmark": {"data": "habitats", "home_share": 0.8}},
+    "common": {"model": "tiny", "benchmark": {"data": "habitats", "home_share": 0.8}},
     "00_original": {"source": "train", "images": 40},
     "02_finetune": {"epochs": 1, "images_per_class": 1, "classes": 2, "lr": 1.0e-4}
+    | {"class_term": "confidence", "weight_classification": None}
     | {"validation_images": 40, "validation_maps": 8},
 }
 ARMS = {"labels": {"class_term": "label", "weight_classification": 0.5}}
@@ -43,9 +44,9 @@ def project(tmp_path, monkeypatch):
 
 
 def params(**others) -> ControlsParams:
-    values = {"benchmark": HABITATS, "seeds": [0], "arms": ARMS, "images_per_set": 40}
-    few = {"challenge_images": 40, "looked_at": 8, "device": "cpu", "precision": "float32"}
-    return ControlsParams(**values | few | others)
+    values = {"model": "tiny", "benchmark": HABITATS, "seeds": [0], "arms": ARMS}
+    few = {"images_per_set": 40, "challenge_images": 40, "looked_at": 8}
+    return ControlsParams(device="cpu", precision="float32", **values | few | others)
 
 
 def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone(project):
@@ -74,6 +75,12 @@ def test_other_worlds_have_their_own_homes_and_originals(project):
 
 
 def test_all_models_are_made_once_and_asked(project, monkeypatch):
+    asked = {
+        "03_robustness": {"images_per_set": 40, "precision": "float32"},
+        "seeds": {"seeds": [0]},
+    }
+    for name, values in asked.items():
+        (project / "params" / "quick" / f"{name}.yaml").write_text(yaml.safe_dump(values))
     cfg, folder, seen = params(arms={}, home_shares=[0.5], original_images=40), project / "out", []
     answers, figures = run_study(cfg, folder, seen.append)
     assert seen == [
@@ -99,13 +106,29 @@ def test_all_models_are_made_once_and_asked(project, monkeypatch):
         pd.testing.assert_frame_equal(found, before)
 
 
+@pytest.mark.parametrize(("count", "shared"), [(40, True), (80, False)])
+def test_answers_of_own_models_are_those_of_03_robustness_if_it_asks_as_much(
+    project, count, shared
+):
+    files = {"03_robustness": {"images_per_set": count, "precision": "float32"}, "seeds": {}}
+    for name, values in files.items():
+        text = yaml.safe_dump(values or {"seeds": [0]})
+        (project / "params" / "quick" / f"{name}.yaml").write_text(text)
+    (world,) = worlds(params(arms={}), project / "out")
+    models = compared(params(arms={}), world)
+    kept = [str(controls._kept(params(), model).relative_to(project)) for model in models]
+    own = [f"out/own.{name}/sets" for name in ("original", "seed0/ours.with", "seed0/ours.without")]
+    there = [f"outputs/quick/03_robustness/{run}" for run in ("original", "seed0")]
+    assert kept == ([*there, own[2]] if shared else own)
+
+
 def test_wrong_arms_and_worlds_are_refused_before_any_work(project):
     (world,) = worlds(params(), project / "out")
     with pytest.raises(ValueError, match=r"03_controls\.yaml: arm 'odd': speed = 3 is no param"):
         list(compared(params(arms={"odd": {"speed": 3}}), world))
     text = r"home_shares \[0\.5\] with data 'cutouts', whose classes have no homes; give data"
     with pytest.raises(ValueError, match=text):
-        worlds(params(benchmark=BenchmarkParams(), home_shares=[0.5]), project / "out")
+        worlds(params(benchmark=FIRST, home_shares=[0.5]), project / "out")
     for arms, words in (
         ({"ours": {}}, "arm 'ours': give it a name"),
         ({"a/b": {}}, "arm 'a/b': give it a name of small letters"),

@@ -18,6 +18,7 @@ from relevit.finetune.learning_rate import (
     arm_params,
     choose_learning_rate,
     choose_rates,
+    class_loss_column,
     judge,
     rate_factor,
     try_rates,
@@ -57,10 +58,27 @@ def history(*epochs):
 LOG = history((90.0, 0.50, 9.0), (89.0, 0.52, 3.0), (88.5, 0.54, 2.0), (88.0, 0.56, 2.0))
 
 
+OWN_ANSWERS = FinetuneParams(class_term="confidence")
+
+
+def test_rule_looks_at_the_class_term_of_the_run():
+    """A model that leans less on its context is less sure, and right more often."""
+    rows = [row | {"validation_label_loss": 1.0 - 0.1 * i} for i, row in enumerate(LOG)]
+    labels = judge(1e-6, rows, FinetuneParams(class_term="label"))
+    assert (labels["class_loss_before"], labels["class_loss"], labels["rising"]) == (
+        1.0,
+        0.7,
+        False,
+    )
+    assert judge(1e-6, rows, OWN_ANSWERS)["rising"]
+    baseline = FinetuneParams(class_term="label", method="rrr")
+    assert class_loss_column(baseline) == class_loss_column(FinetuneParams(class_term="label"))
+
+
 def test_judge_compares_the_kept_epoch_with_the_start():
-    verdict = judge(1e-6, LOG, "last")
+    verdict = judge(1e-6, LOG, OWN_ANSWERS)
     assert verdict["drop_pts"] == 2.0 and verdict["validation_top1_pct"] == 88.0
-    assert (verdict["confidence_loss_before"], verdict["confidence_loss"]) == (0.50, 0.56)
+    assert (verdict["class_loss_before"], verdict["class_loss"]) == (0.50, 0.56)
     assert verdict["validation_loss_total"] == 2.0 and verdict["lr"] == 1e-6
 
 
@@ -68,13 +86,13 @@ def test_judge_compares_the_kept_epoch_with_the_start():
 def test_loss_rises_beyond_the_margin_for_noise(share, rising):
     end = 0.5 * (1 + share * RISE_PCT / 100)
     rows = history((90.0, 0.5, 2.0), (90.0, end, 1.0))
-    assert judge(1e-6, rows, "last")["rising"] is rising
+    assert judge(1e-6, rows, OWN_ANSWERS)["rising"] is rising
 
 
 # The search
 
 CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, seed=1)
-BASE = FinetuneParams()
+BASE = FinetuneParams(class_term="confidence")
 
 
 def log_of(lr):
@@ -128,7 +146,8 @@ def test_runs_are_those_of_the_preset_but_shorter():
     assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
     assert (params.epochs, params.images_per_class, params.seed) == (2, 3, 1)
     assert (params.validation_images, params.validation_maps) == (120, CFG.validation_maps)
-    # The weights are left to the paper's tables.
+    # The weights are left to the paper's tables, whatever the preset's own are.
+    assert BASE.weight_classification == 0.05
     assert params.weight_background is None and params.weight_classification is None
 
 
@@ -146,7 +165,7 @@ def test_highest_rate_that_passes_or_none():
 
 def test_model_without_shipped_weights_is_an_error(tmp_path):
     cfg = CFG.model_copy(update={"compared_model": "dinov2-s"})
-    with pytest.raises(ValueError, match="no weights of 'dinov2-s' come with the package"):
+    with pytest.raises(ValueError, match="no weights of 'dinov2-s' for habitats come with"):
         try_rates(cfg, BASE, CUTOUTS, tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_own_model_starts_from_its_original_and_others_from_shipped_weights(proj
     cfg = FinetuneParams(model="dinov2-s")
     own = project / "outputs" / "quick" / "00_original" / "weights.safetensors"
     assert origin_weights(cfg) == own
-    assert origin_weights(cfg, "tiny") == shipped_weights("tiny")
+    assert origin_weights(cfg, "tiny") == shipped_weights("tiny", "habitats")
 
 
 def test_rate_is_the_one_asked_for_or_that_of_the_search_for_this_model_and_method(project):

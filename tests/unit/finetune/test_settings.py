@@ -24,9 +24,13 @@ def test_schedule_and_gradient_follow_the_protocol_unless_told():
     assert not described.changed(gradient="constant").exact_gradient
 
 
+OPEN = {"weight_classification": None}
+
+
 def test_weights_are_the_papers_unless_given():
-    assert resolved(FinetuneParams(), 1.0, "float32").weights == LossWeights()
-    gradmask = resolved(FinetuneParams(method="gradmask"), 1.0, "float32")
+    assert resolved(FinetuneParams(**OPEN), 1.0, "float32").weights == LossWeights()
+    assert resolved(FinetuneParams(), 1.0, "float32").weights == LossWeights(classification=0.05)
+    gradmask = resolved(FinetuneParams(method="gradmask", **OPEN), 1.0, "float32")
     assert gradmask.weights == LossWeights(
         relevance=1.0, classification=3.0e-9, background=50.0, foreground=0.0
     )

@@ -50,6 +50,21 @@ def test_total_is_the_weighted_sum():
     }
 
 
+@pytest.mark.parametrize("term", ["confidence", "label"])
+def test_control_is_trained_as_by_maps_that_weigh_next_to_nothing(term):
+    """It makes none; on validation images it does, to be looked at."""
+    model, made = micro_model(), {}
+    for weight in (0.0, 1e-12):
+        weights = LossWeights(relevance=weight)
+        settings = SETTINGS.changed(weights=weights, class_term=term)
+        losses = step_losses(model, *step_inputs(), settings)
+        made[losses.heatmaps is None] = gradients(model, losses.total)
+    assert same_gradients(made[True], made[False])
+    settings = SETTINGS.changed(weights=LossWeights(relevance=0.0))
+    shown = step_losses(model, *step_inputs(), settings, train=False)
+    assert shown.heatmaps is not None and shown.numbers()["loss_background"] > 0
+
+
 @pytest.mark.parametrize("target", ["label", "predicted"])
 @pytest.mark.parametrize("protocol", ["published", "described"])
 def test_heatmaps_are_gae_of_the_target(target, protocol):

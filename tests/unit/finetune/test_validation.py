@@ -16,7 +16,7 @@ def test_validation_figures_do_not_depend_on_the_batches(build_vit):
     model = build_vit(num_classes=40).float()
     figures = validation_figures(spec, images=60, maps=7, precision="float32", seed=2)
     found = [figures(model, FinetuneSettings(lr=1.0, batch_size=size)) for size in (1, 3, 7, 50)]
-    assert set(found[0]) == {"top1_pct", "confidence_loss"} | {
+    assert set(found[0]) == {"top1_pct", "confidence_loss", "label_loss"} | {
         f"loss_{n}" for n in ("background", "foreground", "relevance", "classification", "total")
     }
     for other in found[1:]:
@@ -27,3 +27,5 @@ def test_validation_figures_do_not_depend_on_the_batches(build_vit):
     assert found[0]["top1_pct"] == pytest.approx(100 * right.double().mean().item())
     confidence = torch.nn.functional.cross_entropy(logits, logits.argmax(dim=1)).item()
     assert found[0]["confidence_loss"] == pytest.approx(confidence, rel=1e-4)
+    labels = torch.nn.functional.cross_entropy(logits, shown.labels).item()
+    assert found[0]["label_loss"] == pytest.approx(labels, rel=1e-4), "of all, not of the maps"

@@ -56,7 +56,8 @@ def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, 
         module, "load_classifier", lambda bench, name, weights, **_: (name, weights)
     )
     monkeypatch.setattr(module, "answer_sets", answer_sets)
-    variants = {("full", s): FinetuneParams(seed=s, lr=(s + 1) * 1.0e-3) for s in (0, 1, 2)}
+    base = FinetuneParams(model="tiny")
+    variants = {("full", s): variant(base, "full", seed=s, lr=(s + 1) * 1.0e-3) for s in (0, 1, 2)}
     steps = []
     table, lost = score_variants(
         variants,

@@ -11,6 +11,7 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.claims import TABLES
+from relevit.data.benchmark import CUTOUTS
 from relevit.iav import class_attention, class_structure, global_iav, ia_scores, measure
 from relevit.iav.measure import (
     Explainer,
@@ -21,7 +22,7 @@ from relevit.iav.measure import (
     score_table,
     space_table,
 )
-from relevit.iav.runs import FinetunedRun, Pictures, compared_runs, cutouts_to_explain, finetune_run
+from relevit.iav.runs import FinetunedRun, Pictures, compared_runs, drawn_to_explain, finetune_run
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
 
@@ -50,7 +51,7 @@ def model(run):
 
 @pytest.fixture(scope="module")
 def pictures():
-    return cutouts_to_explain(IMAGES, SIZE, classes=4)
+    return drawn_to_explain(CUTOUTS, IMAGES, SIZE, classes=4)
 
 
 @pytest.fixture(scope="module")

@@ -222,7 +222,7 @@ def test_pictures_have_the_masks_of_their_objects():
     first = pictures.first(3)
     assert torch.equal(first.images, pictures.images[:3])
     assert torch.equal(first.masks, pictures.masks[:3]) and len(first.labels) == 3
-    assert torch.equal(runs.cutouts_to_explain(5, 32).labels, torch.arange(0, 20, 4))
+    assert torch.equal(runs.drawn_to_explain(runs.CUTOUTS, 5, 32).labels, torch.arange(0, 20, 4))
 
 
 # CIFAR-10
@@ -325,4 +325,4 @@ def test_pictures_of_a_real_set_have_a_mask_and_a_class():
     assert found.labels.tolist() == found.images[:, 0, 0, 0].tolist() == [0, 3, 4]
     assert found.masks.all()
     ours = runs.outlined_to_explain(CUTOUTS, 3, 32)
-    assert torch.equal(ours.images, runs.cutouts_to_explain(3, 32).images)
+    assert torch.equal(ours.images, runs.drawn_to_explain(runs.CUTOUTS, 3, 32).images)

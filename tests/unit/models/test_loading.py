@@ -244,7 +244,7 @@ def test_shipped_weights(small, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "files", lambda package: tmp_path)
     assert shipped_weights("tiny") == folder / "tiny.safetensors"
     assert equal(load_model("tiny"), trained.state_dict())
-    text = "models: no weights of 'dinov2-s' come with the package; train it with the 00_original"
+    text = "models: no weights of 'dinov2-s' for cutouts come with the package; train it with the"
     for use in (shipped_weights, load_model):
         with pytest.raises(ValueError, match=text):
             use("dinov2-s")
@@ -351,7 +351,7 @@ def test_shipped_log_has_a_row_an_epoch(name):
 
 @pytest.mark.parametrize("name", MINI_KINDS)
 def test_only_their_pretraining_is_shipped(name):
-    with pytest.raises(ValueError, match=f"models: no weights of '{name}' come with the package"):
+    with pytest.raises(ValueError, match=f"models: no weights of {name!r} for cutouts come with"):
         shipped_weights(name)
 
 

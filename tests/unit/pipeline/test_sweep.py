@@ -9,7 +9,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relevit.config import ComparisonParams, PipelineParams
-from relevit.data.benchmark import CUTOUTS
+from relevit.config.robustvit import WEIGHTS
+from relevit.data.benchmark import open_benchmark
 from relevit.models.loading import shipped_weights
 from relevit.pipeline import answers, sweep
 from relevit.pipeline.answers import answer, weights_of
@@ -69,6 +70,13 @@ def test_every_combination_of_every_grid_is_a_run():
     assert sweep_runs(pipeline()) == RUNS
 
 
+def test_baselines_do_not_take_the_weights_of_the_preset_s_method():
+    baseline, *_, ours = (run.parameters for run in RUNS)
+    assert {key: ours[key] for key in Run._fields} == RUNS[-1]._asdict()
+    assert ours["run"] == RUNS[-1].name and not set(WEIGHTS) & set(ours)
+    assert {baseline[key] for key in WEIGHTS} == {None}
+
+
 def test_run_that_two_grids_name_is_made_once():
     assert sweep_runs(pipeline([*GRIDS, GRIDS[0]])) == RUNS
 
@@ -122,9 +130,9 @@ def test_run_that_was_never_made_is_made_and_may_fail(project, monkeypatch):
     monkeypatch.setattr(sweep, "need_stage", need_stage)
     found, missing = find_runs(ComparisonParams(), RUNS)
     assert [folder for _, folder, _ in made] == [run.name for run in RUNS]
-    notebook, name, parameters = made[2]
+    notebook, _, parameters = made[2]
     assert notebook == "02_finetune"
-    assert parameters == {"run": name, **RUNS[2]._asdict()}
+    assert parameters == RUNS[2].parameters
     assert set(found) == {run for run in RUNS if run.seed == 0}
     assert {lost.reason for lost in missing} == {"no room on the disk"}
 
@@ -156,14 +164,14 @@ CFG = ComparisonParams(model="dinov2-s")
 
 def test_originals_come_before_the_runs_that_are_compared_with_them():
     assert compared_models(OTHER) == ["tiny", *(run.name for run in RUNS)]
-    assert compared_models(pipeline()) == [run.name for run in RUNS]
+    assert compared_models(pipeline(model="tiny")) == [run.name for run in RUNS]
 
 
 def test_what_is_compared_can_be_evaluated_one_by_one(project):
     folders = {run: end(project, run, "done") for run in RUNS[1:]}
     end(project, RUNS[0], "failed")
     found = {name: weights_of(CFG, OTHER, name) for name in compared_models(OTHER)}
-    assert found.pop("tiny") == ("tiny", shipped_weights("tiny"))
+    assert found.pop("tiny") == ("tiny", shipped_weights("tiny", "habitats"))
     assert found.pop(RUNS[0].name) is None, "it has failed"
     assert found == {
         run.name: (run.model, folder / "weights.safetensors") for run, folder in folders.items()
@@ -176,9 +184,10 @@ def test_answers_are_those_that_the_notebook_looks_for(project, monkeypatch):
     monkeypatch.setattr(answers, "load_classifier", lambda *asked: asked)
     monkeypatch.setattr(answers, "answer_sets", lambda *asked: seen.append(asked))
     assert "answers of tiny are in" in answer(CFG, OTHER, "tiny")
-    weights, folder = shipped_weights("tiny"), project / "outputs/quick/03_comparison/tiny"
-    classifier = (CUTOUTS, "tiny", weights, "auto", "auto")
-    assert seen == [(classifier, weights, folder, CUTOUTS, CFG.images_per_set)]
+    folder = project / "outputs/quick/03_comparison/tiny"
+    bench, weights = open_benchmark(CFG), shipped_weights("tiny", "habitats")
+    classifier = (bench, "tiny", weights, "auto", "auto")
+    assert seen == [(classifier, weights, folder, bench, CFG.images_per_set)]
 
 
 def test_model_that_is_not_compared_is_refused():
