@@ -52,6 +52,7 @@ rule all:
     input:
         f"{OUT}/report.html",
         f"{OUT}/00_start/executed.html",
+        f"{OUT}/03_robustness/executed.html",
 
 
 rule original:
@@ -115,7 +116,7 @@ rule learning_rate:
         summary=f"{OUT}/02_learning_rate/summary.json",
         rates=f"{OUT}/02_learning_rate/rates.parquet",
     threads: THREADS
-    priority: 1  # the longest chain: 02_learning_rate, 02_finetune, 04, 06
+    priority: 2  # the longest chain: 02_learning_rate, 02_finetune, 03_robustness, 03_controls
     resources:
         gpu=1,
     shell:
@@ -133,7 +134,7 @@ rule finetune:
         summary=f"{OUT}/02_finetune/seed{{seed}}/summary.json",
         weights=f"{OUT}/02_finetune/seed{{seed}}/weights.safetensors",
     threads: THREADS
-    priority: 1
+    priority: 2
     resources:
         gpu=1,
         device=lambda wildcards: device(SEEDS.index(int(wildcards.seed))),
@@ -198,10 +199,23 @@ rule robustness:
         predictions=f"{OUT}/03_robustness/predictions.parquet",
         sizes=f"{OUT}/03_robustness/object_size.parquet",
     threads: THREADS
+    priority: 2
     resources:
         gpu=1,
     shell:
         PAPERMILL + SEEDED + OPTIONS
+
+
+# The main road ends here: who waits for the report can read this long before.
+rule nine_sets:
+    message: "the nine sets as a page"
+    input:
+        rules.robustness.output.executed,
+    output:
+        f"{OUT}/03_robustness/executed.html",
+    priority: 3
+    shell:
+        "jupyter nbconvert {input} --to html --log-level ERROR"
 
 
 rule controls:
@@ -216,6 +230,7 @@ rule controls:
         summary=f"{OUT}/03_controls/summary.json",
         added=f"{OUT}/03_controls/added.parquet",
     threads: THREADS
+    priority: 2
     resources:
         gpu=1,
     shell:
@@ -359,6 +374,7 @@ rule ablations:
         summary=f"{OUT}/08_ablations/summary.json",
         ablations=f"{OUT}/08_ablations/ablations.parquet",
     threads: THREADS
+    priority: 1  # long, and nothing but the report waits for it
     resources:
         gpu=1,
     shell:
@@ -480,7 +496,6 @@ rule pages:
         rules.learning_rate.output.executed,
         expand(rules.finetune.output.executed, seed=SEEDS[:1]),
         rules.baselines.output.executed,
-        rules.robustness.output.executed,
         rules.controls.output.executed,
         rules.comparison.output.executed,
         rules.segmentation.output.executed,

@@ -6,10 +6,18 @@ the rows of a token matrix that a head reads. Imports nothing else of the suite.
 
 from relevit.attention.recording import (
     Tape,
+    attention_for_gradients,
     attention_layers,
     frozen_weights,
     record_attention,
     unfused_attention,
 )
 
-__all__ = ["Tape", "attention_layers", "frozen_weights", "record_attention", "unfused_attention"]
+__all__ = [
+    "Tape",
+    "attention_for_gradients",
+    "attention_layers",
+    "frozen_weights",
+    "record_attention",
+    "unfused_attention",
+]

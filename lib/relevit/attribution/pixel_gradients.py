@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
-from relevit.attention.recording import frozen_weights, record_attention
+from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
 from relevit.attribution.path import check_chunk
 from relevit.relevance import checked_target
 
@@ -54,14 +54,14 @@ def sum_of_gradients(
 
     `stop(rows, points)` makes the inputs: one for each pair of an image's row and a point's
     index; there are as many points as `weights`. All pairs form one long batch, run `chunk` at
-    a time with the weights frozen. Only first derivatives are taken: fused attention stays on.
+    a time with the weights frozen. Only first derivatives are taken: fused attention may stay on.
     """
     total = torch.zeros_like(images)
     shares = images.new_tensor(weights)
     pairs = torch.cartesian_prod(torch.arange(len(images)), torch.arange(len(weights)))
     for part in pairs.to(images.device).split(chunk):
         rows, points = part.unbind(1)
-        with frozen_weights(model), torch.enable_grad():
+        with frozen_weights(model), attention_for_gradients(model), torch.enable_grad():
             inputs = stop(rows, points).detach().requires_grad_()
             score = model(inputs).gather(1, target[rows, None]).sum()
             (slopes,) = torch.autograd.grad(score, inputs)

@@ -14,7 +14,7 @@ from torch import nn
 
 from relevit.data.batch import Batch
 from relevit.data.habitats import CHALLENGE
-from relevit.evaluate.predictions import BATCH, predict
+from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.models.spec import ModelSpec
 from relevit.relevance import gae, to_pixels
 
@@ -23,7 +23,7 @@ Draw = Callable[..., Batch]
 
 
 def backgrounds_challenge(
-    model: nn.Module, spec: ModelSpec, draw: Draw, images: int, *, seed: int = 0
+    classifier: Classifier, draw: Draw, images: int, *, seed: int = 0
 ) -> dict[str, float]:
     """Top-1 in percent on the three sets of CHALLENGE, and `background_gap_pts`.
 
@@ -32,8 +32,8 @@ def backgrounds_challenge(
     """
     top1 = {}
     for name in CHALLENGE:
-        shown = draw(name, range(images), seed=seed, size=spec.image_size)
-        answers = predict(model, spec, shown.split(BATCH))
+        shown = draw(name, range(images), seed=seed, size=classifier.spec.image_size)
+        answers = classifier.predict(shown.split(BATCH))
         top1[f"{name}_pct"] = 100 * float((answers["label_rank"] == 0).mean())
     gap = top1["mixed_same_pct"] - top1["mixed_random_pct"]
     return top1 | {"background_gap_pts": gap}

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import frozen_weights
+from relevit.attention.recording import attention_for_gradients, frozen_weights
 from relevit.base.device import Precision, autocast
 
 CHUNK = 20  # images in one pass; the subsets do not depend on it beyond rounding
@@ -193,7 +193,7 @@ def _confidence_and_slope(
     """Confidence in [0, 1] on what is kept, and the slope of its log by each part's mask."""
     side = images.shape[-1] // grid[1]
     confidences, slopes = [], []
-    with frozen_weights(model), torch.enable_grad():
+    with frozen_weights(model), attention_for_gradients(model), torch.enable_grad():
         parts = zip(*(t.split(chunk) for t in (images, target, kept)), strict=True)
         for part, wanted, mask in parts:
             mask = mask.clone().requires_grad_()

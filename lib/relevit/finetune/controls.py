@@ -30,7 +30,7 @@ from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.evaluate.context import backgrounds_challenge, relevance_shares
 from relevit.evaluate.paired import ORIGINAL
-from relevit.evaluate.predictions import BATCH
+from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import finetune_at, origin_weights, rate
 from relevit.models.loading import load_model, load_pretrained
@@ -159,9 +159,12 @@ def run_study(
         for model in models:
             if model.params is not None:
                 finetune_at(model.params, world.bench, model.params.lr, origin, model.folder)
-            found = _answers(cfg, model)
+            classifier = load_classifier(
+                world.bench, cfg.model, model.weights, cfg.precision, cfg.device
+            )
+            found = _answers(cfg, model, classifier)
             answers.append(found.assign(**model.keys)[[*RUN, *found.columns]])
-            figures.append(model.keys | _figures(cfg, model))
+            figures.append(model.keys | _figures(cfg, model, classifier))
             on_model(str(model.folder.relative_to(folder)))
     return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
 
@@ -205,9 +208,8 @@ def _benchmark(world: Setting, cfg: ControlsParams) -> BenchmarkParams:
     return cfg.benchmark.model_copy(update={"home_share": world.bench.world.home_share})
 
 
-def _answers(cfg: ControlsParams, model: Model) -> pd.DataFrame:
+def _answers(cfg: ControlsParams, model: Model, classifier: Classifier) -> pd.DataFrame:
     world, weights = model.world, model.weights
-    classifier = load_classifier(world.bench, cfg.model, weights, cfg.precision, cfg.device)
     rows = answer_sets(classifier, weights, _kept(cfg, model), world.bench, cfg.images_per_set)
     in_a = rows["label"].isin(world.bench.split(world.seed)[0])
     rows = rows.assign(right=rows["label_rank"] == 0, in_a=in_a)
@@ -226,7 +228,7 @@ def _kept(cfg: ControlsParams, model: Model) -> Path:
     return model.folder / "sets"
 
 
-def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
+def _figures(cfg: ControlsParams, model: Model, classifier: Classifier) -> dict[str, float]:
     path, bench = model.folder / FIGURES, model.world.bench
     asked = f"{cfg.challenge_images} {cfg.looked_at} {bench.rules}"
     made_of = f"{file_fingerprint(model.weights)} {asked}"
@@ -237,7 +239,7 @@ def _figures(cfg: ControlsParams, model: Model) -> dict[str, float]:
     shown = looked_at(cfg, bench).split(BATCH)
     found = relevance_shares(network, spec, shown).mean().to_dict()
     if bench.challenging:
-        found |= backgrounds_challenge(network, spec, bench.draw, cfg.challenge_images)
+        found |= backgrounds_challenge(classifier, bench.draw, cfg.challenge_images)
     kept = {"of": made_of, "figures": found}
     model.folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda target: target.write_text(json.dumps(kept)))

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.recording import unfused_attention
+from relevit.attention.recording import attention_for_gradients, unfused_attention
 from relevit.base.device import autocast
 from relevit.config.words import Baseline, Protocol
 from relevit.finetune.hyperparameters import check_baseline
@@ -87,7 +87,7 @@ def step_losses(
         nothing = torch.zeros_like(background)
         return _weighted(settings, background, nothing, classification, None, logits)
     if train and settings.weights.relevance == 0:
-        with autocast(images.device, settings.precision):
+        with autocast(images.device, settings.precision), attention_for_gradients(model):
             logits = _at_least_float32(model(images))
         nothing = logits.new_zeros(())
         classification = _class_term(settings, logits, labels)
@@ -151,7 +151,9 @@ def baseline_losses(
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
     """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
-    return torch.optim.AdamW(model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
+    return torch.optim.AdamW(
+        model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+    )
 
 
 def _class_term(settings: FinetuneSettings, logits: Tensor, labels: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def train_text_classifier(
             f"{len(train)}; ask for fewer"
         )
     optimizer = torch.optim.AdamW(
-        parameter_groups(model, settings), weight_decay=settings.weight_decay
+        parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
     lengths = torch.tensor([len(one) for one in train])
 

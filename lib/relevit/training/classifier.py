@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torchvision.transforms import v2
 
+from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision
 from relevit.base.seeding import seeded
 from relevit.config import Params
@@ -89,7 +90,7 @@ def train_classifier(
             f"{len(train)}; lower images or epochs"
         )
     optimizer = torch.optim.AdamW(
-        parameter_groups(model, settings), weight_decay=settings.weight_decay
+        parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
 
     def train_epoch(epoch: int) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _step(
     pixels, target = spec.normalise(images.to(device)), labels.to(device)
     if settings.mixing:
         pixels, target = mix(pixels, target, model.num_classes, rng)
-    with autocast(device, settings.precision):
+    with autocast(device, settings.precision), attention_for_gradients(model):
         logits = model(pixels)
     loss = cross_entropy(logits.float(), target)
     optimizer.zero_grad(set_to_none=True)

@@ -9,7 +9,7 @@ from timm.layers import Attention, use_fused_attn
 from torch import nn
 
 from relevit.attention.class_token import reads_class_token_only
-from relevit.attention.recording import frozen_weights, record_attention
+from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
 
 from ..conftest import CLASS_TOKEN_KINDS, KINDS, OTHER_KINDS
 
@@ -414,3 +414,15 @@ def test_gradient_checkpointing_is_an_error(build_vit, images):
         record_attention(model),
     ):
         model(images)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_attention_for_gradients_is_unfused_in_mixed_precision_alone(build_vit, images, mixed):
+    """A processor's fused kernel is slow there, backwards."""
+    model = build_vit().float()
+    fused = [block.attn.fused_attn for block in model.blocks]
+    assert all(fused)
+    with torch.autocast("cpu", torch.bfloat16, enabled=mixed), attention_for_gradients(model):
+        assert [block.attn.fused_attn for block in model.blocks] == [not mixed for _ in fused]
+        model(images.float()).sum().backward()
+    assert [block.attn.fused_attn for block in model.blocks] == fused

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from torch import nn
 
 from relevit.config import BenchmarkParams, StartParams
 from relevit.data.benchmark import CUTOUTS, open_benchmark
 from relevit.data.cutouts import home_family
 from relevit.evaluate import context
 from relevit.evaluate.context import PARTS, backgrounds_challenge, relevance_shares
+from relevit.evaluate.predictions import Classifier
 from relevit.models.loading import build_model, model_spec
 
 BENCH = open_benchmark(StartParams(benchmark=BenchmarkParams(data="habitats")))
@@ -30,12 +30,12 @@ def by_home(batch) -> list[int]:
 def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
     """Five classes share a home, so that one of five is right there, and one of forty elsewhere."""
 
-    def predict(model, spec, batches):
+    def predict(self, batches):
         right = [a == b for part in batches for a, b in zip(answer(part), part.labels, strict=True)]
         return pd.DataFrame({"label_rank": np.where(right, 0, 1)})
 
-    monkeypatch.setattr(context, "predict", predict)
-    found = backgrounds_challenge(nn.Identity(), SPEC, BENCH.draw, 400)
+    monkeypatch.setattr(Classifier, "predict", predict)
+    found = backgrounds_challenge(Classifier(build_model("tiny"), SPEC), BENCH.draw, 400)
     rates = [found[f"{name}_pct"] for name in context.CHALLENGE]
     assert rates == pytest.approx(expected, abs=2.5)
     assert found["background_gap_pts"] == rates[0] - rates[1]
