@@ -673,7 +673,7 @@ def _settings(given: Given) -> tuple[Settings, str]:
 
 
 def _base(settings: Settings) -> tuple[int, int]:
-    """Three images of every class of A, or the next number above."""
+    """Three images of each of the most classes, or the next number above."""
     most = max(c for _, c in settings)
     enough = [n for n, c in settings if c == most and n >= IMAGES]
     if not enough:
@@ -687,7 +687,7 @@ def _name(pair: tuple[int, int]) -> str:
 
 @claim("RV-16", "sensitivity")
 def three_images_suffice(given: Given) -> Finding:
-    """With {IMAGES} images of each class (or the next larger number run), all classes of A: the
+    """With {IMAGES} images of each class (or the next larger number run) and the most classes: the
     {_GAIN} is above 0 and falls short of that of every other number of images, and of classes, by
     {_SMALL}; on val and v2 the mean change is no less than -{SLIGHT_PTS:g} point.
     """
@@ -710,7 +710,7 @@ def three_images_suffice(given: Given) -> Finding:
 @claim("RV-17", "sensitivity")
 def less_data(given: Given) -> Finding:
     """With {FEW_IMAGES} images of each class (or the next smaller number run) the {_GAIN} falls
-    short of that of RV-16's run, and with at most half of A's classes of that with all of them and
+    short of that of RV-16's run, and with at most half of its classes of that with all of them and
     as many images, by {_SMALL}. Not testable where the run with more data does not gain on the
     shifted sets.
     """
