@@ -45,6 +45,7 @@ def only_plan(project, monkeypatch) -> None:
         ("02_finetune", {"lr": 1.0e-5}, "lr = 1e-05, but the preset's own runs"),
         ("03_comparison", {"images_per_set": 50}, "images_per_set = 50, but 03_robustness answers"),
         ("02_finetune", {"run": "mine"}, "run = 'mine'"),
+        ("08_ablations", {"variants": ["ground_truth"]}, "'ground_truth' is 'full': leave it out"),
         (
             "common",
             {"benchmark": {"data": "habitats", "home_share": 0.5}},

@@ -169,7 +169,7 @@ def harmed_as_published(given: Given) -> Finding:
 
 
 def _most_harmed(given: Given) -> str:
-    """The classes hurt most on a and v2, mean over runs; on Cutouts a counterpart of RV-24."""
+    """The classes hurt most on a and v2, mean over runs; on drawings a counterpart of RV-24."""
     return "; ".join(
         f"{name}: {', '.join(f'{text} {signed(change)}' for text, change in worst.items())}"
         for name, worst in _harmed(given).items()

@@ -36,7 +36,17 @@ def read_preset(folder: Path) -> Preset:
     pipeline = PipelineParams.from_preset(folder)
     stages = {name: cls.from_preset(folder) for name, cls in NOTEBOOKS.items()}
     preset = Preset(folder, pipeline, stages)
-    for check in (_places, _models, _shipped, _own_runs, _arms, _compared_images, _sweep, _iav):
+    for check in (
+        _places,
+        _models,
+        _shipped,
+        _own_runs,
+        _arms,
+        _variants,
+        _compared_images,
+        _sweep,
+        _iav,
+    ):
         check(preset)
     return preset
 
@@ -95,6 +105,9 @@ def _shipped(preset: Preset) -> None:
         if key in type(params).model_fields and key != "model"
     ]
     named += [("pipeline", "sweep", [m for grid in preset.pipeline.sweep for m in grid.models])]
+    feature_model = preset.stages["01_masks"].feature_model
+    if feature_model != "dinov2-s":  # that one as it was pretrained
+        named += [("01_masks", "feature_model", feature_model)]
     for name, key, models in named:
         asked = {models} if isinstance(models, str) else set(models)
         if lacking := sorted(asked - {preset.pipeline.model, *here}):
@@ -122,6 +135,16 @@ def _arms(preset: Preset) -> None:
     own, place = preset.stages["02_finetune"].model_dump(), preset.folder / "03_controls.yaml"
     for arm, changes in preset.stages["03_controls"].arms.items():
         FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
+
+
+def _variants(preset: Preset) -> None:
+    """No variant of 08_ablations repeats the full method."""
+    own = preset.stages["02_finetune"].class_term
+    same = {"confidence": "confidence", "label": "ground_truth"}[own]
+    variants = preset.stages["08_ablations"].variants
+    if same in variants:
+        but = f"02_finetune has class_term {own!r}, so that {same!r} is 'full': leave it out"
+        preset.refuse("08_ablations", f"variants = {variants}", but)
 
 
 def _compared_images(preset: Preset) -> None:

@@ -15,9 +15,10 @@ from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import finetune_at
 from relevit.training.epochs import WEIGHTS
 
-# What each variant of the method changes in the preset's own settings, whose class term is one of
-# ground_truth and confidence (RobustViT Table 4, supplement Tables 8 and 9; A2, A8,
-# A11, B23; RV-42 for predicted_target). The temperature is the published one for DeiT-B.
+# What each variant of the method changes in the preset's own settings, whose class term is that of
+# ground_truth or of confidence, so that one of the two is full (RobustViT Table 4, supplement
+# Tables 8 and 9; A2, A8, A11, B23; RV-42 for predicted_target). The temperature is the published
+# one for DeiT-B.
 VARIANTS: dict[str, dict[str, Any]] = {
     "full": {},
     "no_background": {"weight_background": 0.0},

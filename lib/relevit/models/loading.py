@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from relevit.attention.class_token import with_short_last_block
 from relevit.base.seeding import seeded
-from relevit.config.words import DINOV2, KINDS, MiniName
+from relevit.config.words import DINOV2, KINDS, SHIPPED, MiniName
 from relevit.models.checkpoints import load_weights, read_tensors
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.paper_models import load_paper_model
@@ -89,7 +89,7 @@ def load_pretrained(
     *,
     image_size: int | None = None,
 ) -> nn.Module:
-    """The model before it has seen Cutouts: a pretrained backbone under a new head.
+    """The model before it has learned the classes: a pretrained backbone under a new head.
 
     `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size,
     `dinov2-s8` from its first eight blocks and its last norm, the
@@ -151,15 +151,16 @@ def shipped_weights(name: str, data: str = "cutouts") -> Path:
 def load_model(
     name: str, weights: Path | None = None, device: torch.device | str = "cpu"
 ) -> nn.Module:
-    """A model trained on Cutouts, or one of the papers', in eval mode on `device`.
+    """A model of the embedded benchmark, or one of the papers', in eval mode on `device`.
 
-    `weights` is a file written by the suite; without it, the shipped weights are used, or of a
-    paper's model the published ones.
+    `weights` is a file written by the suite; without it, the shipped weights are used, those of
+    Cutouts where there are such, or of a paper's model the published ones.
     Raises: ValueError for an unknown name or a file that does not fit, FileNotFoundError; without
     `weights` further as `load_paper_model`.
     """
     if weights is None and name in PAPER_MODELS:
         return load_paper_model(name).to(device)
     model = build_model(name)
-    load_weights(weights or shipped_weights(name), model, name)
+    data = next((data for data, names in SHIPPED.items() if name in names), "cutouts")
+    load_weights(weights or shipped_weights(name, data), model, name)
     return model.eval().to(device)

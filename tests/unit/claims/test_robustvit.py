@@ -150,6 +150,7 @@ CASES = [
     ("RV-13", "fails", other("ablations", full=gains(-2.5)), "not met: by less with it"),
     ("RV-14", "fails", other("ablations", ground_truth=gains(-2.0)), "labels keep val better"),
     ("RV-14", "fails", other("ablations", ground_truth=gains(steep=5.0)), "confidence better on"),
+    ("RV-14", "lacks", without("ablations", variant="ground_truth"), "neither confidence nor"),
     # Where the full method has labels, `confidence` is the other one.
     ("RV-14", "fails", other("ablations", confidence=gains(0.5)), "labels keep val better"),
     ("RV-14", "shows", other("ablations", confidence=gains(-3.2)), "minus labels: val -3.4"),
