@@ -13,6 +13,7 @@ from relevit.plots.style import BLUE, OURS, panels, subplots
 from relevit.plots.style import ORIGINAL as GREY
 
 KINDS = {"with": ("with relevance", OURS), "without": ("without, same images and steps", GREY)}
+NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
 PART_COLOURS = dict(zip(PARTS, (OURS, BLUE, "#d9d9d9"), strict=True))
 
 
@@ -78,10 +79,10 @@ def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figur
         shift = 0.4 if group == "B" else -0.4  # so that intervals do not cover each other
         style = {"color": colour, "marker": "o", "capsize": 3, "label": f"classes {group}"}
         axis.errorbar(rows["gap"] + shift, rows["adds_pts"], np.clip(reach, 0, None), **style)
-    for world, gap in gaps_pts.items():
-        axis.annotate(
-            world, (gap, 0), (0, -2), textcoords="offset points", ha="center", va="top", fontsize=7
-        )
+    axis.margins(y=0.2)
+    foot = axis.get_xaxis_transform()
+    for _, near in gaps_pts.groupby((gaps_pts / NEAR_PTS).round()):
+        axis.text(near.mean(), 0.02, "\n".join(near.index), transform=foot, ha="center", fontsize=7)
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel="background gap of the original (points)")
     axis.set_ylabel("relevance adds (points)")

@@ -48,3 +48,10 @@ def test_points_lie_at_the_gap_of_their_world():
         line = lines[f"classes {group}"].lines[0]
         assert line.get_xdata() == pytest.approx([5 + shift, 30 + shift, 60 + shift])
         assert line.get_ydata() == pytest.approx([first, first + 20, first + 40])
+    assert {text.get_text() for text in axis.texts} == set(worlds)
+
+
+def test_worlds_with_the_same_gap_are_named_one_below_the_other():
+    gaps = pd.Series({"home 0.5": 0.0, "home 0.8": 0.5, "own": 16.0})
+    (axis,) = dose_response(table(tuple(gaps.index), ["ours"]), gaps, "title").axes
+    assert [text.get_text() for text in axis.texts] == ["home 0.5\nhome 0.8", "own"]
