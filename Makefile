@@ -47,7 +47,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 reproduce: setup  ## Run the whole suite with the workshop preset (about 55 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
-quick: setup  ## Run the whole suite with the quick preset (6 to 8 min on 2 cores)
+quick: setup  ## Run the whole suite with the quick preset (about 6 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 
 notebooks: setup  ## Execute the committed notebooks again and store their outputs
@@ -63,7 +63,7 @@ study: setup  ## When does relevance finetuning help? (2 hours on 2 cores, docs/
 			-f params/$$preset/03_controls.yaml --engine relevit; \
 	done
 
-rehearse: setup  ## Rehearse the paper preset on replicas of its data (10 min on 2 cores)
+rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)
 	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
 
 lab: setup  ## Open the notebooks in JupyterLab
