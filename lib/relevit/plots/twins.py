@@ -81,7 +81,8 @@ def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figur
         axis.errorbar(rows["gap"] + shift, rows["adds_pts"], np.clip(reach, 0, None), **style)
     axis.margins(y=0.2)
     foot = axis.get_xaxis_transform()
-    for _, near in gaps_pts.groupby((gaps_pts / NEAR_PTS).round()):
+    ordered = gaps_pts.sort_values()
+    for _, near in ordered.groupby((ordered.diff() > NEAR_PTS).cumsum()):
         axis.text(near.mean(), 0.02, "\n".join(near.index), transform=foot, ha="center", fontsize=7)
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel="background gap of the original (points)")

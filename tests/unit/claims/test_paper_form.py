@@ -142,6 +142,18 @@ def test_ablation_tables():
     assert sign_table(top5, "top5").loc[("tiny", "attention"), "a"] == "+7.1 | +1.0"
 
 
+def test_full_method_with_labels_is_the_papers_row_with_ground_truth():
+    """There the variant `confidence` is what the paper calls its method."""
+    table = ablations()
+    with_labels = table.assign(variant=table["variant"].replace("ground_truth", "confidence"))
+    ours, there = (variant_rows(part).set_index("method") for part in (table, with_labels))
+    for here, papers in (("ours", "ground_truth"), ("ground_truth", "ours")):
+        pd.testing.assert_frame_equal(
+            ours.loc[here].reset_index(drop=True), there.loc[papers].reset_index(drop=True)
+        )
+    assert "confidence" not in there.index
+
+
 def test_seed_and_split_tables(predictions):
     table, classes = predictions, {"seed0": [0, 1], "seed1": [0, 1]}
     rows = seed_rows(robustness.change_table(table), "tiny")

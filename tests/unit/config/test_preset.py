@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from relevit.base.files import project_root
 from relevit.config import (
+    NOTEBOOKS,
     BenchmarkParams,
     MasksParams,
     OriginalParams,
@@ -110,3 +112,18 @@ def test_wrong_benchmark_is_one_clear_line(values, text):
         OriginalParams.checked({"benchmark": values}, "here")
     assert str(caught.value).startswith("here: benchmark.")
     assert len(str(caught.value).splitlines()) == 1
+
+
+# The presets of the suite
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((project_root() / "params").iterdir()), ids=lambda f: f.name
+)
+def test_every_file_of_a_preset_is_one_that_its_stage_takes(folder):
+    """Also those of `study` and `dose`, which no pipeline checks."""
+    stages = {cls.notebook: cls for cls in (*NOTEBOOKS.values(), PipelineParams)}
+    files = {path.stem for path in folder.iterdir()} - {"common", "seeds"}
+    assert files <= set(stages)
+    for name in files:
+        assert stages[name].from_preset(folder).preset == folder.name

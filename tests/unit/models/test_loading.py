@@ -250,6 +250,10 @@ def test_shipped_weights(small, tmp_path, monkeypatch):
             use("dinov2-s")
 
 
+def test_model_that_is_shipped_for_habitats_alone_needs_no_file():
+    assert equal(load_model("dinov2-s8"), read_tensors(shipped_weights("dinov2-s8", "habitats"))[0])
+
+
 # Four pretrainings of one architecture
 
 

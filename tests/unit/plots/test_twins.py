@@ -52,6 +52,6 @@ def test_points_lie_at_the_gap_of_their_world():
 
 
 def test_worlds_with_the_same_gap_are_named_one_below_the_other():
-    gaps = pd.Series({"home 0.5": 0.0, "home 0.8": 0.5, "own": 16.0})
+    gaps = pd.Series({"home 0.8": 2.5, "own": 16.0, "home 0.5": 0.0})
     (axis,) = dose_response(table(tuple(gaps.index), ["ours"]), gaps, "title").axes
     assert [text.get_text() for text in axis.texts] == ["home 0.5\nhome 0.8", "own"]
