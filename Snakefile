@@ -52,7 +52,6 @@ rule all:
     input:
         f"{OUT}/report.html",
         f"{OUT}/00_start/executed.html",
-        f"{OUT}/03_robustness/executed.html",
 
 
 rule original:
@@ -204,18 +203,6 @@ rule robustness:
         gpu=1,
     shell:
         PAPERMILL + SEEDED + OPTIONS
-
-
-# The main road ends here: who waits for the report can read this long before.
-rule nine_sets:
-    message: "the nine sets as a page"
-    input:
-        rules.robustness.output.executed,
-    output:
-        f"{OUT}/03_robustness/executed.html",
-    priority: 3
-    shell:
-        "jupyter nbconvert {input} --to html --log-level ERROR"
 
 
 rule controls:
@@ -496,6 +483,7 @@ rule pages:
         rules.learning_rate.output.executed,
         expand(rules.finetune.output.executed, seed=SEEDS[:1]),
         rules.baselines.output.executed,
+        rules.robustness.output.executed,
         rules.controls.output.executed,
         rules.comparison.output.executed,
         rules.segmentation.output.executed,

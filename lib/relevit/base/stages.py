@@ -50,9 +50,12 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
     In the pipeline the stages come in order and this only returns the folder. A notebook
     started alone gets what it needs: the earlier notebook runs with the parameter files of
     the same preset, exactly as `papermill NOTEBOOK OUT -f COMMON -f FILE` would.
-    Raises: FileNotFoundError without a parameter file; papermill's error when the stage fails.
+    Raises: FileNotFoundError without a parameter file; papermill's error when the stage fails;
+    NotYetError in a report on a run that still goes on.
     """
     folder = run_folder(cfg.preset, notebook, run, cfg.output_root)
+    if not has_landed(cfg, notebook):
+        raise errors.NotYetError(f"{notebook} has no results yet")
     if (folder / SUMMARY).is_file():
         return folder
     import papermill  # heavy, and not needed inside the pipeline
@@ -72,9 +75,18 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
     return folder
 
 
+def has_landed(cfg: Params, notebook: str) -> bool:
+    """Whether a stage may be read: false only in a report on a run that has not come to it."""
+    landed = getattr(cfg, "landed", [])
+    return not landed or notebook in landed
+
+
 def possible_stage(cfg: Params, notebook: str) -> Path:
-    """As `need_stage`, but a stage whose extra is not installed is left as it is, run or not."""
-    if notebook in errors.NOTEBOOKS_ON_TEXT and errors.absent():
+    """As `need_stage`, but a stage that is still to come, or whose extra is not installed, is
+    left as it is.
+    """
+    without_extra = notebook in errors.NOTEBOOKS_ON_TEXT and bool(errors.absent())
+    if without_extra or not has_landed(cfg, notebook):
         return run_folder(cfg.preset, notebook, "", cfg.output_root)
     return need_stage(cfg, notebook)
 

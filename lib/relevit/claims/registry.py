@@ -19,22 +19,24 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from relevit.base.errors import NotYetError
 from relevit.data.benchmark import CUTOUTS, Benchmark
 from relevit.models.registry import CUT, PAPER_MODELS
 from relevit.paper import published as paper
 
 NOT_HERE = "not testable here"
+OPEN = "open"  # in a report on a run that still goes on
 # Runs below which there is no spread, so nothing is decided. RV-21, one seed a rate, is excepted.
 MIN_SEEDS = 2
 EPS = 1e-9  # points; below any real change, above rounding
 
-Outcome = Literal["holds", "fails", "not testable here"]
+Outcome = Literal["holds", "fails", "not testable here", "open"]
 
 
 class Lacking(Exception):
@@ -88,18 +90,28 @@ class Table:
 
 
 class ResultTables(dict[str, pd.DataFrame]):
-    """Tables that can be judged, by name; `reasons` says of others what they lack."""
+    """Tables that can be judged, by name; `reasons` says of others what they lack.
 
-    def __init__(self, tables: Mapping[str, pd.DataFrame], reasons: Mapping[str, str]) -> None:
+    `waiting` are those whose stages are still to come, in a report on a run that goes on.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, pd.DataFrame],
+        reasons: Mapping[str, str] = MappingProxyType({}),
+        waiting: Iterable[str] = (),
+    ) -> None:
         super().__init__(tables)
-        self.reasons = dict(reasons)
+        self.reasons, self.waiting = dict(reasons), frozenset(waiting)
 
     def __missing__(self, name: str) -> pd.DataFrame:
         raise Lacking(self.lacking([name]))
 
     def lacking(self, names: Iterable[str]) -> str:
-        """Why some of these tables cannot be judged; empty where all can."""
+        """Why some of these tables cannot be judged; empty where all can. Raises: NotYetError."""
         names = list(names)
+        if later := {TABLES[name].notebook for name in names if name in self.waiting}:
+            raise NotYetError(f"{' and '.join(sorted(later))} has no results yet")
         reasons = [self.reasons[name] for name in names if name in self.reasons]
         absent = [name for name in names if name not in self and name not in self.reasons]
         if absent:
@@ -141,12 +153,15 @@ class Claim:
     subject: Subject
 
     def judge(self, given: Given) -> Verdict:
-        """The verdict; 'not testable here' where something lacks, with the reason."""
-        missing = given.tables.lacking(self.tables)
+        """The verdict; 'not testable here' where something lacks, 'open' where it is to come."""
         try:
+            given.tables.lacking(self.also)  # they would change the verdict
+            missing = given.tables.lacking(self.tables)
             finding = not_here(missing) if missing else self.rule(given)
         except Lacking as reason:
             finding = not_here(str(reason))
+        except NotYetError as reason:
+            finding = Finding(OPEN, "", str(reason))
         real = self.on_imagenet and given.bench.of_the_papers
         criterion = self.on_imagenet if real else self.criterion
         fields = self.subject.fields(given.models, given.bench)
@@ -269,17 +284,21 @@ def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     )
 
 
-def read_tables(folders: Mapping[str, Path]) -> dict[str, pd.DataFrame]:
-    """The tables that the stages have written: name -> table. A missing file is left out.
+def read_tables(folders: Mapping[str, Path], landed: Iterable[str] = ()) -> ResultTables:
+    """The tables that the stages have written, by name. A missing file is left out.
 
-    `folders` gives the stage folder of each notebook whose tables are wanted.
+    `folders` gives the stage folder of each notebook whose tables are wanted; where only some
+    have `landed`, the tables of the others are waited for.
     """
+    landed = set(landed or folders)
     paths = {
         name: folders[table.notebook] / table.path.name
         for name, table in TABLES.items()
-        if table.notebook in folders
+        if table.notebook in landed & set(folders)
     }
-    return {name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()}
+    found = {name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()}
+    later = set(folders) - landed
+    return ResultTables(found, {}, [n for n, table in TABLES.items() if table.notebook in later])
 
 
 def check_tables(tables: Mapping[str, pd.DataFrame], where: str) -> ResultTables:
@@ -304,7 +323,7 @@ def check_tables(tables: Mapping[str, pd.DataFrame], where: str) -> ResultTables
         else:
             _check_rows(table, known, f"{where}: {name}")
             usable[name] = _compact(table) if known.large else table
-    return ResultTables(usable, reasons)
+    return ResultTables(usable, reasons, getattr(tables, "waiting", ()))
 
 
 def decide(parts: Mapping[str, bool | None], number: str, seeds: int | None = None) -> Finding:

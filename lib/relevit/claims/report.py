@@ -102,7 +102,12 @@ _STYLE = (
     ".claims td:nth-child(n+4) {overflow-wrap: anywhere; white-space: normal}"
 )
 # Colours that are told apart in print too: dark, middle and light.
-_COLOURS = {"holds": "#1b7f4b", "fails": "#b3261e", "not testable here": "#6b7280"}
+_COLOURS = {
+    "holds": "#1b7f4b",
+    "fails": "#b3261e",
+    "not testable here": "#6b7280",
+    "open": "#6b7280",
+}
 
 
 def _coloured(verdict: str) -> str:
@@ -222,7 +227,8 @@ def _names(notebook: str) -> list[str]:
 
 def _usable(tables: Tables, notebook: str) -> ResultTables:
     found = {name: tables[name] for name in _names(notebook) if name in tables}
-    return check_tables(found, f"report: {notebook}")
+    waiting = getattr(tables, "waiting", ())
+    return check_tables(ResultTables(found, waiting=waiting), f"report: {notebook}")
 
 
 def _with_error(table: pd.DataFrame, value: str, error: str) -> pd.Series:

@@ -1,7 +1,7 @@
 """Running things: presets through Snakemake, notebooks by the dozen, checks of data folders.
 
-`run` plans and runs a preset, `fetching` gets what it needs first, `sweep` knows its finetuning
-runs, `answers` evaluates one model as a job of its own; `kernels` are what notebooks run on;
-`notebooks` makes the committed outputs; `cli` and `doctor` are the command `relevit`. It may import
-every room; no room imports it.
+`run` plans and runs a preset, `so_far` reports on it meanwhile, `fetching` gets what it needs
+first, `sweep` knows its finetuning runs, `answers` evaluates one model as a job of its own;
+`kernels` are what notebooks run on; `notebooks` makes the committed outputs; `cli` and `doctor` are
+the command `relevit`. It may import every room; no room imports it.
 """

@@ -235,6 +235,19 @@ def _fork(cmd: list[str], options: dict[str, Any]) -> WarmKernel | None:
 # papermill
 
 
+def sockets_in_files() -> Any:
+    """Configuration of nbclient that puts a kernel's sockets into files, where that works."""
+    from traitlets.config import Config
+
+    folder = Path(jupyter_runtime_dir())
+    if os.name != "posix" or len(str(folder)) > LONGEST_FOLDER:
+        return Config()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Without a name, all kernels of a folder would share one.
+    name = str(folder / f"{uuid.uuid4().hex[:12]}.json")
+    return Config({"KernelManager": {"transport": "ipc", "connection_file": name}})
+
+
 class LocalEngine:
     """papermill's own engine, with the kernel on sockets in files where the system has them."""
 
@@ -242,16 +255,8 @@ class LocalEngine:
     def execute_notebook(nb: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook; arguments, result and errors as in papermill."""
         from papermill.engines import NBClientEngine
-        from traitlets.config import Config
 
-        folder = Path(jupyter_runtime_dir())
-        if os.name == "posix" and len(str(folder)) <= LONGEST_FOLDER:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Without a name, all kernels of a folder would share one.
-            name = str(folder / f"{uuid.uuid4().hex[:12]}.json")
-            options["config"] = Config(
-                {"KernelManager": {"transport": "ipc", "connection_file": name}}
-            )
+        options["config"] = sockets_in_files()
         return NBClientEngine.execute_notebook(nb, kernel_name, **options)
 
     @staticmethod

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,7 +26,7 @@ from relevit.base.files import need_disk_space, project_root
 from relevit.base.stages import preset_folder, read_pipeline
 from relevit.config import NOTEBOOKS, PipelineParams
 from relevit.config.preset import read_preset
-from relevit.pipeline import sweep
+from relevit.pipeline import so_far, sweep
 from relevit.pipeline.fetching import fetch
 from relevit.pipeline.kernels import warm_kernels
 
@@ -171,7 +171,10 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
         return 0
     prepare_machine(preset, computes=not profile)
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
-    with nullcontext({}) if profile else warm_kernels() as env:
+    with ExitStack() as beside:
+        env = {} if profile else beside.enter_context(warm_kernels())
+        if not profile:
+            beside.enter_context(so_far.kept(preset, waiting, env))
         code = snakemake(
             preset,
             "--rerun-incomplete",
@@ -194,6 +197,8 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             f"marks as missing. Mend and run again: only what is missing is made. Open {report}"
         )
         return 1
+    if not code:
+        so_far.finish(report.parent)
     if code:
         print(f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.")
     else:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from relevit import paper
+from relevit.base.errors import NotYetError
 from relevit.claims import CLAIMS, TABLES, Verdict, judge, read_tables, signed, verdict_table
 from relevit.claims.attribution import ATTRIBUTION
 from relevit.claims.iav import IAV
@@ -131,6 +132,19 @@ def test_tables_come_from_the_stage_folders_and_decide(tmp_path):
     changed("drift", 0.1, model=DINO)["drift"].to_parquet(tmp_path / "07_iav" / "drift.parquet")
     after = [found.verdict for found in judge(read_tables(folders), only=only)]
     assert (before, after) == ([NOT_HERE, "holds"], ["fails", "fails"])
+
+
+def test_what_has_not_landed_is_waited_for(tmp_path):
+    """In a report on a run that goes on: an older file of a stage that is to run is not read."""
+    path = tmp_path / TABLES["sis"].path
+    path.parent.mkdir()
+    small("sis").to_parquet(path)
+    tables = read_tables({"09_sis": path.parent, "10_knn": tmp_path}, landed=["10_knn"])
+    with pytest.raises(NotYetError, match=r"^09_sis has no results yet$"):
+        tables["sis"]
+    found = {verdict.id: verdict for verdict in judge(tables)}
+    assert (found["RV-26"].verdict, found["RV-26"].reason) == ("open", "09_sis has no results yet")
+    assert found["BI-01"].verdict == NOT_HERE, "its table is of a stage that is not waited for"
 
 
 def test_wrong_tables():

@@ -1,0 +1,148 @@
+"""The report on a run that still goes on: `outputs/<preset>/so_far.html`.
+
+A whole run takes long, and its main table is there early. A process beside the run makes the page
+as soon as the nine sets are answered, and again every few minutes when more has landed. It is the
+report's own notebook, told what has landed: a cell that needs more says what it waits for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+
+from relevit.base.device import cores
+from relevit.base.errors import NotYetError, one_line
+from relevit.base.files import project_root, write_atomically
+from relevit.base.stages import SUMMARY, preset_folder
+from relevit.config import NOTEBOOKS, ReportParams
+from relevit.pipeline.kernels import sockets_in_files
+
+PAGE = "so_far.html"
+FIRST = "03_robustness"  # the nine sets: with them there is something to read
+EVERY_S = 300.0  # a page takes a core for about 20 s
+LOOK_S = 2.0
+# What a cell may fail with: a stage that has not landed, and what an earlier such cell lacks.
+EXPECTED = (NotYetError.__name__, NameError.__name__)
+RELOAD_S = 60
+MOVED = '<meta http-equiv="refresh" content="0; url=report.html">The run is done: report.html\n'
+
+
+@contextmanager
+def kept(preset: str, waiting: Iterable[str], env: Mapping[str, str]) -> Iterator[None]:
+    """Keep the page up to date while the body runs; `waiting` are the jobs that are to run.
+
+    They are named as `run.todo` does, `notebook: what`; `env` asks for warm kernels.
+    """
+    later = {name for name in NOTEBOOKS if any(job.startswith(name) for job in waiting)}
+    environment = os.environ | env | {"OMP_NUM_THREADS": str(max(1, cores() // 2))}
+    command = [sys.executable, "-m", "relevit.pipeline.so_far", preset, *sorted(later)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+    try:
+        yield
+    finally:
+        process.stdin.close()  # it ends when nobody holds the other side
+        process.wait()
+
+
+def finish(folder: Path) -> None:
+    """Whoever still looks at the page is led to the finished report."""
+    if (folder / PAGE).is_file():
+        write_atomically(folder / PAGE, lambda target: target.write_text(MOVED))
+
+
+def landed_stages(folder: Path, waiting: Iterable[str], since: float) -> list[str]:
+    """Stages with results: those that the run did not have to make, and those it has made.
+
+    `since` is when the run began, in seconds since the epoch: what is older is to be made anew.
+    """
+    later = set(waiting)
+    newest = {name: _newest(folder / name) for name in NOTEBOOKS if name != ReportParams.notebook}
+    landed = [name for name, at in newest.items() if at and (name not in later or at >= since)]
+    # Runs of the sweep come later than those of the preset, which FIRST reads.
+    return sorted({*landed, "02_finetune"}) if FIRST in landed else landed
+
+
+def page(cfg: ReportParams) -> str:
+    """Run the report on what has landed; HTML. Raises: nbclient's error of a cell."""
+    root = project_root()
+    notebook = load_notebook_node(str(root / "notebooks" / f"{cfg.notebook}.ipynb"))
+    notebook = parameterize_notebook(notebook, cfg.model_dump())
+    client = NotebookClient(
+        notebook,
+        allow_error_names=list(EXPECTED),
+        resources={"metadata": {"path": str(root)}},
+        config=sockets_in_files(),
+    )
+    client.execute()
+    mark_waiting(notebook)
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell(_banner(cfg)))
+    html, _ = HTMLExporter(exclude_input=True).from_notebook_node(notebook)
+    return html.replace("<head>", f'<head><meta http-equiv="refresh" content="{RELOAD_S}">', 1)
+
+
+def mark_waiting(notebook: NotebookNode) -> None:
+    """Put what a cell waits for in the place of its error."""
+    for cell in notebook.cells:
+        for number, output in enumerate(cell.get("outputs", [])):
+            if output.output_type == "error":
+                text = output.evalue if output.ename == EXPECTED[0] else "waits for what is above"
+                data = {"text/markdown": f"*… {text}*"}
+                cell.outputs[number] = nbformat.v4.new_output("display_data", data)
+
+
+def _banner(cfg: ReportParams) -> str:
+    later = [n for n in NOTEBOOKS if n not in cfg.landed and n != cfg.notebook]
+    still = f"Still to come: {', '.join(f'`{name}`' for name in later)}." if later else ""
+    return (
+        f"> **So far**, at {time.strftime('%H:%M')}: {len(cfg.landed)} of {len(NOTEBOOKS) - 1} "
+        f"notebooks. {still} The page is written anew while the run goes on; `report.html` follows."
+    )
+
+
+def _newest(folder: Path) -> float:
+    """When the last of a stage's results was written; 0 without any."""
+    return max((path.stat().st_mtime for path in folder.rglob(SUMMARY)), default=0.0)
+
+
+def _keep(preset: str, waiting: list[str]) -> None:
+    start, last, shown = time.time(), -EVERY_S, 0
+    read = ReportParams.from_preset(preset_folder(preset))
+    folder = project_root() / read.output_root / preset
+    while True:
+        landed = landed_stages(folder, waiting, start)
+        due = time.monotonic() - last >= EVERY_S and len(landed) > shown
+        if FIRST in landed and due:
+            html = page(read.model_copy(update={"landed": landed}))
+            write_atomically(folder / PAGE, lambda target, html=html: target.write_text(html))
+            if not shown:
+                print(f"The nine sets are there: {folder / PAGE}", flush=True)
+            last, shown = time.monotonic(), len(landed)
+        time.sleep(LOOK_S)
+
+
+def _end_with_caller() -> None:
+    sys.stdin.read()
+    os._exit(0)  # kernels end with whoever asked for them
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pipeline is what Ctrl-C stops
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    try:
+        _keep(sys.argv[1], sys.argv[2:])
+    except Exception as error:  # a page that cannot be made must not stop the run
+        print(f"so_far: no page: {one_line(error)}", file=sys.stderr)
