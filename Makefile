@@ -18,7 +18,7 @@ IN_ORDER = $(shell $(BIN)/python -c \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study rehearse notebooks lab test test-pipeline test-notebooks lint format \
+.PHONY: help setup reproduce quick study workshop rehearse notebooks site lab test test-pipeline test-notebooks lint format \
 	bench lock clean
 
 help:  ## List the targets
@@ -50,8 +50,8 @@ reproduce: setup  ## Run the whole suite with the workshop preset (about 55 min 
 quick: setup  ## Run the whole suite with the quick preset (about 6 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 
-notebooks: setup  ## Execute the committed notebooks again and store their outputs
-	$(BIN)/python -m relevit.pipeline.notebooks
+notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
+	$(BIN)/python -m relevit.pipeline.notebooks workshop
 	$(STRIP) notebooks/*.ipynb
 
 # Two presets of one notebook: the final table, and what relevance adds in other worlds.
@@ -63,8 +63,16 @@ study: setup  ## When does relevance finetuning help? (2 hours on 2 cores, docs/
 			-f params/$$preset/03_controls.yaml --engine relevit; \
 	done
 
+workshop: setup  ## Exercises for students and teachers, and slides, in outputs/exercises
+	$(BIN)/python -m relevit.pipeline.exercises
+
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)
 	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
+
+# Of a run that is there: make quick or make reproduce first.
+PRESET ?= workshop
+site: setup  ## Turn a finished run into pages (PRESET=quick, OUT=docs/site)
+	$(BIN)/python -m relevit.pipeline.site $(PRESET) $(if $(OUT),--out $(OUT))
 
 lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab

@@ -19,6 +19,7 @@ from relevit.evaluate.looking import look
 from relevit.finetune.controls import OURS, OWN, looked_at
 from relevit.models.loading import load_model
 from relevit.plots import bars
+from relevit.plots.style import GREY, HEAT
 
 SHOWN = 5  # of set a: those in which the original's relevance lies off the animal most
 KINDS = {"with relevance": True, "without, same images and steps": False}
@@ -50,8 +51,8 @@ def main() -> None:
         axes[0, column].imshow(picture)
         axes[0, column].set_title(bench.names([batch.labels[number]])[0], fontsize=8)
         for row, seen in enumerate(looks.values(), start=1):
-            axes[row, column].imshow(picture.mean(axis=2), cmap="gray", vmin=-80, vmax=335)
-            axes[row, column].imshow(seen.heatmaps[number, 0], cmap="inferno", alpha=0.72)
+            axes[row, column].imshow(picture.mean(axis=2), **GREY)
+            axes[row, column].imshow(seen.heatmaps[number, 0], **HEAT)
             title = seen.titles[number]
             axes[row, column].set_title(title, fontsize=8, color=seen.colours[number])
     for axis in axes.flat:

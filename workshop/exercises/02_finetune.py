@@ -39,7 +39,7 @@ cfg = FinetuneParams()
 bench = open_benchmark(cfg)
 spec = bench.spec(cfg.model)
 network = models.load_model(cfg.model).eval()
-batch = bench.draw("a", range(0, 240, 40), size=spec.image_size)
+batch = bench.draw("a", range(0, 240, 41), size=spec.image_size)
 pixels = spec.normalise(batch.images)
 plots.image_grid([("image", batch.images), ("object", batch.images * batch.masks)])
 

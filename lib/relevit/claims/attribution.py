@@ -23,13 +23,18 @@ from relevit.attribution import VARIANTS
 from relevit.claims import scores as of_methods
 from relevit.claims.registry import (
     EPS,
+    HOLDS,
     MIN_SEEDS,
     Finding,
     Given,
     Lacking,
+    NoRoom,
+    Part,
     Subject,
     Table,
     decide,
+    every,
+    part,
     signed,
 )
 from relevit.claims.scores import (
@@ -43,14 +48,14 @@ from relevit.claims.scores import (
     areas,
     both_scores,
     gain_over,
+    gains_over_baselines,
     judge_gains,
     lead_over_best,
     listed,
     perturbation_scores,
     segmentation_scores,
-    unless_noisy,
 )
-from relevit.claims.statistics import MAX_SPREAD_PTS, SIMILAR_PTS, Difference
+from relevit.claims.statistics import MAX_SPREAD_PTS, SIMILAR_PTS, Difference, similar
 from relevit.evaluate.robustness import ORIGINAL
 
 ATTRIBUTION = Subject(
@@ -122,8 +127,8 @@ SAME_AUC_PTS = 0.005  # BI-22: half of the last digit printed
 LARGE = "vit-l"  # BI-13
 
 _SAME = (
-    f"by at most {SIMILAR_PTS:g} point or the combined standard error, whichever is larger; not "
-    f"testable when that error exceeds {MAX_SPREAD_PTS:g} points and nothing differs by more"
+    f"by at most {SIMILAR_PTS:g} point or the combined standard error, whichever is larger; no "
+    f"room when that error exceeds {MAX_SPREAD_PTS:g} points and nothing differs by more"
 )
 _MODEL = "On {supervised}, or on {dino} where that was not run: "
 BEATS, UNSURE = of_methods.BEATS, of_methods.UNSURE  # parts of criteria
@@ -140,8 +145,8 @@ def smaller_on_average(given: Given) -> Finding:
     """
     rollout, token = (_errors(given, name) for name in ("rollout", "token_wise"))
     factor, error = _ratio(_block_mean(rollout), _block_mean(token))
-    met = {f"at least {MEAN_FACTOR:g} times": factor - error >= MEAN_FACTOR - EPS}
-    return decide(met, f"rollout's error over token_wise's {factor:.3g} ± {error:.2g}")
+    parts = {f"at least {MEAN_FACTOR:g} times": _times(factor, error, MEAN_FACTOR)}
+    return decide(parts, f"rollout's error over token_wise's {factor:.3g} ± {error:.2g}")
 
 
 @claim("BI-02", "approximation")
@@ -152,8 +157,8 @@ def smaller_in_every_block(given: Given) -> Finding:
     rollout, token = (_errors(given, name) for name in ("rollout", "token_wise"))
     ratios = {b: _ratio(rollout.loc[b, _PAIR], token.loc[b, _PAIR]) for b in token.index}
     parts = {
-        f"block {block} at least {BLOCK_FACTOR:g} times": factor - error >= BLOCK_FACTOR - EPS
-        for block, (factor, error) in ratios.items()
+        f"block {block} at least {BLOCK_FACTOR:g} times": _times(*ratio, BLOCK_FACTOR)
+        for block, ratio in ratios.items()
     }
     text = ", ".join(f"{b}: {factor:.3g} ± {error:.2g}" for b, (factor, error) in ratios.items())
     return decide(parts, f"rollout's error over token_wise's, by block: {text}")
@@ -170,7 +175,7 @@ def steadier(given: Given) -> Finding:
     for block in deep:
         (a, n), (b, m) = (rows.loc[block, ["std", "images"]] for rows in (rollout, token))
         spread = math.hypot(a / math.sqrt(2 * (n - 1)), b / math.sqrt(2 * (m - 1)))
-        parts[f"block {block} varies less"] = bool(a - b > spread)
+        parts[f"block {block} varies less"] = part(a - b, spread, a - b > spread)
     text = ", ".join(
         f"{b}: {token.loc[b, 'std']:.2g} against {rollout.loc[b, 'std']:.2g}" for b in deep
     )
@@ -185,15 +190,20 @@ def below_rollout(given: Given) -> Finding:
     names = ("rollout", *VARIANTS)
     means = {name: _block_mean(_errors(given, name)) for name in names}
     worst, error = means["rollout"]
-    parts = {
-        f"{name} below rollout": bool(worst - means[name][0] > math.hypot(error, means[name][1]))
-        for name in VARIANTS
-    }
+    parts = {}
+    for name in VARIANTS:
+        below, spread = worst - means[name][0], math.hypot(error, means[name][1])
+        parts[f"{name} below rollout"] = part(below, spread, below > spread)
     text = ", ".join(f"{name} {value:.3g} ± {error:.2g}" for name, (value, error) in means.items())
     return decide(parts, f"squared error: {text}")
 
 
 _PAIR = ["mean", "error"]
+
+
+def _times(factor: float, error: float, least: float) -> Part:
+    """Whether a factor, less its standard error, is at least so large."""
+    return part(factor - least, error, factor - error >= least - EPS)
 
 
 def _errors(given: Given, method: str) -> pd.DataFrame:
@@ -236,7 +246,7 @@ def rollout_is_a_special_case(given: Given) -> Finding:
     feedback equals rollout (both as described) to rounding.
     """
     reason = "an identity, tested to rounding in tests/unit/claims/test_attribution.py"
-    return Finding("holds", "", reason)
+    return Finding(HOLDS, "", reason)
 
 
 # How good the methods are, on the images of both tests.
@@ -253,7 +263,7 @@ def outperform(given: Given) -> Finding:
     model = _supervised_model(given, segmentation, perturbation)
     parts, leads, text = _over_best(model, segmentation, perturbation)
     for score in SEGMENTATION.values():
-        great = leads["token_wise", score].value >= GREAT_MARGIN_PTS - EPS
+        great = leads["token_wise", score].above(GREAT_MARGIN_PTS)
         parts[f"token_wise {score} leads by {GREAT_MARGIN_PTS:g} points"] = great
     return decide(parts, text)
 
@@ -273,15 +283,18 @@ def outperform_on_large(given: Given) -> Finding:
 
 def _over_best(
     model: str, segmentation: pd.DataFrame, perturbation: pd.DataFrame
-) -> tuple[dict[str, bool], dict[tuple[str, str], Difference], str]:
+) -> tuple[dict[str, Part], dict[tuple[str, str], Difference], str]:
     """Whether each variant beats all baselines in each score, its leads over the best, and text."""
     scores = both_scores(segmentation, perturbation)
     names = (*SEGMENTATION.values(), *areas(scores, model))
     parts, leads, texts = {}, {}, []
     for variant in VARIANTS:
         for score in names:
-            leads[variant, score], unbeaten = lead_over_best(scores, model, variant, score)
-            parts[f"{variant} {score} against {', '.join(unbeaten)}"] = not unbeaten
+            gains = gains_over_baselines(scores, model, variant, score)
+            leads[variant, score] = min(gains.values())
+            unbeaten = [name for name, gain in gains.items() if not gain.clear]
+            clear = every(gain.clear for gain in gains.values())
+            parts[f"{variant} {score} against {', '.join(unbeaten)}"] = clear
         texts.append(f"{variant} {listed({score: leads[variant, score] for score in names})}")
     return parts, leads, f"{model}, lead over the best baseline: {'; '.join(texts)}"
 
@@ -315,7 +328,7 @@ def larger_lead(given: Given) -> Finding:
     parts, texts = {}, []
     for variant in VARIANTS:
         for score in areas(scores, *models):
-            mae, other = (lead_over_best(scores, model, variant, score)[0] for model in models)
+            mae, other = (lead_over_best(scores, model, variant, score) for model in models)
             larger = Difference(mae.value - other.value, math.hypot(mae.spread, other.spread))
             parts[f"{variant} {score} leads on {models[0]}"] = mae.clear
             parts[f"{variant} {score} lead larger than on {models[1]}"] = larger.clear
@@ -357,11 +370,7 @@ def dino_promising(given: Given) -> Finding:
 
 def _similar(gains: Mapping[str, Difference], number: str) -> Finding:
     """Neither clearly better: BI-17 and BI-18."""
-    close = {
-        f"{name} similar": abs(gain.value) <= max(SIMILAR_PTS, gain.spread) + EPS
-        for name, gain in gains.items()
-    }
-    return unless_noisy(close, gains.values(), number)
+    return decide({f"{name} similar": similar(gain) for name, gain in gains.items()}, number)
 
 
 def _dino_gains(given: Given, methods: Iterable[str]) -> tuple[dict[str, Difference], str]:
@@ -390,17 +399,20 @@ def same_for_every_class(given: Given) -> Finding:
     for run, method, own in scores:
         if run == model and own in LABEL:
             other = PREDICTED[LABEL.index(own)]
-            pts = gain_over(scores, (model, method, own), (model, method, other)).value
+            gap = gain_over(scores, (model, method, own), (model, method, other))
             if method in CLASS_AGNOSTIC:
-                apart[f"{method} {own.split()[0]}"] = pts
+                apart[f"{method} {own.split()[0]}"] = gap
             else:
-                others.append(pts)
+                others.append(gap.value)
     if not apart:
         raise Lacking(f"none of {', '.join(CLASS_AGNOSTIC)} was run for the label: run one")
     if not any(abs(pts) > SAME_AUC_PTS for pts in others):
-        raise Lacking("no method differs between the two: run one for images answered wrongly")
-    parts = {f"{name} the same": abs(pts) <= SAME_AUC_PTS for name, pts in apart.items()}
-    text = ", ".join(f"{name} {round(pts, 2) + 0.0:+.2f}" for name, pts in apart.items())
+        raise NoRoom("no method differs between the two: run one for images answered wrongly")
+    parts = {
+        f"{name} the same": part(SAME_AUC_PTS - abs(pts), error, abs(pts) <= SAME_AUC_PTS)
+        for name, (pts, error) in apart.items()
+    }
+    text = ", ".join(f"{name} {round(gap.value, 2) + 0.0:+.2f}" for name, gap in apart.items())
     return decide(parts, f"{model}, AUC for the label against the predicted class: {text}")
 
 
@@ -468,7 +480,7 @@ def parts_help(given: Given) -> Finding:
         names = (*SEGMENTATION.values(), *PREDICTED)
         gains = {name: gain_over(scores, (*ours, name), (*other, name)) for name in names}
         missed = [name for name, gain in gains.items() if not gain.clear]
-        parts[f"{pair} in {', '.join(missed)}"] = not missed
+        parts[f"{pair} in {', '.join(missed)}"] = every(gain.clear for gain in gains.values())
         shown = (f"{name} {_two_digits(gain)}" for name, gain in gains.items())
         texts.append(f"{pair}: {', '.join(shown)}")
     return decide(parts, "; ".join(texts))
@@ -506,7 +518,7 @@ def point_apart(given: Given) -> Finding:
     columns = ["own_object_pct", "standard_error_pts"]
     gains = {name: Difference(*(rows.loc[name, columns] - [AGNOSTIC_PCT, 0.0])) for name in names}
     parts = {f"{name} above {AGNOSTIC_PCT:g} %": gains[name].clear for name in VARIANTS}
-    parts[f"raw_attention not above {AGNOSTIC_PCT:g} %"] = not gains["raw_attention"].clear
+    parts[f"raw_attention not above {AGNOSTIC_PCT:g} %"] = gains["raw_attention"].unclear
     shares = (f"{n} {rows.loc[n, columns[0]]:.1f} ± {rows.loc[n, columns[1]]:.1f}" for n in names)
     return decide(parts, f"points at its own object, %: {', '.join(shares)}")
 
@@ -537,10 +549,12 @@ def maps_improve(given: Given) -> Finding:
         raise Lacking(f"not every run has {', '.join(THREE)}: evaluate them all")
     changes = wide.drop(index=ORIGINAL) - wide.loc[ORIGINAL]
     mean, std = changes.mean(), changes.std()
-    parts = {f"{m} rises in every seed": bool(changes[m].min() > EPS) for m in THREE}
-    parts |= {f"{m} above its std": bool(mean[m] > std[m] + EPS) for m in THREE}
+    parts = {
+        f"{m} rises in every seed": part(mean[m], std[m], changes[m].min() > EPS) for m in THREE
+    }
+    parts |= {f"{m} above its std": Difference(mean[m], std[m]).clear for m in THREE}
     number = ", ".join(f"{m} {signed(mean[m], std[m])}" for m in THREE)
-    return decide(parts, number, seeds)
+    return decide(parts, number, seeds, least=MIN_SEEDS)
 
 
 @claim("RV-39", "finetuned_perturbation")
@@ -548,7 +562,7 @@ def stays_faithful(given: Given) -> Finding:
     """GAE, predicted class: in neither direction is the AUC, averaged over seeds, worse than the
     original's by more than {LOSS_PTS:g} point or the combined standard error, whichever is larger;
     and some seed is better in some direction, by more than the combined standard error. At least
-    {MIN_SEEDS} seeds; not testable when that error exceeds {MAX_SPREAD_PTS:g} points and nothing is
+    {MIN_SEEDS} seeds; no room when that error exceeds {MAX_SPREAD_PTS:g} points and nothing is
     worse by more.
     """
     perturbation = given["finetuned_perturbation"]
@@ -557,20 +571,22 @@ def stays_faithful(given: Given) -> Finding:
     )
     runs = perturbation["model_run"].astype(str).unique().tolist()
     seeds = _seeds(runs)
-    parts, mean, better = {}, {}, False
+    parts, mean, each = {}, {}, []
     for score in PREDICTED:
         gains = [gain_over(scores, (r, score), (ORIGINAL, score)) for r in runs if r != ORIGINAL]
-        better = better or any(gain.clear for gain in gains)
+        each += [gain.clear for gain in gains]
         # Seeds see the same images, as the original does: their errors do not average out.
         mean[score] = Difference(*np.mean(gains, axis=0).tolist())
-        loss = -mean[score].value
-        limit = max(LOSS_PTS, mean[score].spread)
-        parts[f"{score} worse by at most {limit:.1f} points"] = loss <= limit + EPS
+        loss, error = -mean[score].value, mean[score].spread
+        limit = max(LOSS_PTS, error)
+        small = loss <= limit + EPS
+        met = None if small and error > MAX_SPREAD_PTS else small
+        parts[f"{score} worse by at most {limit:.1f} points"] = Part(met, LOSS_PTS - loss, error)
     number = f"gain over the original, mean over {seeds} seeds: {listed(mean)}"
-    if seeds < MIN_SEEDS:
-        return decide(parts, number, seeds)
-    more = {"better in some seed and direction": better}
-    return unless_noisy(parts, mean.values(), number, more)
+    best = max(each, key=lambda gain: (gain.met, gain.margin))
+    return decide(
+        parts | {"better in some seed and direction": best}, number, seeds, least=MIN_SEEDS
+    )
 
 
 def _seeds(runs: Collection[str]) -> int:

@@ -11,6 +11,20 @@ which was written before any run, is the docstring, and the body judges:
 `{SLIGHT_PTS:g}`, and models by their role, `{dino}`; what a role is called depends on the tables.
 The claim's sentence, its source and what the paper's own tables say of it are data:
 `assets/paper/claims.csv`.
+
+Verdicts, which `decide` alone gives:
+
+- *holds*: every part of the criterion is met.
+- *contradicted*: the runs could show it, and some part lies on the other side of its line by more
+  than chance: CHANCE_ERRORS of its errors, and more where many parts are looked at.
+- *no room*: what the claim takes for granted is not so here (no gain that could be lost, say), or
+  the test cannot tell: a part is missed by no more than chance, or no error of it is known, or its
+  error is so large that being met says nothing.
+- *not testable*: a table, a run, a model or images that the claim needs are not there.
+- *open*: a stage of a run that still goes on has not landed.
+
+A line is the criterion's threshold without its spread. The error is the standard deviation over
+seeds or the standard error over images, whichever the rule has; the larger where it has both.
 """
 
 from __future__ import annotations
@@ -19,6 +33,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import NormalDist
 from types import MappingProxyType, SimpleNamespace
 from typing import Literal, NamedTuple
 
@@ -30,17 +45,69 @@ from relevit.data.benchmark import CUTOUTS, Benchmark
 from relevit.models.registry import CUT, PAPER_MODELS
 from relevit.paper import published as paper
 
-NOT_HERE = "not testable here"
+HOLDS, CONTRADICTED, NO_ROOM, NOT_TESTABLE = "holds", "contradicted", "no room", "not testable"
 OPEN = "open"  # in a report on a run that still goes on
+VERDICTS = (HOLDS, CONTRADICTED, NO_ROOM, NOT_TESTABLE, OPEN)
+# A miss by fewer errors is chance. One part of one claim is so far off by luck one time in 44.
+CHANCE_ERRORS = 2.0
 # Runs below which there is no spread, so nothing is decided. RV-21, one seed a rate, is excepted.
 MIN_SEEDS = 2
 EPS = 1e-9  # points; below any real change, above rounding
 
-Outcome = Literal["holds", "fails", "not testable here", "open"]
+Outcome = Literal["holds", "contradicted", "no room", "not testable", "open"]
 
 
 class Lacking(Exception):
-    """What a claim needs is not in the tables."""
+    """What a claim needs is not in the tables: not testable."""
+
+
+class NoRoom(Exception):
+    """The tables are there, and what they hold cannot tell: no room."""
+
+
+class Part(NamedTuple):
+    """One part of a criterion, as truthful as it is met.
+
+    `met` is None where that cannot be said, the error being too large. `margin` is by how much the
+    number lies on the right side of its line, below 0 on the wrong one; `error` is the margin's,
+    in the same unit. It is NaN where the rule has none. An error of 0 is none: seeds that agree on
+    a few images say nothing of how far other images would be. `looks` is of how many numbers this
+    one is the worst.
+    """
+
+    met: bool | None
+    margin: float = math.nan
+    error: float = math.nan
+    looks: int = 1
+
+    def __bool__(self) -> bool:
+        return bool(self.met)
+
+    @property
+    def judged(self) -> bool:
+        """Whether an error is known."""
+        return self.error > EPS
+
+    @property
+    def errors(self) -> float:
+        """How many errors the number lies on the right side of its line; NaN without an error."""
+        return self.margin / self.error if self.judged else math.nan
+
+
+def part(margin: float, error: float = math.nan, met: bool | None = None) -> Part:
+    """A part that is met where its margin is above 0, unless `met` says otherwise."""
+    return Part(bool(margin > EPS) if met is None else bool(met), float(margin), float(error))
+
+
+def every(parts: Iterable[Part]) -> Part:
+    """Several parts as one: met where all are, with the margin of the one that is worst."""
+    parts = list(parts)
+    judged = [one for one in parts if one.judged]
+    worst = min(judged, key=lambda one: one.errors) if judged else Part(None)
+    unknown = None if any(one.met is None for one in parts) else True
+    missed = any(one.met is not None and not one.met for one in parts)
+    looks = sum(one.looks for one in judged)
+    return worst._replace(met=False if missed else unknown, looks=max(1, looks))
 
 
 class Finding(NamedTuple):
@@ -153,13 +220,15 @@ class Claim:
     subject: Subject
 
     def judge(self, given: Given) -> Verdict:
-        """The verdict; 'not testable here' where something lacks, 'open' where it is to come."""
+        """The verdict; 'not testable' where something lacks, 'open' where it is to come."""
         try:
             given.tables.lacking(self.also)  # they would change the verdict
             missing = given.tables.lacking(self.tables)
-            finding = not_here(missing) if missing else self.rule(given)
+            finding = not_testable(missing) if missing else self.rule(given)
         except Lacking as reason:
-            finding = not_here(str(reason))
+            finding = not_testable(str(reason))
+        except NoRoom as reason:
+            finding = no_room(str(reason))
         except NotYetError as reason:
             finding = Finding(OPEN, "", str(reason))
         real = self.on_imagenet and given.bench.of_the_papers
@@ -218,7 +287,7 @@ class Subject:
 
     def untestable(self, id: str, criterion: str, reason: str) -> None:
         """Register a claim that nothing here can decide, whatever the runs."""
-        CLAIMS[id] = Claim(id, criterion, (), (), "", lambda given: not_here(reason), self)
+        CLAIMS[id] = Claim(id, criterion, (), (), "", lambda given: not_testable(reason), self)
 
     def models(self, tables: Mapping[str, pd.DataFrame]) -> SimpleNamespace:
         """What the tables call the model in each role, and those of each group.
@@ -252,7 +321,7 @@ def judge(
     """Judge the claims, in the order of the papers and ids.
 
     `tables` has any of the names in TABLES, each with the columns given there (others are
-    ignored). What needs a table, columns or rows that are not there is 'not testable here', and
+    ignored). What needs a table, columns or rows that are not there is 'not testable', and
     the reason says what is missing. `bench` are the preset's images. `only` are ids, or what ids
     begin with ('IAV'); without it all claims are judged.
     Raises: ValueError for an unknown name, a repeated row or a number that is not finite.
@@ -326,28 +395,68 @@ def check_tables(tables: Mapping[str, pd.DataFrame], where: str) -> ResultTables
     return ResultTables(usable, reasons, getattr(tables, "waiting", ()))
 
 
-def decide(parts: Mapping[str, bool | None], number: str, seeds: int | None = None) -> Finding:
-    """Holds when every part does; the reason names the parts that do not.
+def decide(
+    parts: Mapping[str, Part | bool | None],
+    number: str,
+    seeds: int | None = None,
+    needs: Mapping[str, Part | bool] = MappingProxyType({}),
+    least: int = MIN_SEEDS,
+) -> Finding:
+    """The verdict on a criterion: the one rule for all claims, see the module's text.
 
-    None leaves a part open: not testable when no part fails. `seeds` is the number of finetuned
-    runs behind the parts, None where there are none.
+    `needs` is what the claim takes for granted; where that is not so, the names say, there is no
+    room. `seeds` is the number of finetuned runs behind the parts, None where there are none; below
+    `least` nothing is decided. A plain truth value is a part without an error.
     """
-    if seeds is not None and seeds < MIN_SEEDS:
-        needed = f"at least {MIN_SEEDS} seeds are needed for a spread"
-        return not_here(f"{seeds} finetuned run; {needed}", number)
-    missed = [name for name, met in parts.items() if met is not None and not met]
+    if seeds is not None and seeds < least:
+        runs = f"{seeds} finetuned run{'' if seeds == 1 else 's'}"
+        return not_testable(f"{runs}; at least {least} seeds are needed for a spread", number)
+    absent = [name for name, met in needs.items() if not met]
+    if absent:
+        return no_room("; ".join(absent), number)
+    found = {name: one if isinstance(one, Part) else Part(one) for name, one in parts.items()}
+    missed = {name: one for name, one in found.items() if one.met is not None and not one.met}
     if missed:
-        return Finding("fails", number, "not met: " + "; ".join(missed))
-    unsettled = [name for name, met in parts.items() if met is None]
+        return _missed(missed, sum(one.looks for one in found.values() if one.judged), number)
+    unsettled = [name for name, one in found.items() if one.met is None]
     if unsettled:
-        reason = f"left open by the spread or the interval: {'; '.join(unsettled)}"
-        return not_here(reason, number)
-    return Finding("holds", number, "every part is met")
+        return no_room(f"cannot be told from chance: {'; '.join(unsettled)}", number)
+    return Finding(HOLDS, number, "every part is met")
 
 
-def not_here(reason: str, number: str = "") -> Finding:
-    """Not testable here, for this reason."""
-    return Finding(NOT_HERE, number, reason)
+def errors_needed(looks: int) -> float:
+    """By how many errors a miss is more than chance, when so many parts could be missed.
+
+    CHANCE_ERRORS for one; for more, so many that any of them is missed by luck as rarely
+    (Bonferroni, normal errors): 2.5 for four parts, 3.2 for thirty.
+    """
+    normal = NormalDist()
+    return -normal.inv_cdf(normal.cdf(-CHANCE_ERRORS) / max(1, looks))
+
+
+def _missed(missed: Mapping[str, Part], looks: int, number: str) -> Finding:
+    needed = errors_needed(looks)
+    against = {name: one for name, one in missed.items() if one.errors < -needed}
+    text = f"not met: {'; '.join(missed)}"
+    if against:
+        shown = (f"{name} by {-one.errors:.1f}" for name, one in against.items())
+        reason = f"{text}. Beyond chance ({needed:.1f} errors): {'; '.join(shown)}"
+        return Finding(CONTRADICTED, number, reason)
+    unknown = [name for name, one in missed.items() if not one.judged]
+    if len(unknown) == len(missed):
+        return no_room(f"{text}. No error is known, so this may be chance", number)
+    within = f"{text}. None beyond chance ({needed:.1f} errors)"
+    return no_room(f"{within}; no error known: {'; '.join(unknown)}" if unknown else within, number)
+
+
+def not_testable(reason: str, number: str = "") -> Finding:
+    """Something that the claim needs is not there."""
+    return Finding(NOT_TESTABLE, number, reason)
+
+
+def no_room(reason: str, number: str = "") -> Finding:
+    """The runs are there and cannot tell."""
+    return Finding(NO_ROOM, number, reason)
 
 
 def signed(mean: float, std: float = math.nan) -> str:

@@ -1,4 +1,4 @@
-"""What the report shows of claims and texts: links to the evidence, tables of texts and phrases.
+"""What the report shows: three findings, the claims with their evidence, texts and phrases.
 
 The evidence of a claim are the notebook cells that carry its id as a tag.
 """
@@ -8,20 +8,39 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import nbformat
+import numpy as np
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from relevit.base import errors
+from relevit.base.errors import NotYetError
 from relevit.base.files import project_root
 from relevit.claims.paper_form import NOT_RUN
-from relevit.claims.registry import TABLES, ResultTables, check_tables
+from relevit.claims.registry import (
+    CONTRADICTED,
+    HOLDS,
+    NO_ROOM,
+    NOT_TESTABLE,
+    OPEN,
+    TABLES,
+    VERDICTS,
+    Lacking,
+    ResultTables,
+    Verdict,
+    check_tables,
+    signed,
+)
+from relevit.claims.statistics import seed_count
 from relevit.paper.attribution import published_perturbation
 
 CLAIM = re.compile(r"(RV|BI|IAV)-\d\d")
+Tables = Mapping[str, pd.DataFrame]
+PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
 PAGE = "executed.html"  # nbconvert's page of a run, beside its executed.ipynb
 
 
@@ -59,23 +78,104 @@ def evidence_cells(notebooks: Path | None = None) -> dict[str, list[Cell]]:
     return found
 
 
-def linked_table(table: pd.DataFrame, cells: Mapping[str, list[Cell]]) -> str:
-    """`claims.verdict_table` as HTML, with a link to each cell that shows the evidence.
+def findings(tables: Tables, runs: Iterable[Mapping[str, Any]], verdicts: Iterable[Verdict]) -> str:
+    """The three things to take home, as Markdown.
 
-    Links are relative to `outputs/<preset>/report.html`.
+    `tables` has `shifted` and `changes`, and `added` of 03_controls where that has landed; `runs`
+    are the summaries of 02_finetune, with `iou_pct` and `on_object_pct` before and after.
     """
-    rows = table.assign(evidence=[_links(cells.get(claim, [])) for claim in table["id"]])
-    rows["verdict"] = [_coloured(verdict) for verdict in rows["verdict"]]
-    for column in ("claim", "criterion", "number", "reason"):
-        rows[column] = rows[column].map(html.escape)
-    first = ["id", "evidence", "verdict", "number", "claim", "criterion", "reason"]
-    page = rows[first].to_html(index=False, escape=False, border=0, classes="claims")
-    return f"<style>{_STYLE}</style>{page}"
+    runs, verdicts = list(runs), list(verdicts)
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    kinds = ", ".join(f"*{name}* {counts[name]}" for name in VERDICTS if counts[name])
+    texts = [
+        f"**What the relevance terms add.** {_what_is_added(tables, len(runs))}",
+        f"**Where the model looks.** {_where_it_looks(tables, runs)}",
+        f"**What holds here.** The three papers make {len(verdicts)} claims: {kinds}.",
+    ]
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
 
-def folded(title: str, table: pd.DataFrame) -> str:
+def _what_is_added(tables: Tables, seeds: int) -> str:
+    try:
+        added = tables["added"]
+    except (Lacking, NotYetError):
+        added = pd.DataFrame()
+    rows = added[(added["world"] == "own") & (added["classes"] == "all")] if len(added) else added
+    if rows.empty:
+        mean, std = tables["shifted"].set_index("metric").loc["top1", ["mean_pts", "std_pts"]]
+        return (
+            f"Finetuned on where it looks, the model changes by **{signed(mean, std)} points** on "
+            f"the seven shifted sets ({seed_count(seeds)}). What finetuning alone would do is not "
+            "known here."
+        )
+    row = rows.iloc[0]
+    chance = row["adds_low_pts"] <= 0 <= row["adds_high_pts"]
+    told = "this may be chance" if chance else "more than chance"
+    return (
+        f"Finetuned on where it looks, the model changes by {signed(row['with_pts'])} points on "
+        f"the seven shifted sets. The same finetuning without the relevance terms changes it by "
+        f"{signed(row['without_pts'])}. So the terms add **{signed(row['adds_pts'])} points** "
+        f"(95 % interval {signed(row['adds_low_pts'])} to {signed(row['adds_high_pts'])}, "
+        f"{seed_count(int(row['seeds']))}): {told}."
+    )
+
+
+def _where_it_looks(tables: Tables, runs: list[Mapping[str, Any]]) -> str:
+    (on, on_after), (iou, iou_after) = (
+        np.mean([run[name] for run in runs], axis=0) for name in ("on_object_pct", "iou_pct")
+    )
+    val = tables["changes"].set_index("dataset").loc["val"]
+    return (
+        f"Before finetuning {on:.0f} % of the relevance lies on the object, after it "
+        f"**{on_after:.0f} %**. Map and mask overlap by {iou:.0f} % before and {iou_after:.0f} % "
+        "after (IoU). On `val`, where nothing is shifted, top-1 changes by "
+        f"{signed(val['change_top1_pts'], val['change_top1_std_pts'])} points."
+    )
+
+
+def claim_grid(table: pd.DataFrame, cells: Mapping[str, list[Cell]]) -> str:
+    """`claims.verdict_table` as a grid of HTML that can be filtered by paper and verdict.
+
+    Without JavaScript all claims are shown. Links to the cells with the evidence are relative to
+    `outputs/<preset>/report.html`.
+    """
+    named = table.assign(paper=[PAPERS[claim.split("-")[0]] for claim in table["id"]])
+    counts = pd.crosstab(named["paper"], named["verdict"])
+    found = [name for name in VERDICTS if name in counts]
+    counts = counts.reindex(index=list(dict.fromkeys(named["paper"])), columns=found)
+    counts.loc["all"] = counts.sum()
+    filters = "".join(
+        f'<label>{name} <select><option value="">all</option>'
+        f"{''.join(f'<option>{value}</option>' for value in values)}</select></label> "
+        for name, values in (("Paper", counts.index[:-1]), ("Verdict", found))
+    )
+    cards = "".join(_card(row, cells.get(row["id"], [])) for row in named.to_dict("records"))
+    return (
+        f'<style>{_STYLE}</style><section class="claims">'
+        f"{counts.rename_axis(index=None, columns=None).to_html(border=0)}"
+        f'<form hidden>{filters}<output aria-live="polite"></output></form>'
+        f'<div class="grid">{cards}</div></section><script>{_SCRIPT}</script>'
+    )
+
+
+def _card(row: Mapping[str, str], cells: list[Cell]) -> str:
+    text = {name: html.escape(str(row[name])) for name in ("claim", "criterion", "reason")}
+    number, verdict = html.escape(row["number"]), row["verdict"]
+    whole = f"<p><b>Numbers</b> {number}</p>" if len(row["number"]) > LONG_NUMBER else ""
+    links = f"<footer>{_links(cells)}</footer>" if cells else ""
+    return (
+        f'<article data-paper="{row["paper"]}" data-verdict="{verdict}">'
+        f'<header><b>{row["id"]}</b> <span style="background: {COLOURS[verdict]}">{verdict}</span>'
+        f'</header><p>{text["claim"]}</p><p class="number">{number}</p>'
+        f"<details><summary>criterion and reason</summary><p><b>Criterion</b> {text['criterion']}"
+        f"</p><p><b>Reason</b> {text['reason']}</p>{whole}</details>{links}</article>"
+    )
+
+
+def folded(title: str, table: pd.DataFrame | Styler) -> str:
     """A large table as HTML that opens on a click."""
-    inner = f'<div style="overflow-x: auto">{table.to_html(border=0)}</div>'
+    page = table.to_html() if isinstance(table, Styler) else table.to_html(border=0)
+    inner = f'<div style="overflow-x: auto">{page}</div>'
     return f"<details><summary>{html.escape(title)}</summary>{inner}</details>"
 
 
@@ -90,28 +190,49 @@ def _links(cells: list[Cell]) -> str:
     return "<br>".join(texts)
 
 
-# The pages' own style aligns to the right and lets a table grow beyond the page. Columns: id,
-# evidence, verdict; then number, claim, criterion and reason, which share what is left.
-_STYLE = (
-    ".claims {table-layout: fixed; width: 100%} "
-    ".claims th, .claims td {text-align: left !important; vertical-align: top} "
-    ".claims th:nth-child(1) {width: 4em} "
-    ".claims th:nth-child(2) {width: 9em} "
-    ".claims th:nth-child(3) {width: 9em} "
-    ".claims td:nth-child(-n+2) {white-space: nowrap} "
-    ".claims td:nth-child(n+4) {overflow-wrap: anywhere; white-space: normal}"
-)
-# Colours that are told apart in print too: dark, middle and light.
-_COLOURS = {
-    "holds": "#1b7f4b",
-    "fails": "#b3261e",
-    "not testable here": "#6b7280",
-    "open": "#6b7280",
+LONG_NUMBER = 150  # characters; more are cut, and stand whole beside the reason
+# White on these is easy to read, and they are told apart in print too.
+COLOURS = {
+    HOLDS: "#1b7f4b",
+    CONTRADICTED: "#b3261e",
+    NO_ROOM: "#7a5c00",
+    NOT_TESTABLE: "#5b6270",
+    OPEN: "#5b6270",
 }
-
-
-def _coloured(verdict: str) -> str:
-    return f'<span style="color: {_COLOURS[verdict]}; white-space: nowrap">{verdict}</span>'
+# The pages' own style aligns tables to the right and indents paragraphs of some outputs.
+_STYLE = (
+    ".claims .grid {display: grid; gap: .7em; "
+    "grid-template-columns: repeat(auto-fill, minmax(17em, 1fr))} "
+    ".claims article {border: 1px solid #bbb; border-radius: 6px; padding: .6em .8em; "
+    "overflow-wrap: anywhere} "
+    ".claims article[hidden], .claims form[hidden] {display: none} "
+    ".claims form {margin: .8em 0} .claims label {margin-right: 1em} "
+    ".claims header span {color: white; border-radius: 4px; padding: .1em .5em; float: right; "
+    "white-space: nowrap} "
+    ".claims p {margin: .5em 0 !important} .claims footer {margin-top: .5em} "
+    ".claims .number {color: inherit; opacity: .85; font-size: .92em; overflow: hidden; "
+    "display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3} "
+    ".claims summary {cursor: pointer} .claims table {margin: .5em 0} "
+    ".claims th, .claims td {text-align: right; padding: .2em .8em}"
+)
+_SCRIPT = """
+for (const claims of document.querySelectorAll(".claims")) {
+  const form = claims.querySelector("form");
+  const cards = [...claims.querySelectorAll("article")];
+  const show = () => {
+    const [paper, verdict] = [...form.querySelectorAll("select")].map((list) => list.value);
+    for (const card of cards) {
+      const { paper: its, verdict: found } = card.dataset;
+      card.hidden = (paper && its !== paper) || (verdict && found !== verdict);
+    }
+    const shown = cards.filter((card) => !card.hidden).length;
+    form.querySelector("output").textContent = `${shown} of ${cards.length} claims`;
+  };
+  form.addEventListener("change", show);
+  form.hidden = false;
+  show();
+}
+"""
 
 
 # Texts, and images with text. All take the result tables by name; a table that is missing leaves
@@ -121,7 +242,6 @@ def _coloured(verdict: str) -> str:
 TEXT, CLIP = "11_text", "12_clip"
 SHADED = "shaded.html"  # that 11_text writes: reviews with their tokens shaded
 TARGETS = {"predicted": "predicted class", "target": "label", "label": "label"}
-Tables = Mapping[str, pd.DataFrame]
 
 
 def not_shown(tables: Tables, notebook: str) -> str:

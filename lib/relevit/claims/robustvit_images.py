@@ -11,17 +11,20 @@ import pandas as pd
 
 from relevit.claims.registry import (
     EPS,
-    MIN_SEEDS,
     Finding,
     Given,
     Lacking,
+    NoRoom,
+    Part,
     Subject,
     Table,
     decide,
-    not_here,
+    not_testable,
+    part,
     signed,
 )
-from relevit.claims.statistics import select
+from relevit.claims.scores import INTERVAL_ERRORS
+from relevit.claims.statistics import Difference, select
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.evaluate.robustness import ORIGINAL
 
@@ -82,8 +85,7 @@ OUTLINED = (*KINDS, "imagenet_s", "gtsegs")  # of the training kind, those that 
 def classes_vary(given: Given) -> Finding:
     """On the shifted sets, for classes A in every run, and for B where not all are finetuned: the
     std over classes of the change is larger than their mean change is in size, and its square is
-    more than {LUCK:g} times what so few images a class explain. Not testable when only the last is
-    missed.
+    more than {LUCK:g} times what so few images a class explain.
     """
     rows = given["changed_images"].astype({"model_run": str, "dataset": str})
     rows = rows[rows["dataset"].isin(SHIFTED_SETS)]
@@ -94,23 +96,19 @@ def classes_vary(given: Given) -> Finding:
             raise Lacking(f"no images of classes {kind}: evaluate them")
         means = groups.mean().groupby("model_run").agg(["std", "mean"])
         luck = (groups.sem() ** 2).groupby("model_run").mean() ** 0.5
-        large[f"classes {kind}: spread above the mean's size"] = bool(
-            (means["std"] > means["mean"].abs() + EPS).all()
+        above = means["std"] - means["mean"].abs()
+        error = (means["std"] / rows["label"].nunique() ** 0.5).mean()  # of the mean over classes
+        large[f"classes {kind}: spread above the mean's size"] = part(
+            above.mean(), error, (above > EPS).all()
         )
-        beyond_luck[f"classes {kind}: beyond the luck of the images"] = bool(
-            (means["std"] ** 2 > LUCK * luck**2).all()
+        beyond_luck[f"classes {kind}: beyond the luck of the images"] = Part(
+            True if (means["std"] ** 2 > LUCK * luck**2).all() else None
         )
         texts.append(
             f"{kind}: std over classes {means['std'].mean():.1f}, mean "
             f"{signed(means['mean'].mean())}, of luck alone {luck.mean():.1f}"
         )
     number, seeds = "; ".join(texts), rows["model_run"].nunique()
-    if all(large.values()) and not all(beyond_luck.values()):
-        reason = (
-            f"the variance between classes is not more than {LUCK:g} times what so few "
-            "images explain: evaluate more of them"
-        )
-        return not_here(reason, number)
     return decide(large | beyond_luck, number, seeds)
 
 
@@ -118,28 +116,25 @@ def classes_vary(given: Given) -> Finding:
 def small_objects_gain(given: Given) -> Finding:
     """Over classes, the rank correlation of the change of top-1 with the size of the object, and
     with what the original gains from the home background (context), is below 0, and so is its whole
-    95 % interval. It fails where an interval lies wholly at or above 0; otherwise, where one
-    contains 0, it is not testable. The number of test images is not tested: all classes here have
+    95 % interval. It is missed where an interval lies wholly at or above 0; otherwise, where one
+    contains 0, there is no room. The number of test images is not tested: all classes here have
     as many.
     """
     # The table is an average over runs: their number comes from `changed_images`.
     table = given["object_size"].astype({"cause": str, "level": str})
     seeds = given["changed_images"]["model_run"].astype(str).nunique()
-    parts, unsure, texts = {}, [], []
+    parts, texts = {}, []
     for cause in CAUSES:
         rows = table[(table["cause"] == cause) & (table["level"] == "class")]
         if rows[["spearman", "low", "high"]].dropna().empty:
-            raise Lacking(f"no correlation of {cause} over classes: the changes do not differ")
+            raise NoRoom(f"no correlation of {cause} over classes: the changes do not differ")
         row = rows.iloc[0]
-        parts[f"{cause}: the interval is not at or above 0"] = bool(row["low"] < -EPS)
-        unsure += [cause] if row["low"] < -EPS <= row["high"] else []
+        error = (row["high"] - row["low"]) / INTERVAL_ERRORS
+        below = None if row["low"] < -EPS <= row["high"] else bool(row["low"] < -EPS)
+        parts[f"{cause}: the interval is below 0"] = Part(below, -row["spearman"], error)
         interval = f"95 % interval {row['low']:+.2f} to {row['high']:+.2f}"
         texts.append(f"{cause} {row['spearman']:+.2f}, {interval}")
-    number = f"rank correlation with the change: {'; '.join(texts)}"
-    if seeds >= MIN_SEEDS and unsure and all(parts.values()):
-        reason = "the interval contains 0: more classes or seeds are needed"
-        return not_here(f"{' and '.join(unsure)}: {reason}", number)
-    return decide(parts, number, seeds)
+    return decide(parts, f"rank correlation with the change: {'; '.join(texts)}", seeds)
 
 
 @claim(
@@ -157,7 +152,7 @@ def harmed_as_published(given: Given) -> Finding:
             "the claim names classes of ImageNet: it needs INet-A, INet-v2 and a model of their "
             "1000 classes; the number shows our counterpart"
         )
-        return not_here(reason, shown)
+        return not_testable(reason, shown)
     found, parts = _harmed(given), {}
     for name, pair in HARMED.items():
         if not found[name]:
@@ -190,11 +185,11 @@ def _harmed(given: Given) -> dict[str, dict[str, float]]:
 def what_newly_wrong_answers_say(given: Given) -> Finding:
     """Needs INet-v2 and its classes."""
     if not given.bench.of_the_papers:
-        return not_here(
+        return not_testable(
             "the claim names classes of ImageNet: it needs INet-v2 and a model of its 1000 "
             "classes; 03_robustness shows our counterpart"
         )
-    return not_here("no table has the answers to single images; 03_robustness shows them")
+    return not_testable("no table has the answers to single images; 03_robustness shows them")
 
 
 @claim("RV-26", "sis")
@@ -213,7 +208,7 @@ def subsets_exist(given: Given) -> Finding:
     number = f"{int(found.sum())} of {len(rows)} pairs ({images} images, {labels} labels)"
     if images < SIS_IMAGES or labels < SIS_LABELS:
         wanted = f"{SIS_IMAGES} images with {SIS_LABELS} labels are needed"
-        return not_here(f"too few pairs: {wanted}", number)
+        return not_testable(f"too few pairs: {wanted}", number)
     return decide({"a subset for every pair": bool(found.all())}, number)
 
 
@@ -229,10 +224,13 @@ def looks_away(given: Given) -> Finding:
     which = f"answered with more than {SURE_PCT:g} % confidence"
     _need_images(len(rows), which, SURE_IMAGES)
     issues = _issues(rows)
-    parts = {
-        name: bool(issue.sum() >= ISSUE_IMAGES and 100 * issue.mean() >= OCCURS_PCT)
-        for name, issue in issues.items()
-    }
+    # The error that a share has which is just as large as asked.
+    error = (OCCURS_PCT * (100 - OCCURS_PCT) / len(rows)) ** 0.5
+    parts = {}
+    for name, issue in issues.items():
+        share = 100 * issue.mean()
+        occurs = issue.sum() >= ISSUE_IMAGES and share >= OCCURS_PCT
+        parts[name] = part(share - OCCURS_PCT, error, occurs)
     shown = ", ".join(f"{name} {100 * issue.mean():.1f} %" for name, issue in issues.items())
     return decide(parts, f"of {len(rows)} sure answers: {shown}")
 
@@ -241,23 +239,25 @@ def looks_away(given: Given) -> Finding:
 def background_more_common(given: Given) -> Finding:
     """Of the {outlined} more have most of their relevance off the object than have less than half
     of the object in the map cut at its mean, by at least three images and by more than the standard
-    error of the difference over images; at least {MIN_IMAGES} images. Not testable where fewer than
+    error of the difference over images; at least {MIN_IMAGES} images. No room where fewer than
     three have either.
     """
     rows = _training_kind(given)
     kinds = rows["dataset"].astype(str).unique() if len(rows) else KINDS
     _need_images(len(rows), f"of {' and '.join(kinds)}")
     issues = pd.DataFrame(_issues(rows))
-    off, part = (100.0 * issues[name] for name in issues)
-    difference, more = off - part, int(issues.iloc[:, 0].sum() - issues.iloc[:, 1].sum())
+    off, partly = (100.0 * issues[name] for name in issues)
+    difference, more = off - partly, int(issues.iloc[:, 0].sum() - issues.iloc[:, 1].sum())
     clear = more >= ISSUE_IMAGES and difference.mean() > difference.sem() + EPS
     gap = signed(difference.mean(), difference.sem())
-    number = f"off the object {off.mean():.1f} %, part of it {part.mean():.1f} %, difference {gap}"
+    number = (
+        f"off the object {off.mean():.1f} %, part of it {partly.mean():.1f} %, difference {gap}"
+    )
     either = int(issues.any(axis=1).sum())
-    if either < ISSUE_IMAGES:
-        reason = f"{either} of {len(rows)} images have either issue: too few to compare"
-        return not_here(reason, number)
-    return decide({"the background is the more common issue": bool(clear)}, number)
+    few = f"{either} of {len(rows)} images have either issue: too few to compare"
+    more_common = part(difference.mean(), difference.sem(), clear)
+    parts = {"the background is the more common issue": more_common}
+    return decide(parts, number, needs={few: either >= ISSUE_IMAGES})
 
 
 def _training_kind(given: Given) -> pd.DataFrame:
@@ -294,7 +294,7 @@ def maps_improve_with_answers(given: Given) -> Finding:
     groups = (pairs["iou_pct"] - pairs["iou_pct_before"]).groupby(pairs["model_run"])
     _need_images(int(groups.size().min()) if len(groups) else 0, "not turned wrong, in each run")
     means, errors = groups.mean(), groups.sem()
-    parts = {f"{run} improves": bool(means[run] > errors[run] + EPS) for run in means.index}
+    parts = {f"{r} improves": Difference(means[r], errors[r]).clear for r in means.index}
     shown = ", ".join(f"{run} {signed(means[run], errors[run])}" for run in means.index)
     return decide(parts, f"change of IoU: {shown}", len(means))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 import pandas as pd
 
 from relevit.attribution import BASELINES, VARIANTS
-from relevit.claims.registry import Finding, Lacking, decide, not_here
+from relevit.claims.registry import Finding, Lacking, decide, no_room
 from relevit.claims.statistics import MAX_SPREAD_PTS, Difference
 
 INTERVAL_ERRORS = 2 * 1.96  # standard errors in a 95 % interval
@@ -30,7 +29,7 @@ NO_LABEL_ROW = ("raw_attention", "rollout")
 # Parts of criteria.
 BEATS = "by more than the combined standard error"
 UNSURE = (
-    "not testable where each gain that is not clear has a combined standard error above "
+    "no room where each gain that is not clear has a combined standard error above "
     f"{MAX_SPREAD_PTS:g} points and none is clearly the other way"
 )
 
@@ -100,12 +99,9 @@ def gains_over_baselines(
     }
 
 
-def lead_over_best(
-    scores: Scores, model: str, variant: str, score: str
-) -> tuple[Difference, list[str]]:
-    """Gain over the best baseline, and the baselines that are not clearly worse."""
-    gains = gains_over_baselines(scores, model, variant, score)
-    return min(gains.values()), [name for name, gain in gains.items() if not gain.clear]
+def lead_over_best(scores: Scores, model: str, variant: str, score: str) -> Difference:
+    """Gain over the best baseline."""
+    return min(gains_over_baselines(scores, model, variant, score).values())
 
 
 def listed(gains: Mapping[str, Difference]) -> str:
@@ -116,12 +112,12 @@ def listed(gains: Mapping[str, Difference]) -> str:
 def judge_gains(gains: Mapping[str, Difference], number: str) -> Finding:
     """`decide` of parts that hold where their gain is clear, if the errors let one see it.
 
-    Not testable where each unclear gain has an error above MAX_SPREAD_PTS and none is clearly
+    No room where each unclear gain has an error above MAX_SPREAD_PTS and none is clearly
     the other way.
     """
     hidden = hidden_gain(gains.values())
     if hidden:
-        return not_here(f"{hidden}: run more images", number)
+        return no_room(f"{hidden}: run more images", number)
     return decide({name: gain.clear for name, gain in gains.items()}, number)
 
 
@@ -135,23 +131,3 @@ def hidden_gain(gains: Iterable[Difference]) -> str:
         f"a combined standard error of {max(g.spread for g in unclear):.1f} points, above "
         f"{MAX_SPREAD_PTS:g}, could hide a gain"
     )
-
-
-def unless_noisy(
-    same: dict[str, bool],
-    gains: Iterable[Difference],
-    number: str,
-    more: Mapping[str, bool] = MappingProxyType({}),
-) -> Finding:
-    """`decide`, but that nothing differs counts only where a difference could have been seen.
-
-    `same` are the parts that say so, `more` the others.
-    """
-    error = max(gain.spread for gain in gains)
-    if all(same.values()) and error > MAX_SPREAD_PTS:
-        reason = (
-            f"a combined standard error of {error:.1f} points, above {MAX_SPREAD_PTS:g}, "
-            "could hide a difference: run more images"
-        )
-        return not_here(reason, number)
-    return decide({**same, **more}, number)

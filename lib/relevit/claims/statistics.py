@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from relevit.claims.registry import EPS, Lacking, signed
+from relevit.claims.registry import CHANCE_ERRORS, EPS, Lacking, Part, part, signed
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 
 # A difference that is similar whatever its spread: RV-07, 09, 12, 16, 17, BI-17, 18, IAV-01, 06.
@@ -34,9 +34,18 @@ class Difference(NamedTuple):
     spread: float
 
     @property
-    def clear(self) -> bool:
+    def clear(self) -> Part:
         """Whether it is above its spread."""
-        return self.value > self.spread + EPS
+        return part(self.value, self.spread, self.value > self.spread + EPS)
+
+    @property
+    def unclear(self) -> Part:
+        """Whether it is not."""
+        return part(-self.value, self.spread, not self.clear)
+
+    def above(self, line: float) -> Part:
+        """Whether it is at or above a line, its spread not counted."""
+        return part(self.value - line, self.spread, self.value >= line - EPS)
 
     def __str__(self) -> str:
         return signed(self.value, self.spread)
@@ -84,6 +93,11 @@ def standard_error(pct: pd.Series, images: float) -> pd.Series:
     return (pct * (100 - pct) / images) ** 0.5
 
 
+def images_of(table: pd.DataFrame) -> float:
+    """On how many images each set was answered, at least."""
+    return float(table["images"].min())
+
+
 def paired(ours: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Ours minus other over the seeds that both have. Raises: Lacking without a common one."""
     common = ours.index.intersection(other.index)
@@ -102,19 +116,62 @@ def gains(by_seed: pd.DataFrame) -> bool:
     return bool(shifted(by_seed).mean() > EPS)
 
 
-def above_std(values: pd.Series) -> bool:
-    """Whether the mean over seeds is above the std."""
-    return bool(values.mean() > values.std() + EPS)
+def image_error(change_pts: float, images: float) -> float:
+    """The least standard error over images that a change of accuracy can have, in points.
+
+    It has this one where no answer changed the other way. So a change is more than CHANCE_ERRORS
+    of it only with more than four images, however well seeds on the same images agree.
+    """
+    size = min(abs(change_pts), 100.0)
+    return math.sqrt(size * (100.0 - size) / images)
 
 
-def small_loss(difference: pd.Series) -> bool:
-    """Whether ours falls short of the other by little: SIMILAR_PTS, or the std."""
-    return bool(-difference.mean() <= max(SIMILAR_PTS, difference.std()) + EPS)
+def leaves_room(original_pct: float, error: float) -> bool:
+    """Whether an accuracy of the original lets one see a gain that is more than chance."""
+    return bool(100.0 - original_pct > CHANCE_ERRORS * error)
 
 
-def noisy(*differences: pd.Series) -> bool:
-    """Whether the spread over seeds is too large to call any of the differences small."""
-    return any(difference.std() > MAX_SPREAD_PTS for difference in differences)
+def of_seeds(values: pd.Series, images: float, line: float = 0.0, sign: int = 1) -> Part:
+    """Whether a mean change over seeds is above a line (`sign` -1: below), by any difference.
+
+    `images` is over how many it is an average. Its error is the std over seeds or the least error
+    over images, whichever is larger.
+    """
+    mean = float(values.mean())
+    return part(sign * (mean - line), _error(values, images))
+
+
+def at_least(values: pd.Series, images: float, line: float) -> Part:
+    """Whether a mean change over seeds is no less than a line."""
+    found = of_seeds(values, images, line)
+    return found._replace(met=bool(found.margin >= -EPS))
+
+
+def above_std(values: pd.Series, images: float) -> Part:
+    """Whether the mean over seeds is above the std; `images` as in `of_seeds`."""
+    return of_seeds(values, images)._replace(met=bool(values.mean() > values.std() + EPS))
+
+
+def small_loss(difference: pd.Series, images: float) -> Part:
+    """Whether ours falls short of the other by little: SIMILAR_PTS, or the std.
+
+    Open where the spread over seeds is too large to call a difference small.
+    """
+    near = bool(-difference.mean() <= max(SIMILAR_PTS, difference.std()) + EPS)
+    found = of_seeds(difference, images, -SIMILAR_PTS)
+    return found._replace(met=None if near and difference.std() > MAX_SPREAD_PTS else near)
+
+
+def in_most(by_seed: pd.DataFrame, images: float) -> Part:
+    """Whether the mean change is above 0 on more than half of an odd number of sets."""
+    # Then, and only then, the median over the sets is.
+    median = float(by_seed.mean().median())
+    return part(median, _error(by_seed.median(axis=1), images))
+
+
+def _error(values: pd.Series, images: float) -> float:
+    floor = image_error(float(values.mean()), images)
+    return floor if len(values) < 2 else max(float(values.std()), floor)
 
 
 def text(values: pd.Series) -> str:
@@ -161,11 +218,12 @@ def above(values: BySeed, upper: Iterable[str], lower: Iterable[str]) -> dict[st
     }
 
 
-def similar(found: Difference) -> bool | None:
-    """Whether two accuracies are as good as equal; None where the spread is too large to say."""
-    if abs(found.value) > max(SIMILAR_PTS, found.spread) + EPS:
-        return False
-    return None if found.spread > MAX_SPREAD_PTS else True
+def similar(found: Difference) -> Part:
+    """Whether two numbers are as good as equal; open where the spread is too large to say."""
+    size = abs(found.value)
+    near = bool(size <= max(SIMILAR_PTS, found.spread) + EPS)
+    met = None if near and found.spread > MAX_SPREAD_PTS else near
+    return Part(met, SIMILAR_PTS - size, found.spread)
 
 
 def mean_of(values: BySeed, models: Iterable[str]) -> float:

@@ -16,7 +16,20 @@ import pandas as pd
 
 from relevit.attribution import BASELINES, VARIANTS
 from relevit.claims import scores as of_methods
-from relevit.claims.registry import EPS, Finding, Given, Lacking, Subject, Table, decide, not_here
+from relevit.claims.registry import (
+    EPS,
+    Finding,
+    Given,
+    Lacking,
+    NoRoom,
+    Part,
+    Subject,
+    Table,
+    decide,
+    every,
+    no_room,
+    part,
+)
 from relevit.claims.scores import (
     INTERVAL_ERRORS,
     LABEL,
@@ -115,7 +128,7 @@ BEATS, UNSURE = of_methods.BEATS, of_methods.UNSURE  # parts of criteria
 _SIX = "raw attention, rollout, GradCAM, partial LRP, GA, transformer attribution"
 _MOVIES = f"On {', or where that was not run on '.join(MOVIES)}: "
 _CLASSIFIER = (
-    "Not testable where the 95 % interval of the classifier's accuracy on held-out texts reaches "
+    "No room where the 95 % interval of the classifier's accuracy on held-out texts reaches "
     "down to that of naming one class"
 )
 _ROUNDS_UP_PCT = NEWSGROUPS_PCT - PRINTED_PCT
@@ -125,8 +138,8 @@ class SignificantGain(Difference):
     """A gain that is clear only where it is several combined standard errors."""
 
     @property
-    def clear(self) -> bool:
-        return self.value > SIGNIFICANT_ERRORS * self.spread + EPS
+    def clear(self) -> Part:
+        return part(self.value, self.spread, self.value > SIGNIFICANT_ERRORS * self.spread + EPS)
 
 
 @claim("BI-08", *_TEXT)
@@ -178,7 +191,7 @@ def movies(given: Given) -> Finding:
 def no_advantage(given: Given) -> Finding:
     """{_MOVIES}rollout and GradCAM are each not better than the average of the other four baselines
     of BI-08 in the positive AUC, the negative AUC and the F1 of BI-08; and in both AUCs on
-    {NEWSGROUPS} where that was run. Better is {BEATS}; not testable where nothing is and an
+    {NEWSGROUPS} where that was run. Better is {BEATS}; no room where nothing is and an
     advantage of more than {MAX_SPREAD_PTS:g} points could hide within that error. Whether they had
     an advantage on images is not part of it. {_CLASSIFIER}.
     """
@@ -203,8 +216,8 @@ def no_advantage(given: Given) -> Finding:
             f"an advantage of more than {MAX_SPREAD_PTS:g} points could hide within a "
             f"combined standard error of {max(hiding):.1f}: explain more texts"
         )
-        return _of_corpus(not_here(reason, number), corpus)
-    parts = {f"{case} no better": not gain.clear for case, gain in gains.items()}
+        return _of_corpus(no_room(reason, number), corpus)
+    parts = {f"{case} no better": gain.unclear for case, gain in gains.items()}
     verdict = _of_corpus(decide(parts, number), corpus)
     missed = "" if second else "; 20 Newsgroups was not run"
     return verdict._replace(reason=verdict.reason + missed)
@@ -226,7 +239,9 @@ def newsgroups(given: Given) -> Finding:
     _need_classifier(given, corpus)
     right, low, high = _accuracy(accuracy, corpus)
     needed = NEWSGROUPS_PCT - PRINTED_PCT
-    reaches = {f"accuracy reaches {NEWSGROUPS_PCT:g} %": high >= needed - EPS}
+    error = (high - low) / INTERVAL_ERRORS
+    enough = part(right - needed, error, high >= needed - EPS)
+    reaches = {f"accuracy reaches {NEWSGROUPS_PCT:g} %": enough}
     gains = _leads(_area_scores(given["text_perturbation"]), corpus, AREAS)
     number = (
         f"{corpus}, {LEAD}: {_best(gains)}; accuracy {right:.1f} % (95 % interval {low:.1f} to "
@@ -240,7 +255,7 @@ def dual_encoder(given: Given) -> Finding:
     """On {DUALS[0]}, or on the model of 12_clip where that was not run: head-wise and token-wise
     are each better than raw attention, rollout, GradCAM and GA in both AUCs, for the predicted
     class and for the label (raw attention and rollout where they were run for it), {BEATS};
-    {UNSURE}. Not testable where the zero-shot accuracy, on classes not seen where there are such,
+    {UNSURE}. No room where the zero-shot accuracy, on classes not seen where there are such,
     is not above chance by more than its standard error, or the erased images are of other classes.
     """
     perturbation, zero_shot = given["clip_perturbation"], given["clip_zero_shot"]
@@ -311,21 +326,21 @@ def _accuracy(table: pd.DataFrame, corpus: str) -> tuple[float, float, float]:
 
 
 def _need_classifier(given: Given, corpus: str) -> None:
-    """Raises: Lacking where a text model may be guessing, so that there is nothing to explain."""
+    """Raises: NoRoom where a text model may be guessing, so that there is nothing to explain."""
     accuracy = given["text_accuracy"]
     if not (accuracy["corpus"] == corpus).any():
         raise Lacking(f"no accuracy for {corpus}: run it too")
     right, low, high = _accuracy(accuracy, corpus)
     chance = _ends(given, corpus)[2]
     if low <= chance + EPS:
-        raise Lacking(
+        raise NoRoom(
             f"the classifier of {corpus} is right on {right:.1f} % of texts (95 % interval "
             f"{low:.1f} to {high:.1f}), naming one class on {chance:.1f} %: train it longer"
         )
 
 
 def _need_zero_shot(model: str, table: pd.DataFrame) -> tuple[str, str]:
-    """The classes asked of, and the accuracy over seeds as text. Raises: Lacking if by chance."""
+    """The classes asked of, and the accuracy over seeds as text. Raises: NoRoom if by chance."""
     rows = table[table["model"] == model]
     kinds = rows["classes"].astype(str)
     kind = next((kind for kind in ("unseen", "all") if (kinds == kind).any()), "seen")
@@ -337,7 +352,7 @@ def _need_zero_shot(model: str, table: pd.DataFrame) -> tuple[str, str]:
     error = float((rows["high_pct"] - rows["low_pct"]).mean()) / INTERVAL_ERRORS
     text = f"zero-shot {right:.1f} ± {error:.1f} % on {kind} classes, chance {chance:.1f} %"
     if not Difference(right - chance, error).clear:
-        raise Lacking(f"{model}: {text}; erasing parts of images means nothing there")
+        raise NoRoom(f"{model}: {text}; erasing parts of images means nothing there")
     return kind, text
 
 
@@ -386,7 +401,7 @@ def _over_others(scores: Scores, corpus: str, method: str, score: str) -> tuple[
 def _beating(
     gains: Mapping[str, Mapping[str, Difference]],
     number: str,
-    more: Mapping[str, bool] = MappingProxyType({}),
+    more: Mapping[str, Part | bool] = MappingProxyType({}),
     inputs: str = "texts",
 ) -> Finding:
     """Holds where every gain is clear, and `more` too; a gain may be hidden by the errors.
@@ -395,10 +410,13 @@ def _beating(
     """
     hidden = hidden_gain(gain for found in gains.values() for gain in found.values())
     if hidden and all(more.values()):
-        return not_here(f"{hidden}: explain more {inputs}", number)
+        return no_room(f"{hidden}: explain more {inputs}", number)
     unbeaten = {
         name: [other for other, gain in found.items() if not gain.clear]
         for name, found in gains.items()
     }
-    parts = {f"{name} against {', '.join(found)}": not found for name, found in unbeaten.items()}
+    parts = {
+        f"{name} against {', '.join(unbeaten[name])}": every(gain.clear for gain in found.values())
+        for name, found in gains.items()
+    }
     return decide({**parts, **more}, number)

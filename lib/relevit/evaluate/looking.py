@@ -24,7 +24,7 @@ from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.spec import ModelSpec
 from relevit.relevance import foreground_iou_pct, gae, to_pixels
 
-RIGHT, WRONG = "#1b7f4b", "#b3261e"
+RIGHT, WRONG = "#1f5fa8", "#b85c00"  # blue and orange: told apart by the colour-blind too
 TENSORS = ("heatmaps", "predictions", "confidence_pct", "iou_pct", "on_object_pct")  # of a Look
 
 

@@ -17,6 +17,7 @@ import all below pictures, claims and the pipeline, but not `text`.
 from relevit.iav.masking import masking_curves
 from relevit.iav.measure import (
     Explainer,
+    chance_table,
     entropy_table,
     follow_epochs,
     object_share_pct,
@@ -32,6 +33,7 @@ from relevit.iav.runs import (
 )
 from relevit.iav.scores import (
     attention_entropy,
+    centred_scores,
     class_attention,
     global_iav,
     head_names,
@@ -41,6 +43,7 @@ from relevit.iav.scores import (
     identity_share,
     map_drift,
     patch_average,
+    uniform_score,
     unit_norm,
 )
 from relevit.iav.space import ClassStructure, class_structure, tsne

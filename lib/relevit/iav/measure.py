@@ -14,7 +14,15 @@ from torch import Tensor, nn
 from relevit.attribution import METHODS
 from relevit.base.device import Precision, autocast
 from relevit.iav.runs import FinetunedRun, Pictures
-from relevit.iav.scores import attention_entropy, class_attention, global_iav, ia_scores, map_drift
+from relevit.iav.scores import (
+    attention_entropy,
+    centred_scores,
+    class_attention,
+    global_iav,
+    ia_scores,
+    map_drift,
+    uniform_score,
+)
 from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
@@ -202,6 +210,22 @@ def score_table(
         for name, values in scores.items()
     ]
     return _first(pd.concat(parts, ignore_index=True), [*run.columns, "map"])
+
+
+def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad") -> pd.DataFrame:
+    """One run's agreement with a map beside that of no choice, a row a layer, means over the rest.
+
+    Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
+    everywhere alike) and `centred` (`centred_scores`).
+    """
+    layers = range(1, seen.attention.shape[1] + 1)
+    rows = pd.DataFrame({
+        "layer": list(layers),
+        "score": seen.scores(name).mean(dim=(0, 2)).numpy(),
+        "uniform": float(uniform_score(seen.maps[name]).mean()),
+        "centred": centred_scores(seen.attention, seen.maps[name]).mean(dim=(0, 2)).numpy(),
+    })  # fmt: skip
+    return _first(rows.assign(**run.columns), list(run.columns))
 
 
 def entropy_table(

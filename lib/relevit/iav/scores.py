@@ -75,6 +75,32 @@ def ia_scores(
     return products.sum(dim=-1).clamp(max=1)  # rounding may exceed 1
 
 
+def uniform_score(attribution: Float[Tensor, "batch patches"]) -> Float[Tensor, " batch"]:
+    """The IA-score of attention that is the same everywhere: what a head scores for no choice.
+
+    High where the attribution is flat, and 1 at most. Ours; the paper does not hold its scores
+    against it. Raises: as `ia_scores`.
+    """
+    flat = torch.ones_like(attribution)[:, None, None]
+    return ia_scores(flat, attribution)[:, 0, 0]
+
+
+def centred_scores(
+    attention: Float[Tensor, "batch layers heads patches"],
+    attribution: Float[Tensor, "batch patches"],
+) -> Float[Tensor, "batch layers heads"]:
+    """Correlation of every head's row with the attribution, in [-1, 1]: Eq. 1 without the means.
+
+    Uniform attention scores 0 here, whatever the attribution, so that spread alone earns nothing;
+    a head that looks away from what matters scores below 0. Ours, not the paper's.
+    Raises: as `ia_scores`.
+    """
+    ia_scores(attention, attribution)  # its checks
+    rows, values = _without_mean(attention), _without_mean(attribution)
+    products = unit_norm(rows) * unit_norm(values)[:, None, None]
+    return products.sum(dim=-1).clamp(-1, 1)  # rounding may exceed 1
+
+
 def unit_norm(maps: Float[Tensor, "*batch patches"]) -> Float[Tensor, "*batch patches"]:
     """Each map divided by its Euclidean length, in float32 or better; a zero map stays zero.
 
@@ -233,6 +259,13 @@ def _rows(
 
 def _float(values: Tensor) -> Tensor:
     return values if values.dtype == torch.float64 else values.float()
+
+
+def _without_mean(maps: Tensor) -> Tensor:
+    """A map that is the same everywhere becomes zero, not what rounding leaves of it."""
+    maps = _float(maps)
+    flat = maps.amax(dim=-1, keepdim=True) == maps.amin(dim=-1, keepdim=True)
+    return torch.where(flat, 0.0, maps - maps.mean(dim=-1, keepdim=True))
 
 
 def _divided(maps: Tensor, by: Tensor) -> Tensor:

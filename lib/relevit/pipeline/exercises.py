@@ -1,8 +1,9 @@
-"""Students' and teachers' copies of the exercises: `python -m relevit.pipeline.exercises`.
+"""What a workshop hands out: `python -m relevit.pipeline.exercises` makes copies and slides.
 
-Their sources are `workshop/exercises/*.py`, notebooks as text (jupytext's percent format). A
-solution stands between nbgrader's marks. A student's copy has a stub in its place; a teacher's has
-both, the solution in a cell of its own that is folded. Neither has outputs. The checks lie beside.
+The sources of exercises are `workshop/exercises/*.py`, notebooks as text (jupytext's percent
+format). A solution stands between nbgrader's marks. A student's copy has a stub in its place; a
+teacher's has both, the solution in a cell of its own that is folded. Neither has outputs. The
+checks lie beside.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root
+from relevit.pipeline.slides import write_slides
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION = re.compile(rf"(?ms)^([ ]*){BEGIN}\n(.*?)^[ ]*{END}\n?")
@@ -116,12 +118,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=Path, default=project_root() / "outputs" / "exercises")
     folder = parser.parse_args(arguments).out
+    root = project_root()
     try:
-        written = write_copies(project_root() / "workshop", folder)
+        written = write_copies(root / "workshop", folder)
+        deck = folder / "slides.html"
+        slides = write_slides(root / "workshop" / "slides.md", root / "notebooks", deck)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{len(written) // 2} notebooks in {folder}: students' copies and teachers' copies")
+    print(f"{len(written) // 2} notebooks for students and for teachers, {slides} slides: {folder}")
     return 0
 
 

@@ -1,48 +1,67 @@
-"""Run every notebook with its defaults and keep the outputs: `python -m
-relevit.pipeline.notebooks`.
+"""Store the outputs of a finished run in the committed notebooks: `relevit.pipeline.notebooks`.
 
-The committed notebooks carry the outputs of the quick run, made by this and never by hand.
+Whoever opens a notebook first sees what `make reproduce` computed, and not what fits into a minute.
+The outputs are copied, never computed by hand, and only where the run had the same cells.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import nbformat
-import papermill
 from nbformat import NotebookNode
 
-from relevit.base.files import project_root, write_atomically
+from relevit.base.files import project_root, run_folder, write_atomically
+from relevit.base.stages import EXECUTED, read_pipeline
 from relevit.config import NOTEBOOKS
 
 # What differs between two runs with equal results, and what papermill notes for itself.
 NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+INJECTED = "injected-parameters"  # papermill's tag of the cell that it adds
 
 
-def execute(path: Path) -> float:
-    """Run one notebook and store it with its outputs; seconds taken.
+def executed_notebook(preset: str, name: str) -> Path:
+    """Where a run of the pipeline has left a notebook; of many seeds, the first."""
+    run = f"seed{read_pipeline(preset).seeds[0]}" if name == "02_finetune" else ""
+    return run_folder(preset, name, run) / EXECUTED
 
-    The file is replaced only when every cell has run. Raises: papermill's error.
+
+def read_run(preset: str, name: str) -> NotebookNode:
+    """A notebook as the pipeline ran it, without the cell that papermill added.
+
+    Raises: FileNotFoundError that says how to make it.
     """
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        executed = Path(folder) / path.name
-        papermill.execute_notebook(
-            path,
-            executed,
-            engine_name="relevit",
-            kernel_name="python3",
-            progress_bar=False,
-            cwd=path.parent,
+    path = executed_notebook(preset, name)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing; make it with: python -m relevit.pipeline {preset}"
         )
-        notebook = clean(nbformat.read(executed, as_version=4))
-    write_atomically(path, lambda target: target.write_text(nbformat.writes(notebook) + "\n"))
-    return time.perf_counter() - start
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [c for c in notebook.cells if INJECTED not in c.metadata.get("tags", [])]
+    return notebook
+
+
+def store(path: Path, run: NotebookNode) -> None:
+    """Put the outputs of a run into a committed notebook.
+
+    Raises: ValueError where a code cell of the run was another one.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    made = {cell.id: cell for cell in run.cells}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if cell.id not in made or made[cell.id].source != cell.source:
+            raise ValueError(
+                f"{path.name}: the run had another cell {cell.id!r}, before the notebook was "
+                "changed: run the preset again, which makes what has changed"
+            )
+        cell.outputs = made[cell.id].outputs
+    text = nbformat.writes(clean(notebook)) + "\n"
+    write_atomically(path, lambda target: target.write_text(text))
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
@@ -73,16 +92,22 @@ def _is_noise(output: NotebookNode) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line: all notebooks, or those named."""
+    """Command line: all notebooks of a finished run, or those named; 2 for a wrong input."""
     parser = argparse.ArgumentParser(
         prog="python -m relevit.pipeline.notebooks", description=__doc__
     )
+    parser.add_argument("preset", help="whose run, for example workshop")
     parser.add_argument("names", nargs="*", help="for example 02_finetune; all when none is given")
-    names = parser.parse_args(arguments).names
-    folder = project_root() / "notebooks"
-    for path in (folder / f"{name}.ipynb" for name in NOTEBOOKS):  # in the order they need
-        if not names or path.stem in names:
-            print(f"{path.name}: {execute(path):.0f} s", flush=True)
+    options = parser.parse_args(arguments)
+    names = options.names or list(NOTEBOOKS)
+    try:
+        runs = {name: read_run(options.preset, name) for name in names}  # all, or none is stored
+        for name, run in runs.items():
+            store(project_root() / "notebooks" / f"{name}.ipynb", run)
+            print(f"{name}: stored", flush=True)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

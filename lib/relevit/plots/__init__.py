@@ -7,20 +7,15 @@ room but claims and the pipeline, and nobody imports pictures.
 from relevit.plots.bars import (
     accuracy_bars,
     accuracy_dots,
-    area_bars,
     average_bars,
     change_bars,
     change_heatmap,
     class_bars,
     class_grid,
     flow_chart,
-    gradient_bars,
     pointing_bars,
     quality_plot,
     relevance_bars,
-    score_bars,
-    seconds_bars,
-    segmentation_bars,
     share_table,
     size_pictures,
     word_bars,
@@ -30,20 +25,16 @@ from relevit.plots.curves import (
     METHOD_TITLES,
     apart_curves,
     confidence_paths,
-    error_curves,
     gap_dots,
+    gradient_bars,
     joining_curves,
     loss_curves,
-    perturbation_curves,
     rate_curves,
     rate_dots,
-    rationale_curves_figure,
     sensitivity_curves,
     step_sizes,
-    token_curves_figure,
     training_curve,
 )
-from relevit.plots.explorer import explorer_picture, head_explorer
 from relevit.plots.ia_scores import (
     before_after,
     depth_curves,
@@ -66,6 +57,16 @@ from relevit.plots.images import (
     phrase_figure,
     subset_grid,
 )
+from relevit.plots.methods import (
+    area_bars,
+    error_curves,
+    perturbation_curves,
+    rationale_curves_figure,
+    score_bars,
+    seconds_bars,
+    segmentation_bars,
+    token_curves_figure,
+)
 from relevit.plots.pretrained import (
     drift_curves,
     entropy_maps,
@@ -77,3 +78,12 @@ from relevit.plots.pretrained import (
 from relevit.plots.shaded_text import attention_rows, shaded_figure, shaded_html
 from relevit.plots.style import set_style
 from relevit.plots.twins import added_bars, dose_response, share_bars
+from relevit.plots.widgets import (
+    erasing_explorer,
+    explorer_picture,
+    habitat_explorer,
+    head_explorer,
+    method_explorer,
+    phrase_explorer,
+    step_explorer,
+)

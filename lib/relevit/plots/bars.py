@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import networkx as nx
 import numpy as np
@@ -11,15 +11,27 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from torch import nn
 
-from relevit.evaluate.segmentation import METRICS
-from relevit.plots.style import BLUE, ORIGINAL, OURS, heading, legend_beside, panels, subplots
+from relevit.plots.style import (
+    CHANGE,
+    CLASS_COLOURS,
+    GAIN,
+    INK,
+    LOSS,
+    MEANINGS,
+    OBJECT,
+    ORIGINAL,
+    OURS,
+    PALE_OBJECT,
+    PROPS,
+    REST,
+    legend_beside,
+    name_sets,
+    panels,
+    subplots,
+)
 
-METRIC_TITLES = dict(zip(METRICS, ("pixel accuracy", "mIoU", "mAP", "mF1"), strict=True))
-CLASS_COLOURS = {"A": OURS, "B": BLUE}
-GROUP_COLOURS = {"seen": ORIGINAL, "unseen": OURS, "all": BLUE}
-WORD_COLOURS = (OURS, "#e0a030", BLUE, "#c8c8c8")
+WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
 COLUMNS = 3
 
 
@@ -30,9 +42,10 @@ def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
     """Top-1 of one model on each set, with the 95 % interval over images."""
     figure, axis = subplots(figsize=(7.5, 2.6))
     error = _reach_pct(accuracy["top1_pct"], accuracy["images"])
-    axis.bar(accuracy["dataset"], accuracy["top1_pct"], yerr=error, color=ORIGINAL, capsize=3)
+    axis.bar(range(len(accuracy)), accuracy["top1_pct"], yerr=error, color=ORIGINAL, capsize=3)
+    name_sets(axis, accuracy["dataset"])
     axis.set(ylabel="top-1 (%)", ylim=(0, 105), title=title)
-    axis.tick_params(axis="x", rotation=20)
+    axis.grid(visible=False, axis="x")
     return figure
 
 
@@ -69,13 +82,17 @@ def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
 
 def relevance_bars(where: pd.DataFrame, title: str) -> Figure:
     """Mean IoU and share of the relevance on the object, for each set."""
-    figure, axis = subplots(figsize=(7.5, 2.6))
-    long = where.rename(
-        columns={"iou_pct": "IoU with the mask", "on_object_pct": "relevance on the object"}
-    ).melt("dataset", var_name="", value_name="percent")
-    sns.barplot(long, x="dataset", y="percent", hue="", palette=[ORIGINAL, BLUE], ax=axis)
-    axis.set(title=title, xlabel="", ylabel="%", ylim=(0, 100))
-    axis.tick_params(axis="x", rotation=20)
+    figure, axis = subplots(figsize=(7.5, 2.8))
+    measures = {
+        "on_object_pct": ("relevance on the object", OBJECT),
+        "iou_pct": ("IoU with the mask", PALE_OBJECT),
+    }
+    offsets, width = _side_by_side(len(measures))
+    for (column, (label, colour)), offset in zip(measures.items(), offsets, strict=True):
+        axis.bar(np.arange(len(where)) + offset, where[column], width, color=colour, label=label)
+    name_sets(axis, where["dataset"])
+    axis.set(title=title, ylabel="%", ylim=(0, 100))
+    axis.grid(visible=False, axis="x")
     axis.legend(frameon=False, ncols=2)
     return figure
 
@@ -91,29 +108,34 @@ def change_bars(changes: pd.DataFrame, title: str) -> Figure:
 
 
 def draw_changes(axis: Axes, changes: pd.DataFrame, title: str) -> None:
-    """The bars of `change_bars` on a given axis."""
-    grouped = "group" in changes
-    groups = list(dict.fromkeys(changes["group"])) if grouped else [None]
-    offsets, width = _side_by_side(len(groups))
-    for group, colour, offset in zip(groups, [OURS, ORIGINAL, BLUE], offsets, strict=False):
-        part = changes[changes["group"] == group] if grouped else changes
-        places, error = np.arange(len(part)) + offset, part["std"].fillna(0)
-        axis.bar(places, part["change"], width, yerr=error, capsize=3, color=colour, label=group)
+    """The bars of `change_bars` on a given axis; a group's name says its colour (MEANINGS).
+
+    A missing spread, as of one seed, leaves its bar without a cap.
+    """
+    sets = list(dict.fromkeys(changes["dataset"]))
+    parts = dict(list(changes.groupby("group", sort=False))) if "group" in changes else {}
+    offsets, width = _side_by_side(max(1, len(parts)))
+    for (group, part), offset in zip((parts or {"ours": changes}).items(), offsets, strict=True):
+        places = np.array([sets.index(name) for name in part["dataset"]]) + offset
+        style = {"capsize": 3, "color": MEANINGS.get(group, OURS), "label": group}
+        axis.bar(places, part["change"], width, yerr=part["std"], **style)
     axis.axhline(0, color="black", linewidth=0.8)
-    axis.set_xticks(range(changes["dataset"].nunique()), changes["dataset"].unique(), rotation=20)
+    name_sets(axis, sets)
+    axis.grid(visible=False, axis="x")
     axis.set(ylabel="change of top-1 (points)", title=title)
-    if grouped:  # beside the bars: there is no corner that no set's error bar reaches
+    if parts:  # beside the bars: there is no corner that no set's error bar reaches
         axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def class_bars(changes: pd.Series, title: str) -> Figure:
     """One bar a class, in the order given; `changes` maps class names to points."""
     figure, axis = subplots(figsize=(9, 2.8))
-    colours = [OURS if value >= 0 else ORIGINAL for value in changes]
-    axis.bar(changes.index, changes.to_numpy(), color=colours)
+    axis.bar(changes.index, changes.to_numpy(), color=_signs(changes))
     axis.axhline(0, color="black", linewidth=0.8)
-    axis.set(ylabel="points", title=title)
+    axis.set(ylabel="change (points)", title=title)
     axis.tick_params(axis="x", rotation=90, labelsize=7)
+    axis.grid(visible=False, axis="x")
+    axis.margins(x=0.01)
     return figure
 
 
@@ -143,8 +165,8 @@ def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> F
         axis.set_axis_off()
     for axis in axes[:, 0]:
         axis.set_ylabel("points")
-    kinds = CLASS_COLOURS.items()
-    handles = [Patch(color=colour, label=f"classes {kind}") for kind, colour in kinds]
+    present = ["A"] if set(table["label"]) <= set(classes_a) else list(CLASS_COLOURS)
+    handles = [Patch(color=CLASS_COLOURS[kind], label=f"classes {kind}") for kind in present]
     figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
     figure.suptitle(title, fontsize=10, x=0.02, ha="left")
     return figure
@@ -165,8 +187,8 @@ def size_pictures(
     text = {"textcoords": "offset points", "fontsize": 7}
     for end in (order.head(named), order.tail(named)):
         for i, (name, row) in enumerate(end.sort_values("size_pct").iterrows()):
-            # The name of the leftmost goes to the left, so that it does not meet the others.
-            place, align = ((4, 2), "left") if i else ((-4, 2), "right")
+            # To the left, to the right, below: names of neighbours must not meet.
+            place, align = (((-4, 2), "right"), ((4, 2), "left"), ((4, -8), "left"))[i % 3]
             left.annotate(
                 name, (row["size_pct"], row["change_pts"]), xytext=place, ha=align, **text
             )
@@ -174,92 +196,12 @@ def size_pictures(
     left.set_ylabel("change of top-1 (points)")
     fifth = pd.qcut(images["size_pct"], bins, duplicates="drop")
     groups = images.groupby(fifth, observed=True)
-    change, style = groups["change_pts"], {"color": BLUE, "marker": "o", "capsize": 3}
+    change, style = groups["change_pts"], {"color": OURS, "marker": "o", "capsize": 3}
     right.errorbar(groups["size_pct"].mean(), change.mean(), yerr=change.sem(), **style)
     right.set(title="images of si_size, by fifths", xlabel="image covered by the object (%)")
     for axis in (left, right):
-        axis.axhline(0, color=ORIGINAL, linewidth=0.8)
-    return figure
-
-
-# Methods
-
-
-def segmentation_bars(table: pd.DataFrame, title: str) -> Figure:
-    """The four numbers of each method with their intervals; needs `segmentation_table`."""
-    figure, axes = panels(4, 11, 3.4, sharey=True)
-    for axis, (metric, name) in zip(axes, METRIC_TITLES.items(), strict=True):
-        rows = table[table["metric"] == metric].iloc[::-1]
-        axis.barh(
-            rows["method"], rows["value_pct"], xerr=_reaches(rows, "value"), color=BLUE, capsize=2
-        )
-        axis.set(title=name, xlabel="%")
-    heading(figure, title)
-    return figure
-
-
-def score_bars(
-    table: pd.DataFrame, higher: Mapping[str, bool], variants: Sequence[str], title: str
-) -> Figure:
-    """Each score of each method with its interval; `variants` in red, an order by chance in grey.
-
-    `table` has method, score, value_pct, low_pct, high_pct; `higher` says of each score whether
-    more is better.
-    """
-    names = [name for name in higher if name in set(table["score"])]
-    figure, axes = panels(len(names), 2.9 * len(names), 3.6, sharey=True)
-    special = dict.fromkeys(variants, OURS) | {"random": ORIGINAL}
-    for axis, name in zip(axes, names, strict=True):
-        rows = table[table["score"] == name].iloc[::-1]
-        colours = [special.get(method, BLUE) for method in rows["method"]]
-        axis.barh(
-            rows["method"],
-            rows["value_pct"],
-            xerr=_reaches(rows, "value"),
-            capsize=2,
-            color=colours,
-        )
-        axis.set(title=f"{name} ({'higher' if higher[name] else 'lower'} is better)", xlabel="%")
-    heading(figure, title)
-    return figure
-
-
-def area_bars(areas: pd.DataFrame, title: str) -> Figure:
-    """Area under both curves with its standard error; needs `area_table`."""
-    figure, axes = panels(2, 8, 3.4, sharey=True)
-    better = {"positive": "lower is better", "negative": "higher is better"}
-    for axis, (direction, note) in zip(axes, better.items(), strict=True):
-        rows = areas[areas["direction"] == direction].iloc[::-1]
-        error = rows["standard_error_pts"]
-        axis.barh(rows["method"], rows["auc_pct"], xerr=error, color=BLUE, capsize=2)
-        axis.set(title=f"{direction} ({note})", xlabel="AUC (%)")
-    heading(figure, title)
-    return figure
-
-
-def seconds_bars(seconds: dict[str, float], title: str) -> Figure:
-    """What a map of each method costs."""
-    figure, axis = subplots(figsize=(6.5, 2.8))
-    names = list(seconds)[::-1]
-    axis.barh(names, [1000 * seconds[name] for name in names], color=ORIGINAL)
-    axis.set(title=title, xlabel="milliseconds an image", xscale="log")
-    return figure
-
-
-def gradient_bars(model: nn.Module, title: str) -> Figure:
-    """Gradient norm of every block, and of what comes before and after the blocks."""
-    names = ["embedding", *(f"block {i + 1}" for i in range(len(model.blocks))), "norm", "head"]
-    squares = dict.fromkeys(names, 0.0)
-    for key, parameter in model.named_parameters():
-        first, second = [*key.split("."), ""][:2]
-        place = f"block {int(second) + 1}" if first == "blocks" else first
-        place = place if place in squares else "embedding"
-        if parameter.grad is not None:
-            squares[place] += float(parameter.grad.detach().square().sum())
-    figure, axis = subplots(figsize=(7.5, 2.3))
-    axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
-    axis.set(title=title, ylabel="norm", yscale="log")
-    axis.tick_params(axis="x", rotation=35)
+        axis.axhline(0, color="black", linewidth=0.8)
+        axis.margins(x=0.12)
     return figure
 
 
@@ -273,7 +215,7 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
     """
     groups, seeds = (list(dict.fromkeys(table[name])) for name in ("classes", "seed"))
     figure, axis = subplots(figsize=(1.8 + 1.1 * len(groups) * max(1, len(seeds) / 2), 2.8))
-    colours = [GROUP_COLOURS.get(name, BLUE) for name in groups]
+    colours = [MEANINGS.get(f"{name} classes", INK) for name in groups]
     offsets, width = _side_by_side(len(seeds))
     for seed, offset in zip(seeds, offsets, strict=True):
         rows = table[table["seed"] == seed].set_index("classes").loc[groups]
@@ -281,14 +223,14 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
             np.arange(len(groups)) + offset,
             rows["accuracy_pct"],
             0.9 * width,
-            yerr=np.clip(_reaches(rows, "accuracy"), 0, None),
+            yerr=np.clip(reaches(rows, "accuracy"), 0, None),
             capsize=2,
             color=colours,
         )
     chance = table.groupby("classes")["chance_pct"].mean()[groups]
     for place, height in enumerate(chance):
         ends, label = [place - 0.45, place + 0.45], None if place else "chance"
-        axis.plot(ends, [height] * 2, ":", color="black", linewidth=1, label=label)
+        axis.plot(ends, [height] * 2, ":", color="black", linewidth=1.4, label=label)
     axis.set_xticks(range(len(groups)), [f"{name} classes" for name in groups])
     axis.set(ylabel="zero-shot top-1 (%)", ylim=(0, 102), title=title)
     axis.grid(axis="x", visible=False)
@@ -312,9 +254,9 @@ def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
             xerr=error,
             capsize=2,
             label=f"{name} classes",
-            color=GROUP_COLOURS.get(name, BLUE),
+            color=MEANINGS.get(f"{name} classes", INK),
         )
-    axis.axvline(50, color="black", linewidth=1, linestyle=":", label="chance")
+    axis.axvline(50, color="black", linewidth=1.4, linestyle=":", label="chance")
     axis.set_yticks(range(len(methods)), methods)
     axis.set(xlabel="points at its own object (%)", xlim=(0, 102), title=title)
     axis.grid(axis="y", visible=False)
@@ -328,18 +270,29 @@ def word_bars(table: pd.DataFrame, title: str) -> Figure:
     A method without any positive value has no bar and is marked.
     """
     wide = table.pivot(index="method", columns="kind", values="share_pct")
-    wide = wide.loc[list(dict.fromkeys(table["method"]))[::-1], list(dict.fromkeys(table["kind"]))]
+    wide = wide.loc[list(dict.fromkeys(table["method"])), list(dict.fromkeys(table["kind"]))]
     figure, axis = subplots(figsize=(7, 0.8 + 0.32 * len(wide)))
-    left = np.zeros(len(wide))
-    for (kind, values), colour in zip(wide.items(), WORD_COLOURS, strict=False):
-        axis.barh(wide.index, values, left=left, color=colour, label=kind)
-        left += values.to_numpy()
-    for place in np.flatnonzero(left == 0):
+    stacked_bars(axis, wide, dict(zip(wide, WORD_COLOURS, strict=False)))
+    for place in np.flatnonzero(wide.sum(axis=1) == 0):
         axis.text(1, place, "no map", va="center", fontsize=8)
-    axis.set(xlabel="share of the caption's relevance (%)", xlim=(0, 100), title=title)
-    axis.grid(axis="y", visible=False)
+    axis.set(xlabel="share of the caption's relevance (%)", title=title)
     legend_beside(figure, axis)
     return figure
+
+
+def stacked_bars(axis: Axes, shares_pct: pd.DataFrame, colours: Mapping[str, str]) -> None:
+    """Rows as bars from the top, columns as their parts with the numbers on them."""
+    left = np.zeros(len(shares_pct))
+    for part, colour in colours.items():
+        values = shares_pct[part].to_numpy()
+        bars = axis.barh(shares_pct.index, values, left=left, color=colour, label=part)
+        labels = [f"{value:.0f}" if value >= 3 else "" for value in values]
+        ink = "white" if colour == OBJECT else "black"
+        axis.bar_label(bars, labels, label_type="center", fontsize=8, color=ink)
+        left += values
+    axis.invert_yaxis()
+    axis.set_xlim(0, 100)
+    axis.grid(visible=False, axis="y")
 
 
 # Many runs, masks, stages
@@ -348,13 +301,13 @@ def word_bars(table: pd.DataFrame, title: str) -> Figure:
 def change_heatmap(changes: pd.DataFrame, title: str) -> Figure:
     """Mean change of top-1 in points: one row a kind of run, one column a set, signed numbers.
 
-    Red falls, blue rises; the colours end at the largest change.
+    Orange falls, blue rises; the colours end at the largest change.
     """
     rows, columns = changes.shape
     figure, axis = subplots(figsize=(2.6 + 0.78 * columns, 0.9 + 0.34 * rows))
     largest = max(1.0, float(np.nanmax(np.abs(changes.to_numpy()))))
     numbers = {"annot": True, "fmt": "+.1f", "annot_kws": {"size": 8}}
-    colours = {"cmap": "RdBu", "center": 0, "vmin": -largest, "vmax": largest, "cbar": False}
+    colours = {"cmap": CHANGE, "center": 0, "vmin": -largest, "vmax": largest, "cbar": False}
     sns.heatmap(changes, linewidths=1, ax=axis, **numbers, **colours)
     axis.set(title=title, xlabel="", ylabel="")
     axis.tick_params(length=0)
@@ -367,19 +320,21 @@ def average_bars(means: pd.Series, spread: pd.Series, title: str, label: str) ->
     """One bar a kind of run, from the top in the order given, with its spread over the runs."""
     figure, axis = subplots(figsize=(7, 0.8 + 0.3 * len(means)))
     places = np.arange(len(means))[::-1]
-    colours = [BLUE if value >= 0 else OURS for value in means]  # as in change_heatmap
-    axis.barh(places, means, xerr=spread, color=colours, capsize=3, height=0.65)
+    axis.barh(places, means, xerr=spread, color=_signs(means), capsize=3, height=0.65)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_yticks(places, means.index)
     axis.set(title=title, xlabel=label)
+    axis.grid(visible=False, axis="y")
     return figure
 
 
 def share_table(shares_pct: pd.DataFrame, title: str) -> Figure:
-    """A table of percentages as colours, classes down, textures across."""
-    figure, axis = subplots(figsize=(5, 4.2))
-    sns.heatmap(shares_pct, cmap="mako_r", vmin=0, vmax=100, ax=axis, yticklabels=5)
-    axis.set(title=title, xlabel="texture", ylabel="class")
+    """A table of percentages as colours, the names of its rows at the left."""
+    figure, axis = subplots(figsize=(5, 0.9 + 0.14 * len(shares_pct)))
+    bar = {"label": "%", "shrink": 0.5}
+    sns.heatmap(shares_pct, cmap="mako_r", vmin=0, vmax=100, ax=axis, cbar_kws=bar, yticklabels=1)
+    axis.set(title=title, xlabel="", ylabel="")
+    axis.tick_params(axis="y", labelsize=7, length=0, rotation=0)
     return figure
 
 
@@ -389,20 +344,21 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
     `quality` holds `images`, `seed`, `stage`, `iou_pct`, `located` and `kept`. Bars are means
     over images.
     """
-    figure, (left, right) = panels(2, 9, 3, width_ratios=(3, 2))
-    colours = {"coarse": ORIGINAL, "refined": OURS}
+    figure, (left, right) = panels(2, 9, 3.2, width_ratios=(3, 2))
+    colours = {"coarse": PALE_OBJECT, "refined": OBJECT}
     shared = {"data": quality, "x": "images", "y": "iou_pct", "hue": "stage", "palette": colours}
     sns.boxplot(**shared, ax=left, showfliers=False, width=0.7, boxprops={"alpha": 0.35})
     sns.stripplot(**shared, ax=left, dodge=True, size=2.5, alpha=0.5, jitter=0.22, legend=False)
     left.set(title="Overlap with the exact mask", xlabel="", ylabel="IoU (%)", ylim=(-3, 103))
-    left.legend(frameon=False, title="")
-    located = quality.pivot_table(index="images", columns="stage", values="located")
-    shares = located.rename(columns={"coarse": "found, coarse", "refined": "found, refined"})
-    refined = quality[quality["stage"] == "refined"]
-    shares = 100 * shares.assign(kept=refined.groupby("images")["kept"].mean())
-    shares.plot.bar(ax=right, color=[ORIGINAL, OURS, BLUE], rot=0, width=0.75)
-    right.set(title="Boxes found (CorLoc), and kept", xlabel="", ylabel="images (%)", ylim=(0, 119))
-    right.legend(frameon=False, ncols=3, fontsize=7, loc="upper center", columnspacing=0.9)
+    left.get_legend().remove()
+    located = 100 * quality.pivot_table(index="images", columns="stage", values="located")
+    kept = quality[quality["stage"] == "refined"].groupby("images")["kept"].mean()
+    bars = {"coarse": "found, coarse", "refined": "found, refined"}
+    shares = located[list(bars)].rename(columns=bars).assign(**{"refined and kept": 100 * kept})
+    shares.plot.bar(ax=right, color=[*colours.values(), INK], rot=0, width=0.75, legend=False)
+    right.set(title="Boxes found (CorLoc), and kept", xlabel="", ylabel="images (%)", ylim=(0, 100))
+    right.grid(visible=False, axis="x")
+    legend_beside(figure, right)
     return figure
 
 
@@ -423,13 +379,18 @@ def flow_chart(edges: list[tuple[str, str]], title: str) -> Figure:
     return figure
 
 
+def _signs(changes: pd.Series) -> list[str]:
+    """The colour of a gain or a loss for each change."""
+    return [GAIN if value >= 0 else LOSS for value in changes]
+
+
 def _reach_pct(share_pct: pd.Series | float, images: pd.Series | int) -> pd.Series | float:
     """Half the width of the 95 % interval of an accuracy over so many images."""
     share = share_pct / 100
     return 196 * (share * (1 - share) / images) ** 0.5
 
 
-def _reaches(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Series]:
+def reaches(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Series]:
     """How far each interval reaches below and above its value."""
     value = rows[f"{name}_pct"]
     return value - rows["low_pct"], rows["high_pct"] - value

@@ -1,4 +1,4 @@
-"""Curves of training, finetuning, erasing and of the methods. Every function returns a figure."""
+"""Training and finetuning: losses, rates, gradients, steps. Every function returns a figure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from torch import nn
 
+from relevit.config import FinetuneParams
 from relevit.evaluate.sis import Subsets
-from relevit.finetune.learning_rate import RISE_PCT
+from relevit.finetune.learning_rate import RISE_PCT, class_loss_column, judge
+from relevit.finetune.runs import kept_epoch
 from relevit.plots.style import (
-    BLUE,
+    FAINT,
+    GAIN,
+    INK,
     ORIGINAL,
     OURS,
+    PROTOCOLS,
     count_whole,
-    heading,
     legend_beside,
     mark_level,
     panels,
@@ -26,10 +32,8 @@ from relevit.plots.style import (
 )
 from relevit.training.epochs import History
 
-LINES = ("-", "--", ":", "-.")
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 METHOD_MARKERS = {"relevance": "D", "gradmask": "o", "rrr": "s"}
-PROTOCOLS = {"published": (ORIGINAL, "o"), "mended": (BLUE, "s"), "described": (OURS, "^")}
 
 
 # Training and finetuning
@@ -41,9 +45,9 @@ def training_curve(log: pd.DataFrame) -> Figure:
     parts = [(row.epoch - 1, row.curve) for row in log.itertuples() if isinstance(row.curve, list)]
     for start, curve in parts:
         epochs = start + (np.arange(len(curve)) + 0.5) / len(curve)
-        left.plot(epochs, curve, color=OURS, marker=".")
+        left.plot(epochs, curve, color=ORIGINAL, marker=".")
     left.set(xlabel="epoch", ylabel="training loss (nats)", yscale="log", title="Training")
-    right.plot(log["epoch"], log["validation_top1_pct"], color=OURS, marker="o")
+    right.plot(log["epoch"], log["validation_top1_pct"], color=ORIGINAL, marker="o")
     right.set(xlabel="epoch", ylabel="top-1 (%)", ylim=(0, 102), title="Validation images")
     return figure
 
@@ -57,30 +61,65 @@ def loss_curves(log: pd.DataFrame) -> Figure:
         axis.set(title=term, xlabel="epoch")
         axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4))
     axes[0].set_ylabel("validation loss")
-    axes[4].plot(log["epoch"], log["validation_top1_pct"], marker=".", color=ORIGINAL)
+    axes[4].plot(log["epoch"], log["validation_top1_pct"], marker=".", color=OURS)
     axes[4].set(title="top-1 (%)", xlabel="epoch")
     for axis in axes:
         count_whole(axis)
     return figure
 
 
-def rate_curves(histories: dict[float, History], limit_pts: float, class_loss: str) -> Figure:
+def gradient_bars(model: nn.Module, title: str) -> Figure:
+    """Gradient norm of every block, and of what comes before and after the blocks."""
+    names = ["embedding", *(f"block {i + 1}" for i in range(len(model.blocks))), "norm", "head"]
+    squares = dict.fromkeys(names, 0.0)
+    for key, parameter in model.named_parameters():
+        first, second = [*key.split("."), ""][:2]
+        place = f"block {int(second) + 1}" if first == "blocks" else first
+        place = place if place in squares else "embedding"
+        if parameter.grad is not None:
+            squares[place] += float(parameter.grad.detach().square().sum())
+    figure, axis = subplots(figsize=(7.5, 2.3))
+    axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
+    axis.set(title=title, ylabel="norm", yscale="log")
+    axis.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names])
+    axis.grid(visible=False, axis="x")
+    return figure
+
+
+def rate_curves(
+    histories: Mapping[float, History], limit_pts: float, params: FinetuneParams
+) -> Figure:
     """What the learning-rate rule looks at, one line a rate; the dotted lines are its limits.
 
-    `class_loss` is the column of the log that has the classification loss (`class_loss_column`).
+    The rule judges the epoch whose weights `params` keep: a full dot where the rate passes, a
+    cross where it does not.
     """
-    figure, (left, right) = panels(2, 9, 2.8)
-    colours = sns.color_palette("flare", len(histories))
+    figure, (left, right) = panels(2, 10, 2.9)
+    colours = sns.color_palette("viridis_r", len(histories) + 1)[1:]  # the first is too pale
+    column = class_loss_column(params)
     for colour, (lr, history) in zip(colours, histories.items(), strict=True):
         log = pd.DataFrame(history)
-        style = {"color": colour, "marker": ".", "label": f"{lr:.1e}"}
-        left.plot(log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], **style)
-        right.plot(log["epoch"], log[class_loss], **style)
+        verdict, kept = judge(lr, history, params), kept_epoch(history, params.keep)
+        passes = verdict["drop_pts"] <= limit_pts and not verdict["rising"]
+        left.plot(
+            log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], color=colour
+        )
+        right.plot(log["epoch"], log[column], color=colour, label=f"{lr:.1e}")
+        end = {"color": colour, "marker": "o" if passes else "X", "markersize": 8, "zorder": 3}
+        left.plot(kept, verdict["drop_pts"], **end)
+        right.plot(kept, verdict["class_loss"], **end)
     mark_level(left, limit_pts)
-    mark_level(right, log[class_loss][0])
+    mark_level(right, log[column][0] * (1 + RISE_PCT / 100))
     left.set(title="Loss of validation top-1", xlabel="epoch", ylabel="points")
     right.set(title="Classification loss", xlabel="epoch", ylabel="nats")
-    right.legend(frameon=False, title="learning rate")
+    plain = {"color": "black", "linestyle": ""}
+    handles = [
+        *right.get_legend_handles_labels()[0],
+        Line2D([], [], color="black", linestyle=":", label="limit"),
+        Line2D([], [], marker="o", label="kept epoch, passes", **plain),
+        Line2D([], [], marker="X", label="kept epoch, fails", **plain),
+    ]
+    figure.legend(handles=handles, loc="outside right center", frameon=False, title="learning rate")
     return figure
 
 
@@ -94,7 +133,8 @@ def sensitivity_curves(
     figure, axis = subplots(figsize=(5.2, 2.8))
     shifted = {"marker": "o", "capsize": 3, "color": OURS, "label": "shifted sets, average"}
     axis.errorbar(table[x], table["shifted_average"], table["shifted_average_std"], **shifted)
-    axis.plot(table[x], table["val"], marker="s", color=BLUE, label="val")
+    plain = {"marker": "s", "linestyle": "--", "color": OURS, "markerfacecolor": "white"}
+    axis.plot(table[x], table["val"], label="val, as in training", **plain)
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel=label, ylabel="change of top-1 (points)")
     if log:
@@ -111,8 +151,8 @@ def joining_curves(histories: Mapping[int, pd.DataFrame], guess: float | None = 
     `guess` is the loss of one who knows nothing, in nats.
     """
     figure, (left, right) = panels(2, 8, 2.6)
-    colours = sns.color_palette("colorblind", len(histories))
-    for (seed, rows), colour in zip(histories.items(), colours, strict=True):
+    colours = sns.color_palette("viridis", len(histories) + 1)  # the last is too pale
+    for (seed, rows), colour in zip(histories.items(), colours, strict=False):
         left.plot(rows["epoch"], rows["loss"], color=colour, label=f"seed {seed}")
         right.plot(rows["epoch"], rows["scale"], color=colour)
     if guess is not None:
@@ -155,10 +195,10 @@ def apart_curves(curves: Mapping[tuple[str, str], pd.DataFrame], floor: float = 
 def step_sizes(sizes: pd.Series, marked: Mapping[str, float]) -> Figure:
     """Size of AdamW's first step (index: factor of the loss) and the factors that are in use."""
     figure, axis = subplots(figsize=(7.5, 2.9))
-    axis.plot(sizes.index, sizes, color=ORIGINAL, marker=".")
-    above = {"color": OURS, "fontsize": 8, "ha": "center", "va": "bottom"}
+    axis.plot(sizes.index, sizes, color=INK, marker=".")
+    above = {"color": INK, "fontsize": 8, "ha": "center", "va": "bottom"}
     for name, factor in marked.items():
-        axis.axvline(factor, color=OURS, linestyle=":")
+        axis.axvline(factor, color="black", linestyle=":")
         axis.text(factor, 1.02, name, transform=axis.get_xaxis_transform(), **above)
     axis.set(xscale="log", yscale="log", xlabel="weight of the cross-entropy")
     axis.set(ylabel="RMS of the step\n/ learning rate")
@@ -187,7 +227,7 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
                 rows["rate"],
                 rows[column],
                 marker=METHOD_MARKERS[method],
-                color=BLUE if method == "relevance" else PROTOCOLS[protocol][0],
+                color=OURS if method == "relevance" else PROTOCOLS[protocol][0],
                 alpha=0.8,
                 label=f"{METHOD_TITLES[method]}, {protocol}",
             )
@@ -198,95 +238,26 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
     return figure
 
 
-# Methods
-
-
-def perturbation_curves(curves: pd.DataFrame, title: str) -> Figure:
-    """Accuracy against the erased share, one line a method: `method` and `accuracy_curves`."""
-    figure, axes = panels(2, 10, 3.6, sharey=True)
-    methods = _method_lines(curves)
-    for axis, direction in zip(axes, ("positive", "negative"), strict=True):
-        for method, style in methods.items():
-            rows = curves[(curves["method"] == method) & (curves["direction"] == direction)]
-            axis.plot(rows["share_pct"], rows["accuracy_pct"], **style)
-        first = "most" if direction == "positive" else "least"
-        axis.set(title=f"{direction}: {first} relevant first", xlabel="erased (%)", ylim=(0, 102))
-    axes[0].set_ylabel("top-1 (%)")
-    legend_beside(figure, axes[0])
-    heading(figure, title)
-    return figure
-
-
-def token_curves_figure(
-    curves: pd.DataFrame, title: str, chance_pct: float | None = None
-) -> Figure:
-    """Accuracy against the erased share of tokens: `perturbation_curves` and the guess.
-
-    `curves` has the column `method` and those of `accuracy_curves`; `chance_pct` is the
-    accuracy of a guess, where curves should end (BI-09).
-    """
-    figure = perturbation_curves(curves, title)
-    below = {"textcoords": "offset points", "va": "top", "fontsize": 7}
-    for axis in figure.axes:
-        axis.set_xlabel("erased tokens (%)")
-        if chance_pct is not None:
-            mark_level(axis, chance_pct, linewidth=0.8)
-            axis.annotate("guess", (0, chance_pct), (2, -3), **below)
-    return figure
-
-
-def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
-    """F1 against the number of tokens, one line a method: `method` and `rationale_table`."""
-    by = "share_pct" if "share_pct" in table else "k"
-    figure, axis = subplots(figsize=(6.5, 3.4))
-    for name, style in _method_lines(table).items():
-        rows = table[table["method"] == name]
-        axis.errorbar(rows[by], rows["f1_pct"], rows["standard_error_pts"], capsize=2, **style)
-    label = "highest tokens taken (k)" if by == "k" else "highest tokens taken (%)"
-    axis.set(xlabel=label, ylabel="F1 (%)", ylim=(0, None))
-    legend_beside(figure, axis)
-    heading(figure, title)
-    return figure
-
-
-def error_curves(errors: pd.DataFrame, title: str) -> Figure:
-    """Squared error of each recurrence, block by block; needs `approximation.error_table`."""
-    figure, axis = subplots(figsize=(6.5, 3))
-    colours = {"rollout": ORIGINAL, "head_wise": BLUE, "token_wise": OURS}
-    for method, rows in errors.groupby("method", sort=False):
-        mean, spread = rows["mean_squared_error"], rows["std_squared_error"]
-        low, high = (mean - spread).clip(lower=mean / 10), mean + spread
-        axis.plot(rows["block"], mean, marker=".", color=colours[method], label=method)
-        band = {"color": colours[method], "alpha": 0.15, "linewidth": 0}
-        axis.fill_between(rows["block"], low, high, **band)
-    axis.set(title=title, xlabel="block", ylabel="squared error", yscale="log")
-    count_whole(axis)
-    axis.legend(frameon=False)
-    return figure
+# Subsets
 
 
 def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
     """The target's confidence while pixels are removed, one line a pair."""
-    figure, axes = panels(len(runs), 4.4 * len(runs), 2.8, sharey=True)
+    figure, axes = panels(len(runs), 1.5 + 4.2 * len(runs), 2.8, sharey=True)
+    kinds = {True: ("subset found", GAIN, 2), False: ("none found", FAINT, 1)}
     for axis, (name, subsets) in zip(axes, runs.items(), strict=True):
         left = subsets.path_kept_pct.cpu()
         for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
-            axis.plot(left, path.cpu(), linewidth=1.2, color=OURS if found else ORIGINAL)
+            _, colour, order = kinds[found]
+            axis.plot(left, path.cpu(), linewidth=1.2, color=colour, zorder=order)
         mark_level(axis, threshold_pct, linewidth=0.8)
         axis.invert_xaxis()  # removing goes to the right
         axis.set(title=name, xlabel="pixels left (%)", ylim=(-2, 102))
     axes[0].set_ylabel("confidence in the label (%)")
+    handles = [Line2D([], [], color=colour, label=label) for label, colour, _ in kinds.values()]
+    handles.append(Line2D([], [], color="black", linestyle=":", label="sure"))
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
     return figure
-
-
-def _method_lines(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Line, colour and label of every method, in the order of the table."""
-    methods = list(dict.fromkeys(table["method"]))
-    colours = sns.color_palette("colorblind", len(methods))
-    return {
-        name: {"linestyle": LINES[i // 4 % 4], "color": colours[i], "label": name}
-        for i, name in enumerate(methods)
-    }
 
 
 def _by_method(
@@ -311,5 +282,5 @@ def _by_method(
         axis.set_ylim(0, 10 * top)
         axis.set_yticks([0.0, *(10.0**n for n in range(-10, 12, 3) if floor <= 10.0**n <= top)])
     axes[0].set_ylabel(label)
-    axes[-1].legend(frameon=False, loc="center right")
+    legend_beside(figure, axes[0])
     return figure

@@ -29,7 +29,8 @@ from relevit.plots.pretrained import (
 )
 from relevit.plots.style import ORIGINAL, OURS, legend_beside, mark_level, panels, subplots
 
-HIGH, LOW = "#2a8c6c", "#c3c7cc"  # of heads; the colours of models mean something else
+MARKERS = "osD^vP"  # of classes, in turn: colours alone do not part ten
+HIGH, LOW = "#b04a93", "#e3c4da"  # of heads; the colours of models mean something else
 MAPS = {
     "smoothgrad": "SmoothGrad",
     "gradcam": "GradCAM",
@@ -170,7 +171,7 @@ def slope_intervals(slopes: pd.DataFrame, maps: Sequence[str] | None = None) -> 
 def before_after(robustvit: pd.DataFrame, original: str = "original") -> Figure:
     """global-IAV of each layer before and after RobustViT's finetuning, a panel a map.
 
-    The red line is the mean over finetuned runs, its band goes from the lowest to the highest.
+    The full line is the mean over finetuned runs, its band goes from the lowest to the highest.
     """
     maps = list(dict.fromkeys(robustvit["map"]))
     figure, axes = panels(len(maps), 0.6 + 4 * len(maps), 3, sharey=True)
@@ -192,30 +193,36 @@ def space_pictures(
     labels: Int[np.ndarray, " images"],
     space: pd.DataFrame,
     layer: int,
+    classes: Sequence[str],
     seed: int | None = None,
 ) -> Figure:
-    """t-SNE of one layer's IAV, a colour a class, with what it says in numbers (IAV Fig. 9).
+    """t-SNE of one layer's IAV, a colour and mark a class, with what it says in numbers (Fig. 9).
 
-    `points` holds each model's places, one an image; `space` is the table of 07_iav, from
-    which silhouette and k-NN accuracy are taken (in IAV space, not in the picture). One seed as
-    in `score_boxes`. Raises: ValueError for a model, layer or seed that `space` does not hold.
+    `points` holds each model's places, one an image; `classes` names the labels. `space` is the
+    table of 07_iav, from which silhouette and k-NN accuracy are taken (in IAV space, not in the
+    picture). One seed as in `score_boxes`.
+    Raises: ValueError for a model, layer or seed that `space` does not hold.
     """
     need_present(space, "layer", [layer], "space_pictures")
     need_present(space, "model", list(points), "space_pictures")
     shown = space[(space["layer"] == layer) & space["model"].isin(list(points))]
     rows = one_seed(shown, seed, "space_pictures").set_index("model")
     figure, by_model = model_panels(rows.reset_index(), (3.1, 2.9))
-    classes, places = np.unique(labels, return_inverse=True)
-    colours = np.array(sns.husl_palette(len(classes), s=0.85, l=0.6))
+    shown = np.unique(labels)
+    colours = sns.husl_palette(len(shown), s=0.85, l=0.6)
     for name, axis in by_model.items():
-        axis.scatter(*np.asarray(points[name]).T, c=colours[places], s=9, linewidth=0)
+        places = np.asarray(points[name])
+        for number, (label, colour) in enumerate(zip(shown, colours, strict=True)):
+            style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "linewidth": 0}
+            axis.scatter(*places[labels == label].T, s=14, label=classes[label], **style)
         numbers = rows.loc[name]
         axis.set_title(
-            f"{name}, layer {layer}\nsilhouette {numbers['silhouette']:.2f}, k-NN "
+            f"{name}, layer {layer}\nsilhouette {numbers['silhouette']:.2f}\nk-NN "
             f"{numbers['knn_pct']:.0f} % (chance {numbers['chance_pct']:.0f} %)"
         )
         axis.set(xticks=[], yticks=[])
         axis.grid(False)
+    legend_beside(figure, axis, "a point an image")
     return figure
 
 

@@ -8,35 +8,46 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch import Tensor
 
 from relevit.data.pairs import Pairs
-from relevit.evaluate.looking import RIGHT, WRONG
 from relevit.evaluate.sis import Subsets
-from relevit.plots.style import BLUE, GREY, HEAT, ORIGINAL, OURS, subplots
+from relevit.plots.style import GAIN, GREY, HEAT, INK, LOSS, OBJECT, PALE_OBJECT, REST, subplots
 from relevit.relevance import to_pixels
 
 DIMMED = 0.22  # brightness of what a mask leaves out
+PIECES = {"other": REST, "dropped": PALE_OBJECT, "object": OBJECT}  # of a cut
 Images = UInt8[Tensor, "count 3 height width"]
 
 
 def image_grid(
     rows: Sequence[tuple[str, Images]],
     titles: Sequence[Sequence[str]] | None = None,
-    side: float = 1.05,
+    side: float = 0.82,
+    note: str = "",
 ) -> Figure:
-    """Rows of images with a name at the left; `titles` gives a caption for each image."""
+    """Rows of images with a name at the left; `titles` gives a caption for each image.
+
+    `note` stands below all: what marks in the captions or dimmed parts mean.
+    """
     columns = max(len(images) for _, images in rows)
-    figure, axes = _close_axes(len(rows), columns, side, 1.22 * side if titles else side)
+    lines = max([0, *(1 + text.count("\n") for row in titles or () for text in row)])
+    figure, axes = _close_axes(len(rows), columns, side, titled=[lines] * len(rows))
     for r, (name, images) in enumerate(rows):
         for c, image in enumerate(images):
             axes[r, c].imshow(_pixels(image))
             if titles:
                 axes[r, c].set_title(titles[r][c], fontsize=7, pad=2)
         _name_row(axes[r, 0], name)
+    if note:
+        below = {"transform": axes[-1, 0].transAxes, "va": "top", "fontsize": 7.5}
+        axes[-1, 0].text(0, -0.08, note, **below)
     return figure
 
 
@@ -45,21 +56,35 @@ def heatmap_grid(
     rows: Sequence[tuple[str, Float[Tensor, "count 1 height width"]]],
     titles: Sequence[str] | None = None,
     colours: Sequence[str] | None = None,
-    side: float = 1.25,
+    side: float = 0.95,
 ) -> Figure:
-    """The images, and below them one row of heatmaps for each model, laid over the image."""
-    figure, axes = _close_axes(len(rows) + 1, len(images), side, side * 1.08)
+    """The images, and below them one row of heatmaps for each model, laid over the image.
+
+    `colours` are those of the titles, as of a `Look`: blue is right and orange is wrong, which
+    is in italics too.
+    """
+    lines = max([0, *(1 + text.count("\n") for text in titles or ())])
+    titled = [lines] + [0] * len(rows)
+    figure, axes = _close_axes(len(rows) + 1, len(images), side, titled=titled)
     for c, image in enumerate(images):
         picture = _pixels(image)
         axes[0, c].imshow(picture)
         if titles:
-            colour = colours[c] if colours else "black"
-            axes[0, c].set_title(titles[c], fontsize=7, pad=2, color=colour)
+            _title(axes[0, c], titles[c], colours[c] if colours else "black", 7)
         for r, (_, maps) in enumerate(rows, start=1):
             axes[r, c].imshow(picture.mean(axis=2), **GREY)
-            axes[r, c].imshow(maps[c, 0].detach().cpu().numpy(), **HEAT)
+            drawn = axes[r, c].imshow(maps[c, 0].detach().cpu().numpy(), **HEAT)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
         _name_row(axis, name)
+    bar = axes[1, -1].inset_axes((1.1, 0, 0.07, 1))
+    bar.set_facecolor("0.5")  # as the grey image below a heatmap
+    figure.colorbar(drawn, cax=bar).set_ticks([0, 1], labels=["lowest", "highest\nof its map"])
+    bar.tick_params(labelsize=7, length=2)
+    if colours:
+        words = {"right": GAIN, "wrong": LOSS}
+        for place, (word, colour) in enumerate(words.items()):
+            shown = axes[0, -1].text(1.1, 1 - 0.16 * place, word, transform=axes[0, -1].transAxes)
+            shown.set(fontsize=7.5, color=colour, va="top", style=_style(colour))
     return figure
 
 
@@ -86,6 +111,7 @@ def captioned_images(images: Images, captions: Sequence[str], columns: int = 6) 
     for axis, image, text in zip(axes.flat, images, captions, strict=False):
         axis.imshow(_pixels(image))
         axis.text(0.5, -0.04, fill(text, 20), transform=axis.transAxes, **below)
+    figure.set_label(f"Images with their captions: {'; '.join(captions)}")
     return figure
 
 
@@ -97,31 +123,39 @@ def cut_out(images: Images, masks: Bool[Tensor, "count 1 height width"]) -> Imag
 def cut_steps(
     images: Images,
     steps: Sequence[tuple[str, Shaped[Tensor, "count rows columns"]]],
-    side: float = 1.25,
+    side: float = 0.85,
 ) -> Figure:
     """The images, and below them one row of maps for each step.
 
-    A map of numbers has its own scale of colours, symmetric about its mean; one of truth values
-    is dark where it is false.
+    A map of real numbers has its own scale of colours, symmetric about its mean; one of truth
+    values or of 0, 1, 2 shows what is other, dropped and the object.
     """
-    rows, columns = len(steps) + 1, len(images)
-    figure, axes = _bare_axes(
-        rows,
-        columns,
-        (1.1 + side * columns, side * rows),
-        layout=None,
-        gridspec_kw={"wspace": 0.04, "hspace": 0.06},
-    )
+    figure, axes = _close_axes(len(steps) + 1, len(images), side)
+    pieces, names = ListedColormap(list(PIECES.values())), list(PIECES)
     for c, image in enumerate(images):
         axes[0, c].imshow(_pixels(image))
         for r, (_, maps) in enumerate(steps, start=1):
             values = maps[c].double().numpy()
-            reach = np.abs(values - values.mean()).max() or 1.0
-            scale = (values.mean() - reach, values.mean() + reach)
-            low, high = scale if maps.is_floating_point() else (0, 1)
-            axes[r, c].imshow(values, cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
+            if maps.is_floating_point():
+                middle, reach = values.mean(), np.abs(values - values.mean()).max() or 1.0
+                style = {"cmap": "cividis", "vmin": middle - reach, "vmax": middle + reach}
+                drawn = axes[r, c].imshow(values, interpolation="nearest", **style)
+            else:
+                numbers = 2 * values if maps.dtype == torch.bool else values
+                style = {"cmap": pieces, "vmin": 0, "vmax": len(names) - 1}
+                axes[r, c].imshow(numbers, interpolation="nearest", **style)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in steps)), strict=True):
         _name_row(axis, name)
+    first = next((r for r, (_, m) in enumerate(steps, 1) if not m.is_floating_point()), None)
+    if first != 1:
+        bar = axes[1, -1].inset_axes((1.1, 0, 0.07, 1))
+        ends = figure.colorbar(drawn, cax=bar)
+        ends.set_ticks([drawn.norm.vmin, drawn.norm.vmax], labels=["below its mean", "above"])
+        bar.tick_params(labelsize=7, length=2)
+    if first:
+        handles = [Patch(color=colour, label=name) for name, colour in PIECES.items()]
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.05), "frameon": False}
+        axes[first, -1].legend(handles=handles, fontsize=7, handlelength=1, **beside)
     return figure
 
 
@@ -131,16 +165,24 @@ def edge_matrix(
     """Cosines of one image's tokens, and which pairs are joined; the object's tokens first."""
     order = (~object_first).int().argsort(stable=True)
     sorted_ = similarity[order][:, order].numpy()
-    figure, (left, right) = subplots(1, 2, figsize=(6.6, 3.1))
+    figure, (left, right) = subplots(1, 2, figsize=(7.4, 3.3))
     drawn = left.imshow(sorted_, cmap="cividis", vmin=-1, vmax=1)
     figure.colorbar(drawn, ax=left, shrink=0.85)
-    right.imshow(sorted_ > tau, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-    for axis, title in ((left, "cosine of two tokens"), (right, f"joined: cosine above {tau:g}")):
-        border = int(object_first.sum()) - 0.5
-        axis.axhline(border, color=OURS, linewidth=1)
-        axis.axvline(border, color=OURS, linewidth=1)
-        axis.set(title=title, xlabel="token", ylabel="token")
+    joined = ListedColormap(["white", PALE_OBJECT])
+    right.imshow(sorted_ > tau, cmap=joined, vmin=0, vmax=1, interpolation="nearest")
+    border = int(object_first.sum())
+    middles = [border / 2 - 0.5, (border + len(order)) / 2 - 0.5]
+    for axis, title in ((left, "cosine of two patches"), (right, f"joined: cosine above {tau:g}")):
+        axis.axhline(border - 0.5, color=INK, linewidth=1.5)
+        axis.axvline(border - 0.5, color=INK, linewidth=1.5)
+        axis.set_title(title)
+        axis.set_xticks(middles, ["object", "rest"])
+        axis.set_yticks(middles, ["object", "rest"], rotation=90, va="center")
+        axis.tick_params(length=0)
         axis.grid(False)
+    handles = [Patch(color=PALE_OBJECT, label="joined")]
+    handles.append(Patch(facecolor="white", edgecolor=INK, label="not joined"))
+    figure.legend(handles=handles, loc="outside right center", frameon=False)
     return figure
 
 
@@ -162,7 +204,7 @@ def neighbour_grid(
 ) -> Figure:
     """One row an image: itself, then its neighbours by each model, whose name is above.
 
-    Blue frames have the image's own class, red ones another, which is written above.
+    Blue full frames have the image's own class, orange dashed ones another, written above.
     """
     k, blocks = neighbours[0].images.shape[1], len(neighbours)
     widths = [1.0] + ([0.25] + [1.0] * k) * blocks  # a gap before each model
@@ -176,11 +218,11 @@ def neighbour_grid(
     for axis in axes[:, 1 :: k + 1].flat:
         axis.set_axis_off()
     for row, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
-        _framed(axes[row, 0], image, classes[label], ORIGINAL)
+        _framed(axes[row, 0], image, classes[label], INK)
         for block, found in enumerate(neighbours):
             places = axes[row, 2 + block * (k + 1) :]
             for axis, near, its in zip(places, found.images[row], found.labels[row], strict=False):
-                _framed(axis, near, classes[int(its)], BLUE if its == label else OURS)
+                _framed(axis, near, classes[int(its)], GAIN if its == label else LOSS)
     for axis, found in zip(axes[0, 2 :: k + 1], neighbours, strict=True):
         axis.text(0, 1.22, found.model, transform=axis.transAxes, fontsize=9)
     return figure
@@ -208,7 +250,7 @@ def subset_grid(
             f"{targets[pair % len(targets)]} {float(subsets.confidence_pct[pair]):.0f} %\n"
             f"{float(subsets.kept_pct[pair]):.0f} % of the pixels"
         )
-        _sharp(axis, alone[pair], text, RIGHT if bool(subsets.found[pair]) else WRONG)
+        _sharp(axis, alone[pair], text, GAIN if bool(subsets.found[pair]) else LOSS)
     return figure
 
 
@@ -218,24 +260,43 @@ def _pixels(image: Shaped[Tensor, "3 height width"]) -> Shaped[np.ndarray, "heig
 
 def _framed(axis: Axes, image: Tensor, title: str, colour: str) -> None:
     axis.imshow(_pixels(image))
-    axis.set_title(title, fontsize=6.5, pad=2, color=colour)
-    axis.spines[:].set(visible=True, color=colour, linewidth=2)
+    _title(axis, title, colour, 6.5)
+    dashes = "--" if colour == LOSS else "-"
+    axis.spines[:].set(visible=True, color=colour, linewidth=2, linestyle=dashes)
 
 
 def _sharp(axis: Axes, image: Tensor, title: str, colour: str) -> None:
     axis.imshow(_pixels(image), interpolation="nearest")
-    axis.set_title(title, fontsize=7.5, pad=2, color=colour)
+    _title(axis, title, colour, 7.5)
 
 
-def _close_axes(rows: int, columns: int, side: float, height: float) -> tuple[Figure, np.ndarray]:
-    """Bare axes with no more between them than their titles need, and room for the rows' names."""
-    return _bare_axes(
-        rows,
-        columns,
-        (0.75 + columns * side, rows * height),
-        layout=None,
-        gridspec_kw={"wspace": 0.04, "hspace": 0.08 + height / side - 1},
-    )
+def _title(axis: Axes, title: str, colour: str, size: float) -> None:
+    axis.set_title(title, fontsize=size, pad=2, color=colour, style=_style(colour))
+
+
+def _style(colour: str) -> str:
+    """What is wrong is in italics, for print."""
+    return "italic" if colour == LOSS else "normal"
+
+
+def _close_axes(
+    rows: int, columns: int, side: float, titled: Sequence[int] = ()
+) -> tuple[Figure, np.ndarray]:
+    """Bare square axes with no more between them than their titles need.
+
+    `titled` is the number of lines above the images of each row. The names of rows stand outside
+    the figure, which is stored whole (`savefig.bbox`).
+    """
+    above = [0.05 + 0.125 * lines for lines in titled or [0] * rows]  # inches
+    size = (columns * (side + 0.05), rows * side + sum(above))
+    figure, axes = _bare_axes(rows, columns, size, layout=None)
+    top = size[1]
+    for line, gap in zip(axes, above, strict=True):
+        top -= gap + side
+        for c, axis in enumerate(line):
+            left = c * (side + 0.05) / size[0]
+            axis.set_position((left, top / size[1], side / size[0], side / size[1]))
+    return figure, axes
 
 
 def _bare_axes(

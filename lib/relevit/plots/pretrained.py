@@ -1,8 +1,8 @@
 """Models of several kinds of pretraining: their colours, bands and panels, and how they learn.
 
-Supervised models are blue with dashed lines, self-supervised ones red and orange with full
-lines. A line is the mean over seeds, its band goes from the lowest to the highest seed. The tables
-are those of 07_pretraining and 07_iav. Every picture is a matplotlib figure.
+Supervised models are blue with dashed lines, self-supervised ones green with full lines. A line is
+the mean over seeds, its band goes from the lowest to the highest seed. The tables are those of
+07_pretraining and 07_iav. Every picture is a matplotlib figure.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from relevit.plots.style import BLUE, ORIGINAL, OURS, count_whole, legend_beside, panels, subplots
+from relevit.plots.style import CHANGE, INK, METHODS, count_whole, legend_beside, panels, subplots
 
 # Dark and light, so that models of one kind differ in print too.
 COLOURS = {
     "mini-supervised": "#27406b",
     "mini-deit": "#7d9fc4",
-    "mini-mae": "#d1495b",
-    "mini-dino": "#ee9b3a",
-    "dinov2-s": "#7b1e3a",
+    "mini-mae": "#2f7d4f",
+    "mini-dino": "#8fc46a",
+    "dinov2-s": "#0c3b24",
 }
 MARKERS = dict(zip(COLOURS, "sDo^v", strict=True))
 SPARE = {  # for models that are not the suite's own, in turn
     "supervised": (("#3d4f66", "P"), ("#93b7be", "X")),
-    "self-supervised": (("#b23a2e", "P"), ("#f2b880", "X")),
+    "self-supervised": (("#4a6b2a", "P"), ("#bcd6a0", "X")),
 }
 LINES = {"supervised": "--", "self-supervised": "-"}
 BAND = "line: mean over seeds\nband: all seeds"
 ORDERS = {
-    "smoothgrad": ("SmoothGrad", OURS, "o"),
-    "attention": ("attention", BLUE, "s"),
-    "random": ("chance", ORIGINAL, "^"),
+    "smoothgrad": ("SmoothGrad", METHODS["smoothgrad"], "o"),
+    "attention": ("attention", METHODS["raw_attention"], "s"),
+    "random": ("chance", INK, "^"),
 }
 SHIFTS = {
     "blur": ("Blur", "sigma (pixels)"),
@@ -182,7 +182,7 @@ def pretraining_curves(
     """
     figure, axes = panels(len(logs), 2.9 * len(logs), 2.5)
     for axis, (name, log) in zip(axes, logs.items(), strict=True):
-        axis.plot(log["epoch"], log[column], color=COLOURS.get(name, ORIGINAL), marker=".")
+        axis.plot(log["epoch"], log[column], color=COLOURS.get(name, INK), marker=".")
         axis.set(title=name, xlabel="epoch")
         count_whole(axis)
     axes[0].set_ylabel(label)
@@ -230,7 +230,7 @@ def entropy_maps(epochs: pd.DataFrame) -> Figure:
     size = (1.2 + 2.2 * len(names), 4.4)
     figure, axes = subplots(2, len(names), figsize=size, sharex=True, squeeze=False)
     heights = {"cmap": "viridis", "vmin": np.nanmin(means), "vmax": np.nanmax(means)}
-    signed = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
+    signed = {"cmap": CHANGE, "vmin": -largest, "vmax": largest}
     rows = ((means, "entropy (nats)", heights), (changes, "change over the epochs (nats)", signed))
     for line, (values, label, colours) in zip(axes, rows, strict=True):
         for axis, name in zip(line, names, strict=True):

@@ -18,17 +18,16 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PatchCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from matplotlib.textpath import text_to_path
 from torch import Tensor
 
-from relevit.plots.style import ORIGINAL, OURS, subplots
+from relevit.plots.style import ORIGINAL, SHADES, subplots
 from relevit.text.tokens import Tokens
 
-SHADES = LinearSegmentedColormap.from_list("relevance", ["#ffffff", OURS, "#8f1d31"])
 SPECIAL_NAMES = ("[CLS]", "[SEP]")  # BERT's, at the text's beginning and end
 FONT_SIZE = 9.0
 LINE = 1.7  # height of a line of text, in font sizes
@@ -126,6 +125,8 @@ def shaded_figure(
     axis.set_position((0, 0, 1, 1))
     axis.set(xlim=(0, 72 * width), ylim=(0, height))  # points
     axis.axis("off")
+    darkest = "; ".join(f"{name}: {tokens.words[s.argmax()]}" for name, s in shades.items())
+    figure.set_label(f"{title or 'A text'}. Most relevant token by method: {darkest}")
     if title:
         axis.text(8, height - 6, title, fontsize=10, va="top", parse_math=False)
     y, drawn = height - top - LINE * FONT_SIZE, []
@@ -152,7 +153,7 @@ def attention_rows(
         rows.numpy(),
         ax=axis,
         vmin=0,
-        cmap="rocket_r",
+        cmap=SHADES,
         xticklabels=words,
         yticklabels=range(1, len(rows) + 1),
         cbar_kws={"label": "attention"},

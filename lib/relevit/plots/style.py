@@ -1,30 +1,175 @@
-"""What the pictures share: colours, the look of all figures, panels, legends and ticks."""
+"""What the pictures share: what each colour means, how figures look, and how they are stored.
+
+One colour for each meaning and each attribution method, in all notebooks. Colours of one picture
+differ in brightness too, so that they are told apart in print and by the colour-blind.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from io import BytesIO
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from IPython import get_ipython
+from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib_inline.backend_inline import set_matplotlib_formats
+from PIL import Image
 
-ORIGINAL, OURS = "#8a8f98", "#d1495b"  # grey and red, told apart in print too
-BLUE = "#3b6ea5"  # for a third thing
+from relevit.evaluate.looking import RIGHT, WRONG
+
+# Models
+ORIGINAL = "#8a8f98"  # as it was before
+OURS = "#d1495b"  # finetuned with relevance; nothing else is red
+CONTROL = "#e8b84a"  # the same images and steps, without relevance
+GAIN, LOSS = RIGHT, WRONG  # better and worse: a change, an answer, a subset found or not
+CHANGE = LinearSegmentedColormap.from_list("change", [LOSS, "#f3c9a2", "white", "#a9c8ea", GAIN])
+# Things
+OBJECT, PALE_OBJECT = "#17706b", "#84cdc3"  # what a mask shows; its draft or its lesser part
+PROPS, REST = "#c9a06c", "#dddfe3"  # things about the object; all else
+INK = "#30343b"  # limits, marks, what has no meaning of its own
+FAINT = "#d3d6db"  # other lines, behind those that a panel is about
+# What a legend calls them
+MEANINGS = {
+    "original": ORIGINAL,
+    "ours": OURS,
+    "with relevance": OURS,
+    "without, same images and steps": CONTROL,
+    "annotated masks": OBJECT,
+    "tokencut masks": PALE_OBJECT,
+    "classes A": "#54358c",  # finetuned
+    "classes B": "#b9a5dc",  # never shown
+    "seen classes": "#54358c",
+    "unseen classes": "#b9a5dc",
+    "all classes": INK,
+}
+CLASS_COLOURS = {group: MEANINGS[f"classes {group}"] for group in "AB"}
+# Attribution methods, by what they are made of.
+FAMILIES = {
+    "attention": {"raw_attention": "#26367d", "rollout": "#8c9ce0"},
+    "gradients": {"gradcam": "#5c4a00", "smoothgrad": "#a1811a", "integrated_gradients": "#d9bf55"},
+    "LRP": {"partial_lrp": "#a0d199", "lrp": "#55a058", "transformer_attribution": "#1a5a2e"},
+    "attention x gradient": {"gae": "#7a1f6b", "ga": "#d98fca"},
+    "Beyond Intuition": {"head_wise": "#76d3cf", "token_wise": "#00666c"},
+}
+METHODS = {name: colour for family in FAMILIES.values() for name, colour in family.items()}
+CHANCE = "random"  # the order of methods that know nothing
+PROTOCOLS = {
+    "published": ("#27303b", "o"),
+    "mended": ("#2b7a99", "s"),
+    "described": ("#d987b4", "^"),
+}
+
 DPI = 80  # small files: committed notebooks carry the pictures
+LARGEST_SVG = 120_000  # characters
+SAID = 12  # captions of one picture that its alternative text repeats
 GREY = {"cmap": "gray", "vmin": -80, "vmax": 335}  # of an image below its heatmap
 HEAT = {"cmap": "inferno", "alpha": 0.72, "vmin": 0, "vmax": 1}
+SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#781c6d"])  # on white
 
 
 def set_style() -> None:
-    """The look of all figures."""
+    """The look of all figures, and how a notebook stores them."""
     sns.set_theme(style="whitegrid", context="notebook", font_scale=0.85)
     plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": DPI, "axes.titlesize": 10})
-    if get_ipython() is not None:  # noise textures are several times smaller as JPEG
-        set_matplotlib_formats("jpeg", pil_kwargs={"quality": 88})
+    plt.rcParams.update({"savefig.bbox": "tight", "grid.color": "#e4e6ea"})
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "relevit"})  # small; same bytes
+    # Whose page draws the text: the first is what positions are made for, the second is as wide.
+    plt.rcParams["font.sans-serif"] = ["DejaVu Sans", "Verdana", "Arial", "sans-serif"]
+    if (shell := get_ipython()) is not None:
+        set_matplotlib_formats("jpeg")  # so that a later choice of formats replaces ours
+        formatters = shell.display_formatter.formatters
+        for mime, stored in STORED.items():
+            formatters[mime].for_type(Figure, stored)
+
+
+def _stored(
+    draw: Callable[[Figure, str], bytes | str | None], *, raster: bool
+) -> Callable[[Figure], tuple[bytes | str, dict[str, str]] | None]:
+    """A formatter: the picture and its alternative text, or nothing for the other kind."""
+
+    def stored(figure: Figure) -> tuple[bytes | str, dict[str, str]] | None:
+        if raster != any(axis.images for axis in figure.axes):
+            return None
+        text = alternative_text(figure)
+        drawn = draw(figure, text)
+        return drawn and (drawn, {"alt": text})
+
+    return stored
+
+
+def _svg(figure: Figure, text: str) -> str | None:
+    """Without what a notebook has no use for; None where thousands of marks make it large."""
+    drawn = print_figure(figure, "svg", metadata={"Title": text, "Date": None})
+    drawn = re.sub(r"(?s)<\?xml.*?(?=<svg)|<metadata>.*?</metadata>|<!--.*?-->", "", drawn)
+    drawn = re.sub(r'<g id="[^"]+_\d+">', "<g>", drawn)  # to which nothing refers
+    short = partial(re.sub, r"(\.\d\d)\d+", r"\1")  # of a point; not in what is written
+    drawn = re.sub(r"<[^>]*>", lambda tag: short(tag[0]), re.sub(r"\s*\n\s*", "\n", drawn))
+    return drawn if len(drawn) <= LARGEST_SVG else None
+
+
+def _png(figure: Figure, _text: str) -> bytes:
+    """In few colours, which lines and bars have: a third of the size."""
+    file = BytesIO()
+    drawn = Image.open(BytesIO(print_figure(figure, "png", base64=False)))
+    drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, "png", optimize=True)
+    return file.getvalue()
+
+
+def _jpeg(figure: Figure, _text: str) -> bytes:
+    """Noise textures are several times smaller as JPEG."""
+    return print_figure(figure, "jpeg", pil_kwargs={"quality": 88})
+
+
+# Plots are SVG; JupyterLab shows that of trusted notebooks alone, and PNG instead of all others.
+STORED = {
+    "image/svg+xml": _stored(_svg, raster=False),
+    "image/png": _stored(_png, raster=False),
+    "image/jpeg": _stored(_jpeg, raster=True),
+}
+
+
+def alternative_text(figure: Figure) -> str:
+    """What a figure shows, in words for those who do not see it: its label, titles and names."""
+    axes = [axis for axis in figure.axes if axis.get_visible()]
+    legends = [*figure.legends, *(axis.get_legend() for axis in axes)]
+    entries = [text.get_text() for legend in legends if legend for text in legend.get_texts()]
+    images = any(axis.images for axis in axes)
+    parts = {
+        "": [str(figure.get_label()), figure.get_suptitle()],
+        "Captions" if images else "Panels": [axis.get_title() for axis in axes],
+        "Images, by row" if images else "Upwards": [axis.get_ylabel() for axis in axes],
+        "Across": [axis.get_xlabel() for axis in axes],
+        "Colours and lines": entries,
+    }
+    said = []
+    for name, texts in parts.items():
+        words = [" ".join(text.split()) for text in dict.fromkeys(texts) if text.strip()]
+        if len(words) > SAID:
+            words = [*words[:SAID], f"and {len(words) - SAID} more"]
+        said += (
+            [f"{name}: {'; '.join(words)}." if name else f"{'. '.join(words)}."] if words else []
+        )
+    return " ".join(said) or "A picture without text."
+
+
+def method_colour(name: str) -> str:
+    """The colour of an attribution method; of an order by chance and of unknown names, grey."""
+    return METHODS.get(name, FAINT)
+
+
+def families(names: Sequence[str]) -> dict[str, list[str]]:
+    """The methods among `names` by family, in the order of FAMILIES; unknown ones come last."""
+    known = {family: [n for n in members if n in names] for family, members in FAMILIES.items()}
+    others = [name for name in names if name not in METHODS and name != CHANCE]
+    return {family: found for family, found in (known | {"others": others}).items() if found}
 
 
 def subplots(
@@ -67,3 +212,8 @@ def count_whole(axis: Axes) -> None:
 def mark_level(axis: Axes, height: float, **style: Any) -> None:
     """A dotted line across the panel: a limit, or what chance gives."""
     axis.axhline(height, color="black", linestyle=":", **style)
+
+
+def name_sets(axis: Axes, names: Collection[str]) -> None:
+    """The names of test sets below their places, broken where they are long."""
+    axis.set_xticks(range(len(names)), [str(name).replace("_", "\n") for name in names], fontsize=8)

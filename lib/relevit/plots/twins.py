@@ -8,13 +8,12 @@ from matplotlib.figure import Figure
 
 from relevit.evaluate.context import PARTS
 from relevit.evaluate.paired import GROUPS, ORIGINAL
-from relevit.plots.bars import CLASS_COLOURS
-from relevit.plots.style import BLUE, OURS, panels, subplots
-from relevit.plots.style import ORIGINAL as GREY
+from relevit.plots.bars import stacked_bars
+from relevit.plots.style import CLASS_COLOURS, CONTROL, OBJECT, OURS, PROPS, REST, panels, subplots
 
-KINDS = {"with": ("with relevance", OURS), "without": ("without, same images and steps", GREY)}
+KINDS = {"with": ("with relevance", OURS), "without": ("without, same images and steps", CONTROL)}
 NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
-PART_COLOURS = dict(zip(PARTS, (OURS, BLUE, "#d9d9d9"), strict=True))
+PART_COLOURS = dict(zip(PARTS, (OBJECT, PROPS, REST), strict=True))
 
 
 def added_bars(table: pd.DataFrame, title: str) -> Figure:
@@ -51,16 +50,9 @@ def share_bars(figures: pd.DataFrame, title: str) -> Figure:
         for arm, on in means.index
     ]
     figure, axis = subplots(figsize=(7.5, 0.9 + 0.32 * len(means)))
-    left = np.zeros(len(means))
-    for part, colour in PART_COLOURS.items():
-        values = means[f"on_{part}_pct"].to_numpy()
-        bars = axis.barh(names, values, left=left, color=colour, label=part)
-        labels = [f"{value:.0f}" if value >= 1 else "" for value in values]
-        axis.bar_label(bars, labels, label_type="center", fontsize=8)
-        left += values
-    axis.invert_yaxis()
-    axis.set(title=title, xlabel="share of the relevance (%)", xlim=(0, 100))
-    axis.grid(visible=False, axis="y")
+    shares = means.set_axis(names).set_axis(list(PARTS), axis=1)
+    stacked_bars(axis, shares, PART_COLOURS)
+    axis.set(title=title, xlabel="share of the relevance (%)")
     figure.legend(loc="outside right center", frameon=False)
     return figure
 
@@ -77,7 +69,8 @@ def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figur
         rows = rows.assign(gap=gaps_pts).sort_values("gap")
         reach = [rows["adds_pts"] - rows["adds_low_pts"], rows["adds_high_pts"] - rows["adds_pts"]]
         shift = 0.4 if group == "B" else -0.4  # so that intervals do not cover each other
-        style = {"color": colour, "marker": "o", "capsize": 3, "label": f"classes {group}"}
+        marker = "o" if group == "A" else "s"
+        style = {"color": colour, "marker": marker, "capsize": 3, "label": f"classes {group}"}
         axis.errorbar(rows["gap"] + shift, rows["adds_pts"], np.clip(reach, 0, None), **style)
     axis.margins(y=0.2)
     foot = axis.get_xaxis_transform()

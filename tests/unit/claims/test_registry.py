@@ -15,7 +15,18 @@ from relevit.base.errors import NotYetError
 from relevit.claims import CLAIMS, TABLES, Verdict, judge, read_tables, signed, verdict_table
 from relevit.claims.attribution import ATTRIBUTION
 from relevit.claims.iav import IAV
-from relevit.claims.registry import NOT_HERE
+from relevit.claims.registry import (
+    CONTRADICTED,
+    HOLDS,
+    NO_ROOM,
+    NOT_TESTABLE,
+    VERDICTS,
+    Part,
+    decide,
+    errors_needed,
+    every,
+    part,
+)
 from relevit.claims.robustvit import ROBUSTVIT
 from relevit.data.benchmark import CUTOUTS
 
@@ -24,10 +35,71 @@ from .made.heads import DINO
 from .test_robustvit_images import IMAGENET
 
 # One model cannot be both of the paper's, and DINO's probe not be worst and best.
-DO_NOT_HOLD = {"RV-12": "fails", "RV-35": "fails"}
-NOT_TESTABLE = ["RV-24", "RV-25", "BI-05", "BI-13", "BI-14", "BI-21", "IAV-21"]
+DO_NOT_HOLD = {"RV-12": CONTRADICTED, "RV-35": CONTRADICTED}
+NEVER_TESTABLE = ["RV-24", "RV-25", "BI-05", "BI-13", "BI-14", "BI-21", "IAV-21"]
 NUMBERED = {"seed", "index", "image", "layer", "head", "block", "epoch", "level", "lr", "ratio_pct"}
 JUDGED = [name for name in TABLES if name not in SHOWN]
+
+
+def decided(*parts, **options):
+    return decide({f"part {i}": one for i, one in enumerate(parts, 1)}, "+1", **options)
+
+
+@pytest.mark.parametrize(
+    ("parts", "verdict", "reason"),
+    [
+        ([part(1.0, 1.0), part(0.1)], HOLDS, "every part is met"),
+        (
+            [part(-2.1, 1.0)],
+            CONTRADICTED,
+            "not met: part 1. Beyond chance (2.0 errors): part 1 by 2.1",
+        ),
+        ([part(-1.9, 1.0)], NO_ROOM, "not met: part 1. None beyond chance (2.0 errors)"),
+        # One of two is so far off by luck twice as often.
+        (
+            [part(-2.1, 1.0), part(1.0, 1.0)],
+            NO_ROOM,
+            "not met: part 1. None beyond chance (2.3 errors)",
+        ),
+        ([part(-2.1, 1.0), part(1.0)], CONTRADICTED, None),  # looked at without an error: no look
+        ([part(-9.0)], NO_ROOM, "not met: part 1. No error is known, so this may be chance"),
+        ([part(-9.0, 0.0)], NO_ROOM, "not met: part 1. No error is known, so this may be chance"),
+        ([False, True], NO_ROOM, "not met: part 1. No error is known, so this may be chance"),
+        (
+            [part(-1.0, 1.0), False],
+            NO_ROOM,
+            "not met: part 1; part 2. None beyond chance (2.0 errors); no error known: part 2",
+        ),
+        ([part(-1.0, 1.0), part(-9.0, 1.0)], CONTRADICTED, None),
+        ([True, Part(None, 1.0, 5.0)], NO_ROOM, "cannot be told from chance: part 2"),
+        ([part(-9.0, 1.0), None], CONTRADICTED, None),  # what is open does not excuse
+    ],
+)
+def test_one_rule_for_all_claims(parts, verdict, reason):
+    found = decided(*parts)
+    assert (found.verdict, found.number) == (verdict, "+1")
+    assert reason in (None, found.reason)
+
+
+def test_what_a_claim_takes_for_granted_comes_first_and_seeds_before_it():
+    needs = {"there is nothing to lose": False, "there are images": True}
+    found = decided(part(-9.0, 1.0), needs=needs)
+    assert (found.verdict, found.reason) == (NO_ROOM, "there is nothing to lose")
+    found = decided(part(-9.0, 1.0), needs=needs, seeds=1)
+    assert found.verdict == NOT_TESTABLE
+    assert found.reason == "1 finetuned run; at least 2 seeds are needed for a spread"
+    assert decided(part(-9.0, 1.0), seeds=2, least=3).reason.startswith("2 finetuned runs; at le")
+    assert decided(part(-9.0, 1.0), seeds=2, needs={"nothing": True}).verdict == CONTRADICTED
+
+
+def test_several_parts_as_one():
+    one = every([part(3.0, 1.0), part(-1.0, 0.5), part(-9.0)])
+    assert (one.met, one.margin, one.error, one.looks) == (False, -1.0, 0.5, 2)
+    assert every([part(1.0), part(2.0)]).met and not every([part(1.0)]).judged
+    assert every([part(1.0, 1.0), Part(None, 5.0, 1.0)]).met is None
+    assert errors_needed(1) == pytest.approx(2.0)
+    assert errors_needed(4) == pytest.approx(2.53, abs=0.01)
+    assert not part(0.0, 1.0) and part(0.0, 1.0, met=True)
 
 
 def users(name):
@@ -60,15 +132,15 @@ def test_every_claim_of_the_papers_has_a_rule_and_a_criterion():
 def test_all_hold():
     verdicts = {found.id: found for found in judge(made())}
     missed = {id: found.verdict for id, found in verdicts.items() if found.verdict != "holds"}
-    assert missed == DO_NOT_HOLD | dict.fromkeys(NOT_TESTABLE, NOT_HERE)
+    assert missed == DO_NOT_HOLD | dict.fromkeys(NEVER_TESTABLE, NOT_TESTABLE)
     assert all(found.reason for found in verdicts.values())
     silent = {id for id, found in verdicts.items() if not found.number}
-    assert silent == {"BI-06", *NOT_TESTABLE} - {"RV-24", "IAV-21"}
+    assert silent == {"BI-06", *NEVER_TESTABLE} - {"RV-24", "IAV-21"}
 
 
 def test_without_any_table_nothing_but_an_identity_is_testable():
     found = {found.id: found for found in judge({})}
-    assert [id for id in found if found[id].verdict != NOT_HERE] == ["BI-06"]
+    assert [id for id in found if found[id].verdict != NOT_TESTABLE] == ["BI-06"]
     reason = "no table methods_segmentation and no methods_perturbation: run the notebook"
     assert found["BI-07"].reason.startswith(reason)
 
@@ -77,7 +149,7 @@ def test_without_any_table_nothing_but_an_identity_is_testable():
 def test_without_a_table_its_claims_are_not_testable(name):
     for found in judge(beside(name), only=users(name)):
         if name in CLAIMS[found.id].tables:
-            assert found.verdict == NOT_HERE
+            assert found.verdict == NOT_TESTABLE
             assert found.reason == f"no table {name}: run the notebook that writes it"
 
 
@@ -102,10 +174,10 @@ def test_a_gap_is_no_error_and_named(name):
             "nothing": f"table {name} is empty: this preset has nothing to put there",
         } | {f"no {column}": f"table {name} lacks ['{column}']: run" for column in gappy.columns}
         for found in judge(beside(name) | {name: gappy}, only=users(name)):
-            assert found.verdict in ("holds", "fails", NOT_HERE), gap
+            assert found.verdict in VERDICTS, gap
             assert found.reason, gap
             if gap in named and name in CLAIMS[found.id].tables:
-                assert found.verdict == NOT_HERE and named[gap] in found.reason, gap
+                assert found.verdict == NOT_TESTABLE and named[gap] in found.reason, gap
 
 
 def test_categories_are_taken_as_text():
@@ -131,7 +203,7 @@ def test_tables_come_from_the_stage_folders_and_decide(tmp_path):
     other("sis", missed=2)["sis"].to_parquet(tmp_path / "09_sis" / "sis.parquet")
     changed("drift", 0.1, model=DINO)["drift"].to_parquet(tmp_path / "07_iav" / "drift.parquet")
     after = [found.verdict for found in judge(read_tables(folders), only=only)]
-    assert (before, after) == ([NOT_HERE, "holds"], ["fails", "fails"])
+    assert (before, after) == ([NOT_TESTABLE, "holds"], [NO_ROOM, CONTRADICTED])
 
 
 def test_what_has_not_landed_is_waited_for(tmp_path):
@@ -144,7 +216,7 @@ def test_what_has_not_landed_is_waited_for(tmp_path):
         tables["sis"]
     found = {verdict.id: verdict for verdict in judge(tables)}
     assert (found["RV-26"].verdict, found["RV-26"].reason) == ("open", "09_sis has no results yet")
-    assert found["BI-01"].verdict == NOT_HERE, "its table is of a stage that is not waited for"
+    assert found["BI-01"].verdict == NOT_TESTABLE, "its table is of a stage that is not waited for"
 
 
 def test_wrong_tables():
@@ -250,7 +322,7 @@ def test_a_model_that_is_not_there_is_named():
         for name in ("methods_segmentation", "methods_perturbation")
     }
     (found,) = judge(tables, only=["BI-07"])
-    assert found.verdict == NOT_HERE
+    assert found.verdict == NOT_TESTABLE
     assert found.reason == "no rows for vit-b or dino-b: run one of them"
 
 

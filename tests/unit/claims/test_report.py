@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +14,20 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from relevit import claims
 from relevit.base import errors, stages
-from relevit.claims import CLAIMS, evidence_cells, folded, linked_table
-from relevit.claims.report import Cell
+from relevit.claims import CLAIMS, claim_grid, evidence_cells, folded
+from relevit.claims.registry import (
+    CONTRADICTED,
+    HOLDS,
+    NO_ROOM,
+    NOT_TESTABLE,
+    VERDICTS,
+    ResultTables,
+)
+from relevit.claims.report import COLOURS, Cell
 from relevit.config import NOTEBOOKS, ReportParams
 
 from .made import made
+from .made.frames import frame
 from .made.maps import text_rationales
 
 ROOT = Path(__file__).parents[3]
@@ -58,21 +68,97 @@ def test_without_notebooks(tmp_path):
         evidence_cells(tmp_path / "nothing")
 
 
-def test_linked_table():
-    verdicts = [
-        claims.Verdict("RV-26", "fails", "3 of 4 < 5", "not met"),
-        claims.Verdict("RV-42", "not testable here", "", "no run"),
-    ]
-    table = claims.verdict_table(verdicts)
-    page = linked_table(table, {"RV-26": [Cell("09_sis", "01"), Cell("09_sis", "02")]})
+def verdict_rows():
+    return claims.verdict_table(
+        [
+            claims.Verdict("RV-26", CONTRADICTED, "3 of 4 < 5", "not met"),
+            claims.Verdict("RV-42", NOT_TESTABLE, "", "no run"),
+            claims.Verdict("IAV-01", NO_ROOM, "1 " * 90, "within its error"),
+        ]
+    )
+
+
+def test_every_claim_is_a_card_with_its_number_and_links():
+    page = claim_grid(verdict_rows(), {"RV-26": [Cell("09_sis", "01"), Cell("09_sis", "02")]})
     assert '<a href="09_sis/executed.html#cell-id=01">09_sis</a>' in page
-    assert "3 of 4 &lt; 5" in page
-    assert page.count("<a href") == 2 and ">09_sis (2)<" in page and page.count("<tr") == 3
+    assert page.count("<a href") == 2 and ">09_sis (2)<" in page
+    assert '<p class="number">3 of 4 &lt; 5</p>' in page
+    assert page.count("<article") == 3
+    assert '<article data-paper="IAV" data-verdict="no room">' in page
+    assert page.count("1 " * 90) == 2, "a long number is cut in the card, and whole below it"
+
+
+def test_the_grid_counts_verdicts_and_offers_those_that_there_are():
+    page = claim_grid(verdict_rows(), {})
+    rows = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in page.split("<tr")]
+    assert ["", CONTRADICTED, NO_ROOM, NOT_TESTABLE] in [row[:4] for row in rows]
+    assert ["RobustViT", "1", "0", "1"] in rows and ["all", "1", "1", "1"] in rows
+    assert "<option>IAV</option>" in page and "<option>holds</option>" not in page
+    assert "Beyond Intuition" not in page
+
+
+def test_without_javascript_all_claims_are_shown_and_no_filter():
+    page = claim_grid(verdict_rows(), {}).split("<script>")[0]
+    assert "<form hidden>" in page and "<article hidden" not in page
+    assert "form.hidden = false" in claim_grid(verdict_rows(), {})
+
+
+def test_every_verdict_has_a_colour():
+    assert set(COLOURS) == set(VERDICTS)
+
+
+RUNS = [
+    {"on_object_pct": [50.0, 60.0], "iou_pct": [40.0, 44.0]},
+    {"on_object_pct": [52.0, 64.0], "iou_pct": [40.0, 46.0]},
+]
+
+
+def added(low):
+    row = ["own", "ours", "all", 3.0, 1.0, 2.0, low, 4.0, 2]
+    names = "world arm classes with_pts without_pts adds_pts adds_low_pts adds_high_pts seeds"
+    return frame([row], names)
+
+
+@pytest.mark.parametrize(("low", "told"), [(0.1, "more than chance"), (-0.1, "this may be chance")])
+def test_findings(low, told):
+    tables = ResultTables(made("shifted", "changes") | {"added": added(low)})
+    verdicts = [
+        claims.Verdict("RV-26", CONTRADICTED, "", ""),
+        claims.Verdict("RV-42", HOLDS, "", ""),
+    ]
+    first, second, third = claims.findings(tables, RUNS, verdicts).splitlines()
+    assert first.startswith("1. **What the relevance terms add.** ") and first.endswith(f"{told}.")
+    assert f"So the terms add **+2.0 points** (95 % interval {low:+.1f} to +4.0, 2 seeds)" in first
+    assert "51 % of the relevance lies on the object, after it **62 %**" in second
+    assert "by 40 % before and 45 % after (IoU). On `val`" in second and "-0.5 ± 0.5" in second
+    assert (
+        third
+        == "3. **What holds here.** The three papers make 2 claims: *holds* 1, *contradicted* 1."
+    )
+
+
+@pytest.mark.parametrize("waiting", [(), ("added",)])
+def test_findings_before_the_controls_have_landed(waiting):
+    tables = ResultTables(made("shifted", "changes"), waiting=waiting)
+    first = claims.findings(tables, RUNS, []).splitlines()[0]
+    assert "changes by **+3.0 ± 0.5 points** on the seven shifted sets (2 seeds)" in first
+
+
+def test_the_contents_lead_to_the_sections():
+    text = "\n".join(
+        cell.source
+        for cell in nbformat.read(ROOT / "notebooks" / "99_report.ipynb", as_version=4).cells
+        if cell.cell_type == "markdown"
+    )
+    anchors, links = (re.findall(rf'{name}="#?([a-z-]+)"', text) for name in ("id", "href"))
+    assert links == anchors and len(set(anchors)) == len(anchors) > 10
 
 
 def test_folded():
     page = folded("Table 1 & 2", pd.DataFrame({"a": [1]}))
     assert page.startswith("<details><summary>Table 1 &amp; 2</summary>") and "<table" in page
+    styled = folded("Table 3", pd.DataFrame({"a": [1.234]}).style.format("{:.1f}"))
+    assert "1.2" in styled and "1.234" not in styled
 
 
 # The notebooks of the suite

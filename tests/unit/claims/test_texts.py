@@ -71,141 +71,141 @@ def test_made_tables_hold(claim, number, reason):
 
 GUESSING = "movie_reviews is right on 55.0 % of texts (95 % interval 51.0 to 59.0), naming one"
 CASES = [
-    ("BI-08", "fails", other("text_rationales", ga=57.5), "head_wise F1 against ga; "),
+    ("BI-08", "no room", other("text_rationales", ga=57.5), "head_wise F1 against ga"),
     (
         "BI-08",
-        "fails",
+        "no room",
         other("text_rationales", head_wise=51.0),
         "head_wise F1 against transformer_attribution",
     ),
     (
         "BI-08",
-        "lacks",
+        "not testable",
         without("text_rationales", method="ga"),
         "no row for movie_reviews, ga, F1: run it too",
     ),
     (
         "BI-08",
-        "lacks",
+        "not testable",
         {"text_rationales": text_rationales().drop(index=5)},
         "gradcam on movie_reviews has F1 for k [10], of [10, 20]: run the others too",
     ),
-    ("BI-08", "lacks", other("text_accuracy", movie_reviews=(51.0, 55.0, 59.0)), GUESSING),
+    ("BI-08", "no room", other("text_accuracy", movie_reviews=(51.0, 55.0, 59.0)), GUESSING),
     (
         "BI-09",
-        "fails",
+        "no room",
         other("text_perturbation", negative=QUALITY | {"ga": 57.5}),
         "token_wise negative AUC against ga",
     ),
-    ("BI-09", "fails", other("text_rationales", rollout=60.0), "token_wise F1 against rollout"),
+    ("BI-09", "no room", other("text_rationales", rollout=60.0), "token_wise F1 against rollout"),
     (
         "BI-09",
-        "fails",
+        "contradicted",
         other("text_perturbation", positive=QUALITY),
         "transformer_attribution positive AUC against head_wise, token_wise",
     ),
     (
         "BI-09",
-        "fails",
+        "no room",
         other("text_perturbation", first_half={TA: 58.2}),
         "head_wise first half of the positive curve against transformer_attribution",
     ),
-    ("BI-09", "fails", other("text_perturbation", end=57.1), "the accuracy ends at a guess"),
-    ("BI-09", "fails", other("text_perturbation", end=42.9), "the accuracy ends at a guess"),
+    ("BI-09", "no room", other("text_perturbation", end=57.1), "the accuracy ends at a guess"),
+    ("BI-09", "no room", other("text_perturbation", end=42.9), "the accuracy ends at a guess"),
     (
         "BI-09",
-        "lacks",
+        "not testable",
         without("text_perturbation", direction="negative"),
         "no row for movie_reviews, token_wise, negative AUC",
     ),
     (
         "BI-09",
-        "lacks",
+        "not testable",
         {"text_rationales": text_rationales().iloc[:0]},
         "table text_rationales is empty",
     ),
     (
         "BI-10",
-        "fails",
+        "no room",
         other("text_rationales", gradcam=48.5),
         "gradcam F1 on movie_reviews no better",
     ),
     (
         "BI-10",
-        "fails",
+        "no room",
         other("text_perturbation", of_newsgroups=QUALITY | {"rollout": 49.0}),
         "rollout positive AUC on newsgroups no better; "
         "rollout negative AUC on newsgroups no better",
     ),
     (
         "BI-10",
-        "lacks",
+        "not testable",
         without("text_accuracy", corpus="newsgroups"),
         "no accuracy for newsgroups: run it too",
     ),
     (
         "BI-10",
-        "lacks",
+        "not testable",
         other("text_perturbation", corpora=("newsgroups",)),
         "no rows for eraser_movies or movie_reviews or generated in every table",
     ),
     (
         "BI-11",
-        "fails",
+        "no room",
         other("text_perturbation", of_newsgroups=QUALITY | {"ga": 58.0}),
         "head_wise positive AUC against ga; head_wise negative AUC against ga",
     ),
     (
         "BI-11",
-        "fails",
+        "no room",
         other("text_accuracy", newsgroups=(90.0, 91.0, 92.4)),
         "accuracy reaches 93 %",
     ),
     (
         "BI-11",
-        "lacks",
+        "not testable",
         other("text_perturbation", corpora=("movie_reviews",)),
         "no rows for newsgroups: the claim is on 20 Newsgroups alone",
     ),
     (
         "BI-11",
-        "lacks",
+        "no room",
         other("text_accuracy", newsgroups=(4.0, 6.0, 8.0)),
         "the classifier of newsgroups is right on 6.0 % of texts",
     ),
     (
         "BI-12",
-        "fails",
+        "no room",
         other("clip_perturbation", gradcam=57.5),
         "head_wise negative AUC (label) against gradcam",
     ),
     (
         "BI-12",
-        "fails",
+        "contradicted",
         other("clip_perturbation", raw_attention=70.0),
         "token_wise positive AUC (predicted) against raw_attention",
     ),
     (
         "BI-12",
-        "lacks",
+        "not testable",
         without("clip_perturbation", target="target"),
         "no row for dinov2-minilm, head_wise, positive AUC (label)",
     ),
     (
         "BI-12",
-        "lacks",
+        "no room",
         other("clip_zero_shot", unseen=6.0),
         "zero-shot 6.0 ± 1.2 % on unseen classes, chance 5.0 %; erasing parts of images means",
     ),
     (
         "BI-12",
-        "lacks",
+        "not testable",
         other("clip_perturbation", classes="seen"),
         "dinov2-minilm: the erased images are of seen classes, while zero-shot is a",
     ),
     (
         "BI-12",
-        "lacks",
+        "not testable",
         other("clip_zero_shot", model="tiny-dual"),
         "no rows for clip-b32 or dinov2-minilm or tiny-dual: run one of them",
     ),
@@ -224,7 +224,7 @@ def judged(claim, **tables):
 def test_significantly_is_twice_the_combined_standard_error():
     error = 0.5 * math.sqrt(2)
     best = QUALITY["token_wise"]
-    for times, outcome in ((1.9, "fails"), (2.1, "holds")):
+    for times, outcome in ((1.9, "no room"), (2.1, "holds")):
         table = text_perturbation(negative=QUALITY | {"ga": best - times * error})
         assert judged("BI-09", text_perturbation=table).verdict == outcome
 
@@ -237,19 +237,19 @@ def test_noise_does_not_show_that_nothing_is_gained(claim):
         text_rationales=text_rationales(error=5.0),
         clip_perturbation=clip_perturbation(error=6.0),
     )
-    assert noisy.verdict == "not testable here" and noisy.number
+    assert noisy.verdict == "no room" and noisy.number
     unit = "images" if claim == "BI-12" else "texts"
     assert f"points, above 3, could hide a gain: explain more {unit}" in noisy.reason
 
 
 def test_noise_does_not_hide_what_the_end_of_the_curve_says():
     verdict = judged("BI-09", text_perturbation=text_perturbation(error=5.0, end=80.0))
-    assert verdict.verdict == "fails"
+    assert verdict.verdict == "no room"
 
 
 def test_an_advantage_is_absent_only_where_it_could_have_been_seen():
     """47.5 is the average of the four others: 3 points above -6 are seen, above -1 they are not."""
-    for rollout, outcome in ((41.0, "holds"), (46.5, "not testable here")):
+    for rollout, outcome in ((41.0, "holds"), (46.5, "no room")):
         noisy = QUALITY | {"rollout": rollout, "gradcam": 20.0}
         found = judged(
             "BI-10",

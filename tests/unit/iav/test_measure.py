@@ -16,6 +16,7 @@ from relevit.iav import class_attention, class_structure, global_iav, ia_scores,
 from relevit.iav.measure import (
     Explainer,
     Explanation,
+    chance_table,
     entropy_table,
     follow_epochs,
     object_share_pct,
@@ -200,6 +201,17 @@ def test_scores_table(run, found, pictures):
     row = table.set_index(["map", "image", "layer", "head"]).loc["gradcam", 3, 2, 1]
     assert row["score"] == float(found.scores("gradcam")[3, 1, 0])
     assert row["label"] == int(pictures.labels[3])
+
+
+def test_chance_table(run, found):
+    table = chance_table(run, found)
+    layers = found.attention.shape[1]
+    assert list(table) == ["model", "kind", "seed", "layer", "score", "uniform", "centred"]
+    assert list(table["layer"]) == list(range(1, layers + 1))
+    scores = found.scores("smoothgrad")
+    assert table["score"].iloc[0] == pytest.approx(float(scores[:, 0].mean()))
+    assert table["uniform"].nunique() == 1
+    assert (table["centred"] < table["score"]).all()
 
 
 def test_entropy_table(run, pictures):

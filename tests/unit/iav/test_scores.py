@@ -15,6 +15,7 @@ from relevit.attribution import METHODS
 from relevit.attribution.smoothgrad import smoothgrad_pixels
 from relevit.iav import (
     attention_entropy,
+    centred_scores,
     class_attention,
     global_iav,
     head_names,
@@ -24,6 +25,7 @@ from relevit.iav import (
     identity_share,
     map_drift,
     patch_average,
+    uniform_score,
     unit_norm,
 )
 
@@ -197,6 +199,23 @@ def test_uniform_attention_on_a_mask(covered):
     uniform = torch.full((BATCH, LAYERS, HEADS, 16), 1 / 17, dtype=torch.float64)
     scores = ia_scores(uniform, mask)
     close(scores, torch.full_like(scores, math.sqrt(covered / 16)))
+
+
+def test_uniform_attention_scores_high_on_a_flat_map_and_nothing_when_centred(attribution):
+    uniform = torch.full((BATCH, LAYERS, HEADS, PATCHES), 1 / 17, dtype=torch.float64)
+    expected = attribution.mean(1) / attribution.square().mean(1).sqrt()
+    close(uniform_score(attribution), expected)
+    close(ia_scores(uniform, attribution), expected[:, None, None].expand(-1, LAYERS, HEADS))
+    assert not centred_scores(uniform, attribution).any()
+    assert not centred_scores(uniform.float(), attribution.float()).any()
+
+
+def test_centred_score_is_the_correlation(attention, attribution):
+    scores = centred_scores(attention, attribution)
+    for i, layer, head in np.ndindex(BATCH, LAYERS, HEADS):
+        expected = np.corrcoef(attention[i, layer, head].numpy(), attribution[i].numpy())[0, 1]
+        assert float(scores[i, layer, head]) == pytest.approx(expected, rel=1e-9)
+    assert (scores < 0).any()
 
 
 def test_zero_maps_score_zero(attention, attribution):

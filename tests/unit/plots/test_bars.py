@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
+import pytest
 from matplotlib.colors import to_hex
 
-from relevit.plots.bars import pointing_bars, score_bars, word_bars, zero_shot_bars
-from relevit.plots.style import BLUE, ORIGINAL, OURS
+from relevit.plots.bars import average_bars, change_bars, pointing_bars, word_bars, zero_shot_bars
+from relevit.plots.style import GAIN, LOSS
 
 
 def test_zero_shot_has_a_bar_a_seed_and_chance_of_each_group():
@@ -30,18 +33,21 @@ def test_words_are_stacked_to_the_whole_and_an_empty_map_is_marked():
     rows += [("raw", "class", 0.0), ("raw", "other", 0.0)]
     table = pd.DataFrame(rows, columns=["method", "kind", "share_pct"])
     axis = word_bars(table, "t").axes[0]
-    assert [text.get_text() for text in axis.texts] == ["no map"]
+    assert [text.get_text() for text in axis.texts if text.get_text()] == ["70", "30", "no map"]
     assert max(bar.get_x() + bar.get_width() for bar in axis.patches) == 100
 
 
-def test_scores_have_the_variants_and_chance_apart():
-    names = ["method", "score", "value_pct", "low_pct", "high_pct"]
-    methods = ("ga", "head_wise", "token_wise", "random")
-    rows = [(m, s, 50.0, 40.0, 60.0) for m in methods for s in ("positive", "f1")]
-    higher = {"f1": True, "positive": False, "not measured": True}
-    figure = score_bars(pd.DataFrame(rows, columns=names), higher, methods[1:3], "some texts")
-    titles = [axis.get_title() for axis in figure.axes]
-    assert titles == ["f1 (higher is better)", "positive (lower is better)"]
-    for axis in figure.axes:
-        colours = [to_hex(bar.get_facecolor()) for bar in axis.patches]  # from the bottom up
-        assert colours == [ORIGINAL, OURS, OURS, BLUE]
+def test_a_group_without_a_set_leaves_its_place_empty():
+    """Bars stand at their own set, and one without a spread has no cap."""
+    rows = [("x", "annotated masks", 1.0, 0.4), ("y", "tokencut masks", 2.0, math.nan)]
+    table = pd.DataFrame(rows, columns=["dataset", "group", "change", "std"])
+    (axis,) = change_bars(table, "t").axes
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in axis.patches]
+    assert middles == pytest.approx([-0.2, 1.2])
+    spreads = [bars.errorbar.lines[2][0].get_segments()[0] for bars in axis.containers[1::2]]
+    assert spreads[0][:, 1] == pytest.approx([0.6, 1.4]) and len(spreads[1]) == 0
+
+
+def test_gains_and_losses_differ():
+    (axis,) = average_bars(pd.Series({"a": 1.0, "b": -1.0}), pd.Series([0.1, 0.1]), "t", "x").axes
+    assert [to_hex(bar.get_facecolor()) for bar in axis.patches] == [GAIN, LOSS]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.plots.curves import joining_curves, rationale_curves_figure, token_curves_figure
+from relevit.config import FinetuneParams
+from relevit.finetune.learning_rate import class_loss_column
+from relevit.plots.curves import joining_curves, rate_curves
 
 
 def test_loss_has_a_line_a_seed_and_the_guess():
@@ -15,33 +17,22 @@ def test_loss_has_a_line_a_seed_and_the_guess():
     assert len(scale.lines) == 2
 
 
-def test_token_curves_show_the_guess():
-    curves = pd.DataFrame(
-        [
-            ("ga", direction, share, 95.0 - share / 2)
-            for direction in ("positive", "negative")
-            for share in (0, 50, 100)
-        ],
-        columns=["method", "direction", "share_pct", "accuracy_pct"],
-    )
-    figure = token_curves_figure(curves, "texts", 45.0)
-    for axis in figure.axes:
-        line, guess = axis.get_lines()
-        assert line.get_ydata().tolist() == [95, 70, 45] and set(guess.get_ydata()) == {45.0}
-        assert axis.get_xlabel() == "erased tokens (%)"
-    assert [len(axis.get_lines()) for axis in token_curves_figure(curves, "texts").axes] == [1, 1]
+def test_rates_are_judged_at_the_kept_epoch():
+    """A full dot passes, a cross does not; the dotted lines are the rule's limits."""
+    column = class_loss_column(FinetuneParams())
 
+    def history(top1, loss):
+        keys = ("epoch", "validation_top1_pct", column, "validation_loss_total")
+        return [
+            dict(zip(keys, row, strict=True))
+            for row in zip((0, 1), top1, loss, (1.0, 0.5), strict=True)
+        ]
 
-@pytest.mark.parametrize(("by", "label"), [("k", "(k)"), ("share_pct", "(%)")])
-def test_rationale_curves(by, label):
-    table = pd.DataFrame(
-        {
-            "method": ["a", "a", "b", "b"],
-            by: [10, 20, 10, 20],
-            "f1_pct": [1.0, 2, 3, 4],
-            "standard_error_pts": 0.5,
-        }
-    )
-    axis = rationale_curves_figure(table, "planted").axes[0]
-    lines = [container.lines[0].get_ydata().tolist() for container in axis.containers]
-    assert lines == [[1, 2], [3, 4]] and axis.get_xlabel().endswith(label)
+    histories = {1e-6: history((90, 89), (1.0, 1.05)), 1e-3: history((90, 60), (1.0, 3.0))}
+    left, right = rate_curves(histories, 3.0, FinetuneParams()).axes
+    marks = {line.get_marker(): line.get_ydata()[0] for line in right.lines}
+    assert marks["o"] == 1.05 and marks["X"] == 3.0
+    dotted = [
+        [li.get_ydata()[0] for li in ax.lines if li.get_linestyle() == ":"] for ax in (left, right)
+    ]
+    assert dotted == [[3.0], [pytest.approx(1.1)]]

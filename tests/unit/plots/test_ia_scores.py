@@ -198,16 +198,18 @@ def test_entropy_boxes_of_the_last_layer():
 def test_space_pictures_say_the_numbers_of_their_layer(space):
     points = {name: np.arange(12.0).reshape(6, 2) for name in KINDS}
     labels = np.array([3, 3, 7, 7, 9, 9])
-    figure = pictures.space_pictures(points, labels, space, layer=2, seed=1)
+    names = [f"animal {i}" for i in range(10)]
+    figure = pictures.space_pictures(points, labels, space, layer=2, classes=names, seed=1)
     axis = figure.axes[0]
-    title = "mini-deit, layer 2\nsilhouette 0.00, k-NN 20 % (chance 4 %)"
+    title = "mini-deit, layer 2\nsilhouette 0.00\nk-NN 20 % (chance 4 %)"
     assert axis.get_title() == title
-    (cloud,) = axis.collections
-    assert np.array_equal(cloud.get_offsets(), points["mini-deit"])
-    colours = [to_hex(colour) for colour in cloud.get_facecolors()]
-    assert colours[0] == colours[1] != colours[2] and len(set(colours)) == 3
+    clouds = np.concatenate([cloud.get_offsets() for cloud in axis.collections])
+    assert np.array_equal(clouds, points["mini-deit"])
+    assert len({to_hex(cloud.get_facecolor()[0]) for cloud in axis.collections}) == 3
+    named = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert named == ["animal 3", "animal 7", "animal 9"]
     with pytest.raises(ValueError, match=r"space_pictures: model \['x'\] is not in the table"):
-        pictures.space_pictures({"x": points["mini-deit"]}, labels, space, layer=2)
+        pictures.space_pictures({"x": points["mini-deit"]}, labels, space, 2, names)
 
 
 def test_space_curves(space):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from relevit.data.pairs import Pairs
-from relevit.plots.images import captioned_images, phrase_figure
+from relevit.plots.images import captioned_images, cut_steps, heatmap_grid, phrase_figure
+from relevit.plots.style import GAIN, LOSS
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
 
@@ -14,14 +15,36 @@ def test_captions_stand_below_their_images():
     figure = captioned_images(IMAGES, ["a red cat on sand", "a dog"], columns=3)
     assert [axis.texts[0].get_text() for axis in figure.axes] == ["a red cat on sand", "a dog"]
     assert all(axis.texts[0].get_position()[1] < 0 for axis in figure.axes)
+    assert figure.get_label() == "Images with their captions: a red cat on sand; a dog"
 
 
 def test_two_phrases_of_an_image_are_side_by_side():
     maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
     pairs = Pairs(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
     figure = phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"])
-    top, below = figure.axes[:4], figure.axes[4:]
+    top, below = figure.axes[:4], figure.axes[4:8]
     assert [axis.get_title() for axis in top] == ["a cat", "a dog", "an ant", "a bee"]
     peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in below]
     corners = [(row // 4, column // 4) for row, column in peaks]
     assert corners == [(0, 1), (1, 0), (0, 0), (1, 1)]
+
+
+def test_wrong_answers_are_in_italics_and_heat_has_a_scale():
+    maps = torch.rand(2, 1, 8, 8)
+    figure = heatmap_grid(IMAGES, [("ours", maps)], ["cat 9 %", "dog 8 %"], [GAIN, LOSS])
+    titles = [axis.title for axis in figure.axes[:2]]
+    assert [title.get_fontstyle() for title in titles] == ["normal", "italic"]
+    (scale,) = figure.axes[3].child_axes
+    assert [text.get_text() for text in scale.get_yticklabels()] == [
+        "lowest",
+        "highest\nof its map",
+    ]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["right", "wrong"]
+
+
+def test_a_cut_tells_object_dropped_and_other():
+    pieces = torch.tensor([[0, 1], [2, 2]]).repeat(2, 1, 1)
+    figure = cut_steps(IMAGES, [("cosine", torch.rand(2, 2, 2)), ("pieces", pieces)])
+    legend = figure.axes[5].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["other", "dropped", "object"]
+    assert figure.axes[4].images[0].get_array().tolist() == [[0, 1], [2, 2]]

@@ -150,6 +150,12 @@ def test_figure_draws_each_token_of_each_method_within_the_page():
     assert len(boxes.get_paths()) == 3 and len(lines.get_segments()) == 4
 
 
+def test_figure_says_which_token_is_darkest():
+    maps = {"ga": relevance(a=1.0), "gae": relevance(watch=2.0, a=1.0)}
+    label = shaded_figure(read(), maps, "the model says: no").get_label()
+    assert label == "the model says: no. Most relevant token by method: ga: a; gae: watch"
+
+
 def test_figure_breaks_lines_only_at_blanks():
     figure = shaded_figure(read(), {"ga": relevance(a=1.0)}, width=2.2)
     height = {word: y for word, _, y in drawn_words(figure)}

@@ -1,6 +1,7 @@
 """The explorer of layers and heads: what a head looks at, and how far that is what decided.
 
-One figure shows a head, the map beside it and how far they agree; a widget chooses the head.
+One figure shows a head, the map beside it and how far they agree; a widget chooses the head. With
+the maps of many methods, it is a method that is chosen and held against a head.
 
 Images, layers and heads are counted from 1 in all that is shown or chosen, as in the paper.
 """
@@ -9,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from io import BytesIO
 from typing import Any
 
 import ipywidgets
@@ -18,13 +17,16 @@ import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from torch import Tensor
+from matplotlib.patheffects import withStroke
+from torch import Tensor, nn
 
 from relevit.iav.measure import HeadView
-from relevit.plots.style import DPI, GREY, HEAT, OURS
+from relevit.iav.scores import class_attention, ia_scores
+from relevit.models.spec import ModelSpec
+from relevit.plots.style import DPI, GREY, HEAT, INK
+from relevit.plots.widgets.explorer import Explorer, slider, title_of
 from relevit.relevance import to_pixels
 
 SCALE = "cividis"  # of the scores; the heatmaps are in inferno on grey
@@ -50,22 +52,46 @@ def head_explorer(
     images: UInt8[Tensor, "images 3 size size"],
     views: Mapping[str, HeadView],
     titles: Sequence[str] | None = None,
+    *,
+    score: str = "IA-score",
 ) -> HeadExplorer:
     """A widget to choose model, map, image, layer and head, and to see what belongs to them.
 
-    `views` has one entry a model; `titles` names the images, for example by their class.
+    `views` has one entry a model; `titles` names the images, for example by their class; `score`
+    says what the views' scores are.
     Raises: ValueError for no view, images that are not uint8 [images, 3, size, size], or
     numbers of images that differ.
     """
     check_views("head_explorer", images, views, titles)
-    return HeadExplorer(images, views, titles)
+    return HeadExplorer(images, views, titles, score)
 
 
-class HeadExplorer(ipywidgets.VBox):
+def method_explorer(
+    model: nn.Module,
+    spec: ModelSpec,
+    images: UInt8[Tensor, "images 3 size size"],
+    maps: Mapping[str, Float[Tensor, "images patches"]],
+    titles: Sequence[str] | None = None,
+) -> HeadExplorer:
+    """A widget to choose an image, a method, a layer and a head, and to see the two maps.
+
+    `maps` are those of each method, as `evaluate.shared_maps` gives them; a map that is NaN, as
+    some methods publish it, is shown as empty. The number is the cosine of the head's attention
+    with what is above 0 in the map. Runs the model once.
+    Raises: ValueError as `head_explorer`.
+    """
+    device = next(model.parameters()).device
+    attention = class_attention(model, spec.normalise(images.to(device))).float().cpu()
+    whole = {name: values.float().nan_to_num().cpu() for name, values in maps.items()}
+    scores = {name: ia_scores(attention, values.clamp(min=0)) for name, values in whole.items()}
+    view = HeadView(attention, whole, scores)
+    return head_explorer(images, {spec.name: view}, titles, score="cosine")
+
+
+class HeadExplorer(Explorer):
     """Controls, the picture, and its state in words; made by `head_explorer`.
 
-    `model`, `map_name`, `image`, `layer` and `head` are the controls, `picture` is the PNG and
-    `state` the text, for those who cannot see the picture too.
+    `model`, `map_name`, `image`, `layer` and `head` are the controls.
     """
 
     def __init__(
@@ -73,27 +99,19 @@ class HeadExplorer(ipywidgets.VBox):
         images: UInt8[Tensor, "images 3 size size"],
         views: Mapping[str, HeadView],
         titles: Sequence[str] | None,
+        score: str,
     ) -> None:
         self._images, self._views, self._titles = images, dict(views), titles
-        self._painter = HeadPicture(images.shape[-1])
+        self._painter, self._score = HeadPicture(images.shape[-1], score), score
         view = next(iter(views.values()))
         _, layers, heads, _ = view.attention.shape
         self.model = ipywidgets.Dropdown(options=list(views), description="model")
         self.map_name = ipywidgets.Dropdown(options=list(view.scores), description="map")
-        self.image = _slider("image", 1, len(images))
-        self.layer = _slider("layer", layers, layers)  # the last one is nearest to the answer
-        self.head = _slider("head", 1, heads)
-        self.picture = ipywidgets.Image(format="png", layout={"max_width": "100%"})
-        self.state = ipywidgets.HTML()
+        self.image = slider("image", 1, len(images))
+        self.layer = slider("layer", layers, layers)  # the last one is nearest to the answer
+        self.head = slider("head", 1, heads)
         chosen = [self.map_name, self.image, self.layer, self.head]
-        shown = [self.model, *chosen] if len(views) > 1 else chosen
-        row = ipywidgets.HBox(shown, layout={"flex_flow": "row wrap"})
-        super().__init__([row, self.state, self.picture])
-        self.model.observe(self._change_model, names="value")
-        for control in chosen:
-            control.observe(self._draw, names="value")
-        self._settled = True
-        self._draw()
+        super().__init__([self.model, *chosen] if len(views) > 1 else chosen)
 
     @property
     def choice(self) -> Choice:
@@ -101,27 +119,23 @@ class HeadExplorer(ipywidgets.VBox):
         numbers = (self.image.value, self.layer.value, self.head.value)
         return Choice(self.model.value, self.map_name.value, *numbers)
 
-    def _change_model(self, _change: Any) -> None:
-        """Let the controls follow the model's maps, layers and heads, then draw once."""
-        view, before = self._views[self.model.value], self.map_name.value
-        self._settled = False  # in between, the controls may name a head that does not exist
-        self.map_name.options = list(view.scores)
-        if before in view.scores:
-            self.map_name.value = before
-        _, self.layer.max, self.head.max, _ = view.attention.shape
-        self._settled = True
-        self._draw()
-
-    def _draw(self, _change: Any = None) -> None:
-        """Picture and text for what is chosen."""
-        if not self._settled:
-            return
+    def look(self) -> tuple[Figure, str]:
+        """The head that is chosen, and its score."""
         choice = self.choice
         view, title = self._views[choice.model], title_of(self._titles, choice.image)
         self._painter.show(self._images, view, choice, title)
-        self.picture.value = self._painter.png()
-        text = _in_words(view, choice, title)
-        self.state.value = f'<span role="status">{escape(text)}</span>'
+        return self._painter.figure, _in_words(view, choice, title, self._score)
+
+    def _change(self, change: Any = None) -> None:
+        """Let the controls follow another model's maps, layers and heads before all is drawn."""
+        if change is None or change.owner is not self.model:
+            return super()._change(change)
+        view, before = self._views[self.model.value], self.map_name.value
+        with self.together():
+            self.map_name.options = list(view.scores)
+            if before in view.scores:
+                self.map_name.value = before
+            _, self.layer.max, self.head.max, _ = view.attention.shape
 
 
 def explorer_picture(
@@ -163,11 +177,11 @@ class HeadPicture:
     scale of colours, and the scores of all heads with this one marked.
     """
 
-    def __init__(self, size: int) -> None:
-        """Lay out the parts for square images of `size` pixels a side."""
+    def __init__(self, size: int, score: str = "IA-score") -> None:
+        """Lay out the parts for square images of `size` pixels a side; `score` names the number."""
+        self._score = score
         # Not by pyplot, which would keep the figure and show it a second time.
         self.figure = Figure(figsize=(11.2, 2.8), dpi=DPI)
-        self.canvas = FigureCanvasAgg(self.figure)
         lefts = (0.008, 0.218, 0.428)
         self.pictures = [self.figure.add_axes((x, 0.03, 0.2, 0.8)) for x in lefts]
         blank = np.zeros((size, size))
@@ -180,7 +194,8 @@ class HeadPicture:
         self._draw_scale()
         self.grid = self.figure.add_axes((0.777, 0.16, 0.215, 0.67))
         self._cells = self.grid.imshow(np.zeros((1, 1)), SCALE, vmin=0, vmax=1, aspect="auto")
-        self.mark = self.grid.add_patch(Rectangle((0, 0), 1, 1, fill=False, color=OURS, lw=2.5))
+        self.mark = self.grid.add_patch(Rectangle((0, 0), 1, 1, fill=False, color=INK, lw=2.5))
+        self.mark.set_path_effects([withStroke(linewidth=4.5, foreground="white")])
         _plain(self.grid)
         self.grid.set_xlabel("head", fontsize=9, labelpad=1)
         self.grid.set_ylabel("layer", fontsize=9, labelpad=2)
@@ -208,12 +223,6 @@ class HeadPicture:
         scores = view.scores[choice.map_name][index].detach().float().cpu().numpy()
         self._show_scores(scores, choice)
 
-    def png(self) -> bytes:
-        """The figure as a file."""
-        file = BytesIO()
-        self.canvas.print_png(file, pil_kwargs={"compress_level": 1})  # the default takes longer
-        return file.getvalue()
-
     def _draw_scale(self) -> None:
         """The scale of colours of the grid, and on it the line for this head's score."""
         _plain(self.scale)
@@ -222,7 +231,7 @@ class HeadPicture:
         self.scale.imshow(steps, SCALE, vmin=0, vmax=1, **options)
         self.scale.set(xticks=[], yticks=[0, 0.5, 1])
         (self._pointer,) = self.scale.plot(
-            [1.35], [0], marker="<", markersize=9, color=OURS, clip_on=False
+            [1.35], [0], marker="<", markersize=9, color=INK, clip_on=False
         )
         self.scale.set(xlim=(0, 1), ylim=(0, 1))
 
@@ -233,10 +242,10 @@ class HeadPicture:
         self._cells.set_extent((0.5, heads + 0.5, layers + 0.5, 0.5))
         self.grid.set(xticks=_ticks(heads), yticks=_ticks(layers))
         self.mark.set_xy((choice.head - 0.5, choice.layer - 0.5))
-        self.grid.set_title(f"IA-scores, {choice.model}", fontsize=10, pad=5)
+        self.grid.set_title(f"{self._score} of each head, {choice.model}", fontsize=10, pad=5)
         score = float(scores[choice.layer - 1, choice.head - 1])
         self._pointer.set_ydata([score])
-        self.scale.set_title(f"IA-score\n{score:.2f}", fontsize=11, pad=6, fontweight="bold")
+        self.scale.set_title(f"{self._score}\n{score:.2f}", fontsize=11, pad=6, fontweight="bold")
 
 
 def check_views(
@@ -259,11 +268,6 @@ def check_views(
             raise ValueError(f"{where}: {len(images)} images, but {name}: {count}; give one each")
 
 
-def title_of(titles: Sequence[str] | None, image: int) -> str:
-    """The caption of an image, counted from 1."""
-    return f"image {image}" if titles is None else f"image {image}: {titles[image - 1]}"
-
-
 def _need(name: str, value: Any, known: Sequence[Any]) -> None:
     if value not in known:
         text = f"{known[0]} to {known[-1]}" if isinstance(known, range) else f"one of {known}"
@@ -282,17 +286,12 @@ def _plain(axis: Axes) -> None:
     axis.tick_params(length=0, labelsize=8, pad=2)
 
 
-def _in_words(view: HeadView, choice: Choice, title: str) -> str:
+def _in_words(view: HeadView, choice: Choice, title: str, score: str) -> str:
     """The state of the explorer as a sentence."""
     index, layer, head = choice.place
     scores = view.scores[choice.map_name][index, layer].detach()
     return (
         f"{choice.model}, {title}, {choice.map_name}: layer {choice.layer}, head {choice.head}, "
-        f"IA-score {float(scores[head]):.2f} "
+        f"{score} {float(scores[head]):.2f} "
         f"(heads of this layer: {float(scores.min()):.2f} to {float(scores.max()):.2f})"
     )
-
-
-def _slider(name: str, value: int, last: int) -> ipywidgets.IntSlider:
-    """From 1 to `last`; draws when the hand lets go, not for each number on the way."""
-    return ipywidgets.IntSlider(value, min=1, max=last, description=name, continuous_update=False)

@@ -12,9 +12,18 @@ import torch
 from PIL import Image
 
 from relevit.iav.measure import HeadView
-from relevit.plots.explorer import Choice, HeadPicture, explorer_picture, head_explorer
+from relevit.iav.scores import class_attention
+from relevit.plots.widgets.explorer import jpeg
+from relevit.plots.widgets.heads import (
+    Choice,
+    HeadPicture,
+    explorer_picture,
+    head_explorer,
+    method_explorer,
+)
 
 IMAGES, SIZE, PATCHES = 3, 28, 16
+NAN = float("nan")
 TITLES = ["cat", "dog & <ox>", "ant"]
 
 
@@ -44,10 +53,6 @@ def explorer(images, views):
     return head_explorer(images, views, TITLES)
 
 
-def shown(explorer) -> tuple[bytes, str]:
-    return bytes(explorer.picture.value), explorer.state.value
-
-
 def score_text(view: HeadView, map_name: str, image: int, layer: int, head: int) -> str:
     return f"IA-score {float(view.scores[map_name][image - 1, layer - 1, head - 1]):.2f} "
 
@@ -55,9 +60,9 @@ def score_text(view: HeadView, map_name: str, image: int, layer: int, head: int)
 # The controls
 
 
-def test_it_starts_in_the_last_layer_with_a_picture(explorer, views):
+def test_it_starts_in_the_last_layer_with_a_picture(explorer, views, shown):
     picture, state = shown(explorer)
-    assert Image.open(BytesIO(picture)).format == "PNG"
+    assert Image.open(BytesIO(picture)).format == "JPEG"
     assert "deep, image 1: cat, SmoothGrad: layer 4, head 1, " in state
     assert score_text(views["deep"], "SmoothGrad", 1, 4, 1) in state
 
@@ -71,7 +76,7 @@ def test_it_starts_in_the_last_layer_with_a_picture(explorer, views):
         ("map_name", "mask", ("mask", 1, 4, 1)),
     ],
 )
-def test_a_control_changes_picture_and_score(explorer, views, control, value, place):
+def test_a_control_changes_picture_and_score(explorer, views, control, value, place, shown):
     picture, _ = shown(explorer)
     getattr(explorer, control).value = value
     after, state = shown(explorer)
@@ -80,7 +85,7 @@ def test_a_control_changes_picture_and_score(explorer, views, control, value, pl
     assert f"layer {place[2]}, head {place[3]}" in state
 
 
-def test_back_where_it_was_it_shows_what_it_showed(explorer):
+def test_back_where_it_was_it_shows_what_it_showed(explorer, shown):
     before = shown(explorer)
     for value in (1, 4):
         explorer.layer.value = value
@@ -179,13 +184,10 @@ def test_the_grid_marks_the_cell(images, views):
     assert picture.scale.lines[0].get_ydata() == pytest.approx([score])
 
 
-def test_the_figure_is_what_the_widget_shows(explorer, images, views):
+def test_the_figure_is_what_the_widget_shows(explorer, images, views, shown):
     explorer.image.value, explorer.layer.value, explorer.head.value = 2, 3, 2
     figure = explorer_picture(images, views, TITLES, image=2, layer=3, head=2)
-    file = BytesIO()
-    figure.canvas.print_png(file)
-    drawn, widget = (Image.open(BytesIO(data)) for data in (file.getvalue(), shown(explorer)[0]))
-    assert np.array_equal(np.asarray(drawn), np.asarray(widget))
+    assert jpeg(figure) == shown(explorer)[0]
 
 
 def test_maps_that_say_nothing_are_drawn_too(images):
@@ -264,3 +266,22 @@ def test_errors_of_what_is_given(images, views, make):
 def test_errors_of_a_choice_that_does_not_exist(images, views, options, text):
     with pytest.raises(ValueError, match=text):
         explorer_picture(images, views, **({"layer": 1, "head": 1} | options))
+
+
+# Methods
+
+
+def test_a_method_is_chosen_and_held_against_a_head(network, spec, bench, shown):
+    images = bench.draw("val", range(2), size=spec.image_size).images
+    maps = {"gae": torch.rand(2, 4), "lrp": torch.rand(2, 4) - 0.5, "flat": torch.full((2, 4), NAN)}
+    explorer = method_explorer(network, spec, images, maps, ["ant", "bee"])
+    before, text = shown(explorer)
+    assert text.startswith("micro, image 1: ant, gae: layer 2, head 1, cosine ")
+    explorer.map_name.value = "lrp"
+    after, text = shown(explorer)
+    assert after != before and "lrp" in text
+    row = class_attention(network, spec.normalise(images))[0, 1, 0]
+    cosine = torch.nn.functional.cosine_similarity(row, maps["lrp"][0].clamp(min=0), dim=0)
+    assert f"cosine {float(cosine):.2f} " in text
+    explorer.map_name.value = "flat"
+    assert "cosine 0.00" in shown(explorer)[1], "published as NaN; it marks nothing"

@@ -1,0 +1,17 @@
+"""Widgets: controls, a picture, and its state in words. A call makes one, and a notebook shows it.
+
+Where no kernel runs, the picture of the first state stands in its place. All are `Explorer`s: set a
+control's `value`, read `picture` and `state`.
+"""
+
+from relevit.plots.widgets.erasing import ErasingExplorer, erasing_explorer
+from relevit.plots.widgets.explorer import Explorer
+from relevit.plots.widgets.habitats import HabitatExplorer, habitat_explorer
+from relevit.plots.widgets.heads import (
+    HeadExplorer,
+    explorer_picture,
+    head_explorer,
+    method_explorer,
+)
+from relevit.plots.widgets.phrases import PhraseExplorer, phrase_explorer
+from relevit.plots.widgets.steps import StepExplorer, step_explorer

@@ -1,0 +1,167 @@
+"""Erasing with a slider: what a map calls relevant goes first, and the answer is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ipywidgets
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from relevit.config.words import Fill, Unit
+from relevit.data.batch import Batch
+from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
+from relevit.models.spec import ModelSpec
+from relevit.plots.style import FAINT, INK, method_colour
+from relevit.plots.widgets.explorer import Explorer, show_heat, show_image, slider, strip
+from relevit.relevance import to_pixels
+
+STEP = 5  # percent of the image, between two places of the slider
+SHARES = tuple(range(0, 100, STEP))
+FIRST = 20  # percent erased at the start
+ORDERS: dict[str, Direction] = {
+    "most relevant first": "positive",
+    "least relevant first": "negative",
+}
+
+
+def erasing_explorer(
+    model: nn.Module,
+    spec: ModelSpec,
+    batch: Batch,
+    maps: Mapping[str, Float[Tensor, "images patches"]],
+    classes: tuple[str, ...],
+    *,
+    unit: Unit = "token",
+    fill: Fill = "black",
+) -> ErasingExplorer:
+    """A widget to erase an image by a map, and to see the answer's probability fall.
+
+    `maps` has one map an image for each method, GAE's being shown first where it is there. `unit`
+    and `fill` as in `perturbation_rows`: patches (`token`) or pixels, which become black or the
+    mean colour. The answer that is watched is the one to the whole image. Both orders of an image
+    are answered at once and kept, so that the slider only draws.
+    Raises: ValueError without a method, or for other numbers of maps than of images.
+    """
+    counts = {name: len(values) for name, values in maps.items()}
+    if set(counts.values()) != {len(batch)}:
+        raise ValueError(
+            f"erasing_explorer: {len(batch)} images and maps {counts}; give one map an image for "
+            "each method, at least one"
+        )
+    return ErasingExplorer(model, spec, batch, maps, classes, unit, fill)
+
+
+class ErasingExplorer(Explorer):
+    """Made by `erasing_explorer`; `image`, `method`, `order` and `share` are the controls."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        spec: ModelSpec,
+        batch: Batch,
+        maps: Mapping[str, Tensor],
+        classes: tuple[str, ...],
+        unit: Unit,
+        fill: Fill,
+    ) -> None:
+        self._model, self._spec, self._batch, self._classes = model, spec, batch, classes
+        self._maps, self._unit, self._fill = dict(maps), unit, fill
+        self._answered: dict[tuple, Tensor] = {}
+        self.image = slider("image", 1, len(batch))
+        first = "gae" if "gae" in maps else next(iter(maps))
+        self.method = ipywidgets.Dropdown(options=list(maps), value=first, description="method")
+        self.order = ipywidgets.Dropdown(options=list(ORDERS), description="order")
+        self.share = ipywidgets.IntSlider(
+            FIRST, min=0, max=SHARES[-1], step=STEP, description="erased (%)"
+        )
+        super().__init__([self.image, self.method, self.order, self.share])
+
+    def look(self) -> tuple[Figure, str]:
+        """The image with that much of it erased, and the answer's way down."""
+        place, step = self.image.value - 1, SHARES.index(self.share.value)
+        image = self._batch.images[place]
+        curves = {name: self._answers(place, name) for name in ORDERS}
+        shares = curves[self.order.value]
+        watched = int(shares[0].argmax())
+        relevance = self._maps[self.method.value][place : place + 1].float().nan_to_num().cpu()
+        figure, axes = strip(2.1, *[(0.08, 2.1)] * 3, (0.4, 3.2))
+        show_image(axes[0], image, f"image {place + 1}: {self._name(place)}")
+        heat = to_pixels(relevance, tuple(image.shape[-2:]))[0, 0]
+        show_heat(axes[1], image, heat, self.method.value)
+        show_image(axes[2], self._shown(place, step), f"{SHARES[step]} % erased")
+        self._show_curves(axes[3], curves, watched, step)
+        return figure, self._words(shares, watched, step)
+
+    def _erased(self, place: int, order: str, steps: list[int]) -> tuple[Tensor, Tensor]:
+        """Which parts are hidden at each of the steps, [steps, parts], and as many images."""
+        relevance = self._maps[self.method.value][place : place + 1].float().cpu()
+        image = self._batch.images[place : place + 1]
+        if self._unit == "pixel":
+            relevance = to_pixels(relevance.double(), tuple(image.shape[-2:])).flatten(1)
+        ranks = erasing_ranks(relevance, ORDERS[order])
+        counts = [erased_parts(ranks.shape[1], SHARES[step]) for step in steps]
+        hidden = ranks < torch.tensor(counts)[:, None]
+        return hidden, image.expand(len(steps), -1, -1, -1)
+
+    def _answers(self, place: int, order: str) -> Float[Tensor, "steps classes"]:
+        """The softmax at every share, asked for once."""
+        key = (place, self.method.value, order)
+        if key not in self._answered:
+            hidden, image = self._erased(place, order, list(range(len(SHARES))))
+            pixels = self._spec.normalise(image)
+            colour = torch.zeros_like(pixels[:1])
+            if self._fill == "black":
+                colour = self._spec.normalise(torch.zeros_like(image[:1]))
+            device = next(self._model.parameters()).device
+            with torch.no_grad():
+                logits = self._model(erase(pixels, hidden, colour).to(device))
+            self._answered[key] = logits.float().softmax(dim=1).cpu()
+        return self._answered[key]
+
+    def _shown(self, place: int, step: int) -> Tensor:
+        """The image as bytes, with what is hidden in the colour that it gets."""
+        hidden, image = self._erased(place, self.order.value, [step])
+        colour = torch.zeros(image.shape)
+        if self._fill != "black":
+            colour += 255 * torch.tensor(self._spec.mean)[:, None, None]
+        return erase(image.float(), hidden, colour).round().to(torch.uint8)[0]
+
+    def _show_curves(self, axis: Axes, curves: dict[str, Tensor], watched: int, step: int) -> None:
+        """The watched answer's probability by share, in both orders; a dot where the slider is."""
+        colour = method_colour(self.method.value)
+        for order, shares in curves.items():
+            chosen = order == self.order.value
+            style: dict[str, Any] = {"color": colour if chosen else FAINT, "lw": 2}
+            axis.plot(SHARES, 100 * shares[:, watched], label=order, **style)
+        here = 100 * float(curves[self.order.value][step, watched])
+        axis.plot([SHARES[step]], [here], "o", color=INK, markersize=8)
+        axis.set(xlim=(-3, 100), ylim=(-4, 104), xlabel="erased (%)")
+        box = axis.get_position()
+        axis.set_position((box.x0, box.y0 + 0.15, box.width - 0.015, box.height - 0.15))
+        axis.set_title(f"probability of {self._classes[watched]} (%)", fontsize=9, pad=3)
+        axis.tick_params(labelsize=8)
+        axis.xaxis.label.set_fontsize(8)
+        axis.legend(fontsize=7.5, frameon=False)
+
+    def _words(self, shares: Tensor, watched: int, step: int) -> str:
+        now = int(shares[step].argmax())
+        text = (
+            f"{self.method.value}, {self.order.value}, {SHARES[step]} % erased: "
+            f"{self._classes[watched]} has {100 * float(shares[step, watched]):.0f} % "
+            f"(whole image: {100 * float(shares[0, watched]):.0f} %)"
+        )
+        if now == watched:
+            return f"{text}; the answer stays."
+        return (
+            f"{text}; the answer is now {self._classes[now]} ({100 * float(shares[step, now]):.0f}"
+            " %)."
+        )
+
+    def _name(self, place: int) -> str:
+        label = int(self._batch.labels[place])
+        return self._classes[label] if label >= 0 else "unknown"

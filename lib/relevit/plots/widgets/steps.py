@@ -1,0 +1,161 @@
+"""One step of relevance finetuning by hand: the weights of the losses, and what they do."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import ipywidgets
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import nn
+
+from relevit.data.batch import Batch
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import StepLosses, make_optimizer, step_losses
+from relevit.models.spec import ModelSpec
+from relevit.plots.style import ORIGINAL, OURS
+from relevit.plots.widgets.explorer import Explorer, blank, show_heat, show_image
+
+TERMS = {"background": "background", "foreground": "foreground", "classification": "class term"}
+FASTER, FIRST = (1, 3, 10, 30), 10  # times the rate of a run, which has many steps
+MOST = 3  # images, so that a step takes a moment
+CHANGED = "PuOr_r"  # relevance: purple lost, orange gained
+
+
+def step_explorer(
+    model: nn.Module, spec: ModelSpec, batch: Batch, settings: FinetuneSettings
+) -> StepExplorer:
+    """A widget to weigh the three losses and take one step on a copy of the model.
+
+    It begins with the weights of `settings` and FIRST times its rate: one step at the rate of a
+    run, which has many, changes little that one could see. The losses are those of `batch`, in
+    float32, before the step and after it; the model that is given stays as it is.
+    Raises: ValueError for a baseline, which has no map, or more than MOST images.
+    """
+    if settings.method != "relevance":
+        raise ValueError(
+            f"step_explorer: {settings.method} trains no relevance map; use method 'relevance'"
+        )
+    if not 0 < len(batch) <= MOST:
+        raise ValueError(
+            f"step_explorer: {len(batch)} images; a step shall take a moment: give 1 to {MOST}"
+        )
+    return StepExplorer(model, spec, batch, settings)
+
+
+class StepExplorer(Explorer):
+    """Made by `step_explorer`; a slider for each of TERMS, and `rate`, are the controls."""
+
+    def __init__(
+        self, model: nn.Module, spec: ModelSpec, batch: Batch, settings: FinetuneSettings
+    ) -> None:
+        self._model, self._batch = model, batch
+        self._settings = settings.changed(precision="float32")
+        device = next(model.parameters()).device
+        self._pixels = spec.normalise(batch.images.to(device))
+        self._masks = batch.masks.to(device).float()
+        self._labels = batch.labels.to(device)
+        self._before = self._losses(model)
+        weights = settings.weights
+        self.background = _weight("background", weights.background, 4.0)
+        self.foreground = _weight("foreground", weights.foreground, 4.0)
+        self.classification = _weight("class term", weights.classification, 1.0)
+        rates = [(f"{settings.lr * times:.1e} ({times} x the run's)", times) for times in FASTER]
+        self.rate = ipywidgets.Dropdown(options=rates, value=FIRST, description="rate")
+        super().__init__([self.background, self.foreground, self.classification, self.rate])
+
+    def look(self) -> tuple[Figure, str]:
+        """The maps before and after one step with these weights, and each term's change."""
+        after = self._step()
+        count = len(self._batch)
+        figure = blank(3.6 + 1.15 * count, 4.9)
+        around = {"left": 0.12, "right": 0.985, "top": 0.985, "bottom": 0.06}
+        widths = [1.0] * count + [0.05, 2.1]
+        grid = figure.add_gridspec(
+            4, count + 2, width_ratios=widths, wspace=0.06, hspace=0.05, **around
+        )
+        maps = [seen.heatmaps[:, 0].detach().cpu() for seen in (self._before, after)]
+        change = (maps[1] - maps[0]).numpy()
+        reach = float(abs(change).max()) or 1.0
+        for place, image in enumerate(self._batch.images):
+            column = [figure.add_subplot(grid[row, place]) for row in range(4)]
+            show_image(column[0], image * self._batch.masks[place].bool())
+            show_heat(column[1], image, maps[0][place])
+            show_heat(column[2], image, maps[1][place])
+            show_image(column[3], image)
+            column[3].imshow(change[place], CHANGED, vmin=-reach, vmax=reach)
+            if place == 0:
+                names = ("object", "before", "after", f"change\n(±{reach:.2f})")
+                for axis, name in zip(column, names, strict=True):
+                    axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
+        self._show_terms(figure.add_subplot(grid[:, count + 1]), after)
+        return figure, self._words(after)
+
+    def _losses(self, model: nn.Module, settings: FinetuneSettings | None = None) -> StepLosses:
+        chosen = settings or self._settings
+        train = settings is not None
+        return step_losses(model, self._pixels, self._masks, self._labels, chosen, train=train)
+
+    def _step(self) -> StepLosses:
+        """One step on a copy, then the losses of the copy."""
+        weights = {name: getattr(self, name).value for name in TERMS}
+        settings = self._settings.changed(
+            lr=self._settings.lr * self.rate.value,
+            weights=replace(self._settings.weights, **weights),
+        )
+        with torch.enable_grad():
+            copied = copy.deepcopy(self._model)
+            copied.zero_grad(set_to_none=True)
+            self._losses(copied, settings).total.backward()
+            make_optimizer(copied, settings).step()
+        return self._losses(copied)
+
+    def _show_terms(self, axis: Axes, after: StepLosses) -> None:
+        """Each term before and after; the change is written above."""
+        names = list(TERMS)[::-1]
+        for row, name in enumerate(names):
+            pair = self._pair(name, after)
+            for part, (value, colour) in enumerate(zip(pair, (ORIGINAL, OURS), strict=True)):
+                axis.barh(row - 0.22 * part, value, height=0.2, color=colour)
+            text = f"{TERMS[name]}: {pair[0]:.4f} → {pair[1]:.4f}"
+            axis.text(0, row + 0.17, text, fontsize=9.5)
+        highest = max(max(self._pair(name, after)) for name in names)
+        axis.set(xlim=(0, 1.05 * highest or 1.0), ylim=(-0.5, 2.45), yticks=[])
+        axis.set_title("losses, grey before, red after", fontsize=9.5, y=0.955)
+        axis.tick_params(labelsize=8)
+        axis.spines[:].set_visible(False)
+        axis.grid(False)
+
+    def _pair(self, name: str, after: StepLosses) -> tuple[float, float]:
+        return tuple(float(getattr(seen, name).detach()) for seen in (self._before, after))
+
+    def _words(self, after: StepLosses) -> str:
+        parts = []
+        for name, title in TERMS.items():
+            old, new = self._pair(name, after)
+            parts.append(f"{title} {old:.4f} → {new:.4f} ({_percent(old, new)})")
+        share = [
+            100 * float((heat * self._masks).sum() / heat.sum().clamp_min(1e-12))
+            for heat in (self._before.heatmaps.detach(), after.heatmaps.detach())
+        ]
+        text = f"one step: {', '.join(parts)}"
+        return f"{text}; relevance on the object {share[0]:.1f} → {share[1]:.1f} %"
+
+
+def _percent(old: float, new: float) -> str:
+    return f"{100 * (new / old - 1):+.0f} %" if old else "0 before"
+
+
+def _weight(name: str, value: float, most: float) -> ipywidgets.FloatSlider:
+    """A weight from 0 up; draws when the hand lets go, as each step takes a moment."""
+    return ipywidgets.FloatSlider(
+        value,
+        min=0.0,
+        max=max(most, value),
+        step=0.05,
+        description=name,
+        readout_format=".2f",
+        continuous_update=False,
+    )

@@ -1,0 +1,84 @@
+"""What a reader sees first: every notebook's stored outputs carry its lesson.
+
+The cell tagged `lesson` says it in numbers; here is the side on which these must lie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+import pytest
+
+from relevit.config import NOTEBOOKS
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NUMBER = re.compile(r"(?<![\w.-])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+class Lesson(NamedTuple):
+    """In words, and as a condition on the numbers that the cell has printed, in their order."""
+
+    words: str
+    holds: Callable[..., bool]
+
+
+LESSONS = {
+    "00_original": Lesson("right on its own kind of images", lambda top1, *_: top1 >= 90),
+    "00_start": Lesson("and often wrong elsewhere", lambda val, elsewhere: elsewhere < val - 15),
+    "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
+    "02_learning_rate": Lesson(
+        "too high a rate forgets", lambda lr, drop, high, lost: lr < high and drop <= 3 < lost
+    ),
+    "02_finetune": Lesson("relevance goes to the object", lambda before, after: after > before + 2),
+    "02_baselines": Lesson(
+        "the published background terms train nothing", lambda gap, fitted: gap == 0 > fitted
+    ),
+    "03_robustness": Lesson(
+        "the shifted sets rise", lambda mean, std, val: mean > std and val > -3
+    ),
+    "03_controls": Lesson(
+        "and that is due to relevance", lambda ours, control, adds, level, low, high: low > 0
+    ),
+    "03_comparison": Lesson("more than with a baseline", lambda ours, best: ours > best),
+    "04_segmentation": Lesson("the maps outline the object", lambda before, after: after > before),
+    "05_attribution": Lesson(
+        "maps that know the class", lambda rollout, gae, token: rollout == 50 < min(gae, token)
+    ),
+    "06_faithfulness": Lesson("the model needs what GAE shows", lambda first, rest: first < rest),
+    "07_pretraining": Lesson("all learn the animals", lambda one, other: min(one, other) > 30),
+    "07_iav": Lesson(
+        "self-supervised heads agree more, and so does a head that looks everywhere",
+        lambda s, s_flat, s_centred, t, t_flat, t_centred: t > s and t_flat > s_flat,
+    ),
+    "08_ablations": Lesson("rates beyond the rule cost", lambda chosen, times, beyond: beyond < 0),
+    "09_sis": Lesson(
+        "a few pixels make a model sure of a wrong label",
+        lambda share, wrong, all_found, kept: share > 30 and wrong > 0 and kept < 50,
+    ),
+    "10_knn": Lesson("features beyond the classes", lambda found, chance: found > 3 * chance),
+    "11_text": Lesson("words that decide", lambda ranked, random: ranked < random),
+    "12_clip": Lesson("maps that follow a phrase", lambda rollout, gae: rollout == 50 < gae),
+}
+
+
+def said(name: str) -> str:
+    """What the lesson's cell has printed."""
+    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    (cell,) = [cell for cell in cells if "lesson" in cell.metadata.get("tags", [])]
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def test_every_notebook_has_a_lesson():
+    """The report has all of them."""
+    assert sorted([*LESSONS, "99_report"]) == sorted(NOTEBOOKS)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_stored_outputs_show_the_lesson(name):
+    text = said(name)
+    numbers = [float(found) for found in NUMBER.findall(text)]
+    assert LESSONS[name].holds(*numbers), f"{LESSONS[name].words}: {text}"

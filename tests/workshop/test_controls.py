@@ -1,0 +1,88 @@
+"""Typical wrong answers to the exercises on controls, and what is said to each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checks import controls
+
+from relevit.evaluate.paired import paired_change
+
+from .answers import said
+
+
+def change(before, after, *, error=lambda d: d.std(ddof=1) / np.sqrt(len(d)), scale=100):
+    difference = after - before
+    return scale * difference.mean(), scale * error(difference)
+
+
+def apart(before, after):
+    both = np.hypot(*(arm.std(ddof=1) / np.sqrt(len(arm)) for arm in (before, after)))
+    return 100 * (after - before).mean(), 100 * both
+
+
+def added(table, *, plus="with", minus="without"):
+    top1 = 100 * table.groupby(["dataset", "arm"])["right"].mean().unstack("arm")
+    return (top1[plus] - top1[minus]).mean()
+
+
+def pooled(table):
+    top1 = 100 * table.groupby("arm")["right"].mean()
+    return top1["with"] - top1["without"]
+
+
+WRONG = [
+    (controls.change, apart, "as if they had answered different images"),
+    (
+        controls.change,
+        lambda b, a: change(b, a, error=lambda d: d.std(ddof=1)),
+        "how far a single image is off",
+    ),
+    (
+        controls.change,
+        lambda b, a: change(b, a, error=lambda d: d.std(ddof=1) / len(d)),
+        "not by its square root",
+    ),
+    (
+        controls.change,
+        lambda b, a: change(b, a, error=lambda d: d.var(ddof=1)),
+        "That is the variance",
+    ),
+    (controls.change, lambda b, a: change(a, b), "sign is turned"),
+    (controls.change, lambda b, a: change(b, a, scale=1), "Both are shares"),
+    (controls.change, lambda b, a: (change(b, a)[0], change(b, a, scale=1)[1]), "still a share"),
+    (controls.change, lambda b, a: 100 * (a - b).mean(), "has the shape (); (2) is asked for"),
+    (controls.added, lambda t: added(t, minus="original"), "change since the original"),
+    (controls.added, pooled, "all images together"),
+    (controls.added, lambda t: added(t, plus="without", minus="with"), "sign is turned"),
+    (controls.added, lambda t: added(t, plus="without", minus="original"), "change of the twin"),
+    (controls.added, lambda t: added(t) / 100, "times 100"),
+    (controls.added, lambda t: 3 * added(t), "their mean is asked for"),
+    (controls.added, lambda t: t.groupby("arm").right.mean(), "has the shape (3)"),
+    (controls.no_control, "a", "interval would help"),
+    (controls.no_control, "c", "the same images"),
+]
+
+test_wrong_answers = said(WRONG)
+
+
+def test_both_standard_errors_are_right(capsys):
+    """The library's bootstrap agrees with them on the example."""
+    for divisor in (0, 1):
+        controls.change(
+            lambda b, a, n=divisor: change(b, a, error=lambda d: d.std(ddof=n) / np.sqrt(len(d)))
+        )
+    assert capsys.readouterr().out.count("✓ ") == 2
+    table = controls.answers_example().assign(seed=0, in_a=True, dataset="a")
+    table["index"] = table.groupby("arm").cumcount()
+    ours, original = (table[table["arm"] == arm] for arm in ("with", "original"))
+    found = paired_change(ours, original, ["a"]).loc["all"]
+    points, error = change(*(rows["right"].to_numpy(float) for rows in (original, ours)))
+    assert found["change_pts"] == pytest.approx(points)
+    assert found["se_pts"] == pytest.approx(error, rel=0.1)
+
+
+def test_a_prediction_hears_how_far_it_is_off(capsys):
+    for guess, part in ((45, "Well predicted"), (95, "the home had given"), (3, "does know")):
+        controls.elsewhere(guess, 42.5)
+        assert part in capsys.readouterr().out

@@ -1,0 +1,65 @@
+"""Typical wrong answers to the exercises on the segmentation test, and what is said to each."""
+
+from __future__ import annotations
+
+import torch
+from checks import segmentation
+
+from .answers import said
+
+
+def scores(heat, masks, *, own=True, images=False, parts=("object", "background"), scale=100):
+    found = heat > (heat.mean(dim=(1, 2, 3), keepdim=True) if own else heat.mean())
+    pairs = {"object": (found, masks), "background": (~found, ~masks)}
+    over = (1, 2, 3) if images else (0, 1, 2, 3)
+    ious = [(a & b).sum(over) / (a | b).sum(over) for a, b in (pairs[name] for name in parts)]
+    return scale * (found == masks).float().mean(), scale * torch.stack(ious).mean()
+
+
+def precision(values, truth, *, order=None, at=None):
+    order = values.argsort(descending=True) if order is None else order
+    ordered = truth[order]
+    notes = ordered.cumsum(0) / torch.arange(1, len(truth) + 1)
+    return notes[ordered if at is None else at].mean()
+
+
+WRONG = [
+    (segmentation.scores, lambda h, m: scores(h, m, own=False), "all maps at one mean"),
+    (segmentation.scores, lambda h, m: scores(h, m, images=True), "IoU of each image"),
+    (segmentation.scores, lambda h, m: scores(h, m, parts=["object"]), "object alone"),
+    (segmentation.scores, lambda h, m: scores(h, m, parts=["background"]), "background alone"),
+    (segmentation.scores, lambda h, m: scores(-h, m), "You found the background"),
+    (segmentation.scores, lambda h, m: scores(h, m, scale=1), "Both are shares"),
+    (segmentation.scores, lambda h, m: scores(h, m)[::-1], "in the other order"),
+    (segmentation.scores, lambda h, m: scores(h, m)[0], "has the shape (); (2) is asked for"),
+    (segmentation.precision, lambda v, t: precision(v, t, order=v.argsort()), "go up the list"),
+    (
+        segmentation.precision,
+        lambda v, t: precision(v, t, order=torch.arange(len(v))),
+        "did not sort",
+    ),
+    (segmentation.precision, lambda v, t: precision(v, t, at=slice(None)), "over all places"),
+    (segmentation.precision, lambda v, t: 100 * precision(v, t), "leave out the factor"),
+    (
+        segmentation.precision,
+        lambda v, t: precision(v, t) * t.sum() / len(t),
+        "divided by the number of all pixels",
+    ),
+    (segmentation.precision, lambda v, t: (v * t).cumsum(0), "has the shape (30); () is asked"),
+    (segmentation.good_marks, "a", "that of chance"),
+    (segmentation.good_marks, "c", "No AP cuts the map"),
+]
+
+test_wrong_answers = said(WRONG)
+
+
+def test_no_two_pixels_of_the_example_are_equal():
+    """Or several orders, and so several results, would be right."""
+    values, truth = segmentation.pixels_example()
+    assert len(values.unique()) == len(values) and 0 < truth.sum() < len(truth)
+
+
+def test_a_prediction_hears_how_far_it_is_off(capsys):
+    for guess, part in ((85, "Well predicted"), (50, "most of the image"), (99, "not so few")):
+        segmentation.empty_map(guess, 86.2)
+        assert part in capsys.readouterr().out
