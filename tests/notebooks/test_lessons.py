@@ -49,7 +49,9 @@ LESSONS = {
         "maps that know the class", lambda rollout, gae, token: rollout == 50 < min(gae, token)
     ),
     "06_faithfulness": Lesson("the model needs what GAE shows", lambda first, rest: first < rest),
-    "07_pretraining": Lesson("all learn the animals", lambda one, other: min(one, other) > 30),
+    "07_pretraining": Lesson(
+        "labels in pretraining pay", lambda with_labels, without: with_labels > without > 30
+    ),
     "07_iav": Lesson(
         "self-supervised heads agree more, and so does a head that looks everywhere",
         lambda s, s_flat, s_centred, t, t_flat, t_centred: t > s and t_flat > s_flat,

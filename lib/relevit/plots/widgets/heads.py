@@ -242,7 +242,7 @@ class HeadPicture:
         self._cells.set_extent((0.5, heads + 0.5, layers + 0.5, 0.5))
         self.grid.set(xticks=_ticks(heads), yticks=_ticks(layers))
         self.mark.set_xy((choice.head - 0.5, choice.layer - 0.5))
-        self.grid.set_title(f"{self._score} of each head, {choice.model}", fontsize=10, pad=5)
+        self.grid.set_title(f"{self._score}, {choice.model}", fontsize=10, pad=5)
         score = float(scores[choice.layer - 1, choice.head - 1])
         self._pointer.set_ydata([score])
         self.scale.set_title(f"{self._score}\n{score:.2f}", fontsize=11, pad=6, fontweight="bold")
