@@ -80,7 +80,7 @@ lab: setup  ## Open the notebooks in JupyterLab
 # Two streams side by side, each with half of the cores.
 HALF = $(shell $(BIN)/python -c 'from relevit.base.device import cores; print(max(1, cores() // 2))')
 
-test: setup  ## Run all tests, and the notebooks against their stored outputs
+test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not change
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \
 		test-pipeline test-notebooks
 	$(NBVAL) $(LAST)

@@ -16,7 +16,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from relevit.config import NOTEBOOKS
-from relevit.pipeline import site
+from relevit.pipeline import notebooks, site
 
 from .projects import PRESET, ROOT, RUN_S, results
 
@@ -144,7 +144,8 @@ def project(tmp_path, monkeypatch) -> Path:
         put((stage / "seed0" if name == FINETUNE else stage) / "executed.ipynb", cells)
         (stage / "summary.json").write_text("{}")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(site, "NOTEBOOKS", (START, FINETUNE, REPORT))
+    for module in (site, notebooks):
+        monkeypatch.setattr(module, "NOTEBOOKS", (START, FINETUNE, REPORT))
     return folder
 
 
@@ -208,7 +209,7 @@ def test_every_page_says_where_it_comes_from_and_names_no_place(pages, project):
     found = json.loads((pages / site.MARK).read_text())
     for path in pages.glob("*.html"):
         text = path.read_text()
-        assert f"preset {PRESET}, commit unknown" in text
+        assert f"preset {PRESET}. Pages made from commit unknown" in text
         assert f"{found['cores']} cores; torch {found['torch']}, timm {found['timm']}" in text
         assert str(project) not in text and "/tmp/" not in text
         assert not re.search(rf"\b{re.escape(platform.node())}\b", text)
@@ -253,7 +254,7 @@ def test_an_unknown_preset_is_refused(project, capsys):
     for name in ("nosuch", "..", ""):
         assert site.main([name]) == 2
         said = capsys.readouterr().err
-        assert said == f"error: site: preset {name!r} has no pipeline; use one of ['smallest']\n"
+        assert said == f"error: preset {name!r} has no pipeline; use one of ['smallest']\n"
 
 
 @pytest.mark.parametrize("state", ["missing", "running", "failed", "cut"])

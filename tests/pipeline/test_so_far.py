@@ -63,6 +63,7 @@ def test_page_shows_what_has_landed_and_runs_nothing(changeable, monkeypatch):
     cfg = ReportParams.from_preset(changeable / "params" / PRESET)
     html = so_far.page(cfg.model_copy(update={"landed": landed}))
     assert "7 of 19 notebooks" in html
+    assert so_far.RELOAD in html and so_far.GOES_ON in html
     assert html.count("… 03_controls has no results yet") == 1
     assert "… 09_sis has no results yet" in html
     assert "error over images" in html, "the nine columns are missing"
@@ -71,17 +72,31 @@ def test_page_shows_what_has_landed_and_runs_nothing(changeable, monkeypatch):
     assert after == before
 
 
-@pytest.mark.timeout(60)
-def test_its_process_ends_with_the_run(tmp_path):
-    start = time.monotonic()
-    with so_far.kept("nosuch", [], {}):
-        pass
-    assert time.monotonic() - start < 30
+@pytest.mark.timeout(120)
+def test_its_process_lives_and_ends_with_the_run(project, monkeypatch):
+    """Nothing has landed: it waits, and a page of an earlier run is gone."""
+    monkeypatch.chdir(project)
+    results(project).mkdir(parents=True)
+    (results(project) / so_far.PAGE).write_text("of an earlier run")
+    with so_far.kept(PRESET, ["03_robustness: nine test sets"], {}) as process:
+        assert not (results(project) / so_far.PAGE).exists()
+        time.sleep(15)  # its imports, and some looks
+        assert process.poll() is None
+    assert process.returncode == 0
 
 
-def test_an_open_page_leads_to_the_finished_report(tmp_path):
-    so_far.finish(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / so_far.PAGE).write_text("so far")
-    so_far.finish(tmp_path)
-    assert "url=report.html" in (tmp_path / so_far.PAGE).read_text()
+def test_a_page_that_is_left_does_not_promise_more(project, monkeypatch):
+    monkeypatch.chdir(project)
+    results(project).mkdir(parents=True)
+    page = results(project) / so_far.PAGE
+    with so_far.kept(PRESET, [], {}):
+        page.write_text(f"<head>{so_far.RELOAD}</head> 7 of 19 notebooks. {so_far.GOES_ON}")
+    assert page.read_text() == f"<head></head> 7 of 19 notebooks. {so_far.STOPPED}"
+    so_far.finish(PRESET)
+    assert "url=report.html" in page.read_text()
+
+
+def test_without_a_page_there_is_nothing_to_finish(project, monkeypatch):
+    monkeypatch.chdir(project)
+    so_far.finish(PRESET)
+    assert not results(project).exists()

@@ -50,6 +50,41 @@ WRONG = [
 
 test_wrong_answers = said(WRONG)
 
+
+def plain(attention):
+    """With the identity of hint 1, as it stands there."""
+    tokens = attention.shape[-1]
+    made_of = torch.eye(tokens)
+    for i in range(len(attention)):
+        made_of = (attention[i].mean(dim=0) + torch.eye(tokens)) / 2 @ made_of
+    return made_of[0, 1:]
+
+
+def by_multi_dot(attention):
+    blocks = (attention.mean(1) + torch.eye(attention.shape[-1])) / 2
+    return torch.linalg.multi_dot(list(blocks.flip(0)))[0, 1:]
+
+
+def by_einsum(attention, gradient):
+    weights = torch.einsum("hqk,hqk->h", attention, gradient).abs()
+    return torch.einsum("h,hqk->qk", weights / weights.sum(), attention)
+
+
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (attribution.rollout, plain),
+        (attribution.rollout, by_multi_dot),
+        (attribution.rollout, lambda a: rollout(a.double())[0, 1:]),
+        (attribution.head_wise, by_einsum),
+        (attribution.head_wise, lambda a, g: by_einsum(a.float(), g.float())),
+    ],
+)
+def test_right_answers_other_than_ours(check, answer, capsys):
+    check(answer)
+    assert capsys.readouterr().out.startswith("✓ ")
+
+
 TRUTH = pd.DataFrame({"method": ["rollout", "gae"], "own_object_pct": [50.0, 72.5]})
 
 

@@ -16,11 +16,6 @@ def change(before, after, *, error=lambda d: d.std(ddof=1) / np.sqrt(len(d)), sc
     return scale * difference.mean(), scale * error(difference)
 
 
-def apart(before, after):
-    both = np.hypot(*(arm.std(ddof=1) / np.sqrt(len(arm)) for arm in (before, after)))
-    return 100 * (after - before).mean(), 100 * both
-
-
 def added(table, *, plus="with", minus="without"):
     top1 = 100 * table.groupby(["dataset", "arm"])["right"].mean().unstack("arm")
     return (top1[plus] - top1[minus]).mean()
@@ -31,26 +26,34 @@ def pooled(table):
     return top1["with"] - top1["without"]
 
 
+def changes(ddof):
+    """Wrong answers whose deviations are divided by n - ddof."""
+
+    def mean_error(d):
+        return d.std(ddof=ddof) / np.sqrt(len(d))
+
+    def changed(before, after, error=mean_error, scale=100):
+        return change(before, after, error=error, scale=scale)
+
+    def apart(before, after):
+        both = np.hypot(mean_error(before), mean_error(after))
+        return 100 * (after - before).mean(), 100 * both
+
+    answers = [
+        (apart, "as if they had answered different images"),
+        (lambda b, a: changed(b, a, lambda d: d.std(ddof=ddof)), "how far a single image is off"),
+        (lambda b, a: changed(b, a, lambda d: d.std(ddof=ddof) / len(d)), "not by its square root"),
+        (lambda b, a: changed(b, a, lambda d: d.var(ddof=ddof)), "That is the variance"),
+        (lambda b, a: changed(a, b), "sign is turned"),
+        (lambda b, a: changed(b, a, scale=1), "Both are shares"),
+        (lambda b, a: (changed(b, a)[0], changed(b, a, scale=1)[1]), "still a share"),
+    ]
+    return [(controls.change, answer, sentence) for answer, sentence in answers]
+
+
 WRONG = [
-    (controls.change, apart, "as if they had answered different images"),
-    (
-        controls.change,
-        lambda b, a: change(b, a, error=lambda d: d.std(ddof=1)),
-        "how far a single image is off",
-    ),
-    (
-        controls.change,
-        lambda b, a: change(b, a, error=lambda d: d.std(ddof=1) / len(d)),
-        "not by its square root",
-    ),
-    (
-        controls.change,
-        lambda b, a: change(b, a, error=lambda d: d.var(ddof=1)),
-        "That is the variance",
-    ),
-    (controls.change, lambda b, a: change(a, b), "sign is turned"),
-    (controls.change, lambda b, a: change(b, a, scale=1), "Both are shares"),
-    (controls.change, lambda b, a: (change(b, a)[0], change(b, a, scale=1)[1]), "still a share"),
+    *changes(ddof=1),
+    *changes(ddof=0),
     (controls.change, lambda b, a: 100 * (a - b).mean(), "has the shape (); (2) is asked for"),
     (controls.added, lambda t: added(t, minus="original"), "change since the original"),
     (controls.added, pooled, "all images together"),

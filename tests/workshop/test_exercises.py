@@ -150,6 +150,18 @@ def test_a_stubs_check_says_one_sentence_in_the_notebook(copies):
     ]
 
 
+def test_a_copy_that_was_worked_on_is_not_overwritten(tmp_path, capsys):
+    assert exercises.main(["--out", str(tmp_path)]) == 0
+    assert exercises.main(["--out", str(tmp_path)]) == 0, "an untouched copy may be made again"
+    path = tmp_path / "students" / PATHS[0].with_suffix(".ipynb").name
+    notebook = nbformat.read(path, as_version=4)
+    next(cell for cell in notebook.cells if cell.cell_type == "code").source = "my_work = 1"
+    nbformat.write(notebook, path)
+    assert exercises.main(["--out", str(tmp_path)]) == 2
+    assert f"{path} has been worked on" in capsys.readouterr().err
+    assert "my_work = 1" in path.read_text()
+
+
 def test_marks_that_are_no_pair_are_refused(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("# %%\nx = 1\n### BEGIN SOLUTION\nx = 2\n")

@@ -29,6 +29,11 @@ def root(edges):
     return edges.sum(dim=1).sqrt()
 
 
+def rising(features):
+    """Threads of unlike weight, of which the least is right."""
+    return torch.linspace(1, 6, len(features) ** 2).reshape(len(features), -1)
+
+
 def over_union(both, found, exact):
     return 100 * both / (found | exact).sum()
 
@@ -45,6 +50,8 @@ WRONG = [
     (masks.affinity, lambda k, tau: (cosines(k) > tau).double(), "have no edge"),
     (masks.affinity, lambda k, tau: cosines(k) > tau, "have no edge"),
     (masks.affinity, lambda k, tau: (cosines(k) > tau).double().clamp(min=5e-5), "faint edges"),
+    (masks.affinity, lambda k, tau: (cosines(k) > tau).double() + 1e-5 * rising(k), "that weighs"),
+    (masks.affinity, lambda k, tau: (cosines(k) > tau).double() - 1e-5, "that weighs -1e-05"),
     (masks.affinity, lambda k, tau: cosines(k).where(cosines(k) > tau, 1e-5), "each weighs 1"),
     (
         masks.affinity,
@@ -80,7 +87,7 @@ test_wrong_answers = said(WRONG)
 def generalised(edges):
     table = edges.numpy()
     degrees = np.diag(table.sum(axis=1))
-    return scipy.linalg.eigh(degrees - table, degrees)[1][:, 1]
+    return torch.as_tensor(scipy.linalg.eigh(degrees - table, degrees)[1][:, 1])
 
 
 @pytest.mark.parametrize(
@@ -97,6 +104,20 @@ def generalised(edges):
 def test_sign_and_length_of_the_vector_are_free(answer, capsys):
     masks.second_vector(answer)
     assert capsys.readouterr().out.startswith("✓ That is the cut.")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda k, tau: (cosines(k) > tau).float().clamp(min=1e-5),
+        lambda k, tau: torch.where(cosines(k) > tau, 1.0, 1e-5),
+        lambda k, tau: (cosines(k) > tau) + 1e-5,
+    ],
+    ids=["float32", "where", "sum"],
+)
+def test_threads_of_any_precision_are_right(answer, capsys):
+    masks.affinity(answer)
+    assert capsys.readouterr().out.startswith("✓ That is the graph")
 
 
 def test_the_second_vector_of_the_example_is_alone():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 from checks import segmentation
 
@@ -51,6 +53,27 @@ WRONG = [
 ]
 
 test_wrong_answers = said(WRONG)
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array, torch.stack])
+def test_two_scores_come_in_any_form(kind, capsys):
+    """The notebook takes them apart."""
+    segmentation.scores(lambda h, m: kind(scores(h, m)))
+    assert capsys.readouterr().out.startswith("✓ ")
+
+
+def test_a_loop_in_numbers_of_python_is_right(capsys):
+    def loop(values, truth):
+        found, notes = 0, []
+        order = values.argsort(descending=True).tolist()
+        for place, pixel in enumerate(order, start=1):
+            if truth[pixel]:
+                found += 1
+                notes.append(found / place)
+        return sum(notes) / len(notes)
+
+    segmentation.precision(loop)
+    assert capsys.readouterr().out.startswith("✓ ")
 
 
 def test_no_two_pixels_of_the_example_are_equal():

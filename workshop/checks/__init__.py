@@ -1,6 +1,7 @@
 """What the exercises' checks say: one file a notebook, and `feedback`, which they share.
 
 A check takes an answer and says in one sentence what is wrong with it, or prints that it is right.
-It asks the library for what is right, so that no solution stands here. This folder is copied
-beside the students' notebooks, which import it: `from checks import finetune`.
+No sentence gives the solution away. But a check computes what is right, with the library or by
+itself, so whoever reads it finds most of a solution: checks are for learning, not for exams. This
+folder is copied beside the students' notebooks, which import it: `from checks import finetune`.
 """

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from checks.feedback import choice, compare, guess, passed, result
 from relevit.evaluate import paired
 
+Pair = tuple[float, float]
 SIZES = {"a": 6, "r": 14, "sketch": 4}  # sets of the example; unlike, so that weights matter
 SHARES = {"original": 0.5, "with": 0.7, "without": 0.4}
 
@@ -44,27 +45,14 @@ def change(answer: Callable) -> None:
     """Change of accuracy and its standard error, in points; 1 for right and 0 for wrong."""
     table = answers_example()
     before, after = (_right(table, arm) for arm in ("original", "with"))
-    error = _error(after - before)
-    points = 100 * (after - before).mean()
-    apart = np.hypot(_error(before), _error(after))
     given = result(answer, before, after, shape=(2,))
-    of_all = 100 * (after - before).std() / np.sqrt(len(before))
-    # The deviation may be divided by n - 1 or by n: both are in use.
-    errors = of_all if math.isclose(float(given[1]), of_all, rel_tol=1e-4) else error
-    compare(given, [points, errors], {
-        "You add the errors of the two arms, as if they had answered different images: take the "
-        "standard deviation of the differences.": [points, apart],
-        "That is how far a single image is off: divide the standard deviation by the square root "
-        "of the number of images.": [points, error * np.sqrt(len(before))],
-        "You divide by the number of images, and not by its square root.":
-            [points, error / np.sqrt(len(before))],
-        "Your sign is turned: a gain is after - before.": [-points, errors],
-        "Both are shares: times 100 they are points.": [points / 100, errors / 100],
-        "The change is in points, and the error is still a share: times 100.":
-            [points, errors / 100],
-        "That is the variance: its square root is the standard deviation.":
-            [points, (error**2 * len(before)) / 100],
-    })  # fmt: skip
+    # The deviation may be divided by n - 1 or by n: both are in use, right or with a slip.
+    (right, slips), (of_all, others) = (_change(before, after, ddof) for ddof in (1, 0))
+    errors = [error for _, error in (right, *slips.values())]
+    errors_of_all = [error for _, error in (of_all, *others.values())]
+    if _nearest(given[1], errors_of_all) < _nearest(given[1], errors):
+        right, slips = of_all, others
+    compare(given, right, slips)
     passed("What makes an image easy or hard for both arms drops out, and with it some noise.")
 
 
@@ -108,5 +96,27 @@ def _right(table: pd.DataFrame, arm: str) -> np.ndarray:
     return table.loc[table["arm"] == arm, "right"].to_numpy(float)
 
 
-def _error(values: np.ndarray) -> float:
-    return float(100 * pd.Series(values).sem())
+def _nearest(given: Tensor, numbers: list[float]) -> float:
+    return min(abs(float(given) - number) for number in numbers)
+
+
+def _change(before: np.ndarray, after: np.ndarray, ddof: int) -> tuple[Pair, dict[str, Pair]]:
+    """The change and its error with deviations by n - ddof, and what the slips lead to."""
+    root = np.sqrt(len(before))
+    points = float(100 * (after - before).mean())
+    error, *alone = (
+        float(100 * values.std(ddof=ddof) / root) for values in (after - before, before, after)
+    )
+    return (points, error), {
+        "You add the errors of the two arms, as if they had answered different images: take the "
+        "standard deviation of the differences.": (points, float(np.hypot(*alone))),
+        "That is how far a single image is off: divide the standard deviation by the square root "
+        "of the number of images.": (points, error * root),
+        "You divide by the number of images, and not by its square root.": (points, error / root),
+        "Your sign is turned: a gain is after - before.": (-points, error),
+        "Both are shares: times 100 they are points.": (points / 100, error / 100),
+        "The change is in points, and the error is still a share: times 100.":
+            (points, error / 100),
+        "That is the variance: its square root is the standard deviation.":
+            (points, (error * root) ** 2 / 100),
+    }  # fmt: skip

@@ -43,13 +43,27 @@ def wrong(text: str) -> NoReturn:
     raise Wrong(text) from None
 
 
-def result(answer: Callable | None, *inputs: Any, shape: tuple[int, ...] | None = None) -> Tensor:
+def result(
+    answer: Callable | None,
+    *inputs: Any,
+    shape: tuple[int, ...] | None = None,
+    unpacked: bool = False,
+) -> Tensor:
     """What a student's function makes of these inputs, as a tensor of finite numbers.
 
-    `shape` is asked for where it is given. Raises: Wrong for a function that is missing or empty,
-    that stops, changes its inputs, or returns something else.
+    `shape` is asked for where it is given. Of tensors, several numbers must come as a tensor, since
+    the notebook goes on with one; `unpacked` where it takes them apart, so that a tuple, a list or
+    an array does as well. Raises: Wrong for a function that is missing or empty, that stops,
+    changes its inputs, or returns something else.
     """
     given = value(answer, *inputs)
+    if not unpacked and any(isinstance(each, Tensor) for each in inputs):
+        for kind, name in ((np.ndarray, "an array"), (list, "a list"), (tuple, "a tuple")):
+            if isinstance(given, kind):
+                wrong(
+                    f"Your function returns {name}; a tensor is asked for: torch.as_tensor(...) "
+                    "makes one."
+                )
     try:
         made = given.detach() if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
     except (TypeError, ValueError, RuntimeError):

@@ -53,7 +53,7 @@ def scores(answer: Callable) -> None:
     found = heat > heat.mean(dim=(1, 2, 3), keepdim=True)
     accuracy, on, off = right[0], _iou(found, masks), _iou(~found, ~masks)
     each = (_iou(found, masks, dim=(1, 2, 3)) + _iou(~found, ~masks, dim=(1, 2, 3))) / 2
-    compare(result(answer, heat, masks, shape=(2,)), right, {
+    compare(result(answer, heat, masks, shape=(2,), unpacked=True), right, {
         "You cut all maps at one mean: each has its own, or a dark map would lose its object.":
             _both(heat > heat.mean(), masks),
         "You took the IoU of each image and then the mean; the published code counts over all "

@@ -194,9 +194,10 @@ segmentation.precision(precision)
 def both_readings(maps):
     described, published = [], []
     for tested, mask in zip(maps.flatten(1), masks.flatten(1), strict=True):
-        described.append(precision(tested, mask))
-        published.append(precision(torch.cat([1 - tested, tested]), torch.cat([~mask, mask])))
-    return [100 * float(torch.stack(each).mean()) for each in (described, published)]
+        described.append(float(precision(tested, mask)))
+        both = torch.cat([1 - tested, tested]), torch.cat([~mask, mask])
+        published.append(float(precision(*both)))
+    return [100 * sum(each) / len(each) for each in (described, published)]
 
 
 readings = {name: both_readings(tried[name]) for name in ("the model's map", "a corner")}

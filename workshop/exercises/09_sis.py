@@ -144,7 +144,7 @@ for _ in range(0, len(kept), cfg.per_step):
     sure, slope = look(kept)
     path.append(sure)
     views.append(kept)
-    kept = erase(kept, slope, cfg.per_step)
+    kept = erase(kept, slope, cfg.per_step).float()  # also of True and False
 seen = spec.denormalise(pixels[:1] * torch.stack(views).view(-1, 1, *pixels.shape[2:]))
 titles = [f"step {number}\n{path[number]:.1f} %" for number in range(0, len(path), 5)]
 plots.image_grid([("lady beetle?", seen[::5])], [titles], side=1.3)

@@ -24,7 +24,6 @@ import pandas as pd
 from relevit.claims import statistics
 from relevit.claims.registry import (
     EPS,
-    MIN_SEEDS,
     Finding,
     Given,
     Lacking,
@@ -46,7 +45,6 @@ from relevit.claims.statistics import (
     difference,
     kinds_differ,
     mean_of,
-    seed_count,
     seeds_of,
     shown,
     similar,
@@ -201,31 +199,23 @@ def _overlap(given: Given, values: BySeed) -> Part:
     apart = max(nearest, key=lambda found: (found.met, np.nan_to_num(found.errors, nan=-np.inf)))
     in_order = any(all(pair.value > EPS for pair in pairs.values()) for pairs in both)
     met = False if apart else None if in_order else True
-    return Part(met, -apart.margin, apart.error)
+    return Part(met, -apart.margin, apart.error, seeds=apart.seeds)
 
 
 def _not_all(differences: Mapping[str, Difference]) -> Part:
     """Whether some of these are not clear."""
     found = every(pair.clear for pair in differences.values())
-    return part(-found.margin, found.error, not found)
+    return part(-found.margin, found.error, not found, found.seeds)
 
 
 def _mean_over_std(values: pd.Series, line: float = 0.0) -> Part:
     """Whether the mean over seeds is above a line by more than the std."""
-    return Difference(float(values.mean()) - line, float(values.std())).clear
+    return Difference(float(values.mean()) - line, float(values.std()), len(values)).clear
 
 
 def _by_any(values: pd.Series, met: bool) -> Part:
     """A part that is met by another rule; the mean over seeds, which should be above 0, and std."""
-    return part(values.mean(), values.std(), met)
-
-
-def _decide(parts: Parts, number: str, seeds: int, least: int = MIN_SEEDS) -> Finding:
-    """`decide`, with so many seeds of finetuning a model at least."""
-    if seeds < least:
-        reason = f"{seed_count(seeds)} of finetuning a model; at least {least} are needed"
-        return not_testable(reason, number)
-    return decide(parts, number)
+    return part(values.mean(), values.std(), met, len(values))
 
 
 def listed(values: BySeed, digits: int = 2, sign: str = "") -> str:
@@ -251,7 +241,7 @@ def dino_most_accurate(given: Given) -> Finding:
         f"{a} like {b}": similar(difference(values[a], values[b]))
         for a, b in combinations(others, 2)
     }
-    return _decide(parts, f"validation top-1, %: {listed(values, 1)}", seeds_of(values))
+    return decide(parts, f"validation top-1, %: {listed(values, 1)}", seeds_of(values))
 
 
 @claim("IAV-02", "shift")
@@ -269,7 +259,7 @@ def deit_weaker(given: Given) -> Finding:
         parts |= _clear(above(losses, [cast.deit], cast.all), f"loss by {name}: ")
         texts.append(f"{name} {listed(losses, 1)}")
     number = f"top-1 lost, points: {'; '.join(texts)}"
-    return _decide(parts, number, seeds_of(found["none"]))
+    return decide(parts, number, seeds_of(found["none"]))
 
 
 @claim("IAV-03", "models", "shift")
@@ -284,7 +274,7 @@ def accuracy_does_not_tell(given: Given) -> Finding:
     for name in CORRUPTIONS:
         below = above(values[name], cast.self_supervised, [cast.in21k])
         parts[f"{name}: {cast.in21k} robust too"] = _not_all(below)
-    return _decide(parts, _text(values), seeds_of(*values.values()))
+    return decide(parts, _text(values), seeds_of(*values.values()))
 
 
 @claim("IAV-04", "models", "shift")
@@ -302,7 +292,7 @@ def dino_best(given: Given) -> Finding:
     for name, of_it in robust.items():
         better = above(of_it, [cast.beit], cast.supervised)
         parts[f"{name}: {cast.beit} not above the supervised"] = _not_all(better)
-    return _decide(parts, _text(values), seeds_of(*values.values()))
+    return decide(parts, _text(values), seeds_of(*values.values()))
 
 
 def validation(given: Given) -> dict[str, pd.Series]:
@@ -366,14 +356,14 @@ def maps_change_less(given: Given) -> Finding:
         ratio = ours / max(theirs, EPS)
         # What the first is below so much of the second, whose spread goes into it as much.
         below = NEARER_HALF * theirs - ours
-        spread = kinds_differ(values, cast.self_supervised, cast.supervised).spread
+        kinds = kinds_differ(values, cast.self_supervised, cast.supervised)
         parts |= _clear(above(values, cast.supervised, cast.self_supervised), f"{name}: ")
         parts[f"{name}: nearer to a half than to one"] = part(
-            below, spread, ratio <= NEARER_HALF + EPS
+            below, kinds.spread, ratio <= NEARER_HALF + EPS, kinds.seeds
         )
         texts.append(f"{name} {listed(values, 3)}, ratio of the kinds {ratio:.2f}")
         seeds.append(seeds_of(values))
-    return _decide(parts, f"difference to the last epoch: {'; '.join(texts)}", min(seeds))
+    return decide(parts, f"difference to the last epoch: {'; '.join(texts)}", min(seeds))
 
 
 @claim("IAV-06", "masking")
@@ -406,7 +396,7 @@ def attention_as_good(given: Given) -> Finding:
         more = gaps[m].mean() > limits[m]
         parts[f"{m}: SmoothGrad costs more"] = _by_any(gaps[m] - SIMILAR_PTS, more)
     larger = above(gaps, [cast.beit], cast.all).values()
-    parts[f"{cast.beit}: the largest gap"] = every(part(*pair) for pair in larger)
+    parts[f"{cast.beit}: the largest gap"] = every(pair.part() for pair in larger)
     harm = found["random"][cast.dino] - found["attention"][cast.dino]
     number = (
         f"top-1 masked by attention minus by SmoothGrad, points: {listed(gaps, 1, '+')}; "
@@ -414,7 +404,7 @@ def attention_as_good(given: Given) -> Finding:
     )
     harms = bool(harm.mean() > harm.std() + EPS) or None  # else the order tells nothing
     parts[f"masking by attention costs {cast.dino} more than by chance"] = Part(harms)
-    return _decide(parts, number, seeds_of(gaps))
+    return decide(parts, number, seeds_of(gaps))
 
 
 @claim("IAV-07", "epochs")
@@ -433,7 +423,7 @@ def entropy_trends(given: Given) -> Finding:
         sign, word = (-1, "falls") if model in cast.self_supervised else (1, "rises")
         parts[f"{model} {word}"] = _mean_over_std(sign * found)
     number = f"entropy, change over the epochs, nats: {listed(slopes, 3, '+')}"
-    return _decide(parts, number, seeds_of(slopes), TREND_SEEDS)
+    return decide(parts, number, seeds_of(slopes), least=TREND_SEEDS)
 
 
 # The entropy of attention after finetuning.
@@ -460,7 +450,7 @@ def does_not_tell(given: Given) -> Finding:
         f"entropy of L1 to L{layers[-1]}, nats: {listed(values)}; {cast.dino} and {cast.in21k} "
         f"differ by {gap:.2f}, heads of a layer by {spread:.2f}"
     )
-    return _decide(parts, number, seeds_of(values))
+    return decide(parts, number, seeds_of(values))
 
 
 @claim("IAV-09", "entropy")
@@ -484,7 +474,7 @@ def early_and_late(given: Given) -> Finding:
         ).clear,
     }
     number = f"entropy, nats: early {listed(early)}; late {listed(late)}"
-    return _decide(parts, number, seeds_of(early))
+    return decide(parts, number, seeds_of(early))
 
 
 @claim("IAV-10", "entropy")
@@ -512,7 +502,7 @@ def last_layer(given: Given) -> Finding:
         f"{listed(ranges)}; {int(like.sum())} of {len(like)} heads of {cast.in21k} like "
         f"{cast.dino}'s"
     )
-    return _decide(parts, number, seeds_of(medians))
+    return decide(parts, number, seeds_of(medians))
 
 
 @claim("IAV-20", "entropy", "scores")
@@ -549,7 +539,7 @@ def small_objects(given: Given) -> Finding:
         texts.append(f"{model} entropy {interval(entropy)}, score {interval(score)}")
         seeds += [rows["seed"].nunique(), scores["seed"].nunique()]
     number = f"rank correlation with the object's share: {'; '.join(texts)}"
-    return _decide(parts, number, min(seeds))
+    return decide(parts, number, min(seeds))
 
 
 def all_but_last(given: Given) -> dict[str, pd.Series]:
@@ -604,8 +594,10 @@ def scores_over_depth(given: Given) -> Finding:
         word = "falls in no seed" if kind else "falls in every seed"
         over_images = float((rows["high"] - rows["low"]).mean()) / INTERVAL_ERRORS
         margin = rows["slope"].mean() * (1 if kind else -1)
-        error = np.fmax(rows["slope"].std(), over_images)
-        parts[f"{model} {word}"] = part(margin, error, not falls.any() if kind else falls.all())
+        std = rows["slope"].std()
+        error, of = (std, len(rows)) if std > over_images else (over_images, 0)
+        met = not falls.any() if kind else falls.all()
+        parts[f"{model} {word}"] = part(margin, error, met, of)
     parts |= _clear(above(slopes, cast.self_supervised, cast.supervised), "slope: ")
     parts |= _clear(above(late, cast.self_supervised, cast.supervised), "deeper half: ")
     table = pick(given, "slopes", map=SMOOTHGRAD)
@@ -613,7 +605,7 @@ def scores_over_depth(given: Given) -> Finding:
     runs |= {f"{model} (not judged)": _slopes(given, model, SMOOTHGRAD) for model in others}
     texts = ", ".join(f"{model} {_with_interval(rows)}" for model, rows in runs.items())
     number = f"slope over depth: {texts}; score in the deeper half: {listed(late)}"
-    return _decide(parts, number, seeds_of(slopes, late), TREND_SEEDS)
+    return decide(parts, number, seeds_of(slopes, late), least=TREND_SEEDS)
 
 
 @claim("IAV-12", "slopes")
@@ -647,7 +639,7 @@ def map_of_dino(given: Given) -> Finding:
         f"slope over depth: own map {listed(own, sign='+')}; {cast.dino}'s map "
         f"{listed(other, sign='+')}; difference {listed(changes, sign='+')}"
     )
-    return _decide(parts, number, seeds_of(changes), TREND_SEEDS)
+    return decide(parts, number, seeds_of(changes), least=TREND_SEEDS)
 
 
 @claim("IAV-18", "space")
@@ -685,7 +677,7 @@ def classes_group(given: Given) -> Finding:
         f"L{last[-1]}, %: {listed(late, 1)}, by chance {shown(luck[cast.dino].iloc[:1], 1)}; best "
         f"layer of {', '.join(f'{model} L{layer}' for model, layer in best.items())}"
     )
-    return _decide(parts, number, seeds_of(late), TREND_SEEDS)
+    return decide(parts, number, seeds_of(late), least=TREND_SEEDS)
 
 
 @claim("IAV-19", "slopes", "models", "shift", "entropy")
@@ -708,7 +700,7 @@ def only_the_trend_tells(given: Given) -> Finding:
     texts = [f"slope {listed(slopes, sign='+')}"]
     texts += [f"{name} {listed(values)}" for name, values in others.items()]
     seeds = seeds_of(slopes, *others.values())
-    return _decide(parts, "; ".join(texts), seeds, TREND_SEEDS)
+    return decide(parts, "; ".join(texts), seeds, least=TREND_SEEDS)
 
 
 def _slopes(given: Given, model: str, name: str) -> pd.DataFrame:
@@ -749,7 +741,7 @@ def head_decides(given: Given) -> Finding:
         }
         parts |= _clear(above(thirds, ["middle"], ["first", "last"]), f"{model}, range of heads: ")
         texts.append(f"{model}, range of a layer's medians by third: {listed(thirds)}")
-    return _decide(parts, "; ".join(texts), seeds_of(shares))
+    return decide(parts, "; ".join(texts), seeds_of(shares))
 
 
 @claim("IAV-14", "scores")
@@ -766,12 +758,14 @@ def one_or_two_low(given: Given) -> Finding:
     most = max(1, round(ONE_OR_TWO * heads))
     counts = rows.T.groupby(level="layer").agg(lambda medians: _stand_apart(medians, most)).T
     share = (counts > 0).mean(axis=1)
-    parts: Parts = {"in more than half of the layers": part(share.mean() - 0.5, share.std())}
+    parts: Parts = {
+        "in more than half of the layers": part(share.mean() - 0.5, share.std(), seeds=len(share))
+    }
     number = (
         f"{cast.beit}: layers with 1{f' to {most}' if most > 1 else ''} of {heads} heads apart "
         f"from the others, %: {shown(100 * share, 0)}"
     )
-    return _decide(parts, number, len(rows))
+    return decide(parts, number, len(rows))
 
 
 @claim("IAV-15", "scores")
@@ -785,7 +779,7 @@ def all_high(given: Given) -> Finding:
     parts: Parts = {
         f"only High-IA heads in L{layer}": _all_high(medians[layer]) for layer in _three(high)
     }
-    return _decide(parts, _types(cast.dino, high), len(high))
+    return decide(parts, _types(cast.dino, high), len(high))
 
 
 @claim("IAV-16", "scores")
@@ -803,7 +797,7 @@ def mostly_high(given: Given) -> Finding:
         "more than half High-IA in every seed": _by_any(share - DOMINANT, most),
         "some Low-IA in every seed": _some_low(medians[_three(high)], (share < 1).all()),
     }
-    return _decide(parts, _types(cast.beit, high), len(high))
+    return decide(parts, _types(cast.beit, high), len(high))
 
 
 @claim("IAV-17", "scores")
@@ -834,7 +828,7 @@ def high_to_low(given: Given) -> Finding:
         texts.append(_types(model, high))
     parts |= _clear(above(spreads, [cast.in21k], [cast.deit]), "variance of Low-IA heads: ")
     number = f"{'; '.join(texts)}; std of Low-IA heads over images: {listed(spreads, 3)}"
-    return _decide(parts, number, seeds_of(spreads))
+    return decide(parts, number, seeds_of(spreads))
 
 
 @claim("IAV-21", also=["scores"])
@@ -882,7 +876,7 @@ def look_elsewhere(given: Given) -> Finding:
             f"other heads {shown(lack, sign='+')}"
         )
         seeds.append(len(lack))
-    return _decide(parts, f"deeper half: {'; '.join(texts)}", min(seeds))
+    return decide(parts, f"deeper half: {'; '.join(texts)}", min(seeds))
 
 
 def _medians(

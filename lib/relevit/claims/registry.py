@@ -18,13 +18,14 @@ Verdicts, which `decide` alone gives:
 - *contradicted*: the runs could show it, and some part lies on the other side of its line by more
   than chance: CHANCE_ERRORS of its errors, and more where many parts are looked at.
 - *no room*: what the claim takes for granted is not so here (no gain that could be lost, say), or
-  the test cannot tell: a part is missed by no more than chance, or no error of it is known, or its
-  error is so large that being met says nothing.
+  the test cannot tell: a part is missed by no more than chance, or no error of it is known, or,
+  where the criterion says so, its error is so large that being met says nothing.
 - *not testable*: a table, a run, a model or images that the claim needs are not there.
 - *open*: a stage of a run that still goes on has not landed.
 
 A line is the criterion's threshold without its spread. The error is the standard deviation over
-seeds or the standard error over images, whichever the rule has; the larger where it has both.
+seeds or the standard error over images, whichever the rule has; the larger where it has both. A
+standard deviation over few seeds is itself uncertain, so that more of it is needed: by Student's t.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import NormalDist
 from types import MappingProxyType, SimpleNamespace
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm, t
 
 from relevit.base.errors import NotYetError
 from relevit.data.benchmark import CUTOUTS, Benchmark
@@ -48,7 +49,8 @@ from relevit.paper import published as paper
 HOLDS, CONTRADICTED, NO_ROOM, NOT_TESTABLE = "holds", "contradicted", "no room", "not testable"
 OPEN = "open"  # in a report on a run that still goes on
 VERDICTS = (HOLDS, CONTRADICTED, NO_ROOM, NOT_TESTABLE, OPEN)
-# A miss by fewer errors is chance. One part of one claim is so far off by luck one time in 44.
+# A miss by fewer errors is chance. With a standard error over images one part of one claim is so
+# far off by luck one time in 44; `errors_needed` makes it as rare with few seeds and many parts.
 CHANCE_ERRORS = 2.0
 # Runs below which there is no spread, so nothing is decided. RV-21, one seed a rate, is excepted.
 MIN_SEEDS = 2
@@ -72,13 +74,15 @@ class Part(NamedTuple):
     number lies on the right side of its line, below 0 on the wrong one; `error` is the margin's,
     in the same unit. It is NaN where the rule has none. An error of 0 is none: seeds that agree on
     a few images say nothing of how far other images would be. `looks` is of how many numbers this
-    one is the worst.
+    one is the worst. `seeds` is how many runs the error is a standard deviation of, 0 where it is a
+    standard error over images.
     """
 
     met: bool | None
     margin: float = math.nan
     error: float = math.nan
     looks: int = 1
+    seeds: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.met)
@@ -93,10 +97,15 @@ class Part(NamedTuple):
         """How many errors the number lies on the right side of its line; NaN without an error."""
         return self.margin / self.error if self.judged else math.nan
 
+    def beyond_chance(self, looks: int = 0) -> bool:
+        """Whether it lies on the wrong side by more than chance, among so many numbers."""
+        return self.errors < -errors_needed(looks or self.looks, self.seeds)
 
-def part(margin: float, error: float = math.nan, met: bool | None = None) -> Part:
+
+def part(margin: float, error: float = math.nan, met: bool | None = None, seeds: int = 0) -> Part:
     """A part that is met where its margin is above 0, unless `met` says otherwise."""
-    return Part(bool(margin > EPS) if met is None else bool(met), float(margin), float(error))
+    met = bool(margin > EPS) if met is None else bool(met)
+    return Part(met, float(margin), float(error), seeds=seeds)
 
 
 def every(parts: Iterable[Part]) -> Part:
@@ -401,52 +410,64 @@ def decide(
     seeds: int | None = None,
     needs: Mapping[str, Part | bool] = MappingProxyType({}),
     least: int = MIN_SEEDS,
+    unknown: str = "No error is known, so this may be chance",
 ) -> Finding:
     """The verdict on a criterion: the one rule for all claims, see the module's text.
 
     `needs` is what the claim takes for granted; where that is not so, the names say, there is no
     room. `seeds` is the number of finetuned runs behind the parts, None where there are none; below
-    `least` nothing is decided. A plain truth value is a part without an error.
+    `least` nothing is decided. A plain truth value is a part without an error; `unknown` says what
+    that means where nothing but such parts is missed.
     """
     if seeds is not None and seeds < least:
         runs = f"{seeds} finetuned run{'' if seeds == 1 else 's'}"
-        return not_testable(f"{runs}; at least {least} seeds are needed for a spread", number)
+        return not_testable(f"{runs}; at least {least} seeds are needed", number)
     absent = [name for name, met in needs.items() if not met]
     if absent:
         return no_room("; ".join(absent), number)
     found = {name: one if isinstance(one, Part) else Part(one) for name, one in parts.items()}
     missed = {name: one for name, one in found.items() if one.met is not None and not one.met}
     if missed:
-        return _missed(missed, sum(one.looks for one in found.values() if one.judged), number)
+        looks = sum(one.looks for one in found.values() if one.judged)
+        return _missed(missed, looks, number, unknown)
     unsettled = [name for name, one in found.items() if one.met is None]
     if unsettled:
         return no_room(f"cannot be told from chance: {'; '.join(unsettled)}", number)
     return Finding(HOLDS, number, "every part is met")
 
 
-def errors_needed(looks: int) -> float:
+def errors_needed(looks: int, seeds: int = 0) -> float:
     """By how many errors a miss is more than chance, when so many parts could be missed.
 
     CHANCE_ERRORS for one; for more, so many that any of them is missed by luck as rarely
-    (Bonferroni, normal errors): 2.5 for four parts, 3.2 for thirty.
+    (Bonferroni, normal errors): 2.5 for four parts, 3.2 for thirty. Where the error is the standard
+    deviation over so many `seeds`, mean over error is Student's t over the root of their number:
+    9.9 for one part and two seeds, 2.6 for three. Never fewer than without seeds, since all seeds
+    see the same images. A difference of runs that are not paired has more degrees of freedom than
+    one of its models; it is judged as if it had not.
     """
-    normal = NormalDist()
-    return -normal.inv_cdf(normal.cdf(-CHANCE_ERRORS) / max(1, looks))
+    luck = norm.sf(CHANCE_ERRORS) / max(1, looks)
+    least = float(norm.isf(luck))
+    return least if seeds < 2 else max(least, float(t.isf(luck, seeds - 1)) / math.sqrt(seeds))
 
 
-def _missed(missed: Mapping[str, Part], looks: int, number: str) -> Finding:
-    needed = errors_needed(looks)
-    against = {name: one for name, one in missed.items() if one.errors < -needed}
+def _missed(missed: Mapping[str, Part], looks: int, number: str, unknown: str) -> Finding:
     text = f"not met: {'; '.join(missed)}"
+    needed = {name: f"{errors_needed(looks, one.seeds):.1f}" for name, one in missed.items()}
+    against = {name: one for name, one in missed.items() if one.beyond_chance(looks)}
     if against:
-        shown = (f"{name} by {-one.errors:.1f}" for name, one in against.items())
-        reason = f"{text}. Beyond chance ({needed:.1f} errors): {'; '.join(shown)}"
-        return Finding(CONTRADICTED, number, reason)
-    unknown = [name for name, one in missed.items() if not one.judged]
-    if len(unknown) == len(missed):
-        return no_room(f"{text}. No error is known, so this may be chance", number)
-    within = f"{text}. None beyond chance ({needed:.1f} errors)"
-    return no_room(f"{within}; no error known: {'; '.join(unknown)}" if unknown else within, number)
+        shown = (
+            f"{name}, {'at worst ' if one.looks > 1 else ''}by {-one.errors:.1f} errors "
+            f"({needed[name]} needed)"
+            for name, one in against.items()
+        )
+        return Finding(CONTRADICTED, number, f"{text}. Beyond chance: {'; '.join(shown)}")
+    without = [name for name, one in missed.items() if not one.judged]
+    if len(without) == len(missed):
+        return no_room(f"{text}. {unknown}", number)
+    bars = sorted({needed[name] for name in missed if name not in without}, key=float)
+    within = f"{text}. None beyond chance ({' or '.join(bars)} errors)"
+    return no_room(f"{within}; no error known: {'; '.join(without)}" if without else within, number)
 
 
 def not_testable(reason: str, number: str = "") -> Finding:

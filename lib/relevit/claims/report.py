@@ -36,6 +36,7 @@ from relevit.claims.registry import (
     signed,
 )
 from relevit.claims.statistics import seed_count
+from relevit.evaluate.looking import RIGHT, WRONG
 from relevit.paper.attribution import published_perturbation
 
 CLAIM = re.compile(r"(RV|BI|IAV)-\d\d")
@@ -100,15 +101,18 @@ def _what_is_added(tables: Tables, seeds: int) -> str:
         added = tables["added"]
     except (Lacking, NotYetError):
         added = pd.DataFrame()
-    rows = added[(added["world"] == "own") & (added["classes"] == "all")] if len(added) else added
-    if rows.empty:
+    if len(added):
+        own = (added["world"] == "own") & (added["arm"] == "ours") & (added["classes"] == "all")
+        ends = np.isfinite(added[["adds_low_pts", "adds_high_pts"]].astype(float)).all(axis=1)
+        added = added[own & ends]
+    if added.empty:
         mean, std = tables["shifted"].set_index("metric").loc["top1", ["mean_pts", "std_pts"]]
         return (
             f"Finetuned on where it looks, the model changes by **{signed(mean, std)} points** on "
             f"the seven shifted sets ({seed_count(seeds)}). What finetuning alone would do is not "
             "known here."
         )
-    row = rows.iloc[0]
+    row = added.iloc[0]
     chance = row["adds_low_pts"] <= 0 <= row["adds_high_pts"]
     told = "this may be chance" if chance else "more than chance"
     return (
@@ -191,13 +195,14 @@ def _links(cells: list[Cell]) -> str:
 
 
 LONG_NUMBER = 150  # characters; more are cut, and stand whole beside the reason
-# White on these is easy to read, and they are told apart in print too.
+# White on these is easy to read. Those that decide have the colours of gain and loss in pictures,
+# those that do not are grey; nothing is red, which stands for our runs.
 COLOURS = {
-    HOLDS: "#1b7f4b",
-    CONTRADICTED: "#b3261e",
-    NO_ROOM: "#7a5c00",
-    NOT_TESTABLE: "#5b6270",
-    OPEN: "#5b6270",
+    HOLDS: RIGHT,
+    CONTRADICTED: WRONG,
+    NO_ROOM: "#3d434c",
+    NOT_TESTABLE: "#69707d",
+    OPEN: "#69707d",
 }
 # The pages' own style aligns tables to the right and indents paragraphs of some outputs.
 _STYLE = (

@@ -28,24 +28,32 @@ BySeed = Mapping[str, pd.Series]  # of each model: one number a seed
 
 
 class Difference(NamedTuple):
-    """By how much one is above another, with the combined std over seeds or standard error."""
+    """By how much one is above another, with the combined std over seeds or standard error.
+
+    `seeds` are those that the std is over, 0 for a standard error.
+    """
 
     value: float
     spread: float
+    seeds: int = 0
+
+    def part(self, met: bool | None = None) -> Part:
+        """Whether it is above 0 by any difference, unless `met` says otherwise."""
+        return part(self.value, self.spread, met, self.seeds)
 
     @property
     def clear(self) -> Part:
         """Whether it is above its spread."""
-        return part(self.value, self.spread, self.value > self.spread + EPS)
+        return self.part(self.value > self.spread + EPS)
 
     @property
     def unclear(self) -> Part:
         """Whether it is not."""
-        return part(-self.value, self.spread, not self.clear)
+        return part(-self.value, self.spread, not self.clear, self.seeds)
 
     def above(self, line: float) -> Part:
         """Whether it is at or above a line, its spread not counted."""
-        return part(self.value - line, self.spread, self.value >= line - EPS)
+        return part(self.value - line, self.spread, self.value >= line - EPS, self.seeds)
 
     def __str__(self) -> str:
         return signed(self.value, self.spread)
@@ -111,11 +119,6 @@ def shifted(by_seed: pd.DataFrame) -> pd.Series:
     return by_seed[list(SHIFTED_SETS)].mean(axis=1)
 
 
-def gains(by_seed: pd.DataFrame) -> bool:
-    """Whether the mean over seeds and over the shifted sets is above 0."""
-    return bool(shifted(by_seed).mean() > EPS)
-
-
 def image_error(change_pts: float, images: float) -> float:
     """The least standard error over images that a change of accuracy can have, in points.
 
@@ -126,9 +129,15 @@ def image_error(change_pts: float, images: float) -> float:
     return math.sqrt(size * (100.0 - size) / images)
 
 
-def leaves_room(original_pct: float, error: float) -> bool:
-    """Whether an accuracy of the original lets one see a gain that is more than chance."""
-    return bool(100.0 - original_pct > CHANCE_ERRORS * error)
+def leaves_room(original_pct: float, images: float) -> bool:
+    """Whether right answers to all of so many images would be a gain by more than chance."""
+    most = 100.0 - original_pct
+    return bool(most > CHANCE_ERRORS * image_error(most, images) + EPS)
+
+
+def beyond_spread(gain: Part) -> bool:
+    """Whether a gain is above its own error, so that others can be measured by it."""
+    return bool(gain.margin > max(gain.error, EPS))
 
 
 def of_seeds(values: pd.Series, images: float, line: float = 0.0, sign: int = 1) -> Part:
@@ -137,8 +146,8 @@ def of_seeds(values: pd.Series, images: float, line: float = 0.0, sign: int = 1)
     `images` is over how many it is an average. Its error is the std over seeds or the least error
     over images, whichever is larger.
     """
-    mean = float(values.mean())
-    return part(sign * (mean - line), _error(values, images))
+    margin = sign * (float(values.mean()) - line)
+    return part(margin, *_error(values, images, line))
 
 
 def at_least(values: pd.Series, images: float, line: float) -> Part:
@@ -166,12 +175,18 @@ def in_most(by_seed: pd.DataFrame, images: float) -> Part:
     """Whether the mean change is above 0 on more than half of an odd number of sets."""
     # Then, and only then, the median over the sets is.
     median = float(by_seed.mean().median())
-    return part(median, _error(by_seed.median(axis=1), images))
+    return part(median, *_error(by_seed.median(axis=1), images))
 
 
-def _error(values: pd.Series, images: float) -> float:
-    floor = image_error(float(values.mean()), images)
-    return floor if len(values) < 2 else max(float(values.std()), floor)
+def _error(values: pd.Series, images: float, line: float = 0.0) -> tuple[float, None, int]:
+    """Error, no other rule, and over how many seeds: the arguments of `part` after the margin.
+
+    Over images it is that of a change to the line, where that is farther from 0 than the mean:
+    where no answer changed, others could have.
+    """
+    floor = image_error(max(abs(float(values.mean())), abs(line)), images)
+    std = float(values.std()) if len(values) > 1 else 0.0
+    return (std, None, len(values)) if std > floor else (floor, None, 0)
 
 
 def text(values: pd.Series) -> str:
@@ -207,7 +222,8 @@ def _named(where: Mapping[str, object]) -> str:
 
 def difference(a: pd.Series, b: pd.Series) -> Difference:
     """Of two models or groups of layers whose seeds are not paired."""
-    return Difference(float(a.mean() - b.mean()), math.hypot(a.std(), b.std()))
+    spread = math.hypot(a.std(), b.std())
+    return Difference(float(a.mean() - b.mean()), spread, min(len(a), len(b)))
 
 
 def above(values: BySeed, upper: Iterable[str], lower: Iterable[str]) -> dict[str, Difference]:
@@ -223,7 +239,7 @@ def similar(found: Difference) -> Part:
     size = abs(found.value)
     near = bool(size <= max(SIMILAR_PTS, found.spread) + EPS)
     met = None if near and found.spread > MAX_SPREAD_PTS else near
-    return Part(met, SIMILAR_PTS - size, found.spread)
+    return Part(met, SIMILAR_PTS - size, found.spread, seeds=found.seeds)
 
 
 def mean_of(values: BySeed, models: Iterable[str]) -> float:
@@ -235,7 +251,8 @@ def kinds_differ(values: BySeed, upper: tuple[str, ...], lower: tuple[str, ...])
     """Mean of one group of models minus that of another."""
     means = [mean_of(values, models) for models in (upper, lower)]
     stds = [values[model].std() / len(group) for group in (upper, lower) for model in group]
-    return Difference(means[0] - means[1], math.hypot(*stds))
+    seeds = min(len(values[model]) for model in (*upper, *lower))
+    return Difference(means[0] - means[1], math.hypot(*stds), seeds)
 
 
 def slope(rows: pd.DataFrame) -> pd.Series:

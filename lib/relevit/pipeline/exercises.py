@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import hashlib
 import re
 import shutil
 import sys
@@ -26,6 +27,7 @@ BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION = re.compile(rf"(?ms)^([ ]*){BEGIN}\n(.*?)^[ ]*{END}\n?")
 MARK = re.compile(rf"(?m)^[ ]*(?:{BEGIN}|{END})\n?")
 CHECKS = "checks"
+MADE = "exercise_as_made"  # in a copy's metadata: what its cells were
 FOLDED = {"jupyter": {"source_hidden": True}, "tags": ["solution", "hide-input"]}
 
 
@@ -93,12 +95,14 @@ def teachers_copy(source: NotebookNode) -> NotebookNode:
 def write_copies(sources: Path, folder: Path) -> list[Path]:
     """Both copies of every source, and the checks beside them; the notebooks written.
 
-    Raises: FileNotFoundError without sources; ValueError as `read_source`.
+    Raises: FileNotFoundError without sources; ValueError where somebody has worked in a copy, and
+    as `read_source`.
     """
     paths = sorted((sources / "exercises").glob("*.py"))
     if not paths:
         raise FileNotFoundError(f"exercises: no sources in {sources / 'exercises'}")
     notebooks = {path.stem: read_source(path) for path in paths}
+    _check_untouched(folder)
     written = []
     for name, make in (("students", students_copy), ("teachers", teachers_copy)):
         place = folder / name
@@ -107,8 +111,28 @@ def write_copies(sources: Path, folder: Path) -> list[Path]:
         shutil.copytree(sources / CHECKS, place / CHECKS, ignore=ignored)
         for stem, notebook in notebooks.items():
             written.append(place / f"{stem}.ipynb")
-            nbformat.write(make(notebook), written[-1])
+            made = make(notebook)
+            made.metadata[MADE] = _text_of(made)
+            nbformat.write(made, written[-1])
     return written
+
+
+def _check_untouched(folder: Path) -> None:
+    """A copy whose cells are no longer those that were made, or have run, is somebody's work."""
+    for path in sorted(folder.glob("*/*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        ran = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
+        if ran or notebook.metadata.get(MADE) != _text_of(notebook):
+            raise ValueError(
+                f"exercises: {path} has been worked on; name another folder with --out, or move it "
+                "away"
+            )
+
+
+def _text_of(notebook: NotebookNode) -> str:
+    """Tells two notebooks' cells apart."""
+    text = "\0".join(cell.source for cell in notebook.cells)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,50 +7,52 @@ The outputs are copied, never computed by hand, and only where the run had the s
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from relevit.base.files import project_root, run_folder, write_atomically
-from relevit.base.stages import EXECUTED, read_pipeline
-from relevit.config import NOTEBOOKS
+from relevit.base.files import project_root, write_atomically
+from relevit.base.stages import EXECUTED, preset_folder
+from relevit.config import NOTEBOOKS, FinetuneParams, ReportParams
 
 # What differs between two runs with equal results, and what papermill notes for itself.
 NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
 WIDGET = "application/vnd.jupyter.widget-view+json"
-INJECTED = "injected-parameters"  # papermill's tag of the cell that it adds
 
 
-def executed_notebook(preset: str, name: str) -> Path:
-    """Where a run of the pipeline has left a notebook; of many seeds, the first."""
-    run = f"seed{read_pipeline(preset).seeds[0]}" if name == "02_finetune" else ""
-    return run_folder(preset, name, run) / EXECUTED
+def finished_notebooks(preset: str) -> dict[str, Path]:
+    """The executed notebook of every stage, by name, in the order of the pipeline.
 
-
-def read_run(preset: str, name: str) -> NotebookNode:
-    """A notebook as the pipeline ran it, without the cell that papermill added.
-
-    Raises: FileNotFoundError that says how to make it.
+    Of the preset's own finetuning runs it is the first.
+    Raises: ValueError for an unknown preset, FileNotFoundError where the run is not finished.
     """
-    path = executed_notebook(preset, name)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is missing; make it with: python -m relevit.pipeline {preset}"
-        )
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells = [c for c in notebook.cells if INJECTED not in c.metadata.get("tags", [])]
-    return notebook
+    known = sorted(path.parent.name for path in project_root().glob("params/*/pipeline.yaml"))
+    if preset not in known:
+        raise ValueError(f"preset {preset!r} has no pipeline; use one of {known}")
+    cfg = ReportParams.from_preset(preset_folder(preset))
+    folder = project_root() / cfg.output_root / preset
+    found = {name: folder / name / EXECUTED for name in NOTEBOOKS}
+    first = folder / FinetuneParams.notebook / f"seed{cfg.seeds[0]}"
+    found[FinetuneParams.notebook] = first / EXECUTED
+    for name, path in found.items():
+        if not _is_whole(path):
+            raise FileNotFoundError(
+                f"preset {preset!r} has no finished run, {name} is not done; make it with: "
+                f"python -m relevit.pipeline {preset}"
+            )
+    return found
 
 
-def store(path: Path, run: NotebookNode) -> None:
-    """Put the outputs of a run into a committed notebook.
+def filled(path: Path, executed: Path) -> NotebookNode:
+    """A committed notebook with the outputs of a run.
 
     Raises: ValueError where a code cell of the run was another one.
     """
     notebook = nbformat.read(path, as_version=4)
-    made = {cell.id: cell for cell in run.cells}
+    made = {cell.id: cell for cell in nbformat.read(executed, as_version=4).cells}
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
@@ -60,8 +62,7 @@ def store(path: Path, run: NotebookNode) -> None:
                 "changed: run the preset again, which makes what has changed"
             )
         cell.outputs = made[cell.id].outputs
-    text = nbformat.writes(clean(notebook)) + "\n"
-    write_atomically(path, lambda target: target.write_text(text))
+    return clean(notebook)
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
@@ -91,6 +92,17 @@ def _is_noise(output: NotebookNode) -> bool:
     return output.get("name") == "stderr" or WIDGET in output.get("data", {})
 
 
+def _is_whole(path: Path) -> bool:
+    """Whether papermill got to the end of a notebook, which it stores after every cell."""
+    if not path.is_file():
+        return False
+    try:
+        noted = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("papermill", {})
+    except (ValueError, KeyError, TypeError):
+        return False
+    return bool(noted.get("end_time")) and not noted.get("exception")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Command line: all notebooks of a finished run, or those named; 2 for a wrong input."""
     parser = argparse.ArgumentParser(
@@ -99,15 +111,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("preset", help="whose run, for example workshop")
     parser.add_argument("names", nargs="*", help="for example 02_finetune; all when none is given")
     options = parser.parse_args(arguments)
-    names = options.names or list(NOTEBOOKS)
+    if unknown := set(options.names) - set(NOTEBOOKS):
+        parser.error(f"{sorted(unknown)[0]!r} is no notebook; use some of {', '.join(NOTEBOOKS)}")
+    folder = project_root() / "notebooks"
     try:
-        runs = {name: read_run(options.preset, name) for name in names}  # all, or none is stored
-        for name, run in runs.items():
-            store(project_root() / "notebooks" / f"{name}.ipynb", run)
-            print(f"{name}: stored", flush=True)
+        executed = finished_notebooks(options.preset)
+        made = {  # all of them, before any is stored
+            folder / f"{name}.ipynb": filled(folder / f"{name}.ipynb", executed[name])
+            for name in options.names or executed
+        }
+        for path, notebook in made.items():
+            text = nbformat.writes(notebook) + "\n"
+            write_atomically(path, lambda target, text=text: target.write_text(text))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    print(f"stored the outputs of {len(made)} notebooks")
     return 0
 
 

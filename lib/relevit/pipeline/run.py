@@ -187,6 +187,8 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             profile=profile,
             env=env,
         ).returncode
+    if not code:
+        so_far.finish(preset)
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(pipeline)
     for name, reason in lost:
@@ -197,8 +199,6 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             f"marks as missing. Mend and run again: only what is missing is made. Open {report}"
         )
         return 1
-    if not code:
-        so_far.finish(report.parent)
     if code:
         print(f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.")
     else:

@@ -40,9 +40,9 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from relevit.base.device import cores
 from relevit.base.files import project_root
-from relevit.base.stages import EXECUTED, SUMMARY, preset_folder
-from relevit.config import NOTEBOOKS, FinetuneParams, ReportParams
-from relevit.pipeline.notebooks import clean
+from relevit.base.stages import SUMMARY
+from relevit.config import NOTEBOOKS, ReportParams
+from relevit.pipeline.notebooks import clean, finished_notebooks
 
 REPORT, INDEX = ReportParams.notebook, "index"
 MARK = "site.json"  # tells a site from any other folder, and names what lies in it
@@ -97,28 +97,6 @@ def write_site(preset: str, out: Path | None = None) -> Site:
     return Site(out, warnings)
 
 
-def finished_notebooks(preset: str) -> dict[str, Path]:
-    """The executed notebook of every stage, by name, in the order of the pipeline.
-
-    Of the preset's own finetuning runs it is the first. Raises: as `write_site`.
-    """
-    known = sorted(path.parent.name for path in project_root().glob("params/*/pipeline.yaml"))
-    if preset not in known:
-        raise ValueError(f"site: preset {preset!r} has no pipeline; use one of {known}")
-    cfg = ReportParams.from_preset(preset_folder(preset))
-    folder = project_root() / cfg.output_root / preset
-    found = {name: folder / name / EXECUTED for name in NOTEBOOKS}
-    first = folder / FinetuneParams.notebook / f"seed{cfg.seeds[0]}"
-    found[FinetuneParams.notebook] = first / EXECUTED
-    for name, path in found.items():
-        if not _is_whole(path):
-            raise FileNotFoundError(
-                f"site: preset {preset!r} has no finished run, {name} is not done; make it with: "
-                f"python -m relevit.pipeline {preset}"
-            )
-    return found
-
-
 def check_out(out: Path) -> None:
     """Raise ValueError unless `out` is free, empty, or holds a site and nothing else."""
     if not out.exists():
@@ -136,7 +114,7 @@ def check_out(out: Path) -> None:
 
 
 def origin(preset: str, folder: Path) -> dict[str, str | int]:
-    """Where a run in `folder` comes from: date, commit, processor, versions. No name of a host."""
+    """When a run in `folder` ended, and what its pages are made with. No name of a host."""
     newest = max((path.stat().st_mtime for path in folder.rglob(SUMMARY)), default=time.time())
     return {
         "preset": preset,
@@ -151,8 +129,8 @@ def origin(preset: str, folder: Path) -> dict[str, str | int]:
 
 def footer(found: Mapping[str, str | int]) -> str:
     """What stands below every page, as HTML."""
-    text = "Run of {date} with the preset {preset}, commit {commit}. Machine: {processor}, {cores} "
-    text += "cores; torch {torch}, timm {timm}."
+    text = "Run of {date} with the preset {preset}. Pages made from commit {commit}, on "
+    text += "{processor}, {cores} cores; torch {torch}, timm {timm}."
     return f'<p class="origin">{html.escape(text.format(**found))}</p>'
 
 
@@ -242,17 +220,6 @@ def main(arguments: list[str] | None = None) -> int:
     seconds = time.perf_counter() - start
     sys.stdout.write(f"{megabytes:.1f} MB in {seconds:.0f} s. Open {out / 'index.html'}\n")
     return 0
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether papermill got to the end of a notebook, which it stores after every cell."""
-    if not path.is_file():
-        return False
-    try:
-        noted = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("papermill", {})
-    except (ValueError, KeyError, TypeError):
-        return False
-    return bool(noted.get("end_time")) and not noted.get("exception")
 
 
 @contextmanager
@@ -367,6 +334,8 @@ def _linked(text: str, base: Path | None, notes: dict[Path, str], *, more: bool 
         if to := target if target.startswith("#") else _page_link(target):
             return f'<a href="{to}">{label}</a>'
         if more and there and path.suffix == ".md":
+            if path not in notes and path.stem in (*notes.values(), *NOTEBOOKS, INDEX):
+                raise ValueError(f"site: two pages would be called {path.stem}: rename {path}")
             notes.setdefault(path, path.stem)
         if path in notes:
             return f"[{label}]({notes[path]}.md{'#' if part else ''}{part})"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from papermill.iorw import load_notebook_node
@@ -37,31 +38,46 @@ EVERY_S = 300.0  # a page takes a core for about 20 s
 LOOK_S = 2.0
 # What a cell may fail with: a stage that has not landed, and what an earlier such cell lacks.
 EXPECTED = (NotYetError.__name__, NameError.__name__)
-RELOAD_S = 60
+RELOAD = '<meta http-equiv="refresh" content="60">'
+GOES_ON = "The page is written anew while the run goes on; the report follows."
+STOPPED = "The run has stopped: the same command goes on with it."
 MOVED = '<meta http-equiv="refresh" content="0; url=report.html">The run is done: report.html\n'
 
 
 @contextmanager
-def kept(preset: str, waiting: Iterable[str], env: Mapping[str, str]) -> Iterator[None]:
+def kept(
+    preset: str, waiting: Iterable[str], env: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """Keep the page up to date while the body runs; `waiting` are the jobs that are to run.
 
-    They are named as `run.todo` does, `notebook: what`; `env` asks for warm kernels.
+    They are named as `run.todo` does, `notebook: what`; `env` asks for warm kernels. A page that
+    is left at the end no longer says that it is written anew. Yields the process that writes it.
     """
     later = {name for name in NOTEBOOKS if any(job.startswith(name) for job in waiting)}
+    left = _folder(preset) / PAGE
+    left.unlink(missing_ok=True)  # of an earlier run
     environment = os.environ | env | {"OMP_NUM_THREADS": str(max(1, cores() // 2))}
-    command = [sys.executable, "-m", "relevit.pipeline.so_far", preset, *sorted(later)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+    arguments = [preset, str(time.time()), *sorted(later)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relevit.pipeline.so_far", *arguments],
+        stdin=subprocess.PIPE,
+        env=environment,
+    )
     try:
-        yield
+        yield process
     finally:
         process.stdin.close()  # it ends when nobody holds the other side
         process.wait()
+        if left.is_file():
+            text = left.read_text().replace(RELOAD, "").replace(GOES_ON, STOPPED)
+            write_atomically(left, lambda target: target.write_text(text))
 
 
-def finish(folder: Path) -> None:
+def finish(preset: str) -> None:
     """Whoever still looks at the page is led to the finished report."""
-    if (folder / PAGE).is_file():
-        write_atomically(folder / PAGE, lambda target: target.write_text(MOVED))
+    left = _folder(preset) / PAGE
+    if left.is_file():
+        write_atomically(left, lambda target: target.write_text(MOVED))
 
 
 def landed_stages(folder: Path, waiting: Iterable[str], since: float) -> list[str]:
@@ -91,7 +107,7 @@ def page(cfg: ReportParams) -> str:
     mark_waiting(notebook)
     notebook.cells.insert(0, nbformat.v4.new_markdown_cell(_banner(cfg)))
     html, _ = HTMLExporter(exclude_input=True).from_notebook_node(notebook)
-    return html.replace("<head>", f'<head><meta http-equiv="refresh" content="{RELOAD_S}">', 1)
+    return html.replace("<head>", f"<head>{RELOAD}", 1)
 
 
 def mark_waiting(notebook: NotebookNode) -> None:
@@ -109,7 +125,7 @@ def _banner(cfg: ReportParams) -> str:
     still = f"Still to come: {', '.join(f'`{name}`' for name in later)}." if later else ""
     return (
         f"> **So far**, at {time.strftime('%H:%M')}: {len(cfg.landed)} of {len(NOTEBOOKS) - 1} "
-        f"notebooks. {still} The page is written anew while the run goes on; `report.html` follows."
+        f"notebooks. {still} {GOES_ON}"
     )
 
 
@@ -118,20 +134,39 @@ def _newest(folder: Path) -> float:
     return max((path.stat().st_mtime for path in folder.rglob(SUMMARY)), default=0.0)
 
 
-def _keep(preset: str, waiting: list[str]) -> None:
-    start, last, shown = time.time(), -EVERY_S, 0
+def _folder(preset: str) -> Path:
     read = ReportParams.from_preset(preset_folder(preset))
-    folder = project_root() / read.output_root / preset
+    return project_root() / read.output_root / preset
+
+
+def _keep(preset: str, since: float, waiting: list[str]) -> None:
+    read = ReportParams.from_preset(preset_folder(preset))
+    path = _folder(preset) / PAGE
+    last, shown, told = -EVERY_S, 0, set()
     while True:
-        landed = landed_stages(folder, waiting, start)
+        landed = landed_stages(path.parent, waiting, since)
         due = time.monotonic() - last >= EVERY_S and len(landed) > shown
         if FIRST in landed and due:
-            html = page(read.model_copy(update={"landed": landed}))
-            write_atomically(folder / PAGE, lambda target, html=html: target.write_text(html))
-            if not shown:
-                print(f"The nine sets are there: {folder / PAGE}", flush=True)
-            last, shown = time.monotonic(), len(landed)
+            last = time.monotonic()
+            try:
+                text = page(read.model_copy(update={"landed": landed}))
+                write_atomically(path, lambda target, text=text: target.write_text(text))
+            except Exception as error:  # a page that cannot be made must not stop anything
+                if (said := _said(error)) not in told:
+                    print(f"so_far: no page: {said}", file=sys.stderr)
+                told.add(said)
+            else:
+                if not shown:
+                    print(f"The nine sets are there: {path}", flush=True)
+                shown = len(landed)
         time.sleep(LOOK_S)
+
+
+def _said(error: Exception) -> str:
+    """A cell's error begins with the cell's source, which hides what went wrong."""
+    if isinstance(error, CellExecutionError):
+        return f"{error.ename}: {error.evalue}"
+    return one_line(error)
 
 
 def _end_with_caller() -> None:
@@ -142,7 +177,4 @@ def _end_with_caller() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pipeline is what Ctrl-C stops
     threading.Thread(target=_end_with_caller, daemon=True).start()
-    try:
-        _keep(sys.argv[1], sys.argv[2:])
-    except Exception as error:  # a page that cannot be made must not stop the run
-        print(f"so_far: no page: {one_line(error)}", file=sys.stderr)
+    _keep(sys.argv[1], float(sys.argv[2]), sys.argv[3:])

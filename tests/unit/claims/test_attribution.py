@@ -289,12 +289,29 @@ def test_changed_tables_change_the_verdict(case):
     check(case)
 
 
+def test_maps_of_few_images_do_not_improve_beyond_chance():
+    """RV-08: however well the seeds agree, the images could have been others."""
+    table = finetuned_segmentation((-3.0, -3.0, -3.1))
+    assert verdict("RV-08", {"finetuned_segmentation": table}).verdict == "contradicted"
+    wide = table.assign(low_pct=table["value_pct"] - 9.8, high_pct=table["value_pct"] + 9.8)
+    found = verdict("RV-08", {"finetuned_segmentation": wide})
+    assert (found.verdict, "(2.7 errors)" in found.reason) == ("no room", True)
+
+
+def test_the_best_of_seed_and_direction_is_best_in_errors():
+    """RV-39: what has no error is the best only where nothing else is known."""
+    worse = finetuned_perturbation((-0.1, -0.1), (-9.0, -9.0))
+    worse.loc[worse["direction"] == "positive", "standard_error_pts"] = 0.0
+    found = verdict("RV-39", {"finetuned_perturbation": worse})
+    assert "better in some seed and direction, by " in found.reason
+
+
 def test_a_class_agnostic_method_whose_classes_differ():
     table = methods_perturbation()
     rows = (table["method"] == "partial_lrp") & (table["target"] == "label")
     table.loc[rows & (table["direction"] == "positive"), "auc_pct"] += 0.02
     found = verdict("BI-22", {"methods_perturbation": table})
-    assert found.verdict == "no room"  # by much less than its error
+    assert found.verdict == "contradicted"  # on the same images, to rounding: no chance in it
     assert missed(found) == "partial_lrp positive the same"
     assert "partial_lrp positive -0.02, partial_lrp negative +0.00" in found.number
 

@@ -52,7 +52,20 @@ def decided(*parts, **options):
         (
             [part(-2.1, 1.0)],
             CONTRADICTED,
-            "not met: part 1. Beyond chance (2.0 errors): part 1 by 2.1",
+            "not met: part 1. Beyond chance: part 1, by 2.1 errors (2.0 needed)",
+        ),
+        (
+            [every([part(-9.0, 1.0), part(-8.0, 1.0)])],
+            CONTRADICTED,
+            "not met: part 1. Beyond chance: part 1, at worst by 9.0 errors (2.3 needed)",
+        ),
+        # A standard deviation over few seeds is uncertain itself.
+        ([part(-9.0, 1.0, seeds=2)], NO_ROOM, "not met: part 1. None beyond chance (9.9 errors)"),
+        ([part(-3.0, 1.0, seeds=3)], CONTRADICTED, None),
+        (
+            [part(-3.0, 1.0, seeds=3), part(-0.5, 1.0)],
+            NO_ROOM,
+            "not met: part 1; part 2. None beyond chance (2.3 or 3.8 errors)",
         ),
         ([part(-1.9, 1.0)], NO_ROOM, "not met: part 1. None beyond chance (2.0 errors)"),
         # One of two is so far off by luck twice as often.
@@ -87,8 +100,10 @@ def test_what_a_claim_takes_for_granted_comes_first_and_seeds_before_it():
     assert (found.verdict, found.reason) == (NO_ROOM, "there is nothing to lose")
     found = decided(part(-9.0, 1.0), needs=needs, seeds=1)
     assert found.verdict == NOT_TESTABLE
-    assert found.reason == "1 finetuned run; at least 2 seeds are needed for a spread"
+    assert found.reason == "1 finetuned run; at least 2 seeds are needed"
     assert decided(part(-9.0, 1.0), seeds=2, least=3).reason.startswith("2 finetuned runs; at le")
+    found = decided(False, unknown="This shows the search")
+    assert (found.verdict, found.reason) == (NO_ROOM, "not met: part 1. This shows the search")
     assert decided(part(-9.0, 1.0), seeds=2, needs={"nothing": True}).verdict == CONTRADICTED
 
 
@@ -99,6 +114,10 @@ def test_several_parts_as_one():
     assert every([part(1.0, 1.0), Part(None, 5.0, 1.0)]).met is None
     assert errors_needed(1) == pytest.approx(2.0)
     assert errors_needed(4) == pytest.approx(2.53, abs=0.01)
+    # Student's t with one and two degrees of freedom, over the root of the seeds.
+    assert errors_needed(1, 2) == pytest.approx(13.97 / 2**0.5, abs=0.03)
+    assert errors_needed(1, 3) == pytest.approx(4.53 / 3**0.5, abs=0.01)
+    assert errors_needed(1, 30) == errors_needed(1), "all seeds see the same images"
     assert not part(0.0, 1.0) and part(0.0, 1.0, met=True)
 
 

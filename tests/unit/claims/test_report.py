@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from relevit.claims.registry import (
 )
 from relevit.claims.report import COLOURS, Cell
 from relevit.config import NOTEBOOKS, ReportParams
+from relevit.evaluate.looking import RIGHT, WRONG
 
 from .made import made
 from .made.frames import frame
@@ -105,6 +107,8 @@ def test_without_javascript_all_claims_are_shown_and_no_filter():
 
 def test_every_verdict_has_a_colour():
     assert set(COLOURS) == set(VERDICTS)
+    decided = {RIGHT: HOLDS, WRONG: CONTRADICTED}  # as gain and loss in pictures
+    assert {COLOURS[verdict]: verdict for verdict in decided.values()} == decided
 
 
 RUNS = [
@@ -135,6 +139,13 @@ def test_findings(low, told):
         third
         == "3. **What holds here.** The three papers make 2 claims: *holds* 1, *contradicted* 1."
     )
+
+
+def test_findings_name_our_arm_and_need_an_interval():
+    others = added(0.1).assign(arm="paper", adds_pts=-7.0)
+    for ours, told in ((added(0.1), "add **+2.0 points**"), (added(math.nan), "is not known here")):
+        tables = ResultTables(made("shifted", "changes") | {"added": pd.concat([others, ours])})
+        assert told in claims.findings(tables, RUNS, []).splitlines()[0]
 
 
 @pytest.mark.parametrize("waiting", [(), ("added",)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -28,22 +30,23 @@ def committed(tmp_path):
     return path
 
 
-def run_of(path, **sources: str):
+def run_of(path, **sources: str) -> Path:
     """The same notebook as the pipeline runs it, with a cell of papermill and noise."""
     run = nbformat.read(path, as_version=4)
-    injected = new_code_cell("x = 5", id="p", metadata={"tags": [notebooks.INJECTED]})
+    injected = new_code_cell("x = 5", id="p", metadata={"tags": ["injected-parameters"]})
     run.cells.insert(2, injected)
     run.cells[3].outputs = [printed("50 %|###", "stderr"), printed("5\n")]
     run.cells[3].metadata["papermill"] = {"duration": 1.0}
     run.cells[4].outputs = [new_output("display_data", WIDGET)]
     for cell in run.cells:
         cell.source = sources.get(cell.id, cell.source)
-    return run
+    executed = path.with_name("executed.ipynb")
+    nbformat.write(run, executed)
+    return executed
 
 
-def test_outputs_are_stored_without_noise(committed):
-    notebooks.store(committed, run_of(committed))
-    cells = nbformat.read(committed, as_version=4).cells
+def test_outputs_are_taken_without_noise(committed, tmp_path):
+    cells = notebooks.filled(committed, run_of(committed)).cells
     assert [cell.id for cell in cells] == ["a", "b", "c", "d"]
     assert cells[1].source == "x: int = 1", "the parameters are those of the repository"
     assert [out.text for out in cells[2].outputs] == ["5\n"]
@@ -53,14 +56,61 @@ def test_outputs_are_stored_without_noise(committed):
 
 
 def test_prose_may_have_changed_since_and_code_may_not(committed):
-    notebooks.store(committed, run_of(committed, a="# Other title"))
-    before = committed.read_text()
+    assert notebooks.filled(committed, run_of(committed, a="# Other title"))
     with pytest.raises(ValueError, match="the run had another cell 'c'"):
-        notebooks.store(committed, run_of(committed, c="print(x + 1)"))
-    assert committed.read_text() == before
+        notebooks.filled(committed, run_of(committed, c="print(x + 1)"))
 
 
-def test_without_a_run_nothing_is_stored(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(notebooks, "run_folder", lambda *_: tmp_path)
-    assert notebooks.main(["quick", "00_start"]) == 2
-    assert "make it with: python -m relevit.pipeline quick" in capsys.readouterr().err
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A project with two notebooks and their run."""
+    monkeypatch.setattr(notebooks, "project_root", lambda: tmp_path)
+    paths = {}
+    (tmp_path / "notebooks").mkdir()
+    for name in ("00_start", "01_masks"):
+        cells = [new_code_cell("print(1)", id="c")]
+        paths[name] = tmp_path / f"{name}.run.ipynb"
+        nbformat.write(new_notebook(cells=cells), tmp_path / "notebooks" / f"{name}.ipynb")
+        cells = [new_code_cell("print(1)", id="c", outputs=[printed("1\n")])]
+        nbformat.write(new_notebook(cells=cells), paths[name])
+    monkeypatch.setattr(notebooks, "finished_notebooks", lambda _: paths)
+    return paths
+
+
+def test_all_are_stored_or_none(run, tmp_path, capsys):
+    other = new_notebook(cells=[new_code_cell("print(2)", id="c")])
+    nbformat.write(other, run["01_masks"])
+    stored = tmp_path / "notebooks" / "00_start.ipynb"
+    before = stored.read_text()
+    assert notebooks.main(["quick"]) == 2
+    assert "01_masks.ipynb: the run had another cell 'c'" in capsys.readouterr().err
+    assert stored.read_text() == before
+    assert notebooks.main(["quick", "00_start"]) == 0
+    (cell,) = nbformat.read(stored, as_version=4).cells
+    assert cell.outputs[0].text == "1\n"
+
+
+def test_unknown_names(run, capsys):
+    for arguments in (["quick", "02_finetun"],):
+        with pytest.raises(SystemExit):
+            notebooks.main(arguments)
+    assert "'02_finetun' is no notebook; use some of 00_original" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("metadata", [{}, {"end_time": "now", "exception": True}, None])
+def test_a_run_that_failed_or_goes_on_is_not_finished(tmp_path, monkeypatch, metadata):
+    monkeypatch.chdir(Path(__file__).parents[3])
+    name = {"output_root": str(tmp_path)}
+    original = notebooks.ReportParams.from_preset
+    monkeypatch.setattr(
+        notebooks.ReportParams, "from_preset", lambda path: original(path).model_copy(update=name)
+    )
+    path = tmp_path / "quick" / "00_original" / "executed.ipynb"
+    path.parent.mkdir(parents=True)
+    if metadata is not None:
+        nbformat.write(new_notebook(metadata={"papermill": metadata}), path)
+    said = (
+        r"no finished run, 00_original is not done; make it with: python -m relevit\.pipeline quick"
+    )
+    with pytest.raises(FileNotFoundError, match=said):
+        notebooks.finished_notebooks("quick")

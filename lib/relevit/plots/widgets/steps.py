@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import ipywidgets
 import torch
@@ -15,13 +15,12 @@ from relevit.data.batch import Batch
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import StepLosses, make_optimizer, step_losses
 from relevit.models.spec import ModelSpec
-from relevit.plots.style import ORIGINAL, OURS
+from relevit.plots.style import CHANGE, ORIGINAL, OURS
 from relevit.plots.widgets.explorer import Explorer, blank, show_heat, show_image
 
 TERMS = {"background": "background", "foreground": "foreground", "classification": "class term"}
 FASTER, FIRST = (1, 3, 10, 30), 10  # times the rate of a run, which has many steps
 MOST = 3  # images, so that a step takes a moment
-CHANGED = "PuOr_r"  # relevance: purple lost, orange gained
 
 
 def step_explorer(
@@ -57,7 +56,7 @@ class StepExplorer(Explorer):
         self._pixels = spec.normalise(batch.images.to(device))
         self._masks = batch.masks.to(device).float()
         self._labels = batch.labels.to(device)
-        self._before = self._losses(model)
+        self._before = _detached(self._losses(model))
         weights = settings.weights
         self.background = _weight("background", weights.background, 4.0)
         self.foreground = _weight("foreground", weights.foreground, 4.0)
@@ -85,7 +84,7 @@ class StepExplorer(Explorer):
             show_heat(column[1], image, maps[0][place])
             show_heat(column[2], image, maps[1][place])
             show_image(column[3], image)
-            column[3].imshow(change[place], CHANGED, vmin=-reach, vmax=reach)
+            column[3].imshow(change[place], CHANGE, vmin=-reach, vmax=reach)
             if place == 0:
                 names = ("object", "before", "after", f"change\n(±{reach:.2f})")
                 for axis, name in zip(column, names, strict=True):
@@ -142,6 +141,12 @@ class StepExplorer(Explorer):
         ]
         text = f"one step: {', '.join(parts)}"
         return f"{text}; relevance on the object {share[0]:.1f} → {share[1]:.1f} %"
+
+
+def _detached(losses: StepLosses) -> StepLosses:
+    """The numbers without the graph, which would stay as long as the widget."""
+    values = {field.name: getattr(losses, field.name) for field in fields(losses)}
+    return replace(losses, **{k: v.detach() for k, v in values.items() if v is not None})
 
 
 def _percent(old: float, new: float) -> str:

@@ -28,7 +28,7 @@ HOLDS = {
 def changes(seeds=3, std=0.5, **top1):
     values = HOLDS | top1
     spread = std if seeds > 1 else math.nan
-    table = pd.DataFrame({"dataset": TEST_SETS, "seeds": seeds})
+    table = pd.DataFrame({"dataset": TEST_SETS, "images": 10_000, "seeds": seeds})
     for metric in METRICS:
         table[f"change_{metric}_pts"] = [values[name] for name in TEST_SETS]
         table[f"change_{metric}_std_pts"] = spread
@@ -39,11 +39,11 @@ def changes(seeds=3, std=0.5, **top1):
 def split(a=3.0, b=2.5, std=0.5, val_a=-0.2, val_b=-0.8, v2_a=0.0, v2_b=-0.4):
     values = {"val": (val_a, val_b), "v2": (v2_a, v2_b)}
     rows = [
-        [name, kind, gain, std]
+        [name, kind, gain, std, 3]
         for name in (*TEST_SETS, SHIFTED_AVERAGE)
         for kind, gain in zip("AB", values.get(name, (a, b)), strict=True)
     ]
-    return frame(rows, "dataset classes change_top1_pts change_top1_std_pts")
+    return frame(rows, "dataset classes change_top1_pts change_top1_std_pts seeds")
 
 
 def shifted(mean=3.0):

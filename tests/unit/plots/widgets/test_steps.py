@@ -67,9 +67,12 @@ def test_a_term_without_weight_is_not_trained(explorer, shown):
 
 def test_the_model_stays_as_it_was(network, spec, batch):
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    step_explorer(network, spec, batch, QUIET).rate.value = 30
+    explorer = step_explorer(network, spec, batch, QUIET)
+    explorer.rate.value = 30
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert all(p.grad is None for p in network.parameters())
+    kept = (explorer._before.total, explorer._before.heatmaps, explorer._before.logits)
+    assert all(value.grad_fn is None for value in kept), "the graph does not stay with the widget"
 
 
 def test_errors(network, spec, batch):
