@@ -31,7 +31,8 @@ LESSONS = {
     "00_start": Lesson("and often wrong elsewhere", lambda val, elsewhere: elsewhere < val - 15),
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_learning_rate": Lesson(
-        "too high a rate forgets", lambda lr, drop, high, lost: lr < high and drop <= 3 < lost
+        "too high a rate forgets",
+        lambda rate, change, high, lost: rate < high and change >= -3 > lost,
     ),
     "02_finetune": Lesson("relevance goes to the object", lambda before, after: after > before + 2),
     "02_baselines": Lesson(
