@@ -52,6 +52,15 @@ def test_errors_become_what_the_cell_waits_for():
     assert texts == ["*… 09_sis has no results yet*", None, "*… waits for what is above*"]
 
 
+def test_a_name_that_nothing_waits_for_is_an_error():
+    cell = nbformat.v4.new_code_cell("tabels")
+    cell.outputs = [
+        nbformat.v4.new_output("error", ename="NameError", evalue="name 'tabels' is not defined")
+    ]
+    with pytest.raises(RuntimeError, match="NameError: name 'tabels' is not defined"):
+        so_far.mark_waiting(nbformat.v4.new_notebook(cells=[cell]))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
 def test_page_shows_what_has_landed_and_runs_nothing(changeable, monkeypatch):

@@ -111,10 +111,17 @@ def page(cfg: ReportParams) -> str:
 
 
 def mark_waiting(notebook: NotebookNode) -> None:
-    """Put what a cell waits for in the place of its error."""
+    """Put what a cell waits for in the place of its error.
+
+    Raises: RuntimeError for a name that is missing though no cell above waits for anything.
+    """
+    waits = False
     for cell in notebook.cells:
         for number, output in enumerate(cell.get("outputs", [])):
             if output.output_type == "error":
+                waits = waits or output.ename == EXPECTED[0]
+                if not waits:
+                    raise RuntimeError(f"{output.ename}: {output.evalue}")
                 text = output.evalue if output.ename == EXPECTED[0] else "waits for what is above"
                 data = {"text/markdown": f"*… {text}*"}
                 cell.outputs[number] = nbformat.v4.new_output("display_data", data)
