@@ -13,6 +13,7 @@ import pytest
 
 from relevit.base.device import cores
 from relevit.config import NOTEBOOKS
+from relevit.pipeline import so_far
 
 from .projects import PRESET, RUN_S, results, run
 
@@ -144,7 +145,6 @@ def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
     assert "is cut short or damaged" in ended.out + ended.err
     assert "Results so far are kept" in ended.out
     after = contents(results(changeable))
-    assert set(before) - set(after) <= {name for name in before if name.startswith("06_")}
-    for name in before:
+    for name in set(before) - {so_far.PAGE}:  # that page is of the run that goes on
         if not name.startswith("06_"):
-            assert after[name] == before[name], name
+            assert after.get(name) == before[name], name

@@ -152,6 +152,9 @@ def test_a_stubs_check_says_one_sentence_in_the_notebook(copies):
 
 def test_a_copy_that_was_worked_on_is_not_overwritten(tmp_path, capsys):
     assert exercises.main(["--out", str(tmp_path)]) == 0
+    jupyters_own = tmp_path / ".ipynb_checkpoints" / "other.ipynb"
+    jupyters_own.parent.mkdir()
+    jupyters_own.write_text("of a notebook beside the copies")
     assert exercises.main(["--out", str(tmp_path)]) == 0, "an untouched copy may be made again"
     path = tmp_path / "students" / PATHS[0].with_suffix(".ipynb").name
     notebook = nbformat.read(path, as_version=4)

@@ -92,6 +92,9 @@ def teachers_copy(source: NotebookNode) -> NotebookNode:
     return notebook
 
 
+COPIES = {"students": students_copy, "teachers": teachers_copy}
+
+
 def write_copies(sources: Path, folder: Path) -> list[Path]:
     """Both copies of every source, and the checks beside them; the notebooks written.
 
@@ -104,7 +107,7 @@ def write_copies(sources: Path, folder: Path) -> list[Path]:
     notebooks = {path.stem: read_source(path) for path in paths}
     _check_untouched(folder)
     written = []
-    for name, make in (("students", students_copy), ("teachers", teachers_copy)):
+    for name, make in COPIES.items():
         place = folder / name
         shutil.rmtree(place / CHECKS, ignore_errors=True)
         ignored = shutil.ignore_patterns("__pycache__")
@@ -119,7 +122,7 @@ def write_copies(sources: Path, folder: Path) -> list[Path]:
 
 def _check_untouched(folder: Path) -> None:
     """A copy whose cells are no longer those that were made, or have run, is somebody's work."""
-    for path in sorted(folder.glob("*/*.ipynb")):
+    for path in sorted(path for place in COPIES for path in (folder / place).glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         ran = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
         if ran or notebook.metadata.get(MADE) != _text_of(notebook):
