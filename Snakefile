@@ -50,8 +50,7 @@ wildcard_constraints:
 
 rule all:
     input:
-        f"{OUT}/report.html",
-        f"{OUT}/00_start/executed.html",
+        f"{OUT}/site/index.html",
 
 
 rule original:
@@ -463,20 +462,11 @@ rule report:
         PAPERMILL + SEEDED + OPTIONS
 
 
-rule page:
-    message: "report.html"
+# The report first: it links to the cells that its verdicts rest on.
+rule site:
+    message: "the site: the report and every notebook as pages"
     input:
         rules.report.output.executed,
-    output:
-        f"{OUT}/report.html",
-    shell:
-        "jupyter nbconvert {input} --to html --no-input --output-dir " + OUT + " --output report.html --log-level ERROR"
-
-
-# The report links to the cells that its verdicts rest on.
-rule pages:
-    message: "the stages' notebooks as pages"
-    input:
         rules.original.output.executed,
         rules.start.output.executed,
         rules.masks.output.executed,
@@ -497,6 +487,6 @@ rule pages:
         rules.text.output.executed,
         rules.clip.output.executed,
     output:
-        f"{OUT}/00_start/executed.html",
+        f"{OUT}/site/index.html",
     shell:
-        "jupyter nbconvert {input} --to html --log-level ERROR"
+        "python -m relevit.pipeline.site " + PRESET

@@ -63,7 +63,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_pipeline_runs_to_the_report(finished):
     project, ended = finished
     assert ended.code == 0, ended.out + ended.err
-    page = results(project) / "report.html"
+    page = results(project) / "site" / "index.html"
     assert f"Open {page}" in ended.out
     assert "<html" in page.read_text()[:200]
     assert [name for name in RESULTS if not (results(project) / name).is_file()] == []
@@ -101,9 +101,8 @@ def test_run_leaves_nothing_behind_but_results(finished):
     project, _ = finished
     names = {path.name for path in project.iterdir()}
     assert names == {"notebooks", "params", "Snakefile", "outputs", ".snakemake"}
-    assert [
-        name for name in contents(results(project)) if "checkpoint" in name or "/." in name
-    ] == []
+    hidden = [name for name in contents(results(project)) if "checkpoint" in name or "/." in name]
+    assert hidden == ["site/.nojekyll"]
 
 
 # The same bytes

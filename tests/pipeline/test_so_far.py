@@ -77,6 +77,7 @@ def test_page_shows_what_has_landed_and_runs_nothing(changeable, monkeypatch):
     assert "… 09_sis has no results yet" in html
     assert "error over images" in html, "the nine columns are missing"
     assert "Traceback" not in html
+    assert ".ipynb" not in html, "a page that comes with the site"
     after = {path: path.stat().st_mtime_ns for path in results(changeable).rglob("*")}
     assert after == before
 
@@ -102,7 +103,7 @@ def test_a_page_that_is_left_does_not_promise_more(project, monkeypatch):
         page.write_text(f"<head>{so_far.RELOAD}</head> 7 of 19 notebooks. {so_far.GOES_ON}")
     assert page.read_text() == f"<head></head> 7 of 19 notebooks. {so_far.STOPPED}"
     so_far.finish(PRESET)
-    assert "url=report.html" in page.read_text()
+    assert "url=site/index.html" in page.read_text()
 
 
 def test_without_a_page_there_is_nothing_to_finish(project, monkeypatch):

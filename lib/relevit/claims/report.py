@@ -42,7 +42,6 @@ from relevit.paper.attribution import published_perturbation
 CLAIM = re.compile(r"(RV|BI|IAV)-\d\d")
 Tables = Mapping[str, pd.DataFrame]
 PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
-PAGE = "executed.html"  # nbconvert's page of a run, beside its executed.ipynb
 
 
 class Cell(NamedTuple):
@@ -52,11 +51,8 @@ class Cell(NamedTuple):
     id: str
 
     def link(self) -> str:
-        """Address of the cell's output in the stage's page, relative to the preset's folder.
-
-        The anchor is the one that nbconvert's HTML templates write for a cell with an id.
-        """
-        return f"{self.notebook}/{PAGE}#cell-id={self.id}"
+        """Address of the cell from the folder of notebooks, as JupyterLab writes it."""
+        return f"{self.notebook}.ipynb#cell-id={self.id}"
 
 
 def evidence_cells(notebooks: Path | None = None) -> dict[str, list[Cell]]:
@@ -141,7 +137,7 @@ def claim_grid(table: pd.DataFrame, cells: Mapping[str, list[Cell]]) -> str:
     """`claims.verdict_table` as a grid of HTML that can be filtered by paper and verdict.
 
     Without JavaScript all claims are shown. Links to the cells with the evidence are relative to
-    `outputs/<preset>/report.html`.
+    the folder of notebooks.
     """
     named = table.assign(paper=[PAPERS[claim.split("-")[0]] for claim in table["id"]])
     counts = pd.crosstab(named["paper"], named["verdict"])

@@ -163,7 +163,7 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
     pipeline = check(preset)
     if profile:
         check_profile(profile, jobs)
-    report = project_root() / "outputs" / preset / "report.html"
+    report = project_root() / "outputs" / preset / "site" / "index.html"
     snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
     waiting = todo(preset, profile)
     if not waiting and report.is_file():

@@ -46,10 +46,7 @@ from relevit.pipeline.notebooks import clean, finished_notebooks
 
 REPORT, INDEX = ReportParams.notebook, "index"
 MARK = "site.json"  # tells a site from any other folder, and names what lies in it
-# How a page is linked to: as a notebook, and as nbconvert's page of a run.
-LINK = re.compile(
-    rf"(?:\.\./)?({'|'.join(NOTEBOOKS)})(?:\.ipynb|(?:/seed\d+)?/executed\.html)(#[^\s\"')]*)?"
-)
+LINK = re.compile(rf"(?:\.\./)?({'|'.join(NOTEBOOKS)})\.ipynb(#[^\s\"')]*)?")  # to a notebook
 PROSE_LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^()\s]+)\)")
 MENTION = re.compile(rf"(?<!\[)`({'|'.join(NOTEBOOKS)})`")
 HREF = re.compile(r'\bhref="([^"]+)"')
@@ -284,7 +281,7 @@ def _contents(names: list[str], notes: Mapping[Path, str]) -> NotebookNode:
 
 
 def _anchor(cell_id: str) -> str:
-    """As nbconvert's pages have it, so that the report's links lead to the same cells."""
+    """As in a link to a cell of a notebook, which JupyterLab follows."""
     return f"cell-id={cell_id}"
 
 
@@ -357,13 +354,13 @@ def _image(output: NotebookNode) -> str | None:
 
 
 def _alt(output: NotebookNode) -> str:
-    """Alternative text of a picture, where nbconvert looks for it; empty without any."""
+    """Alternative text of a picture; empty without any."""
     metadata = output.get("metadata", {})
     return metadata.get(_image(output), {}).get("alt") or metadata.get("alt") or ""
 
 
 def _name_parts(app: Sphinx, doctree: nodes.document) -> None:
-    """Give cells and headings the anchors of nbconvert's pages, and pictures a text."""
+    """Give cells and headings the anchors of JupyterLab's links, and pictures a text."""
     for section in list(doctree.findall(nodes.section)):
         name = section[0].astext().replace(" ", "-")
         if name not in section["ids"]:

@@ -7,6 +7,7 @@ picture that the cell of that committed notebook has stored, the first unless a 
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import nbformat
@@ -16,12 +17,8 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 
 FIGURE = re.compile(r"(?m)^figure: (\S+) (\S+)(?: (\d+))? \| (.+)$")
 PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
-# reveal.js comes from the network; without it a slide still fills the window, one below the other.
-STYLE = (
-    "<style>.reveal {font-size: 30px} .reveal img {max-height: 60vh; max-width: 95%} "
-    ".reveal h1 {font-size: 1.7em} .reveal h2 {font-size: 1.4em} "
-    ".reveal:not(.ready) .slides > section {min-height: 96vh}</style>\n\n"
-)
+ASSETS = files("relevit") / "assets"
+TEMPLATE = "slides"  # in ASSETS: reveal.js, and a page that holds it
 
 
 def deck(source: Path, notebooks: Path) -> NotebookNode:
@@ -52,14 +49,15 @@ def deck(source: Path, notebooks: Path) -> NotebookNode:
     for number, cell in enumerate(cells):
         cell.id = f"slide-{number + 1:02d}"
         cell.metadata["slideshow"] = {"slide_type": "slide"}
-    cells[0].source = STYLE + cells[0].source
-    return new_notebook(cells=cells)
+    title = cells[0].source.partition("\n")[0].lstrip("# ")
+    return new_notebook(cells=cells, metadata={"title": title})
 
 
 def write_slides(source: Path, notebooks: Path, target: Path) -> int:
     """The deck as one HTML file, shown by reveal.js; the number of slides. Raises: as `deck`."""
     notebook = deck(source, notebooks)
-    html, _ = SlidesExporter().from_notebook_node(notebook)
+    exporter = SlidesExporter(template_name=TEMPLATE, extra_template_basedirs=[str(ASSETS)])
+    html, _ = exporter.from_notebook_node(notebook)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(html, encoding="utf-8")
     return len(notebook.cells)

@@ -8,6 +8,7 @@ report's own notebook, told what has landed: a cell that needs more says what it
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,10 +39,11 @@ EVERY_S = 300.0  # a page takes a core for about 20 s
 LOOK_S = 2.0
 # What a cell may fail with: a stage that has not landed, and what an earlier such cell lacks.
 EXPECTED = (NotYetError.__name__, NameError.__name__)
+LINK = re.compile(r'\bhref="(?!https?:|#)[^"]*"')  # to a page that comes with the site
 RELOAD = '<meta http-equiv="refresh" content="60">'
 GOES_ON = "The page is written anew while the run goes on; the report follows."
 STOPPED = "The run has stopped: the same command goes on with it."
-MOVED = '<meta http-equiv="refresh" content="0; url=report.html">The run is done: report.html\n'
+MOVED = '<meta http-equiv="refresh" content="0; url=site/index.html">The run is done.\n'
 
 
 @contextmanager
@@ -107,7 +109,7 @@ def page(cfg: ReportParams) -> str:
     mark_waiting(notebook)
     notebook.cells.insert(0, nbformat.v4.new_markdown_cell(_banner(cfg)))
     html, _ = HTMLExporter(exclude_input=True).from_notebook_node(notebook)
-    return html.replace("<head>", f"<head>{RELOAD}", 1)
+    return LINK.sub("", html).replace("<head>", f"<head>{RELOAD}", 1)
 
 
 def mark_waiting(notebook: NotebookNode) -> None:

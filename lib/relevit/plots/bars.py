@@ -362,20 +362,32 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
     return figure
 
 
-def flow_chart(edges: list[tuple[str, str]], title: str) -> Figure:
+def flow_chart(graph: nx.DiGraph, title: str) -> Figure:
     """The stages as boxes, each in the column after the last of those it needs."""
-    graph = nx.DiGraph(edges)
+    places: dict[str, tuple[float, float]] = {}
+
+    def height(name: str) -> tuple[float, int, str]:
+        """Beside what it needs, so that few arrows cross."""
+        needed = [places[before][1] for before in graph.predecessors(name)]
+        return float(np.mean(needed or 0)), -graph.out_degree(name), name
+
     for column, names in enumerate(nx.topological_generations(graph)):
-        for name in names:
-            graph.nodes[name]["column"] = column
-    places = nx.multipartite_layout(graph, subset_key="column")
-    figure, axis = subplots(figsize=(9, 2.2))
-    box = {"boxstyle": "round,pad=0.5", "facecolor": "#eef1f5", "edgecolor": ORIGINAL}
-    nx.draw_networkx_edges(graph, places, ax=axis, edge_color=ORIGINAL, node_size=3200)
-    nx.draw_networkx_labels(graph, places, ax=axis, font_size=9, bbox=box)
+        ordered = sorted(names, key=height)
+        places |= {name: (column, row - len(names) / 2) for row, name in enumerate(ordered)}
+    figure, axis = subplots(figsize=(9, 3.5))
+    box = {"boxstyle": "round,pad=0.4", "facecolor": "#eef1f5", "edgecolor": ORIGINAL}
+    middle = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
+    boxes = {n: axis.text(*at, n, **middle).get_bbox_patch() for n, at in places.items()}
+    for start, end in graph.edges:  # from box to box, wherever these are drawn
+        line = {"arrowstyle": "-|>", "color": ORIGINAL, "patchA": boxes[start]}
+        axis.annotate("", places[end], places[start], arrowprops=line | {"patchB": boxes[end]})
+    for name, place in places.items():  # over the arrows that pass
+        axis.text(*place, name, **middle, zorder=4)
+    axis.update_datalim(list(places.values()))  # which texts do not
+    axis.invert_yaxis()
     axis.set_title(title)
     axis.set_axis_off()
-    axis.margins(x=0.12, y=0.3)
+    axis.margins(x=0.1, y=0.1)
     return figure
 
 
