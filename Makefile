@@ -18,7 +18,7 @@ IN_ORDER = $(shell $(BIN)/python -c \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study workshop rehearse notebooks site lab test test-pipeline test-notebooks lint format \
+.PHONY: help setup reproduce quick study workshop rehearse notebooks site docs lab test test-pipeline test-notebooks lint format \
 	bench lock clean
 
 help:  ## List the targets
@@ -74,6 +74,9 @@ PRESET ?= workshop
 site: setup  ## Turn a finished run into pages (PRESET=quick, OUT=docs/site)
 	$(BIN)/python -m relevit.pipeline.site $(PRESET) $(if $(OUT),--out $(OUT))
 
+docs: setup  ## Turn docs/ into pages, with the API and the gallery: outputs/docs
+	$(BIN)/python -m relevit.pipeline.docs
+
 lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
 
@@ -86,7 +89,7 @@ test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not 
 	$(NBVAL) $(LAST)
 
 # These need no other notebook, or 00_original alone: they even out the two streams.
-APART := $(patsubst %,notebooks/%.ipynb,07_pretraining 11_text 12_clip 05_attribution 00_start)
+APART := $(patsubst %,notebooks/%.ipynb,07_pretraining 11_text 12_clip 13_your_own 05_attribution 00_start)
 # It reads what all others have written.
 LAST := notebooks/99_report.ipynb
 NBVAL = $(BIN)/python -m pytest --nbval-lax --nbval-current-env
@@ -114,7 +117,7 @@ bench: setup  ## Measure speed and memory
 	$(BIN)/python tools/bench.py
 
 lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the newest versions)
-	$(UV) pip compile pyproject.toml --extra dev --extra text --universal --python-version 3.11 \
+	$(UV) pip compile pyproject.toml --extra dev --extra own --extra text --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
 

@@ -436,6 +436,20 @@ rule clip:
         PAPERMILL + ALONE + OPTIONS
 
 
+rule your_own:
+    message: "13_your_own: one's own ViT, images and masks, or an example of them"
+    input:
+        **stage("13_your_own"),
+    output:
+        executed=f"{OUT}/13_your_own/executed.ipynb",
+        summary=f"{OUT}/13_your_own/summary.json",
+    threads: THREADS
+    resources:
+        gpu=1,
+    shell:
+        PAPERMILL + ALONE + OPTIONS
+
+
 rule report:
     message: "99_report: everything on one page"
     input:
@@ -486,6 +500,7 @@ rule site:
         rules.knn.output.executed,
         rules.text.output.executed,
         rules.clip.output.executed,
+        rules.your_own.output.executed,
     output:
         f"{OUT}/site/index.html",
     shell:

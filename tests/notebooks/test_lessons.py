@@ -65,6 +65,10 @@ LESSONS = {
     "10_knn": Lesson("features beyond the classes", lambda found, chance: found > 3 * chance),
     "11_text": Lesson("words that decide", lambda ranked, random: ranked < random),
     "12_clip": Lesson("maps that follow a phrase", lambda rollout, gae: rollout == 50 < gae),
+    "13_your_own": Lesson(
+        "relevance adds to what more training does",
+        lambda ours, sets, without, _, adds, __: ours > without and adds > 0,
+    ),
 }
 
 

@@ -69,6 +69,15 @@ SMALLEST = {
         "images_per_set": 40,
     },
     "09_sis": {"images": 1, "labels": 1},
+    "13_your_own": {
+        "epochs": 1,
+        "images_per_class": 1,
+        "rates": [5.0e-6],
+        "example_images": 4,
+        "test_images": 40,
+        "looked_at": 8,
+        "shown": 2,
+    },
     "10_knn": {"train_images": 24, "test_images": 24, "shown": 1},
     "11_text": {
         "training_texts": 40,

@@ -7,9 +7,7 @@ import json
 import platform
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
@@ -18,6 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from relevit.config import NOTEBOOKS
 from relevit.pipeline import notebooks, site
 
+from .pages import Page, broken
 from .projects import PRESET, ROOT, RUN_S, results
 
 # The theme and MyST use what Sphinx 11 will take away.
@@ -28,47 +27,6 @@ PIXEL = (  # a PNG of one pixel
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 FORMULA = re.compile(r"(?s)\$\$(.+?)\$\$|(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
-
-
-class Page(HTMLParser):
-    """What a page can be linked to by, what it links to and loads, and its pictures' texts."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.anchors: set[str] = set()
-        self.links: list[str] = []
-        self.loaded: list[str] = []  # needed to show the page
-        self.texts: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.anchors |= {values[key] for key in ("id", "name") if values.get(key)}
-        if href := values.get("href"):
-            (self.loaded if tag == "link" else self.links).append(href)
-        if src := values.get("src"):
-            self.loaded.append(src)
-        if tag == "img":
-            self.texts.append(values.get("alt") or "")
-
-
-def broken(folder: Path) -> list[str]:
-    """Links, pictures, scripts and styles of all pages that are not there, or from elsewhere."""
-    pages = {path.resolve(): Page(path) for path in folder.rglob("*.html")}
-    found = []
-    for path, page in pages.items():
-        found += [f"{path.name}: picture without text" for text in page.texts if not text]
-        for target in [*page.links, *page.loaded]:
-            parts = urlsplit(target)
-            if parts.scheme == "data" or (parts.scheme and target in page.links):
-                continue
-            to = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            anchors = pages[to].anchors if to in pages else set()
-            if parts.scheme or parts.netloc or not to.exists() or not to.is_relative_to(folder):
-                found.append(f"{path.name}: {target}")
-            elif parts.fragment and unquote(parts.fragment) not in anchors:
-                found.append(f"{path.name}: {target}: no such place")
-    return found
 
 
 def html_output(text: str):
@@ -277,7 +235,7 @@ def test_a_failure_on_the_way_leaves_the_old_site(project, pages, monkeypatch, c
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(site, "_sphinx", fail)
+    monkeypatch.setattr(site, "run_sphinx", fail)
     before = sorted(results(project).rglob("*"))
     assert site.main([PRESET]) == 2
     assert "disk full" in capsys.readouterr().err

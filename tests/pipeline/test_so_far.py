@@ -71,7 +71,7 @@ def test_page_shows_what_has_landed_and_runs_nothing(changeable, monkeypatch):
     assert landed[-1] == so_far.FIRST
     cfg = ReportParams.from_preset(changeable / "params" / PRESET)
     html = so_far.page(cfg.model_copy(update={"landed": landed}))
-    assert "7 of 19 notebooks" in html
+    assert "7 of 20 notebooks" in html
     assert so_far.RELOAD in html and so_far.GOES_ON in html
     assert html.count("… 03_controls has no results yet") == 1
     assert "… 09_sis has no results yet" in html
@@ -100,8 +100,8 @@ def test_a_page_that_is_left_does_not_promise_more(project, monkeypatch):
     results(project).mkdir(parents=True)
     page = results(project) / so_far.PAGE
     with so_far.kept(PRESET, [], {}):
-        page.write_text(f"<head>{so_far.RELOAD}</head> 7 of 19 notebooks. {so_far.GOES_ON}")
-    assert page.read_text() == f"<head></head> 7 of 19 notebooks. {so_far.STOPPED}"
+        page.write_text(f"<head>{so_far.RELOAD}</head> 7 of 20 notebooks. {so_far.GOES_ON}")
+    assert page.read_text() == f"<head></head> 7 of 20 notebooks. {so_far.STOPPED}"
     so_far.finish(PRESET)
     assert "url=site/index.html" in page.read_text()
 

@@ -38,6 +38,7 @@ from relevit.config.robustvit import (
 )
 from relevit.config.text import ClipParams, TextParams
 from relevit.config.words import HubName, ModelName
+from relevit.config.your_own import OwnChoices, OwnParams
 
 __all__ = [
     "NOTEBOOKS",
@@ -61,6 +62,8 @@ __all__ = [
     "ModelName",
     "Name",
     "OriginalParams",
+    "OwnChoices",
+    "OwnParams",
     "Params",
     "PipelineParams",
     "PresetSeeds",
@@ -111,6 +114,7 @@ NOTEBOOKS: dict[str, type[Params]] = {
         KnnParams,
         TextParams,
         ClipParams,
+        OwnParams,
         ReportParams,
     )
 }

@@ -11,6 +11,8 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 from torch import Tensor
 
+from relevit.models.spec import as_rgb
+
 RESIZED = 256 / 224  # of the side that is kept
 Read = Callable[[Sequence[int]], UInt8[Tensor, "batch 3 size size"]]
 
@@ -57,7 +59,7 @@ def to_square(picture: Image.Image, size: int) -> UInt8[Tensor, "3 size size"]:
     As for ImageNet at 224 px: the shorter side to 256/224 of the wanted one, then the middle (the
     papers are silent on this for other sets).
     """
-    picture = picture.convert("RGB")
+    picture = as_rgb(picture)
     scale = RESIZED * size / min(picture.size)
     width, height = (max(size, round(side * scale)) for side in picture.size)
     picture = picture.resize((width, height), Image.Resampling.BICUBIC)

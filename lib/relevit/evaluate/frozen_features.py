@@ -75,7 +75,7 @@ def linear_probe(
     and brought to mean 0 and deviation 1; the new head holds that scaling. `inverse_penalty`
     is scikit-learn's C: the penalty is the weights' squared norm over 2 C.
     Raises: ValueError for a model whose pretraining is not shipped, a head that is not linear
-    or has fewer than 3 classes, labels out of range, a class without image, a penalty that is
+    or has fewer than 2 classes, labels out of range, a class without image, a penalty that is
     not positive, or features that are not finite.
     """
     _check(model, spec, train, inverse_penalty)
@@ -85,8 +85,11 @@ def linear_probe(
     spread = torch.where(spread > 0, spread, 1.0)
     fitted = LogisticRegression(C=inverse_penalty, max_iter=STEPS)
     fitted.fit(((features - mean) / spread).numpy(), train.labels.numpy())
-    weight = torch.from_numpy(fitted.coef_) / spread
-    return _with_head(model, weight, torch.from_numpy(fitted.intercept_) - weight @ mean)
+    weight, bias = torch.from_numpy(fitted.coef_), torch.from_numpy(fitted.intercept_)
+    if len(weight) == 1:  # of two classes scikit-learn has the difference alone
+        weight, bias = (torch.cat([-part / 2, part / 2]) for part in (weight, bias))
+    weight = weight / spread
+    return _with_head(model, weight, bias - weight @ mean)
 
 
 def _with_head(model: nn.Module, weight: Tensor, bias: Tensor) -> nn.Module:
@@ -104,9 +107,9 @@ def _check(model: nn.Module, spec: ModelSpec, train: Batch, inverse_penalty: flo
             "self-supervised backbone is not shipped; use 'dinov2-s'"
         )
     head = getattr(model, "head", None)
-    if not isinstance(head, nn.Linear) or head.bias is None or head.out_features < 3:
+    if not isinstance(head, nn.Linear) or head.bias is None or head.out_features < 2:
         raise ValueError(
-            f"linear_probe: the head is {head}; it needs one linear layer with a bias for 3 or "
+            f"linear_probe: the head is {head}; it needs one linear layer with a bias for 2 or "
             "more classes: use a model of load_pretrained"
         )
     if not inverse_penalty > 0:

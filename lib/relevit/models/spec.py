@@ -19,6 +19,9 @@ Mask = Bool[np.ndarray, "height width"]
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 CUTOUTS_CLASSES = 40  # of the embedded benchmark
+LONGEST = 100  # times the shorter side: of a longer picture the middle alone is looked at
+DEEP = 65535  # white in 16 bits
+TO_8_BITS = 257  # 65535 / 255
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,9 @@ class View:
     squash: bool = False
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
-        """The square of a picture in any mode; grey and CMYK ones become RGB."""
+        """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
         how = Image.Resampling[self.interpolation.upper()]
-        square = self._cut(image.convert("RGB"), how)
+        square = self._cut(as_rgb(image), how)
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
     def mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
@@ -52,16 +55,31 @@ class View:
         Bilinear without antialiasing, as tensors were resized by the torchvision that it asks for:
         no more pixels are fractions than that makes so.
         """
-        width, height = self._size(mask.shape[1], mask.shape[0])
-        values = torch.from_numpy(mask.astype(np.float32))[None, None]
+        left, top, right, bottom = self._middle(mask.shape[1], mask.shape[0])
+        values = torch.from_numpy(mask[top:bottom, left:right].astype(np.float32))[None, None]
+        width, height = self._size(right - left, bottom - top)
         resized = interpolate(values, (height, width), mode="bilinear", antialias=False)[0]
         left, top = self._corner(width, height)
         return resized[:, top : top + self.crop, left : left + self.crop].clamp(0, 1)
 
     def _cut(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
+        middle = self._middle(*image.size)
+        if middle != (0, 0, *image.size):
+            image = image.crop(middle)
         size = self._size(*image.size)
         left, top = self._corner(*size)
         return image.resize(size, how).crop((left, top, left + self.crop, top + self.crop))
+
+    def _middle(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of what is resized: nearly always the whole picture.
+
+        A line of one by 60,000 pixels, enlarged as a whole, would fill the memory.
+        """
+        if self.squash:
+            return 0, 0, width, height
+        longest = LONGEST * min(width, height)
+        left, top = (max(0, (side - longest) // 2) for side in (width, height))
+        return left, top, width - left, height - top
 
     def _size(self, width: int, height: int) -> tuple[int, int]:
         if self.squash:
@@ -72,6 +90,35 @@ class View:
 
     def _corner(self, width: int, height: int) -> tuple[int, int]:
         return round((width - self.crop) / 2), round((height - self.crop) / 2)
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """A picture of any kind as RGB, 8 bits a channel.
+
+    Grey of 16 bits is scaled to 8, and so are whole numbers of 32 bits up to 65535 and fractions
+    from 0 to 1; Pillow alone would cut all of them off at 255. What is transparent loses that, as
+    by the loaders that models were trained with.
+    Raises: ValueError for whole numbers or fractions outside of these ranges.
+    """
+    if image.mode == "F":
+        values = np.array(image)
+        _need_range(values, 1, "fractions")
+        grey = np.round(values * 255)
+    elif image.mode == "I" or image.mode.startswith("I;16"):
+        values = np.array(image)
+        _need_range(values, DEEP, "whole numbers")
+        grey = (values.astype(np.int64) + TO_8_BITS // 2) // TO_8_BITS
+    else:
+        return image.convert("RGB")
+    return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+
+
+def _need_range(values: np.ndarray, most: int, what: str) -> None:
+    if not (values.min() >= 0 and values.max() <= most):  # NaN compares as neither
+        raise ValueError(
+            f"the picture has {what} from {values.min():g} to {values.max():g}; needed are 0 to "
+            f"{most}: scale them, or save it in 8 bits"
+        )
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 `run` plans and runs a preset, `so_far` reports on it meanwhile, `fetching` gets what it needs
 first, `sweep` knows its finetuning runs, `answers` evaluates one model as a job of its own;
 `kernels` are what notebooks run on; `notebooks` stores a run's outputs in the repository, `site`
-makes pages of it; `exercises` and `slides` make what a workshop needs; `cli` and `doctor` are the
-command `relevit`. It may import every room; no room imports it.
+makes pages of it, `docs` those of the documentation; `exercises` and `slides` make what a workshop
+needs; `cli` and `doctor` are the command `relevit`. It may import every room; no room imports
+it.
 """

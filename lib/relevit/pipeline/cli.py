@@ -1,4 +1,4 @@
-"""The command `relevit`: `relevit doctor DATA_ROOT` checks the folder of the real data sets."""
+"""The command `relevit`: your own images and model, and the folder of the real data sets."""
 
 from __future__ import annotations
 
@@ -6,47 +6,218 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from relevit.config.your_own import OwnChoices
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.pipeline.doctor import examine, lines
 
+EXAMPLES = {
+    "check": """examples:
+  relevit check my_images                      # my_images/images/<class>/*.jpg, masks/<class>/*.png
+  relevit check birds.csv --picture birds.png  # columns image, label and, if there are masks, mask
+""",
+    "finetune": """examples:
+  relevit finetune --model vit_base_patch16_224.augreg_in1k --data my_images --out run
+  relevit finetune --model deit3_small_patch16_224 --weights mine.safetensors --data my_images \\
+      --shifted night rain --out run
+  relevit finetune --model dinov2-s --new-head --data my_images --masks tokencut --out run
+
+Stop it at any time: the same command goes on. run/report.html says what came of it, and
+run/weights.safetensors is the model as plain timm takes it.
+""",
+    "explain": """examples:
+  relevit explain cat.jpg --model vit_base_patch16_224.augreg_in1k -o map.png
+  relevit explain cat.jpg --model run --method token_wise --target 285 -o map.png   # run: an --out
+""",
+    "doctor": "",
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when all sets asked for are whole, 1 when one is not, 2 for a wrong input."""
+    """The exit code: 2 for a wrong input, in one sentence; else what the command says."""
     options = _parser().parse_args(arguments)
     try:
-        return doctor(options.data_root, options.sets, deep=options.deep, as_json=options.json)
-    except (ValueError, OSError) as error:
+        return COMMANDS[options.command](options)
+    except (ValueError, OSError, ImportError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
 
 
-def doctor(
-    data_root: Path, sets: list[str] | None = None, *, deep: bool = False, as_json: bool = False
-) -> int:
+# Your own: torch is first loaded here, so that --help is quick
+
+
+def check(options: argparse.Namespace) -> int:
+    """Print what is in a folder of images. Raises: ValueError where it cannot be finetuned on."""
+    from relevit.data.own.check import examine, lines, need_usable
+    from relevit.data.own.folder import read_splits
+
+    parts = read_splits(options.data, options.masks)
+    found = {name: examine(part, corrupted=_corrupted(options)) for name, part in parts.items()}
+    for name, findings in found.items():
+        _say(*([f"{name}:"] if len(found) > 1 else []), *lines(findings))
+    for findings in found.values():
+        need_usable(findings)
+    if options.picture:
+        from relevit.plots.your_own import sample_grid
+
+        sample_grid(next(iter(found.values())).listing).savefig(options.picture)
+        _say(f"written: {options.picture}")
+    return 0
+
+
+def finetune(options: argparse.Namespace) -> int:
+    """Finetune and test a model on a folder of images, and write the report."""
+    given = {
+        "data": options.data,
+        "masks": options.masks,
+        "own_model": options.model,
+        "own_weights": options.weights,
+        "own_options": _pairs(options.model_options),
+        "shifted": options.shifted,
+        "new_head": options.new_head,
+        "corrupted": _corrupted(options),
+    }
+    values = {key: value for key, value in given.items() if value is not None}
+    choices = OwnChoices.checked(values | _pairs(options.settings), "relevit finetune")
+
+    from relevit.finetune.your_own import finetune_folder
+    from relevit.pipeline.your_own_report import write_report
+
+    result = finetune_folder(choices, options.out, options.device, _say)
+    _say(f"weights: {result.weights}", f"report: {write_report(result)}")
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Write the relevance map of an image."""
+    from relevit.finetune.your_own import open_run
+    from relevit.models.any_timm import open_model
+    from relevit.pipeline.explaining import explain_file
+
+    names = None
+    if Path(options.model).is_dir():
+        model, names = open_run(Path(options.model), options.device)
+    else:
+        weights = Path(options.weights) if options.weights else None
+        kind = _pairs(options.model_options)
+        model = open_model(options.model, weights, options=kind, device=options.device)
+    said = explain_file(
+        options.image,
+        model,
+        method=options.method,
+        target=options.target,
+        out=options.output,
+        names=names,
+    )
+    _say(f"{said['name']}: {said['confidence_pct']:.1f} %", f"written: {options.output}")
+    return 0
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def _corrupted(options: argparse.Namespace) -> str:
+    return "skip" if options.skip_unreadable else "error"
+
+
+def _pairs(given: list[str]) -> dict[str, Any]:
+    """`key=value`, the values as YAML reads them. Raises: ValueError."""
+    pairs = {}
+    for text in given:
+        key, sign, value = text.partition("=")
+        if not (key and sign):
+            raise ValueError(f"{text!r} is no key=value, like img_size=224")
+        pairs[key] = yaml.safe_load(value)
+    return pairs
+
+
+# The papers' data sets
+
+
+def doctor(options: argparse.Namespace) -> int:
     """Print what is known of the sets, each as soon as it is; 0 when all are whole, else 1."""
     findings = []
-    for key in dict.fromkeys(sets or CATALOGUE):
-        findings.append(examine(data_root, key, deep=deep))
-        if not as_json:
-            sys.stdout.write("\n".join(lines(findings[-1])) + "\n")
-            sys.stdout.flush()
+    for key in dict.fromkeys(options.sets or CATALOGUE):
+        findings.append(examine(options.data_root, key, deep=options.deep))
+        if not options.json:
+            _say(*lines(findings[-1]))
     whole = sum(finding.state == "whole" for finding in findings)
-    if as_json:
+    if options.json:
         found = [finding.as_json() for finding in findings]
-        report = {"data_root": str(data_root), "whole": whole == len(findings), "sets": found}
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+        root = str(options.data_root)
+        report = {"data_root": root, "whole": whole == len(findings), "sets": found}
+        _say(json.dumps(report, indent=2))
     else:
-        sys.stdout.write(f"{whole} of {len(findings)} sets are whole in {data_root}\n")
+        _say(f"{whole} of {len(findings)} sets are whole in {options.data_root}")
     return int(whole < len(findings))
+
+
+COMMANDS = {"check": check, "finetune": finetune, "explain": explain, "doctor": doctor}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="relevit", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    check = commands.add_parser("doctor", help="check the folder of the real data sets")
-    check.add_argument("data_root", type=Path, help="folder that the archives were unpacked to")
-    check.add_argument(
+
+    def command(name: str, about: str) -> argparse.ArgumentParser:
+        how = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+        return commands.add_parser(
+            name, help=about, description=about, epilog=EXAMPLES[name], **how
+        )
+
+    _of_check(command("check", "say what is in a folder of images and masks"))
+    _of_finetune(command("finetune", "finetune your ViT on where it looks in your images"))
+    _of_explain(command("explain", "draw where a ViT looks in an image"))
+    _of_doctor(command("doctor", "check the folder of the papers' data sets"))
+    return parser
+
+
+def _of_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, help="folder, table of paths, or COCO file")
+    parser.add_argument(
+        "--masks", type=Path, help="folder of masks, if it is not beside the images"
+    )
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw samples to this file")
+    _unreadable(parser)
+
+
+def _of_finetune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", required=True, help="folder, table of paths, or COCO file")
+    parser.add_argument("--masks", help="folder of masks, or tokencut to make them without any")
+    parser.add_argument("--shifted", nargs="+", default=[], help="further test sets, a folder each")
+    parser.add_argument(
+        "--new-head", action="store_true", help="fit a new head to the classes first"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"any of {', '.join(OwnChoices.model_fields)}",
+    )
+    _model(parser)
+    _unreadable(parser)
+
+
+def _of_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", type=Path)
+    parser.add_argument("--method", default="gae", help="gae, rollout, token_wise, ... (METHODS)")
+    parser.add_argument("--target", type=int, help="number of the class; the predicted one if none")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="PNG to write")
+    _model(parser)
+
+
+def _of_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data_root", type=Path, help="folder that the archives were unpacked to")
+    parser.add_argument(
         "--set",
         dest="sets",
         nargs="+",
@@ -55,9 +226,27 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SET",
         help=f"only these of {', '.join(CATALOGUE)}",
     )
-    check.add_argument("--deep", action="store_true", help="decode every image: takes hours")
-    check.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
+    parser.add_argument("--deep", action="store_true", help="decode every image: takes hours")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="a timm name, a suite's name, or an --out")
+    parser.add_argument("--weights", help="file of its weights; else timm fetches them")
+    parser.add_argument(
+        "--model-options",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for timm.create_model, like img_size=224",
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+
+
+def _unreadable(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--skip-unreadable", action="store_true", help="leave out images that cannot be read"
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from relevit.base import errors
-from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, TextParams
+from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, OwnParams, TextParams
 from relevit.config.text import ON_DISK
 from relevit.config.words import DINOV2
 
@@ -30,7 +30,8 @@ def fetch(preset: Path) -> None:
     trains = original.source == "train" or bool(stages["03_controls"].home_shares)
     pretrained = trains and original.model in DINOV2
     joined = clip.dual_model == "dinov2-minilm"
-    if pretrained or joined or stages["01_masks"].feature_model == "dinov2-s":
+    own = cast(OwnParams, stages["13_your_own"]).own_model in DINOV2
+    if pretrained or joined or own or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.models.dinov2 import load_dinov2
 
         load_dinov2()

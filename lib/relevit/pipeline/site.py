@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import nbformat
 from docutils import nodes
@@ -80,18 +81,23 @@ def write_site(preset: str, out: Path | None = None) -> Site:
     out = (out or folder / "site").resolve()
     check_out(out)
     found = origin(preset, folder)
-    with _replaced(out) as (work, pages):
+    with replaced(out) as (work, pages):
         source = work / "source"
         write_sources(executed, source, preset)
-        warnings = _sphinx(source, pages, work / "doctrees", footer(found))
-        for pattern in NOT_FOR_READERS:
-            for path in pages.glob(pattern):
-                path.unlink()
-        shutil.rmtree(pages / "_sources", ignore_errors=True)  # empty, since none are shown
-        (pages / ".nojekyll").touch()  # else GitHub's pages leave out folders with an underscore
-        names = sorted(path.name for path in pages.iterdir())
-        (pages / MARK).write_text(json.dumps(found | {"holds": names}, indent=1) + "\n")
+        warnings = run_sphinx(source, pages, work / "doctrees", footer(found))
+        finish(pages, found)
     return Site(out, warnings)
+
+
+def finish(pages: Path, found: Mapping[str, str | int]) -> None:
+    """Leave out what no reader needs, and mark the folder with what is known of it."""
+    for pattern in NOT_FOR_READERS:
+        for path in pages.glob(pattern):
+            path.unlink()
+    shutil.rmtree(pages / "_sources", ignore_errors=True)  # empty, since none are shown
+    (pages / ".nojekyll").touch()  # else GitHub's pages leave out folders with an underscore
+    names = sorted(path.name for path in pages.iterdir())
+    (pages / MARK).write_text(json.dumps({**found, "holds": names}, indent=1) + "\n")
 
 
 def check_out(out: Path) -> None:
@@ -220,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 @contextmanager
-def _replaced(out: Path) -> Iterator[tuple[Path, Path]]:
+def replaced(out: Path) -> Iterator[tuple[Path, Path]]:
     """A folder to work in and one for the pages, which takes the place of `out` at the end."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".site.", dir=out.parent) as name:
@@ -231,8 +237,14 @@ def _replaced(out: Path) -> Iterator[tuple[Path, Path]]:
         os.replace(pages, out)
 
 
-def _sphinx(source: Path, pages: Path, doctrees: Path, below: str) -> list[str]:
-    """Run Sphinx; what it warns of."""
+def run_sphinx(
+    source: Path,
+    pages: Path,
+    doctrees: Path,
+    below: str,
+    others: Mapping[str, Any] = MappingProxyType({}),
+) -> list[str]:
+    """Run Sphinx, with `others` in place of our settings; what it warns of."""
     settings = {
         "project": "RelEViT",
         "html_title": "RelEViT",
@@ -259,6 +271,7 @@ def _sphinx(source: Path, pages: Path, doctrees: Path, below: str) -> list[str]:
         "html_copy_source": False,
         "html_show_sourcelink": False,
         "html_use_index": False,
+        **others,
     }
     nocolor()
     said = io.StringIO()

@@ -33,6 +33,7 @@ from relevit.plots.style import (
 
 WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
 COLUMNS = 3
+Passing = tuple[str, str, int]  # of an arrow: from, to, and the column that it passes
 
 
 # Sets and classes
@@ -66,11 +67,11 @@ def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
         )
         after = rows.loc[rows["model_run"] != original, "accuracy_pct"]
         axis.plot(
-            [place + 0.1] * len(after),
+            place + 0.12 + 0.07 * np.arange(len(after)),  # side by side: seeds may agree
             after,
             "_",
             color=OURS,
-            markersize=14,
+            markersize=7,
             markeredgewidth=2,
             label=None if place else "ours, one dash a seed",
         )
@@ -178,8 +179,8 @@ def size_pictures(
     """Change against the object's size: a point a class, and a mean for each fifth of images.
 
     Both tables hold `size_pct` and `change_pts`; the index of `classes` is their names, and the
-    `named` classes with the largest and with the lowest change get theirs written. The bars
-    are standard errors over images.
+    `named` classes with the largest and with the lowest change get theirs written. The errors
+    are over images.
     """
     figure, (left, right) = panels(2, 9.5, 3.2)
     left.scatter(classes["size_pct"], classes["change_pts"], s=16, color=OURS)
@@ -198,7 +199,8 @@ def size_pictures(
     groups = images.groupby(fifth, observed=True)
     change, style = groups["change_pts"], {"color": OURS, "marker": "o", "capsize": 3}
     right.errorbar(groups["size_pct"].mean(), change.mean(), yerr=change.sem(), **style)
-    right.set(title="images of si_size, by fifths", xlabel="image covered by the object (%)")
+    right.set(title="si_size: mean of each fifth of images, ± standard error")
+    right.set(xlabel="image covered by the object (%)", ylabel="change of top-1 (points)")
     for axis in (left, right):
         axis.axhline(0, color="black", linewidth=0.8)
         axis.margins(x=0.12)
@@ -232,7 +234,7 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
         ends, label = [place - 0.45, place + 0.45], None if place else "chance"
         axis.plot(ends, [height] * 2, ":", color="black", linewidth=1.4, label=label)
     axis.set_xticks(range(len(groups)), [f"{name} classes" for name in groups])
-    axis.set(ylabel="zero-shot top-1 (%)", ylim=(0, 102), title=title)
+    axis.set(xlabel="one bar a seed", ylabel="zero-shot top-1 (%)", ylim=(0, 102), title=title)
     axis.grid(axis="x", visible=False)
     axis.legend(frameon=False, fontsize=8)
     return figure
@@ -251,14 +253,14 @@ def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
             np.arange(len(methods)) - offset,
             share,
             0.9 * height,
-            xerr=error,
+            xerr=[np.minimum(error, share), np.minimum(error, 100 - share)],  # of what can be
             capsize=2,
             label=f"{name} classes",
             color=MEANINGS.get(f"{name} classes", INK),
         )
     axis.axvline(50, color="black", linewidth=1.4, linestyle=":", label="chance")
     axis.set_yticks(range(len(methods)), methods)
-    axis.set(xlabel="points at its own object (%)", xlim=(0, 102), title=title)
+    axis.set(xlabel="points at its own object (%), ± standard error", xlim=(0, 102), title=title)
     axis.grid(axis="y", visible=False)
     legend_beside(figure, axis)
     return figure
@@ -301,15 +303,19 @@ def stacked_bars(axis: Axes, shares_pct: pd.DataFrame, colours: Mapping[str, str
 def change_heatmap(changes: pd.DataFrame, title: str) -> Figure:
     """Mean change of top-1 in points: one row a kind of run, one column a set, signed numbers.
 
-    Orange falls, blue rises; the colours end at the largest change.
+    Orange falls, blue rises; the colours end at the largest change, that of a row far beyond
+    all others aside.
     """
     rows, columns = changes.shape
     figure, axis = subplots(figsize=(2.6 + 0.78 * columns, 0.9 + 0.34 * rows))
-    largest = max(1.0, float(np.nanmax(np.abs(changes.to_numpy()))))
+    largest = max(1.0, _largest_but_one_far(changes.abs().max(axis=1)))
     numbers = {"annot": True, "fmt": "+.1f", "annot_kws": {"size": 8}}
     colours = {"cmap": CHANGE, "center": 0, "vmin": -largest, "vmax": largest, "cbar": False}
     sns.heatmap(changes, linewidths=1, ax=axis, **numbers, **colours)
-    axis.set(title=title, xlabel="", ylabel="")
+    beyond = changes.abs().to_numpy() > largest
+    axis.set(
+        title=title, xlabel=f"colours end at ±{largest:.1f}" if beyond.any() else "", ylabel=""
+    )
     axis.tick_params(length=0)
     axis.set_xticks(axis.get_xticks(), [str(c).replace("_", "\n") for c in changes], rotation=0)
     axis.set_yticks(axis.get_yticks(), axis.get_yticklabels(), rotation=0)
@@ -317,7 +323,10 @@ def change_heatmap(changes: pd.DataFrame, title: str) -> Figure:
 
 
 def average_bars(means: pd.Series, spread: pd.Series, title: str, label: str) -> Figure:
-    """One bar a kind of run, from the top in the order given, with its spread over the runs."""
+    """One bar a kind of run, from the top in the order given, with its spread over the runs.
+
+    A bar far beyond all others is cut, and its number written: it would hide their differences.
+    """
     figure, axis = subplots(figsize=(7, 0.8 + 0.3 * len(means)))
     places = np.arange(len(means))[::-1]
     axis.barh(places, means, xerr=spread, color=_signs(means), capsize=3, height=0.65)
@@ -325,6 +334,16 @@ def average_bars(means: pd.Series, spread: pd.Series, title: str, label: str) ->
     axis.set_yticks(places, means.index)
     axis.set(title=title, xlabel=label)
     axis.grid(visible=False, axis="y")
+    ends = means.abs() + np.nan_to_num(spread.to_numpy())
+    end = 1.15 * _largest_but_one_far(ends)
+    for place, value in zip(places[ends > end], means[ends > end], strict=True):
+        inside = {"va": "center", "fontsize": 8, "color": "white", "weight": "bold"}
+        if value < 0:
+            axis.set_xlim(left=-end)
+            axis.text(-end, place, f" ◂ {value:.1f}", ha="left", **inside)
+        else:
+            axis.set_xlim(right=end)
+            axis.text(end, place, f"{value:+.1f} ▸ ", ha="right", **inside)
     return figure
 
 
@@ -353,8 +372,7 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
     left.get_legend().remove()
     located = 100 * quality.pivot_table(index="images", columns="stage", values="located")
     kept = quality[quality["stage"] == "refined"].groupby("images")["kept"].mean()
-    bars = {"coarse": "found, coarse", "refined": "found, refined"}
-    shares = located[list(bars)].rename(columns=bars).assign(**{"refined and kept": 100 * kept})
+    shares = located[list(colours)].assign(kept=100 * kept)
     shares.plot.bar(ax=right, color=[*colours.values(), INK], rot=0, width=0.75, legend=False)
     right.set(title="Boxes found (CorLoc), and kept", xlabel="", ylabel="images (%)", ylim=(0, 100))
     right.grid(visible=False, axis="x")
@@ -363,13 +381,17 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
 
 
 def flow_chart(graph: nx.DiGraph, title: str) -> Figure:
-    """The stages as boxes, each in the column after the last of those it needs."""
-    places: dict[str, tuple[float, float]] = {}
+    """The stages as boxes, each in the column after the last of those it needs.
 
-    def height(name: str) -> tuple[float, int, str]:
+    An arrow that passes a column has a place of its own there, so that it meets no box.
+    """
+    graph = _by_columns(graph)
+    places: dict[str | Passing, tuple[float, float]] = {}
+
+    def height(name: str | Passing) -> tuple[float, int, str]:
         """Beside what it needs, so that few arrows cross."""
         needed = [places[before][1] for before in graph.predecessors(name)]
-        return float(np.mean(needed or 0)), -graph.out_degree(name), name
+        return float(np.mean(needed or 0)), -graph.out_degree(name), str(name)
 
     for column, names in enumerate(nx.topological_generations(graph)):
         ordered = sorted(names, key=height)
@@ -377,11 +399,16 @@ def flow_chart(graph: nx.DiGraph, title: str) -> Figure:
     figure, axis = subplots(figsize=(9, 3.5))
     box = {"boxstyle": "round,pad=0.4", "facecolor": "#eef1f5", "edgecolor": ORIGINAL}
     middle = {"ha": "center", "va": "center", "fontsize": 9, "bbox": box}
-    boxes = {n: axis.text(*at, n, **middle).get_bbox_patch() for n, at in places.items()}
-    for start, end in graph.edges:  # from box to box, wherever these are drawn
-        line = {"arrowstyle": "-|>", "color": ORIGINAL, "patchA": boxes[start]}
-        axis.annotate("", places[end], places[start], arrowprops=line | {"patchB": boxes[end]})
-    for name, place in places.items():  # over the arrows that pass
+    stages = {name: at for name, at in places.items() if isinstance(name, str)}
+    boxes = {name: axis.text(*at, name, **middle).get_bbox_patch() for name, at in stages.items()}
+    # From box to box, wherever these are drawn; level beside them, so that none meets another.
+    level = {"connectionstyle": "arc,angleA=0,angleB=180,armA=38,armB=38,rad=8"}
+    for start, end in graph.edges:
+        line = {"color": ORIGINAL, "arrowstyle": "-|>" if end in boxes else "-"} | level
+        line |= {"patchA": boxes.get(start), "patchB": boxes.get(end)}
+        line |= {"shrinkA": 2 if start in boxes else 0, "shrinkB": 2 if end in boxes else 0}
+        axis.annotate("", places[end], places[start], arrowprops=line)
+    for name, place in stages.items():  # over the arrows that come near
         axis.text(*place, name, **middle, zorder=4)
     axis.update_datalim(list(places.values()))  # which texts do not
     axis.invert_yaxis()
@@ -389,6 +416,27 @@ def flow_chart(graph: nx.DiGraph, title: str) -> Figure:
     axis.set_axis_off()
     axis.margins(x=0.1, y=0.1)
     return figure
+
+
+def _by_columns(graph: nx.DiGraph) -> nx.DiGraph:
+    """The graph with a passing place in each column that an edge would skip."""
+    columns = {
+        name: column
+        for column, names in enumerate(nx.topological_generations(graph))
+        for name in names
+    }
+    longer = nx.DiGraph()
+    longer.add_nodes_from(graph)
+    for start, end in graph.edges:
+        between = range(columns[start] + 1, columns[end])
+        nx.add_path(longer, [start, *((start, end, column) for column in between), end])
+    return longer
+
+
+def _largest_but_one_far(sizes: pd.Series) -> float:
+    """The largest, or the second if that is less than half of it: a scale for the others."""
+    *_, second, first = (0.0, *sorted(sizes.dropna()))
+    return second if 0 < 2 * second < first else first
 
 
 def _signs(changes: pd.Series) -> list[str]:

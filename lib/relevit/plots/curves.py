@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation
 from torch import nn
 
 from relevit.config import FinetuneParams
@@ -18,9 +19,9 @@ from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import RISE_PCT, class_loss_column, judge
 from relevit.finetune.runs import kept_epoch
 from relevit.plots.style import (
-    FAINT,
     GAIN,
     INK,
+    LOSS,
     ORIGINAL,
     OURS,
     PROTOCOLS,
@@ -47,7 +48,9 @@ def training_curve(log: pd.DataFrame) -> Figure:
         epochs = start + (np.arange(len(curve)) + 0.5) / len(curve)
         left.plot(epochs, curve, color=ORIGINAL, marker=".")
     left.set(xlabel="epoch", ylabel="training loss (nats)", yscale="log", title="Training")
-    right.plot(log["epoch"], log["validation_top1_pct"], color=ORIGINAL, marker="o")
+    # A line through two points would say that learning is even.
+    line = "-" if len(log) > 2 else ""
+    right.plot(log["epoch"], log["validation_top1_pct"], color=ORIGINAL, marker="o", linestyle=line)
     right.set(xlabel="epoch", ylabel="top-1 (%)", ylim=(0, 102), title="Validation images")
     return figure
 
@@ -70,18 +73,17 @@ def loss_curves(log: pd.DataFrame) -> Figure:
 
 def gradient_bars(model: nn.Module, title: str) -> Figure:
     """Gradient norm of every block, and of what comes before and after the blocks."""
-    names = ["embedding", *(f"block {i + 1}" for i in range(len(model.blocks))), "norm", "head"]
+    names = ["embed", *(str(i + 1) for i in range(len(model.blocks))), "norm", "head"]
     squares = dict.fromkeys(names, 0.0)
     for key, parameter in model.named_parameters():
         first, second = [*key.split("."), ""][:2]
-        place = f"block {int(second) + 1}" if first == "blocks" else first
-        place = place if place in squares else "embedding"
+        place = str(int(second) + 1) if first == "blocks" else first
+        place = place if place in squares else "embed"
         if parameter.grad is not None:
             squares[place] += float(parameter.grad.detach().square().sum())
     figure, axis = subplots(figsize=(7.5, 2.3))
     axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
-    axis.set(title=title, ylabel="norm", yscale="log")
-    axis.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names])
+    axis.set(title=title, xlabel="block", ylabel="gradient norm", yscale="log")
     axis.grid(visible=False, axis="x")
     return figure
 
@@ -95,7 +97,8 @@ def rate_curves(
     cross where it does not.
     """
     figure, (left, right) = panels(2, 10, 2.9)
-    colours = sns.color_palette("viridis_r", len(histories) + 1)[1:]  # the first is too pale
+    shades = np.linspace(0.2, 1, len(histories))  # what is before is too pale
+    colours = sns.color_palette("viridis_r", as_cmap=True)(shades)
     column = class_loss_column(params)
     for colour, (lr, history) in zip(colours, histories.items(), strict=True):
         log = pd.DataFrame(history)
@@ -110,7 +113,7 @@ def rate_curves(
         right.plot(kept, verdict["class_loss"], **end)
     mark_level(left, limit_pts)
     mark_level(right, log[column][0] * (1 + RISE_PCT / 100))
-    left.set(title="Loss of validation top-1", xlabel="epoch", ylabel="points")
+    left.set(title="Fall of validation top-1", xlabel="epoch", ylabel="points")
     right.set(title="Classification loss", xlabel="epoch", ylabel="nats")
     plain = {"color": "black", "linestyle": ""}
     handles = [
@@ -134,6 +137,9 @@ def sensitivity_curves(
     shifted = {"marker": "o", "capsize": 3, "color": OURS, "label": "shifted sets, average"}
     axis.errorbar(table[x], table["shifted_average"], table["shifted_average_std"], **shifted)
     plain = {"marker": "s", "linestyle": "--", "color": OURS, "markerfacecolor": "white"}
+    # A little to the right: where both changes are the same, one mark would hide the other.
+    plain["transform"] = axis.transData + ScaledTranslation(1 / 16, 0, figure.dpi_scale_trans)
+    axis.update_datalim(table[[x, "val"]].to_numpy())  # which a moved line does not
     axis.plot(table[x], table["val"], label="val, as in training", **plain)
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel=label, ylabel="change of top-1 (points)")
@@ -208,33 +214,37 @@ def step_sizes(sizes: pd.Series, marked: Mapping[str, float]) -> Figure:
 def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
     """What the rule looks at and what became of the background term, a line a method.
 
-    `table` as from `try_rates`; the dotted lines are the limits of the rule, and
-    no change.
+    `table` as from `try_rates`. The described protocol is dashed and a little to the right, as
+    one line may lie on another.
     """
     shown = table.assign(
         rise_pct=100 * (table["class_loss"] / table["class_loss_before"] - 1),
         fall_pct=100 * (table["background_after"] / table["background_before"] - 1),
     )
     columns = {  # title, unit, limit
-        "drop_pts": ("Loss of validation top-1", "points", limit_pts),
+        "drop_pts": ("Fall of validation top-1", "points", limit_pts),
         "rise_pct": ("Classification loss", "change (%)", RISE_PCT),
         "fall_pct": ("Background term", "change (%)", 0.0),
     }
     figure, axes = panels(3, 11, 3, sharex=True)
     for axis, (column, (title, unit, limit)) in zip(axes, columns.items(), strict=True):
         for (method, protocol), rows in shown.groupby(["method", "protocol"], sort=False):
+            dashed = protocol == "described"
             axis.plot(
-                rows["rate"],
+                rows["rate"] * (1.07 if dashed else 1.0),
                 rows[column],
                 marker=METHOD_MARKERS[method],
+                linestyle="--" if dashed else "-",
                 color=OURS if method == "relevance" else PROTOCOLS[protocol][0],
                 alpha=0.8,
                 label=f"{METHOD_TITLES[method]}, {protocol}",
             )
         mark_level(axis, limit)
         axis.set(title=title, xscale="log", xlabel="rate, on the scale of ours", ylabel=unit)
-    entries = axes[0].get_legend_handles_labels()
-    figure.legend(*entries, frameon=False, ncols=5, fontsize=8, loc="outside lower center")
+    handles = axes[0].get_legend_handles_labels()[0]
+    limits = "limit of the rule; right: no change"
+    handles.append(Line2D([], [], color="black", linestyle=":", label=limits))
+    figure.legend(handles=handles, frameon=False, ncols=6, fontsize=8, loc="outside lower center")
     return figure
 
 
@@ -244,17 +254,20 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
 def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
     """The target's confidence while pixels are removed, one line a pair."""
     figure, axes = panels(len(runs), 1.5 + 4.2 * len(runs), 2.8, sharey=True)
-    kinds = {True: ("subset found", GAIN, 2), False: ("none found", FAINT, 1)}
+    # The few failures lie over the many that succeed, which let each other be seen.
+    kinds = {
+        True: {"label": "subset found", "color": GAIN, "alpha": 0.35, "zorder": 2},
+        False: {"label": "none found", "color": LOSS, "linestyle": "--", "zorder": 3},
+    }
     for axis, (name, subsets) in zip(axes, runs.items(), strict=True):
         left = subsets.path_kept_pct.cpu()
         for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
-            _, colour, order = kinds[found]
-            axis.plot(left, path.cpu(), linewidth=1.2, color=colour, zorder=order)
+            axis.plot(left, path.cpu(), linewidth=1.2, **kinds[found])
         mark_level(axis, threshold_pct, linewidth=0.8)
         axis.invert_xaxis()  # removing goes to the right
         axis.set(title=name, xlabel="pixels left (%)", ylim=(-2, 102))
     axes[0].set_ylabel("confidence in the label (%)")
-    handles = [Line2D([], [], color=colour, label=label) for label, colour, _ in kinds.values()]
+    handles = [Line2D([], [], **kind) for kind in kinds.values()]
     handles.append(Line2D([], [], color="black", linestyle=":", label="sure"))
     figure.legend(handles=handles, loc="outside right center", frameon=False)
     return figure
@@ -279,7 +292,7 @@ def _by_method(
         axis.set_title(METHOD_TITLES[method])
     top = max(axis.dataLim.y1 for axis in axes)
     for axis in axes:
-        axis.set_ylim(0, 10 * top)
+        axis.set_ylim(-0.4 * floor, 10 * top)  # marks at zero are whole
         axis.set_yticks([0.0, *(10.0**n for n in range(-10, 12, 3) if floor <= 10.0**n <= top)])
     axes[0].set_ylabel(label)
     legend_beside(figure, axes[0])

@@ -29,6 +29,7 @@ from relevit.plots.pretrained import (
 )
 from relevit.plots.style import ORIGINAL, OURS, legend_beside, mark_level, panels, subplots
 
+LIGHTS = (0.4, 0.62, 0.8)  # of classes, in turn
 MARKERS = "osD^vP"  # of classes, in turn: colours alone do not part ten
 HIGH, LOW = "#b04a93", "#e3c4da"  # of heads; the colours of models mean something else
 MAPS = {
@@ -73,6 +74,7 @@ def head_curves(scores: pd.DataFrame, map_name: str = "smoothgrad") -> Figure:
             seed_band(by_model[name], layer, "place", "score", color=style["color"], marker=".")
         mark_layers(by_model[name], rows)
     _fit_scores(by_model.values())
+    figure.legend([], [], title=BAND, loc="outside right center", frameon=False, title_fontsize=8)
     return figure
 
 
@@ -209,12 +211,14 @@ def space_pictures(
     rows = one_seed(shown, seed, "space_pictures").set_index("model")
     figure, by_model = model_panels(rows.reset_index(), (3.1, 2.9))
     shown = np.unique(labels)
-    colours = sns.husl_palette(len(shown), s=0.85, l=0.6)
+    # Hues of ten classes are too near each other: their lightness differs too.
+    shades = [sns.husl_palette(len(shown), s=0.85, l=light) for light in LIGHTS]
+    colours = [shades[i % len(LIGHTS)][i] for i in range(len(shown))]
     for name, axis in by_model.items():
         places = np.asarray(points[name])
         for number, (label, colour) in enumerate(zip(shown, colours, strict=True)):
             style = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "linewidth": 0}
-            axis.scatter(*places[labels == label].T, s=14, label=classes[label], **style)
+            axis.scatter(*places[labels == label].T, s=30, label=classes[label], **style)
         numbers = rows.loc[name]
         axis.set_title(
             f"{name}, layer {layer}\nsilhouette {numbers['silhouette']:.2f}\nk-NN "

@@ -57,11 +57,13 @@ def heatmap_grid(
     titles: Sequence[str] | None = None,
     colours: Sequence[str] | None = None,
     side: float = 0.95,
+    ends: tuple[str, str] = ("lowest", "highest\nof its map"),
+    masks: Bool[Tensor, "count 1 height width"] | None = None,
 ) -> Figure:
     """The images, and below them one row of heatmaps for each model, laid over the image.
 
     `colours` are those of the titles, as of a `Look`: blue is right and orange is wrong, which
-    is in italics too.
+    is in italics too. `ends` says what 0 and 1 are, and `masks` are outlined on the heatmaps.
     """
     lines = max([0, *(1 + text.count("\n") for text in titles or ())])
     titled = [lines] + [0] * len(rows)
@@ -74,12 +76,18 @@ def heatmap_grid(
         for r, (_, maps) in enumerate(rows, start=1):
             axes[r, c].imshow(picture.mean(axis=2), **GREY)
             drawn = axes[r, c].imshow(maps[c, 0].detach().cpu().numpy(), **HEAT)
+            if masks is not None and masks[c].any():  # an image of some sets has none
+                edge = {"levels": [0.5], "colors": "white", "linewidths": 0.6}
+                axes[r, c].contour(masks[c, 0].cpu().numpy(), **edge)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
         _name_row(axis, name)
     bar = axes[1, -1].inset_axes((1.1, 0, 0.07, 1))
     bar.set_facecolor("0.5")  # as the grey image below a heatmap
-    figure.colorbar(drawn, cax=bar).set_ticks([0, 1], labels=["lowest", "highest\nof its map"])
+    figure.colorbar(drawn, cax=bar).set_ticks([0, 1], labels=ends)
     bar.tick_params(labelsize=7, length=2)
+    if masks is not None and masks.any():
+        below = {"transform": axes[1, -1].transAxes, "va": "top", "fontsize": 7}
+        axes[1, -1].text(1.1, -0.16, "white line:\nthe object", **below)
     if colours:
         words = {"right": GAIN, "wrong": LOSS}
         for place, (word, colour) in enumerate(words.items()):
@@ -225,6 +233,11 @@ def neighbour_grid(
                 _framed(axis, near, classes[int(its)], GAIN if its == label else LOSS)
     for axis, found in zip(axes[0, 2 :: k + 1], neighbours, strict=True):
         axis.text(0, 1.22, found.model, transform=axis.transAxes, fontsize=9)
+    handles = [
+        Patch(facecolor="white", edgecolor=GAIN, linewidth=2, label="right class"),
+        Patch(facecolor="white", edgecolor=LOSS, linewidth=2, linestyle="--", label="another"),
+    ]
+    figure.legend(handles=handles, loc="outside lower right", ncols=2, fontsize=8, frameon=False)
     return figure
 
 
@@ -246,11 +259,14 @@ def subset_grid(
     for axis, image, title in zip(axes[:, 0], images, titles, strict=True):
         _sharp(axis, image, title, "black")
     for pair, axis in enumerate(axes[:, 1:].flat):
+        found, sure = bool(subsets.found[pair]), float(subsets.confidence_pct[pair])
+        # What misses the threshold by little shall not be rounded up to it.
+        written = f"{sure:.0f}" if found else f"{int(10 * sure) / 10:.1f}"
         text = (
-            f"{targets[pair % len(targets)]} {float(subsets.confidence_pct[pair]):.0f} %\n"
+            f"{targets[pair % len(targets)]} {written} %\n"
             f"{float(subsets.kept_pct[pair]):.0f} % of the pixels"
         )
-        _sharp(axis, alone[pair], text, GAIN if bool(subsets.found[pair]) else LOSS)
+        _sharp(axis, alone[pair], text, GAIN if found else LOSS)
     return figure
 
 

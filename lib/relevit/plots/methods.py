@@ -90,6 +90,8 @@ def _bars(table: pd.DataFrame, names: Mapping[str, str], title: str) -> Figure:
     for axis, (part, name) in zip(axes, names.items(), strict=True):
         rows = table[table["part"] == part].iloc[::-1]
         error = np.clip(reaches(rows, "value"), 0, None)
+        # Few images of one value: a cap would say that it is sure.
+        error[:, (error == 0).all(axis=0)] = np.nan
         colours = [method_colour(method) for method in rows["method"]]
         axis.barh(rows["method"], rows["value_pct"], xerr=error, color=colours, capsize=2)
         axis.set_title(name)

@@ -43,6 +43,12 @@ SHIFTS = {
     "jigsaw": ("Jigsaw, 2 x 2 parts", "swaps"),
     "patch_jigsaw": ("Jigsaw, patches", "swaps"),
 }
+LOSSES = {  # what a pretraining minimises
+    "mini-supervised": "cross-entropy",
+    "mini-deit": "cross-entropy, mixed names",
+    "mini-mae": "squared error, hidden patches",
+    "mini-dino": "cross-entropy of two views",
+}
 QUANTITIES = {"smoothgrad": "SmoothGrad", "attention": "Attention"}
 
 
@@ -183,7 +189,8 @@ def pretraining_curves(
     figure, axes = panels(len(logs), 2.9 * len(logs), 2.5)
     for axis, (name, log) in zip(axes, logs.items(), strict=True):
         axis.plot(log["epoch"], log[column], color=COLOURS.get(name, INK), marker=".")
-        axis.set(title=name, xlabel="epoch")
+        what = f"\n{LOSSES[name]}" if name in LOSSES and column == "train_loss" else ""
+        axis.set(title=f"{name}{what}", xlabel="epoch")
         count_whole(axis)
     axes[0].set_ylabel(label)
     return figure
@@ -231,7 +238,7 @@ def entropy_maps(epochs: pd.DataFrame) -> Figure:
     figure, axes = subplots(2, len(names), figsize=size, sharex=True, squeeze=False)
     heights = {"cmap": "viridis", "vmin": np.nanmin(means), "vmax": np.nanmax(means)}
     signed = {"cmap": CHANGE, "vmin": -largest, "vmax": largest}
-    rows = ((means, "entropy (nats)", heights), (changes, "change over the epochs (nats)", signed))
+    rows = ((means, "entropy (nats)", heights), (changes, "change (nats)", signed))
     for line, (values, label, colours) in zip(axes, rows, strict=True):
         for axis, name in zip(line, names, strict=True):
             part = values.loc[name].dropna(axis=1)  # another model may have more epochs

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 
+import networkx as nx
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from relevit.plots.bars import average_bars, change_bars, pointing_bars, word_bars, zero_shot_bars
+from relevit.plots.bars import (
+    average_bars,
+    change_bars,
+    change_heatmap,
+    flow_chart,
+    pointing_bars,
+    word_bars,
+    zero_shot_bars,
+)
 from relevit.plots.style import GAIN, LOSS
 
 
@@ -51,3 +60,39 @@ def test_a_group_without_a_set_leaves_its_place_empty():
 def test_gains_and_losses_differ():
     (axis,) = average_bars(pd.Series({"a": 1.0, "b": -1.0}), pd.Series([0.1, 0.1]), "t", "x").axes
     assert [to_hex(bar.get_facecolor()) for bar in axis.patches] == [GAIN, LOSS]
+
+
+def test_a_bar_far_beyond_all_others_is_cut_and_its_number_written():
+    spread = pd.Series([1.0, 0.5, math.nan])
+    (axis,) = average_bars(pd.Series({"a": 6.0, "b": 3.0, "c": -25.0}), spread, "t", "x").axes
+    assert axis.get_xlim()[0] == pytest.approx(-1.15 * 7)
+    assert [text.get_text().strip() for text in axis.texts] == ["◂ -25.0"]
+    (axis,) = average_bars(pd.Series({"a": 6.0, "b": -13.0}), spread[:2], "t", "x").axes
+    assert not axis.texts and axis.get_xlim()[0] < -13
+
+
+@pytest.mark.parametrize(("far", "limit"), [(-37.0, 14.0), (-20.0, 20.0)])
+def test_a_row_far_beyond_all_others_does_not_set_the_colours(far, limit):
+    table = pd.DataFrame({"val": [1.0, far], "a": [14.0, -3.0]}, index=["ours", "probe"])
+    (axis,) = change_heatmap(table, "t").axes
+    assert axis.collections[0].get_clim() == (-limit, limit)
+    assert [text.get_text() for text in axis.texts] == ["+1.0", "+14.0", f"{far:+.1f}", "-3.0"]
+    assert axis.get_xlabel() == ("colours end at ±14.0" if far < -30 else "")
+
+
+def test_an_arrow_that_passes_a_column_meets_no_box_there():
+    stages = nx.DiGraph([("a", "b"), ("b", "c"), ("a", "c")])
+    (axis,) = flow_chart(stages, "t").axes
+    named = {text.get_text(): text.get_position() for text in axis.texts if text.get_text()}
+    assert {name: x for name, (x, _) in named.items()} == {"a": 0, "b": 1, "c": 2}
+    heights = {arrow.xy[1] for arrow in axis.texts if not arrow.get_text() and arrow.xy[0] == 1}
+    assert named["b"][1] in heights and len(heights) == 2
+
+
+def test_errors_end_at_the_whole():
+    rows = [("seen", "ga", 100.0, 10.0), ("seen", "gae", 5.0, 10.0)]
+    names = ["classes", "method", "own_object_pct", "standard_error_pts"]
+    axis = pointing_bars(pd.DataFrame(rows, columns=names), "t").axes[0]
+    (bars,) = axis.containers[1:]  # the first is its errors
+    ends = [segment[:, 0].tolist() for segment in bars.errorbar.lines[2][0].get_segments()]
+    assert ends == [[0, 15], [90, 100]]

@@ -7,7 +7,9 @@ import pytest
 
 from relevit.config import FinetuneParams
 from relevit.finetune.learning_rate import class_loss_column
-from relevit.plots.curves import joining_curves, rate_curves
+from relevit.plots.curves import joining_curves, rate_curves, rate_dots, sensitivity_curves
+
+PROTOCOLS = ("published", "described")
 
 
 def test_loss_has_a_line_a_seed_and_the_guess():
@@ -36,3 +38,29 @@ def test_rates_are_judged_at_the_kept_epoch():
         [li.get_ydata()[0] for li in ax.lines if li.get_linestyle() == ":"] for ax in (left, right)
     ]
     assert dotted == [[3.0], [pytest.approx(1.1)]]
+
+
+def test_protocols_differ_in_line_and_place():
+    rows = [("rrr", protocol, 1e-5, 0.0, 1.1, 1.0, 0.5, 1.0) for protocol in PROTOCOLS]
+    names = ["method", "protocol", "rate", "drop_pts", "class_loss", "class_loss_before"]
+    names += ["background_after", "background_before"]
+    figure = rate_dots(pd.DataFrame(rows, columns=names), 3.0)
+    published, described = figure.axes[0].lines[:2]
+    assert (published.get_linestyle(), described.get_linestyle()) == ("-", "--")
+    assert published.get_xdata()[0] < described.get_xdata()[0]
+    assert figure.legends[0].get_texts()[-1].get_text() == "limit of the rule; right: no change"
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_no_mark_hides_another_or_leaves_the_panel(log):
+    columns = {"x": [1, 10], "val": [0.5, -9.0], "shifted_average": [0.5, 1.0]}
+    table = pd.DataFrame(columns | {"shifted_average_std": [0.1, 0.1]})
+    figure = sensitivity_curves(table, "x", "t", "x", log=log)
+    figure.canvas.draw()
+    shifted, val = (
+        line.get_transform().transform(line.get_xydata())
+        for line in figure.axes[0].lines
+        if line.get_marker() in "os"
+    )
+    assert (val[0] - shifted[0]).tolist() == pytest.approx([figure.dpi / 16, 0.0])
+    assert figure.axes[0].bbox.containsy(val[1][1])

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 
 from relevit.data.pairs import Pairs
-from relevit.plots.images import captioned_images, cut_steps, heatmap_grid, phrase_figure
+from relevit.evaluate.sis import Subsets
+from relevit.plots.images import (
+    captioned_images,
+    cut_steps,
+    heatmap_grid,
+    phrase_figure,
+    subset_grid,
+)
 from relevit.plots.style import GAIN, LOSS
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
@@ -48,3 +55,26 @@ def test_a_cut_tells_object_dropped_and_other():
     legend = figure.axes[5].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["other", "dropped", "object"]
     assert figure.axes[4].images[0].get_array().tolist() == [[0, 1], [2, 2]]
+
+
+def test_masks_are_outlined_where_there_are_any_and_ends_are_named():
+    masks = torch.zeros(2, 1, 8, 8).bool()
+    masks[1, :, 2:5, 2:5] = True
+    rows = [("ours", torch.rand(2, 1, 8, 8))]
+    figure = heatmap_grid(IMAGES, rows, ends=("0", "1"), masks=masks)
+    assert [len(axis.collections) for axis in figure.axes[:4]] == [0, 0, 0, 1]
+    (scale,) = figure.axes[3].child_axes
+    assert [text.get_text() for text in scale.get_yticklabels()] == ["0", "1"]
+    assert [text.get_text() for text in figure.axes[3].texts] == ["white line:\nthe object"]
+    assert not heatmap_grid(IMAGES, rows, masks=masks[:1].repeat(2, 1, 1, 1)).axes[3].texts
+
+
+def test_what_misses_the_threshold_is_not_rounded_up_to_it():
+    sure = torch.tensor([89.97, 90.4])
+    found, path = sure > 90, torch.zeros(1, 2)
+    subsets = Subsets(torch.ones(2, 1, 8, 8).bool(), sure, sure, found, path, torch.zeros(1))
+    figure = subset_grid(IMAGES / 255, IMAGES / 255, subsets, ["a", "b"], ["cat"])
+    assert [axis.get_title().split("\n")[0] for axis in figure.axes[1::2]] == [
+        "cat 89.9 %",
+        "cat 90 %",
+    ]

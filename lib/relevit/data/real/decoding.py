@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import torch
 from jaxtyping import Bool, Float, UInt8
@@ -26,6 +26,7 @@ NO_FAMILY = -1  # no texture of Cutouts
 
 Mask = Bool[Tensor, "1 size size"] | Float[Tensor, "1 size size"]
 Picture = tuple[UInt8[Tensor, "3 size size"], Mask | None]
+Found = TypeVar("Found")
 
 
 def batches(
@@ -94,7 +95,7 @@ def _check(
     if corrupted not in get_args(Corrupted):
         raise ValueError(f"{name}: corrupted {corrupted!r} is unknown; use 'error' or 'skip'")
     if masks and image_set.masks is None:
-        raise ValueError(f"{name}: has no masks; use imagenet_s or gtsegs, or masks=False")
+        raise ValueError(f"{name}: has no masks; {image_set.without_masks}, or masks=False")
     if not len(image_set):
         raise ValueError(f"{name}: has no pictures; select at least one")
 
@@ -116,7 +117,7 @@ def _grouped(
     pictures: dict[int, Picture] = {}
     lost = 0
     ahead = max(workers, AHEAD * batch_size)
-    with closing(_in_order(read, places, workers, ahead)) as reading:
+    with closing(in_order(read, places, workers, ahead)) as reading:
         for place, found in zip(places, reading, strict=True):
             try:
                 pictures[place] = found.result()
@@ -132,16 +133,19 @@ def _grouped(
     if lost == len(image_set):
         raise ValueError(
             f"{image_set.name}: none of its {lost} pictures can be read, {image_set.ids[0]} the "
-            "first; unpack the archive again"
+            f"first; {image_set.remedy}"
         )
 
 
-def _in_order(
-    read: Callable[[int], Picture], places: range, workers: int, ahead: int
-) -> Iterator[Future[Picture]]:
-    """What `read` makes of the places, in order; at most `ahead` are begun before asked for."""
+def in_order(
+    read: Callable[[int], Found], places: range, workers: int, ahead: int
+) -> Iterator[Future[Found]]:
+    """What `read` makes of the places, in order; at most `ahead` are begun before asked for.
+
+    Close it when it is left before its end, so that no thread stays behind.
+    """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="relevit-pictures")
-    waiting: deque[Future[Picture]] = deque()
+    waiting: deque[Future[Found]] = deque()
     try:
         for place in places:
             waiting.append(pool.submit(read, place))

@@ -44,7 +44,8 @@ class ImageSet:
     `ids` are names for people and files, relative to the set's folder. `accepted` gives, for a
     label, all indices that count as right (ObjectNet, merged classes); a label without an entry
     accepts itself. `candidates` are the classes among which the answer is sought; none: all
-    1,000. `masks` opens the object mask of a picture, in the picture's own size.
+    1,000. `masks` opens the object mask of a picture, in the picture's own size. `remedy` is what
+    errors say to do about a file that cannot be read, `without_masks` where there is no mask.
     """
 
     name: str
@@ -55,6 +56,8 @@ class ImageSet:
     accepted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     candidates: tuple[int, ...] = ()
     masks: Callable[[int], Mask] | None = None
+    remedy: str = "unpack it again"
+    without_masks: str = "use imagenet_s or gtsegs"
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -66,8 +69,9 @@ class ImageSet:
                 return self.view.picture(image)
         except OPENING as error:
             raise UnreadableImage(
-                f"{self.name}: {self.ids[place]} cannot be read ({one_line(error)}); unpack it "
-                "again, or give corrupted='skip' to leave such pictures out and count them",
+                f"{self.name}: {self.ids[place]} cannot be read ({one_line(error)}); "
+                f"{self.remedy}, or give corrupted='skip' to leave such pictures out and count "
+                "them",
                 place,
             ) from error
 
@@ -77,14 +81,14 @@ class ImageSet:
         Raises: ValueError for a set without masks.
         """
         if self.masks is None:
-            raise ValueError(f"{self.name}: has no masks; use imagenet_s or gtsegs")
+            raise ValueError(f"{self.name}: has no masks; {self.without_masks}")
         try:
             cut = self.view.soft_mask if soft else self.view.mask
             return cut(self.masks(place))
         except OPENING as error:
             raise UnreadableImage(
                 f"{self.name}: the mask of {self.ids[place]} cannot be read ({one_line(error)}); "
-                "unpack it again",
+                f"{self.remedy}",
                 place,
             ) from error
 

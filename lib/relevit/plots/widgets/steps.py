@@ -15,7 +15,7 @@ from relevit.data.batch import Batch
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import StepLosses, make_optimizer, step_losses
 from relevit.models.spec import ModelSpec
-from relevit.plots.style import CHANGE, ORIGINAL, OURS
+from relevit.plots.style import CHANGE, GAIN, LOSS, ORIGINAL, OURS
 from relevit.plots.widgets.explorer import Explorer, blank, show_heat, show_image
 
 TERMS = {"background": "background", "foreground": "foreground", "classification": "class term"}
@@ -89,6 +89,11 @@ class StepExplorer(Explorer):
                 names = ("object", "before", "after", f"change\n(±{reach:.2f})")
                 for axis, name in zip(column, names, strict=True):
                     axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
+                for below, (word, colour) in enumerate(
+                    (("blue: more", GAIN), ("orange: less", LOSS))
+                ):
+                    at = {"transform": column[3].transAxes, "ha": "right", "fontsize": 7.5}
+                    column[3].text(-0.05, 0.17 - 0.13 * below, word, color=colour, **at)
         self._show_terms(figure.add_subplot(grid[:, count + 1]), after)
         return figure, self._words(after)
 
@@ -112,18 +117,18 @@ class StepExplorer(Explorer):
         return self._losses(copied)
 
     def _show_terms(self, axis: Axes, after: StepLosses) -> None:
-        """Each term before and after; the change is written above."""
+        """Each term before and after, on its own scale; the change is written above."""
         names = list(TERMS)[::-1]
         for row, name in enumerate(names):
             pair = self._pair(name, after)
+            larger = max(pair) or 1.0
             for part, (value, colour) in enumerate(zip(pair, (ORIGINAL, OURS), strict=True)):
-                axis.barh(row - 0.22 * part, value, height=0.2, color=colour)
+                axis.barh(row - 0.22 * part, value / larger, height=0.2, color=colour)
             text = f"{TERMS[name]}: {pair[0]:.4f} → {pair[1]:.4f}"
             axis.text(0, row + 0.17, text, fontsize=9.5)
-        highest = max(max(self._pair(name, after)) for name in names)
-        axis.set(xlim=(0, 1.05 * highest or 1.0), ylim=(-0.5, 2.45), yticks=[])
+        axis.set(xlim=(0, 1.05), ylim=(-0.5, 2.45), xticks=[], yticks=[])
         axis.set_title("losses, grey before, red after", fontsize=9.5, y=0.955)
-        axis.tick_params(labelsize=8)
+        axis.set_xlabel("each on its own scale", fontsize=8, loc="left")
         axis.spines[:].set_visible(False)
         axis.grid(False)
 

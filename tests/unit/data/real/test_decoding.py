@@ -129,7 +129,7 @@ def test_broken_pictures_are_left_out_and_named():
 
 
 def test_a_set_of_which_nothing_can_be_read_is_an_error():
-    text = r"objectnet: none of its 3 pictures can be read, n01/0.JPEG the first; unpack the arch"
+    text = r"objectnet: none of its 3 pictures can be read, n01/0.JPEG the first; unpack it again"
     with pytest.raises(ValueError, match=text):
         list(batches(pictures_of(Disk(broken=range(3)), 3), 2, corrupted="skip"))
 

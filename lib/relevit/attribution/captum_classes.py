@@ -1,0 +1,72 @@
+"""The methods as a class of captum's, for its metrics and for code that is written for captum.
+
+captum is no dependency of this package: `pip install captum`. Nothing else imports this module.
+"""
+
+from __future__ import annotations
+
+from captum.attr import Attribution
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from relevit.attention.recording import attention_layers
+from relevit.attribution import METHODS, check_known
+from relevit.attribution.explain import Target, evaluating, one_each
+from relevit.relevance import Protocol, check_protocol
+
+Images = Float[Tensor, "batch channels height width"]
+
+
+class PatchAttribution(Attribution):
+    """One of METHODS: `attribute` gives a value for each pixel and channel of the images.
+
+    A patch's relevance is spread evenly over its pixels and channels, so that an image's sum is
+    that of its patches.
+    """
+
+    def __init__(
+        self, forward_func: nn.Module, method: str = "gae", protocol: Protocol = "published"
+    ) -> None:
+        """`forward_func` is the model itself. Raises: ValueError, as `explain`."""
+        check_known([method])
+        check_protocol(protocol)
+        attention_layers(forward_func)
+        super().__init__(forward_func)
+        self.method, self.protocol = method, protocol
+
+    def attribute(
+        self, inputs: Images | tuple[Images, ...], target: Target = None
+    ) -> Images | tuple[Images, ...]:
+        """Attributions of the shape of `inputs`, for one class, one each, or the predicted ones.
+
+        Like captum's, `inputs` may be a tuple of one tensor, and the result is one then.
+        Raises: ValueError for a bad target, or patches that do not divide the images.
+        """
+        if isinstance(inputs, tuple):
+            if len(inputs) != 1:
+                raise ValueError(f"inputs: a tuple of {len(inputs)} tensors; give one of images")
+            return (self.attribute(inputs[0], target),)
+        classes = one_each(target, len(inputs), inputs.device)
+        with evaluating(self.forward_func):
+            maps = METHODS[self.method](
+                self.forward_func, inputs.detach(), classes, protocol=self.protocol
+            )
+        return spread(maps.detach(), inputs)
+
+
+def spread(maps: Float[Tensor, "batch patches"], images: Images) -> Images:
+    """Each patch's value in equal parts at all its pixels and channels.
+
+    Raises: ValueError when the patches form no square or do not divide the images.
+    """
+    _, channels, height, width = images.shape
+    side = round(maps.shape[1] ** 0.5)
+    if side * side != maps.shape[1] or height % side or width % side:
+        raise ValueError(
+            f"attribute: {maps.shape[1]} patches do not divide images of {height} x {width} "
+            "pixels; give images whose sides are multiples of the patch size"
+        )
+    tall, wide = height // side, width // side
+    grid = maps.unflatten(1, (1, side, side)) / (channels * tall * wide)
+    pixels = grid.repeat_interleave(tall, dim=2).repeat_interleave(wide, dim=3)
+    return pixels.expand(-1, channels, -1, -1).contiguous()  # as captum takes it

@@ -1,0 +1,133 @@
+"""A data set of one's own, listed: which pictures there are, their classes and their masks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from PIL import Image
+from torch import Tensor
+
+from relevit.data.own.outlines import MaskSource, fitting_mask, upright, upright_size, whole
+from relevit.data.real.image_set import ImageSet
+from relevit.models.spec import Mask, View
+
+REMEDY = "save it again as JPEG or PNG, or take it out"
+WITHOUT_MASKS = "give a mask for every picture"
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Pictures on disk with a class each, in a fixed order; none is opened yet.
+
+    `labels` count `classes`. `masks` are where the objects' masks come from, None for a picture
+    without one. `folder` is what the pictures' `ids` are relative to, and `left_out` are files
+    that were found and are not among the pictures.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    images: tuple[Path, ...]
+    labels: Int[Tensor, " images"]
+    masks: tuple[MaskSource | None, ...]
+    folder: Path = Path()
+    left_out: tuple[Path, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Names of the pictures for people and files; the whole path of one outside `folder`."""
+        inside = os.path.join(self.folder, "")
+        return tuple(Path(str(path).removeprefix(inside)).as_posix() for path in self.images)
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether every picture has a mask."""
+        return len(self) > 0 and None not in self.masks
+
+    def image_set(self, view: View) -> ImageSet:
+        """The pictures upright and cut to the view; with masks when every picture has one.
+
+        A mask of another size than its upright picture raises UnreadableImage when asked for.
+        """
+        return ImageSet(
+            name=self.name,
+            ids=self.ids,
+            labels=self.labels,
+            open=self.picture,
+            view=view,
+            masks=self.mask if self.has_masks else None,
+            remedy=REMEDY,
+            without_masks=WITHOUT_MASKS,
+        )
+
+    def picture(self, place: int) -> Image.Image:
+        """One picture in its own size, upright. Raises: what Pillow raises."""
+        with whole(), ExitStack() as closing:
+            image = closing.enter_context(Image.open(self.images[place]))
+            upright(image)
+            closing.pop_all()  # open until the picture is used
+            return image
+
+    def mask(self, place: int) -> Mask:
+        """One mask in the size of its upright picture.
+
+        Raises: ValueError for a picture without, a mask of another size, or one that
+        `outlines.open_mask` does not take.
+        """
+        source = self.masks[place]
+        if source is None:
+            raise ValueError(f"{self.name}: {self.ids[place]} has no mask; {WITHOUT_MASKS}")
+        with Image.open(self.images[place]) as image:  # its header alone
+            size = upright_size(image)
+        return fitting_mask(source, size)
+
+    def select(self, places: Sequence[int] | Tensor) -> Listing:
+        """The pictures at these places, in this order; the classes stay."""
+        places = [int(place) for place in places]
+        return replace(
+            self,
+            images=tuple(self.images[place] for place in places),
+            labels=self.labels[places],
+            masks=tuple(self.masks[place] for place in places),
+        )
+
+    def relabelled(self, classes: Sequence[str]) -> Listing:
+        """The same pictures with labels that count `classes`: more of them, or in another order.
+
+        Raises: ValueError when a picture's class is not among them, or a name is there twice.
+        """
+        places = {name: place for place, name in enumerate(classes)}
+        if len(places) < len(classes):
+            twice = next(name for place, name in enumerate(classes) if places[name] != place)
+            raise ValueError(f"{self.name}: class {twice!r} is given twice; name each once")
+        used = [self.classes[label] for label in self.labels.unique().tolist()]
+        unknown = [name for name in used if name not in places]
+        if unknown:
+            raise ValueError(
+                f"{self.name}: class {unknown[0]!r} ({len(unknown)} such) is none of the "
+                f"{len(classes)} that are known, {some(classes)}; rename it, or take it out"
+            )
+        labels = [places.get(name, -1) for name in self.classes]  # -1: of a class without pictures
+        return replace(self, classes=tuple(classes), labels=torch.tensor(labels)[self.labels])
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first of many names, for errors."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown} ..." if len(names) > most else shown
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Classes by name; if all are whole numbers by their value, so that 2 comes before 10."""
+    names = sorted(names)
+    if all(name.isdecimal() for name in names):
+        names.sort(key=int)
+    return tuple(names)

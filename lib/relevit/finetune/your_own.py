@@ -1,0 +1,652 @@
+"""RobustViT's method on one's own model and images, from a folder to tables.
+
+`prepare` reads and checks all there is before any long work, `search` finetunes by the paper's rule
+for the learning rate, `control` does the same without the relevance terms, `answer_all` and
+`look_at_all` test each model, `compare` says what changed, image by image. `finetune_folder` does
+it all. Everything is in the folder that it is given, and goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import binomtest
+from torch import nn
+
+from relevit.base.device import choose_device, choose_precision
+from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
+from relevit.config.robustvit import FinetuneChoices
+from relevit.config.words import SHIPPED
+from relevit.config.your_own import OwnChoices
+from relevit.data.batch import Batch, join
+from relevit.data.foregrounds import CLASSES
+from relevit.data.own.check import Findings, examine, need_usable
+from relevit.data.own.example import write_example
+from relevit.data.own.folder import Listing, read_data, read_splits
+from relevit.data.real import decoding
+from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
+from relevit.evaluate.frozen_features import linear_probe
+from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.looking import Look, look, look_rows
+from relevit.evaluate.predictions import BATCH, make_classifier
+from relevit.finetune.hyperparameters import LossWeights
+from relevit.finetune.learning_rate import choose_learning_rate, judge
+from relevit.finetune.loop import finetune
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.validation import validation_figures
+from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
+from relevit.models.any_timm import OwnModel, open_model
+from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.loading import shipped_weights
+from relevit.models.spec import View
+from relevit.training.epochs import WEIGHTS, History
+
+RUN = "run.json"  # what a folder was made from
+ORIGINAL, WITH, WITHOUT = "original", "with relevance", "without"
+EXAMPLE_SETS = ("a", "si_location")
+HELD_OUT = "held_out"  # the test images that look like those of training
+TOKENCUT = "tokencut"
+FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown
+SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
+FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
+PROBED = 100  # validation images on which bfloat16 is compared with float32
+SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
+# What may change in a folder without making its results another run's.
+FREE = ("rates", "limit_pts", "control", "shown", "looked_at", "test_images", "precision")
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """The images by their use. `test` has the held-out ones first, then the shifted sets."""
+
+    train: Listing  # what a new head is fitted to
+    finetuning: Listing
+    validation: Listing
+    test: Mapping[str, Listing]
+    masks: str  # annotated or tokencut: where those of finetuning come from
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.train.classes
+
+
+@dataclass(frozen=True)
+class OwnImages:
+    """What runs train on and choose on, decoded. The first `maps` of validation have masks."""
+
+    train: Batch
+    validation: Batch
+    maps: int
+    found: AutomaticMasks | None  # of these, where they are TokenCut's
+
+
+@dataclass(frozen=True)
+class OwnRun:
+    """All that the steps need; nothing in it changes."""
+
+    choices: OwnChoices
+    data: OwnData
+    model: OwnModel  # the original
+    images: OwnImages
+    device: torch.device
+    out: Path
+    identity: Mapping[str, Any]
+
+    @property
+    def settings(self) -> FinetuneSettings:
+        """Of the runs, at the first of the rates."""
+        c = self.choices
+        return FinetuneSettings(
+            **{name: getattr(c, name) for name in FinetuneChoices.model_fields},
+            lr=c.rates[0],
+            precision=choose_precision(c.precision, self.device),
+            weights=LossWeights(
+                c.weight_relevance,
+                c.weight_classification,
+                c.weight_background,
+                c.weight_foreground,
+            ),
+        )
+
+
+# Before the work
+
+
+def on_example(choices: OwnChoices, folder: Path, per_class: int) -> OwnChoices:
+    """The same choices for images that are written to `folder` first: Habitats as JPEG and PNG.
+
+    `per_class` images with masks in each of 40 classes, and as many of EXAMPLE_SETS. A model that
+    has learned Habitats comes with its weights and its head.
+    """
+    write_example(folder, per_class=per_class, sets=EXAMPLE_SETS)
+    given: dict[str, Any] = {
+        "data": str(folder / "data"),
+        "shifted": [str(folder / name) for name in EXAMPLE_SETS],
+    }
+    if choices.own_model in SHIPPED["habitats"] and not choices.new_head:
+        weights = shipped_weights(choices.own_model, "habitats")
+        given |= {"own_weights": str(weights), "head_classes": list(CLASSES)}
+    return choices.checked(dict(choices) | given, "example")
+
+
+def prepare(
+    choices: OwnChoices, out: Path, device: str = "auto", say: Say = lambda line: None
+) -> OwnRun:
+    """Read and check images, masks and model; claim the folder `out`; fit a new head if asked for.
+
+    Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
+    written; ValueError for a folder that holds another run.
+    """
+    where = choose_device(device)
+    data = divide(choices)
+    wanted = len(data.classes)
+    weights = Path(choices.own_weights) if choices.own_weights else None
+    options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
+    model = open_model(choices.own_model, weights, **options, seed=choices.seed, device=where)
+    identity = {
+        "choices": choices.model_dump(exclude=set(FREE)),
+        "weights": file_fingerprint(weights) if weights else "",
+        "classes": list(data.classes),
+        "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
+    }
+    _claim(out, identity)
+    need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
+    _count(data, say)
+    if model.new_head:
+        model = _with_fitted_head(model, data, out, choices, say)
+    images = _training_images(choices, data, model, where, say)
+    return OwnRun(choices, data, model, images, where, out, identity)
+
+
+def examine_first(choices: OwnChoices) -> Findings:
+    """What is in the data, or in its part for training."""
+    return examine(next(iter(_read_parts(choices).values())), corrupted=choices.corrupted)
+
+
+def divide(choices: OwnChoices) -> OwnData:
+    """What each image is for: from the folder's own parts, or drawn by the seed, class by class.
+
+    Of a folder without parts half is trained on, a fifth is for choices and the rest is held out.
+    With train and one other part, that one is halved. The images finetuned on are the first
+    `images_per_class` of each class of train, those with a mask before the others.
+    Raises: ValueError, FileNotFoundError.
+    """
+    parts = _read_parts(choices)
+    parts = {name: _usable(part, choices) for name, part in parts.items()}
+    classes = _ordered(next(iter(parts.values())).classes, choices)
+    parts = {name: part.relabelled(classes) for name, part in parts.items()}
+    train, validation, held_out = _three(parts, choices.seed)
+    shifted = {Path(path).name: read_data(Path(path), least_classes=1) for path in choices.shifted}
+    if len(shifted) < len(choices.shifted) or HELD_OUT in shifted:
+        raise ValueError(
+            f"finetune: shifted = {choices.shifted}: two sets of one name, or one called "
+            f"{HELD_OUT}; rename a folder"
+        )
+    shifted = {name: _usable(part, choices) for name, part in shifted.items()}
+    test = {HELD_OUT: held_out} | {n: p.relabelled(classes) for n, p in shifted.items()}
+    chosen = _first_of_each(train, choices.images_per_class)
+    annotated = choices.masks != TOKENCUT and all(train.masks[i] is not None for i in chosen)
+    if choices.masks not in ("", TOKENCUT) and not annotated:
+        raise ValueError(
+            f"finetune: masks = {choices.masks!r}: fewer than {choices.images_per_class} images of "
+            "a class have a mask there; add masks, give a lower images_per_class, or masks tokencut"
+        )
+    return OwnData(
+        train, train.select(chosen), validation, test, "annotated" if annotated else TOKENCUT
+    )
+
+
+def _read_parts(choices: OwnChoices) -> dict[str, Listing]:
+    if not choices.data:
+        raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
+    masks = Path(choices.masks) if choices.masks not in ("", TOKENCUT) else None
+    return read_splits(Path(choices.data), masks)
+
+
+def _usable(part: Listing, choices: OwnChoices) -> Listing:
+    """The images that can be read; masks without object or without background are none."""
+    found = examine(part, corrupted=choices.corrupted)
+    need_usable(found)
+    useless, kept = {*found.masks_empty, *found.masks_full}, found.listing
+    pairs = zip(kept.ids, kept.masks, strict=True)
+    return replace(kept, masks=tuple(None if i in useless else mask for i, mask in pairs))
+
+
+def _ordered(classes: tuple[str, ...], choices: OwnChoices) -> tuple[str, ...]:
+    """The classes in the order of the head: as told, ImageNet's for its synsets, or by name."""
+    if choices.head_classes:
+        return tuple(choices.head_classes)
+    if not choices.new_head and set(classes) <= set(IMAGENET_INDEX):
+        return IMAGENET_WNIDS
+    return classes
+
+
+def _three(parts: Mapping[str, Listing], seed: int) -> tuple[Listing, Listing, Listing]:
+    if "all" in parts:
+        return _drawn(parts["all"], seed, SHARES)
+    if "train" not in parts or len(parts) < 2:
+        raise ValueError(
+            f"finetune: the images have the parts {list(parts)}; needed are train and one of "
+            "validation and test, or no parts at all"
+        )
+    if "validation" in parts and "test" in parts:
+        return parts["train"], parts["validation"], parts["test"]
+    other = parts["validation"] if "validation" in parts else parts["test"]
+    choose, rest, _ = _drawn(other, seed, (0.5, 0.5))
+    return parts["train"], choose, rest
+
+
+def _drawn(part: Listing, seed: int, shares: tuple[float, float]) -> tuple[Listing, ...]:
+    """Three parts of each class at random; at least one image in each as long as there are."""
+    places: tuple[list[int], ...] = ([], [], [])
+    for label in part.labels.unique().tolist():
+        mine = (part.labels == label).nonzero()[:, 0].numpy()
+        mine = np.random.default_rng([seed, label]).permutation(mine)
+        first = max(1, round(shares[0] * len(mine)))
+        second = first + max(1, round(shares[1] * len(mine)))
+        for place, chosen in zip(places, np.split(mine, [first, second]), strict=True):
+            place.extend(int(i) for i in chosen)
+    return tuple(part.select(sorted(chosen)) for chosen in places)
+
+
+def _first_of_each(part: Listing, count: int) -> list[int]:
+    """The first images of each class, those with a mask before the others."""
+    places = []
+    for label in part.labels.unique().tolist():
+        mine = (part.labels == label).nonzero()[:, 0].tolist()
+        mine.sort(key=lambda place: part.masks[place] is None)
+        places += mine[:count]
+    return places
+
+
+def _parts(data: OwnData) -> dict[str, Listing]:
+    return {"train": data.train, "validation": data.validation, **data.test}
+
+
+def _fingerprint(part: Listing) -> str:
+    """Tells sets of files apart by name, size and label."""
+    lines = [
+        f"{path.name} {path.stat().st_size} {label}"
+        for path, label in zip(part.images, part.labels.tolist(), strict=True)
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _claim(out: Path, identity: Mapping[str, Any]) -> None:
+    """Write down what a folder is made from; refuse one that something else was made in."""
+    path, text = out / RUN, json.dumps(identity, indent=1, sort_keys=True) + "\n"
+    if path.is_file():
+        if path.read_text() == text:
+            return
+        before = json.loads(path.read_text())
+        raise ValueError(
+            f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
+            "another folder with --out, or the same values to go on with it"
+        )
+    if out.is_dir() and any(out.iterdir()):
+        raise ValueError(
+            f"finetune: {out} is not empty and holds no run; give another folder with --out"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda target: target.write_text(text))
+
+
+def open_run(folder: Path, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
+    """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
+
+    Raises: FileNotFoundError for a folder without a finished run.
+    """
+    path = folder / RUN
+    if not path.is_file() or not (folder / WEIGHTS).is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no finished run; give the --out of relevit finetune, or a model's name"
+        )
+    made = json.loads(path.read_text())
+    known, options = made["choices"], {"options": made["choices"]["own_options"], "new_head": False}
+    opened = open_model(
+        known["own_model"],
+        folder / WEIGHTS,
+        classes=len(made["classes"]),
+        device=choose_device(device),
+        **options,
+    )
+    return opened, tuple(made["classes"])
+
+
+def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    then, now = ({**run, **run.get("choices", {}), "choices": None} for run in (before, now))
+    key = next(k for k in sorted(then.keys() | now.keys()) if then.get(k) != now.get(k))
+    return f"{key} was {then.get(key)!r} and is {now.get(key)!r}"
+
+
+def _count(data: OwnData, say: Say) -> None:
+    present = len(set(data.train.labels.tolist()))
+    say(f"{present} classes; masks: {data.masks}")
+    for name, part in ({"finetuning": data.finetuning} | _parts(data)).items():
+        say(f"  {name:12} {len(part.images):6} images")
+
+
+def _with_fitted_head(
+    model: OwnModel, data: OwnData, out: Path, choices: OwnChoices, say: Say
+) -> OwnModel:
+    """The model under a linear head, fitted to all of train on frozen features; kept in `out`."""
+    path = out / "original.safetensors"
+    if path.is_file():
+        network = copy.deepcopy(model.network)
+        network.load_state_dict(read_tensors(path)[0])
+        return replace(model, network=network.eval())
+    say("fitting a new head")
+    network = linear_probe(model.network, model.spec, _read(data.train, model.view, choices))
+    save_weights(path, network, model.spec.name)
+    return replace(model, network=network)
+
+
+# Finetuning
+
+
+def search(run: OwnRun, say: Say = lambda line: None) -> pd.DataFrame:
+    """Finetune at each rate; one row a rate, as `judge` gives it, and `log`, its history.
+
+    Goes on where it stopped. A rate at which a loss became infinite has an infinite `drop_pts`.
+    """
+    rows = []
+    for lr in sorted(run.choices.rates):
+        settings = run.settings.changed(lr=lr)
+        try:
+            history = _finetuned(run, settings, _folder_of(run, lr))[1]
+        except FloatingPointError:  # far too high: a finding, not an accident
+            rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
+        else:
+            rows.append(judge(lr, history, settings) | {"log": history})
+        say(f"rate {lr:.0e}: validation top-1 falls by {rows[-1]['drop_pts']:.1f} points")
+    return pd.DataFrame(rows)
+
+
+def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
+    """By the paper's rule (`choose_learning_rate`). Raises: ValueError when no rate passes."""
+    table = rates.set_index("lr")
+    return choose_learning_rate(
+        table["drop_pts"].to_dict(), table["rising"].to_dict(), run.choices.limit_pts
+    )
+
+
+def networks(run: OwnRun, lr: float, say: Say = lambda line: None) -> dict[str, nn.Module]:
+    """The original, the twin without the relevance terms (if asked for), and ours, at a rate."""
+    found = {ORIGINAL: run.model.network}
+    if run.choices.control:
+        say("the same images and steps without the relevance terms")
+        weights = replace(run.settings.weights, relevance=0.0)
+        settings = run.settings.changed(lr=lr, weights=weights)
+        found[WITHOUT] = _finetuned(run, settings, run.out / f"without_lr_{lr:.1e}")[0]
+    found[WITH] = _finetuned(run, run.settings.changed(lr=lr), _folder_of(run, lr))[0]
+    return found
+
+
+def _folder_of(run: OwnRun, lr: float) -> Path:
+    return run.out / f"with_lr_{lr:.1e}"
+
+
+def _finetuned(run: OwnRun, settings: FinetuneSettings, folder: Path) -> tuple[nn.Module, History]:
+    """One run from the original; read when `folder` holds it."""
+    network, shown, spec = copy.deepcopy(run.model.network), run.images.validation, run.model.spec
+    figures = validation_figures(
+        spec,
+        images=len(shown),
+        maps=run.images.maps,
+        precision=settings.precision,
+        masks=run.images.found,
+        draw=lambda name, places, **options: shown.select(list(places)),
+    )
+    history = finetune(
+        network, spec, run.images.train, figures, settings, folder, inputs=dict(run.identity)
+    )
+    return network, history
+
+
+# Images
+
+
+def _training_images(
+    choices: OwnChoices, data: OwnData, model: OwnModel, device: torch.device, say: Say
+) -> OwnImages:
+    """Decoded, with their masks; TokenCut's where there are no others."""
+    order = np.random.default_rng(choices.seed).permutation(len(data.validation.images)).tolist()
+    order.sort(key=lambda place: data.validation.masks[place] is None)
+    places = order[: choices.validation_images]
+    masked = sum(data.validation.masks[place] is not None for place in places)
+    chosen = data.validation.select(places)
+    annotated = data.masks == "annotated"
+    soft = annotated and choices.protocol == "published"
+    train = _read(data.finetuning, _to_crop(model.view) if annotated else model.view, choices, soft)
+    maps = min(choices.validation_maps, len(places))
+    if annotated and masked >= FEWEST_MAPS:
+        parts = [chosen.select(range(masked)), chosen.select(range(masked, len(places)))]
+        read = [_read(part, model.view, choices, soft) for part in parts if part.images]
+        return OwnImages(train, _together(read), min(maps, masked), None)
+    validation = _read(chosen, model.view, choices)
+    found = _tokencut(validation.select(range(maps)), "validation", choices, device, say)
+    if annotated:
+        return OwnImages(train, validation, maps, found)
+    made = _tokencut(train, "finetuning", choices, device, say)
+    train = replace(train, masks=made.refined).select(made.kept.nonzero()[:, 0])
+    return OwnImages(train, validation, maps, found)
+
+
+def _to_crop(view: View) -> View:
+    """Squeezed to more pixels than the model takes, out of which training crops (B4)."""
+    side = round(view.crop * SQUEEZED)
+    return replace(view, resize=side, crop=side, squash=True)
+
+
+def _read(part: Listing, view: View, choices: OwnChoices, soft: bool = False) -> Batch:
+    return join(list(_batches(part, view, choices, soft=soft)))
+
+
+def _batches(
+    part: Listing, view: View, choices: OwnChoices, *, soft: bool = False
+) -> Iterator[Batch]:
+    """A part's images in its order, with masks where every image has one."""
+    images = part.image_set(view)
+    masks: Any = images.masks is not None and ("soft" if soft else True)
+    return decoding.batches(images, BATCH, corrupted=choices.corrupted, masks=masks)
+
+
+def _together(parts: list[Batch]) -> Batch:
+    kind = parts[0].masks.dtype
+    return join([replace(part, masks=part.masks.to(kind)) for part in parts])
+
+
+def _tokencut(
+    batch: Batch, what: str, choices: OwnChoices, device: torch.device, say: Say
+) -> AutomaticMasks:
+    """Raises: ValueError where no image gets a mask that is worth training on (B15, B17)."""
+    say(f"TokenCut finds the objects of {len(batch)} {what} images")
+    network = feature_model(FEATURES, FEATURE_SIDE, device)
+    found = automatic_masks(
+        network, feature_spec(FEATURES), batch.images, protocol=choices.protocol
+    )
+    if not bool(found.kept.any()):
+        raise ValueError(
+            f"finetune: TokenCut finds no object in any of the {len(batch)} {what} images; give "
+            "masks, or more images"
+        )
+    return found
+
+
+# What came of it
+
+
+def answer_all(
+    run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
+) -> pd.DataFrame:
+    """Every model's answer to every test image: columns of `Classifier.predict`, and `model`,
+    `dataset`, `index` (number of the image in its set)."""
+    c, spec, rows = run.choices, run.model.spec, []
+    probe = list(
+        run.images.validation.select(range(min(PROBED, len(run.images.validation)))).split(BATCH)
+    )
+    for name, network in models.items():
+        classifier = make_classifier(network, spec, c.precision, probe=probe)
+        for dataset, part in run.data.test.items():
+            shown = _sample(part, c.test_images, c.seed)
+            answers = classifier.predict(_batches(shown, run.model.view, c))
+            rows.append(answers.assign(model=name, dataset=dataset, index=range(len(answers))))
+        say(f"answered: {name}")
+    return pd.concat(rows, ignore_index=True)
+
+
+def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
+    """Where each model looks, on test images with a mask: `look_rows`, and `model`.
+
+    Without any such image the table is empty.
+    """
+    names, rows = [str(name) for name in run.data.classes], []
+    for dataset, part in run.data.test.items():
+        shown = _masked(part, run.choices.looked_at, run.choices.seed)
+        if not shown.images:
+            continue
+        batch = _read(shown, run.model.view, run.choices)
+        batch = batch.select(batch.masks.flatten(1).any(dim=1))
+        for name, network in models.items():
+            seen = look(network, run.model.spec, batch, names)
+            rows.append(look_rows(seen, batch, dataset).assign(model=name))
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
+
+
+def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
+    """Test images for pictures, those of the last shifted set or the held-out ones, and maps."""
+    part = list(run.data.test.values())[-1]
+    batch = _read(_sample(part, run.choices.shown, run.choices.seed), run.model.view, run.choices)
+    names = [str(name) for name in run.data.classes]
+    return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
+
+
+def _sample(part: Listing, count: int, seed: int) -> Listing:
+    """At most so many images, drawn by the seed, in the order of the part."""
+    places = np.random.default_rng(seed).permutation(len(part.images))[:count]
+    return part.select(sorted(places.tolist()))
+
+
+def _masked(part: Listing, count: int, seed: int) -> Listing:
+    """As `_sample`, of the images with a mask."""
+    return _sample(part.select([i for i, m in enumerate(part.masks) if m is not None]), count, seed)
+
+
+def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
+    """Top-1 of each model on each set, in percent, with the 95 % interval over images.
+
+    Columns: dataset, model, images, top1_pct, low_pct, high_pct.
+    """
+    rows = []
+    for (dataset, model), part in answers.groupby(["dataset", "model"], sort=False):
+        right = 100.0 * (part["label_rank"] == 0).to_numpy(dtype=float)
+        low, high = bootstrap_interval(torch.from_numpy(right))
+        row = {"dataset": dataset, "model": model, "images": len(right)}
+        rows.append(row | {"top1_pct": right.mean(), "low_pct": low, "high_pct": high})
+    return pd.DataFrame(rows)
+
+
+def changes(answers: pd.DataFrame) -> pd.DataFrame:
+    """What finetuning changed and what relevance added, on each set, paired image by image.
+
+    Columns: dataset, change (`with relevance - original` and so on), images, gained and lost
+    (images newly right and newly wrong), change_pts, low_pts and high_pts (95 % of a bootstrap
+    over images), p (McNemar's test, exact). One run each: what other seeds would give is not in it.
+    """
+    right = answers.assign(right=answers["label_rank"] == 0).pivot(
+        index=["dataset", "index"], columns="model", values="right"
+    )
+    pairs = [(WITH, ORIGINAL), (WITHOUT, ORIGINAL), (WITH, WITHOUT)]
+    rows = []
+    for dataset in answers["dataset"].unique():
+        for after, before in pairs:
+            if {after, before} <= set(right.columns):
+                rows.append({"dataset": dataset} | _change(right.loc[dataset], after, before))
+    return pd.DataFrame(rows)
+
+
+def _change(right: pd.DataFrame, after: str, before: str) -> dict[str, Any]:
+    difference = right[after].astype(float) - right[before].astype(float)
+    gained, lost = int((difference > 0).sum()), int((difference < 0).sum())
+    low, high = bootstrap_interval(torch.from_numpy(100 * difference.to_numpy()))
+    return {
+        "change": f"{after} - {before}",
+        "images": len(difference),
+        "gained": gained,
+        "lost": lost,
+        "change_pts": 100 * difference.mean(),
+        "low_pts": low,
+        "high_pts": high,
+        "p": binomtest(gained, gained + lost).pvalue if gained + lost else 1.0,
+    }
+
+
+# All of it
+
+
+@dataclass(frozen=True)
+class OwnResult:
+    """What `finetune_folder` leaves in its folder, as tables; `lr` is the rate of the rule."""
+
+    run: OwnRun
+    lr: float
+    rates: pd.DataFrame
+    accuracies: pd.DataFrame
+    changes: pd.DataFrame
+    looks: pd.DataFrame
+    models: Mapping[str, nn.Module]
+
+    @property
+    def weights(self) -> Path:
+        """The finetuned model, as plain timm takes it."""
+        return self.run.out / WEIGHTS
+
+
+def finetune_folder(
+    choices: OwnChoices, out: Path, device: str = "auto", say: Say = lambda line: None
+) -> OwnResult:
+    """Finetune a model on where it looks, from a folder of images to tables in `out`.
+
+    Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
+    same without the relevance terms, so that what they add is told from what more training does.
+    Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet, and
+    `run.json`; a run that was stopped goes on.
+    Raises: as `prepare` and `chosen_rate`.
+    """
+    run = prepare(choices, out, device, say)
+    rates = search(run, say)
+    lr = chosen_rate(run, rates)
+    say(f"rate by the rule: {lr:.0e}")
+    models = networks(run, lr, say)
+    answers = answer_all(run, models, say)
+    result = OwnResult(
+        run, lr, rates, accuracies(answers), changes(answers), look_at_all(run, models), models
+    )
+    save(result, answers)
+    return result
+
+
+def save(result: OwnResult, answers: pd.DataFrame) -> None:
+    """Write the tables and the weights."""
+    tables = {
+        "answers": answers,
+        "rates": result.rates.drop(columns="log"),
+        "accuracies": result.accuracies,
+        "changes": result.changes,
+        "looks": result.looks,
+    }
+    for name, table in tables.items():
+        write_atomically(result.run.out / f"{name}.parquet", table.to_parquet)
+    made = _folder_of(result.run, result.lr) / WEIGHTS
+    write_atomically(result.weights, lambda target: shutil.copyfile(made, target))

@@ -1,0 +1,108 @@
+"""A model's card: the README beside its weights, with the front matter that Hugging Face reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from relevit.base.files import file_fingerprint, write_atomically
+from relevit.models.any_timm import OwnModel
+from relevit.models.spec import View
+
+# https://huggingface.co/docs/hub/model-cards
+FRONT = {
+    "library_name": "timm",
+    "pipeline_tag": "image-classification",
+    "tags": ["timm", "vision-transformer", "explainability", "relevance-maps", "robustvit"],
+}
+LICENCE = "# license: CHOOSE ONE  <- the weights are yours: say apache-2.0, mit, cc-by-4.0, ...\n"
+CITATION = """@inproceedings{chefer2022optimizing,
+  title     = {Optimizing Relevance Maps of Vision Transformers Improves Robustness},
+  author    = {Chefer, Hila and Schwartz, Idan and Wolf, Lior},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2022},
+  note      = {arXiv:2206.01161},
+  url       = {https://arxiv.org/abs/2206.01161}
+}"""
+
+
+def write_card(
+    path: Path,
+    own: OwnModel,
+    settings: Mapping[str, Any],
+    data: Mapping[str, Any],
+    numbers: pd.DataFrame,
+    weights: Path,
+) -> None:
+    """Write the card of finetuned `weights` to `path`, a README.md beside them.
+
+    `settings` are those of the finetuning and `data` facts of the images, both listed as they are;
+    `numbers` compares before and after, a row a test set. The licence is left to the reader.
+    Raises: FileNotFoundError when the weights are missing.
+    """
+    if not weights.is_file():
+        raise FileNotFoundError(f"card: the weights {weights} are missing; write them first")
+    spec = own.spec
+    parts = [
+        f"---\n{yaml.safe_dump(FRONT, sort_keys=False)}{LICENCE}---\n",
+        f"# {spec.name}, finetuned on its relevance maps\n",
+        "A Vision Transformer finetuned so that its answers rest on the object and not on the "
+        "background, by the method of RobustViT (Chefer, Schwartz, Wolf 2022).\n",
+        f"- architecture: `{spec.timm_name}`, {spec.classes} classes, "
+        f"{spec.image_size} x {spec.image_size} pixels",
+        f"- head before finetuning: {'new' if own.new_head else 'as it came'}",
+        f"- weights: `{weights.name}`, SHA-256 begins with `{file_fingerprint(weights)}`\n",
+        f"## Use\n\n```python\n{load_code(own, weights)}```\n",
+        f"## Data\n\n{_listed(data)}\n",
+        f"## Numbers\n\n{_table(numbers)}\n",
+        f"## Settings\n\n{_listed(settings)}\n",
+        f"## Citation\n\n```bibtex\n{CITATION}\n```\n",
+    ]
+    write_atomically(path, lambda target: target.write_text("\n".join(parts), encoding="utf-8"))
+
+
+def load_code(own: OwnModel, weights: Path) -> str:
+    """How to load the model and answer for an image with plain timm, run beside the weights."""
+    spec, view = own.spec, own.view
+    options = "".join(f", {key}={value!r}" for key, value in spec.options.items())
+    crop = f'crop_pct={_crop_pct(view):g}, crop_mode="{"squash" if view.squash else "center"}"'
+    return (
+        "import timm\n"
+        "from PIL import Image\n\n"
+        f'model = timm.create_model("{spec.timm_name}", num_classes={spec.classes}, '
+        f'checkpoint_path="{weights.name}"{options})\n'
+        f"prepare = timm.data.create_transform({spec.image_size}, mean={spec.mean}, "
+        f'std={spec.std}, interpolation="{view.interpolation}", {crop})\n'
+        'logits = model.eval()(prepare(Image.open("image.jpg").convert("RGB"))[None])\n'
+    )
+
+
+def _crop_pct(view: View) -> float:
+    """timm's share that is cut out, from which it finds the same whole pixels again."""
+    for digits in (2, 3, 4):
+        share = round(view.crop / view.resize, digits)
+        if math.floor(view.crop / share) == view.resize:
+            return share
+    return round(view.crop / (view.resize + 0.5), 6)
+
+
+def _listed(facts: Mapping[str, Any]) -> str:
+    """A line a fact, nested ones as JSON."""
+    lines = [
+        f"- {key}: {json.dumps(value, default=str) if isinstance(value, (dict, list)) else value}"
+        for key, value in facts.items()
+    ]
+    return "\n".join(lines) or "Nothing is noted."
+
+
+def _table(numbers: pd.DataFrame) -> str:
+    if find_spec("tabulate"):  # pandas' own way, where its helper is installed
+        return numbers.to_markdown()
+    return f"```\n{numbers.to_string()}\n```"

@@ -1,0 +1,107 @@
+"""What is said of a folder before long work, and what stops it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from relevit.data.own.check import examine, lines, need_usable, samples
+from relevit.data.own.folder import read_data
+from relevit.models.spec import View
+from replicas.pictures import object_mask
+from unit.data.own.troubles import BROKEN, FINE, ODD, PLAIN, save_mask, write_plain, write_troubled
+
+VIEW = View(resize=64, crop=64)
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    return read_data(write_troubled(tmp_path_factory.mktemp("troubled")))
+
+
+def test_troubles_are_counted_and_named(troubled):
+    found = examine(troubled, workers=2)
+    assert set(found.refused) == set(BROKEN) and found.counts == FINE
+    assert found.refused[BROKEN[2]] == "no picture that Pillow knows"
+    assert "truncated" in found.refused[BROKEN[0]] and "over 20 times" in found.refused[BROKEN[1]]
+    assert found.odd == {
+        "CMYK": 1, "more than 8 bits": 1, "turned by EXIF": 1, "animated or of pages": 2,
+        "transparent": 1,
+    }  # fmt: skip
+    assert found.small == (f"{PLAIN}/line.png", f"{PLAIN}/small.PNG")
+    assert found.listing is troubled and found.masks == 0
+    with pytest.raises(ValueError, match=r"broken.jpg cannot be used \(.*; 3 such in all\); save"):
+        need_usable(found)
+
+
+def test_skipped_pictures_are_left_out_and_the_rest_can_be_used(troubled):
+    found = examine(troubled, corrupted="skip")
+    need_usable(found)
+    left = found.listing
+    assert len(left) == sum(FINE.values()) and not set(left.ids) & set(BROKEN)
+    images, masks, titles = samples(left, VIEW, 4, seed=1)
+    assert images.shape == (4, 3, 64, 64) and masks is None
+    assert sorted(titles) == [ODD, ODD, PLAIN, PLAIN]
+
+
+def test_more_pixels_than_pillow_opens_are_refused(troubled, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    found = examine(troubled, corrupted="skip")
+    assert "exceeds limit" in found.refused[f"{PLAIN}/0.jpg"]
+    with pytest.raises(ValueError, match=r"no picture of the class 'Gr.nspecht' can be used"):
+        need_usable(found)
+    assert found.counts[PLAIN] == 1  # the small one
+
+
+def test_masks_are_looked_at(tmp_path):
+    write_plain(tmp_path, count=5)
+    masks = tmp_path / "masks" / "ant"
+    (masks / "0.png").unlink()
+    shape = object_mask(1, 1).shape
+    save_mask(np.zeros(shape, dtype=bool), masks / "1.png")
+    save_mask(np.ones(object_mask(2, 1).shape, dtype=bool), masks / "2.png")
+    save_mask(np.ones((7, 5), dtype=bool), masks / "3.png")
+    (masks / "4.png").write_text("no picture")
+    found = examine(read_data(tmp_path))
+    assert found.masks == 9 and 0 < found.object_pct < 50
+    assert found.masks_missing == ("ant/0.jpg",)
+    assert found.masks_empty == ("ant/1.jpg",) and found.masks_full == ("ant/2.jpg",)
+    assert list(found.masks_of_other_size) == ["ant/3.jpg"]
+    assert list(found.masks_unreadable) == ["ant/4.jpg"]
+    with pytest.raises(ValueError, match=r"ant/3.jpg cannot be used \(the mask has 5 x 7 pixels"):
+        need_usable(found)
+    skipped = examine(read_data(tmp_path), corrupted="skip")
+    need_usable(skipped)
+    images, outlined, _ = samples(skipped.listing, VIEW, 20)
+    assert len(images) == 7 and outlined.dtype == torch.bool  # without the one that has no mask
+
+
+def test_lines_are_few_and_short_for_a_thousand_classes(troubled):
+    found = examine(troubled)
+    text = lines(found)
+    assert len(text) <= 25 and all(len(line) < 200 for line in text)
+    assert any("CMYK" in line and "1: made RGB" in line for line in text)
+    many = {f"class {place:04d} of a long name, very long indeed": 3 for place in range(1000)}
+    names = tuple(f"some/where/{place}.jpg" for place in range(2000))
+    reasons = dict.fromkeys(names, "image file is truncated")
+    crowded = replace(
+        found, counts=many, refused=reasons, masks=1, masks_missing=names, masks_empty=names,
+        masks_full=names, masks_unreadable=reasons, same_names=names,
+    )  # fmt: skip
+    text = lines(crowded)
+    assert len(text) <= 25 and max(map(len, text)) < 480
+    assert any("3,000 of 1,000 classes" in line for line in text)
+
+
+@pytest.mark.wrong_types
+def test_wrong_options_are_refused(troubled):
+    with pytest.raises(ValueError, match=r"corrupted 'drop' is unknown; use 'error' or 'skip'"):
+        examine(troubled, corrupted="drop")
+    with pytest.raises(ValueError, match=r"has no pictures; select at least one"):
+        examine(troubled.select([]))
+    with pytest.raises(ValueError, match=r"a sample of 0 pictures; ask for at least 1"):
+        samples(troubled, VIEW, 0)

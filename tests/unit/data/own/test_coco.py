@@ -1,0 +1,118 @@
+"""COCO files: one class and one mask for each annotated picture."""
+
+from __future__ import annotations
+
+import builtins
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from relevit.data.own.folder import read_data
+
+encode = pytest.importorskip("pycocotools.mask").encode
+BOX = [[2, 1, 8, 1, 8, 5, 2, 5]]  # x and y of the corners: columns 2 to 8, rows 1 to 5
+RUNS = {"size": [10, 20], "counts": [0, 10, 190]}  # down the first column
+SIZED = {"width": 20, "height": 10}
+
+
+def annotation(image, category, area, segmentation):
+    return {
+        "image_id": image, "category_id": category, "area": area, "segmentation": segmentation,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def content(tmp_path):
+    for name in ("a.jpg", "images/b.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (20, 10)).save(tmp_path / name)
+    return {
+        "images": [
+            {"id": 7, "file_name": "b.jpg", **SIZED},
+            {"id": 3, "file_name": "a.jpg", **SIZED},
+            {"id": 4, "file_name": "bare.jpg", **SIZED},
+        ],
+        "categories": [{"id": i, "name": n} for i, n in ((0, "things"), (5, "cup"), (9, "bowl"))],
+        "annotations": [
+            annotation(3, 9, 24, BOX),
+            annotation(3, 9, 10, RUNS),
+            annotation(3, 5, 20, [[0, 0, 19, 0, 19, 9]]),
+            annotation(7, 5, 24, BOX),
+        ],
+    }
+
+
+def write(tmp_path, content):
+    path = tmp_path / "marks.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_class_of_the_largest_and_union_of_its_masks(tmp_path, content):
+    found = read_data(write(tmp_path, content))
+    assert found.classes == ("bowl", "cup") and found.labels.tolist() == [0, 1]
+    assert found.ids == ("a.jpg", "images/b.jpg")
+    assert [path.name for path in found.left_out] == ["bare.jpg"]
+    box = np.zeros((10, 20), dtype=bool)
+    box[1:5, 2:8] = True
+    assert np.array_equal(found.mask(1), box)
+    box[:, 0] = True
+    assert np.array_equal(found.mask(0), box)
+
+
+def test_packed_runs_are_read_too(tmp_path, content):
+    """As pycocotools writes them, with the bytes as text; beside polygons."""
+    column = np.zeros((10, 20), dtype=np.uint8, order="F")
+    column[:, 19] = 1
+    packed = encode(column)
+    content["annotations"][1]["segmentation"] = packed | {"counts": packed["counts"].decode()}
+    found = read_data(write(tmp_path, content)).mask(0)
+    assert found[:, 19].all() and found[2, 3] and not found[:, 10].any()
+
+
+def test_boxes_are_no_masks(tmp_path, content):
+    content["annotations"][3] |= {"segmentation": [], "bbox": [2, 1, 6, 4]}
+    del content["annotations"][3]["area"]
+    found = read_data(write(tmp_path, content))
+    assert found.masks[1] is None and found.masks[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (lambda c: c.pop("annotations"), r"marks.json has no annotations, as a COCO file has"),
+        (lambda c: c["annotations"].clear(), r"marks.json has no annotations"),
+        (lambda c: c["annotations"][1].pop("image_id"), r"annotations\[1\] has no image_id"),
+        (lambda c: c["annotations"][1].update(category_id=8), r"\[1\] has category_id 8, which"),
+        (lambda c: c["categories"][0].update(name="cup"), r"two categories of the name 'cup'"),
+        (lambda c: c["images"][0].update(file_name="x.jpg"), r"the picture x.jpg is missing"),
+    ],
+)
+def test_what_is_no_coco_is_refused(tmp_path, content, spoil, text):
+    spoil(content)
+    with pytest.raises((ValueError, FileNotFoundError), match=text):
+        read_data(write(tmp_path, content))
+
+
+def test_outlines_that_are_none_are_refused_when_opened(tmp_path, content):
+    content["annotations"][3]["segmentation"] = [[1, 2]]
+    content["images"][1]["width"] = 30
+    found = read_data(write(tmp_path, content))
+    for place in range(2):
+        with pytest.raises(ValueError, match=r"no outline of COCO|pixels"):
+            found.mask(place)
+
+
+def test_without_pycocotools_one_is_told_what_to_install(tmp_path, content, monkeypatch):
+    really = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("pycocotools"):
+            raise ImportError(name)
+        return really(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install pycocotools"):
+        read_data(write(tmp_path, content))

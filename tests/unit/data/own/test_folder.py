@@ -1,0 +1,195 @@
+"""Data sets as people have them are found, in one order; what is wrong is said in a sentence."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from relevit.data.own.folder import read_data, read_splits
+from relevit.data.real.decoding import draw
+from relevit.data.real.image_set import UnreadableImage
+from relevit.models.spec import View
+from replicas.pictures import object_mask, picture, save_jpeg, truncate
+from unit.data.own.troubles import ODD, PLAIN, save_mask, write_plain, write_troubled
+
+VIEW = View(resize=64, crop=64)
+
+
+def test_class_folders_with_masks_beside(tmp_path):
+    found = read_data(write_plain(tmp_path / "insects"))
+    assert (found.name, found.classes) == ("insects", ("ant", "bee"))
+    assert found.ids == ("ant/0.jpg", "ant/1.jpg", "bee/0.jpg", "bee/1.jpg")
+    assert found.labels.tolist() == [0, 0, 1, 1] and found.labels.dtype == torch.int64
+    batch = draw(found.image_set(VIEW), range(4))
+    assert batch.images.shape == (4, 3, 64, 64)
+    expected = VIEW.mask(object_mask(1, 1)) > 0.5  # ant is the second label of the replica
+    assert torch.equal(batch.masks[1], expected)
+
+
+def test_folders_of_classes_alone_and_masks_from_elsewhere(tmp_path):
+    """As torchvision has them; numbers are ordered by value, and folders in them are read."""
+    write_plain(tmp_path, ("10", "2"))
+    (tmp_path / "images").rename(tmp_path / "set")
+    (tmp_path / "set" / "2" / "more").mkdir()
+    shutil.move(tmp_path / "set" / "2" / "0.jpg", tmp_path / "set" / "2" / "more" / "0.jpg")
+    found = read_data(tmp_path / "set")
+    assert found.classes == ("2", "10") and found.image_set(VIEW).masks is None
+    assert found.ids[:2] == ("2/1.jpg", "2/more/0.jpg")
+    outlined = read_data(tmp_path / "set", tmp_path / "masks")
+    assert [mask is not None for mask in outlined.masks] == [True, False, True, True]
+    assert outlined.image_set(VIEW).masks is None  # as one is missing
+    assert outlined.select([0, 2]).image_set(VIEW).masks is not None
+    assert [path.name for path in outlined.left_out] == ["0.png"]
+
+
+def test_clutter_is_left_out_and_other_files_are_named(tmp_path):
+    found = read_data(write_troubled(tmp_path))
+    assert found.classes == (ODD, PLAIN) and len(found) == 13
+    assert [path.name for path in found.left_out] == ["notes.txt", "phone.heic"]
+
+
+def test_photographs_are_set_upright_and_masks_must_match_them_so(tmp_path):
+    write_plain(tmp_path)
+    lying, standing = picture(0, 0, kind="exif"), picture(0, 0)
+    save_jpeg(lying, tmp_path / "images" / "bee" / "0.jpg")
+    found = read_data(tmp_path)
+    with found.picture(2) as image:
+        difference = np.abs(np.asarray(image, dtype=int) - np.asarray(standing)).mean()
+        assert image.size == standing.size and difference < 5
+    assert np.array_equal(found.mask(2), object_mask(0, 0))
+    on_its_side = object_mask(0, 0, kind="exif")
+    path = save_mask(on_its_side, tmp_path / "masks" / "bee" / "0.png")
+    with pytest.raises(ValueError, match=r"the mask has .* pixels, the upright picture"):
+        found.mask(2)
+    Image.fromarray(on_its_side).save(path, exif=lying.getexif())  # the mask says so itself
+    assert np.array_equal(found.mask(2), object_mask(0, 0))
+
+
+def test_a_broken_picture_says_what_to_do_with_it(tmp_path):
+    write_plain(tmp_path)
+    truncate(tmp_path / "images" / "ant" / "1.jpg")
+    pictures = read_data(tmp_path).image_set(VIEW)
+    text = r"ant/1.jpg cannot be read \(.*\); save it again as JPEG or PNG, or take it out, or give"
+    with pytest.raises(UnreadableImage, match=text):
+        pictures[1]
+
+
+@pytest.mark.parametrize("masks", ["inside", "shared", "by part"])
+def test_parts_of_a_folder_have_one_order_of_classes(tmp_path, masks):
+    for part, classes in (("train", ("ant", "bee", "fly")), ("val", ("bee",)), ("test", ("fly",))):
+        write_plain(tmp_path / part, classes)
+        if masks == "inside":
+            continue
+        outlines = tmp_path / "masks" if masks == "shared" else tmp_path / "masks" / part
+        shutil.copytree(tmp_path / part / "masks", outlines, dirs_exist_ok=True)
+        for name in classes:
+            (tmp_path / part / "images" / name).rename(tmp_path / part / name)
+        for name in ("masks", "images"):
+            shutil.rmtree(tmp_path / part / name)
+    found = read_splits(tmp_path)
+    assert list(found) == ["train", "validation", "test"]
+    assert {part.classes for part in found.values()} == {("ant", "bee", "fly")}
+    assert found["validation"].labels.tolist() == [1, 1] and found["test"].labels.tolist() == [2, 2]
+    assert found["test"].name == f"{tmp_path.name}/test"
+    assert all(part.has_masks for part in found.values())
+    with pytest.raises(ValueError, match=r"has the parts train, validation, test and not classes"):
+        read_data(tmp_path)
+
+
+def test_a_folder_without_parts_is_all(tmp_path):
+    assert list(read_splits(write_plain(tmp_path))) == ["all"]
+
+
+def test_a_class_that_training_lacks_is_named(tmp_path):
+    write_plain(tmp_path / "train")
+    write_plain(tmp_path / "val", ("ant", "wasp"))
+    with pytest.raises(ValueError, match=r"/val: class 'wasp' \(1 such\) is none of the 2"):
+        read_splits(tmp_path)
+
+
+def test_labels_follow_other_orders_of_classes(tmp_path):
+    found = read_data(write_plain(tmp_path)).relabelled(["wasp", "bee", "ant"])
+    assert found.labels.tolist() == [2, 2, 1, 1] and found.classes[0] == "wasp"
+    with pytest.raises(ValueError, match=r"class 'bee' .*none of the 1 that are known, 'ant'"):
+        found.relabelled(["ant"])
+
+
+def test_one_class_is_enough_where_that_is_said(tmp_path):
+    write_plain(tmp_path, ("ant",))
+    with pytest.raises(ValueError, match=r"has 1 class, 'ant'; needed are at least 2"):
+        read_data(tmp_path)
+    assert len(read_data(tmp_path, least_classes=1)) == 2
+
+
+def remove_images(folder):
+    shutil.rmtree(folder / "images")
+    shutil.rmtree(folder / "masks")
+
+
+def flatten(folder):
+    remove_images(folder)
+    save_jpeg(picture(0, 0), folder / "0.jpg")
+
+
+def empty_class(folder):
+    (folder / "images" / "cat").mkdir()
+
+
+def heic_class(folder):
+    empty_class(folder)
+    (folder / "images" / "cat" / "0.heic").write_text("no picture")
+
+
+def masks_of_another_class(folder):
+    (folder / "masks" / "ant").rename(folder / "masks" / "aunt")
+
+
+def masks_of_other_names(folder):
+    for path in (folder / "masks").glob("*/*.png"):
+        path.rename(path.with_name(f"{path.stem}_mask.png"))
+
+
+def two_pictures(folder):
+    picture(0, 0).save(folder / "images" / "ant" / "0.png")
+
+
+def two_masks(folder):
+    shutil.copy(folder / "masks" / "ant" / "0.png", folder / "masks" / "ant" / "0.PNG")
+
+
+def jpeg_mask(folder):
+    save_jpeg(picture(0, 0), folder / "masks" / "ant" / "1.jpg")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (remove_images, r"has no class folder; put the pictures of each class into a folder"),
+        (flatten, r"has 1 pictures and no class folder"),
+        (empty_class, r"the class folder .*cat has no pictures; needed are files that end in"),
+        (heic_class, r"cat has 1 files like 0.heic and no picture"),
+        (masks_of_another_class, r"masks has the class 'aunt', which .*images lacks \(1 such\)"),
+        (masks_of_other_names, r"none of the 4 pictures has a mask in .* would be .*ant/0.png"),
+        (two_pictures, r"ant has the pictures 0.jpg and 0.png, .*which their mask is 0; rename"),
+        (two_masks, r"ant has the masks 0.PNG and 0.png, so that it is not known which"),
+        (jpeg_mask, r"masks/ant/1.jpg is no PNG file \(1 such in .*\); save masks as PNG"),
+    ],
+)
+def test_wrong_folders_are_refused_in_a_sentence(tmp_path, spoil, text):
+    spoil(write_plain(tmp_path))
+    with pytest.raises(ValueError, match=text):
+        read_data(tmp_path)
+
+
+def test_what_is_missing_or_of_another_kind(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is missing; give a folder of class"):
+        read_data(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"the folder of masks .*nowhere is missing"):
+        read_data(write_plain(tmp_path), tmp_path / "nowhere")
+    (tmp_path / "birds.zip").write_text("packed")
+    with pytest.raises(ValueError, match=r"birds.zip is a .zip file; give a folder"):
+        read_splits(tmp_path / "birds.zip")

@@ -1,0 +1,82 @@
+"""A model's card: what Hugging Face reads of it, and its code, which loads the model."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from relevit.models import card
+from relevit.models.any_timm import open_model
+from relevit.models.card import load_code, write_card
+from relevit.models.checkpoints import save_weights
+from relevit.models.spec import View
+
+NUMBERS = pd.DataFrame({"original": [71.5, 40.0], "finetuned": [72.5, 48.0]}, ["test", "night"])
+
+
+@pytest.fixture
+def written(tmp_path):
+    own, weights = open_model("tiny"), tmp_path / "weights.safetensors"
+    save_weights(weights, own.network, own.spec.name)
+    write_card(
+        tmp_path / "README.md",
+        own,
+        {"lr": 1e-5, "weights": {"background": 2.0}},
+        {"images": 120},
+        NUMBERS,
+        weights,
+    )
+    return own, weights, (tmp_path / "README.md").read_text("utf-8")
+
+
+def test_the_front_matter_is_hugging_faces(written):
+    _, front, text = written[2].split("---\n", 2)
+    facts = yaml.safe_load(front)
+    assert (facts["library_name"], facts["pipeline_tag"]) == ("timm", "image-classification")
+    assert "license" not in facts and "# license: CHOOSE ONE" in front
+    assert "| night | " in re.sub(" +", " ", text) and "- lr: 1e-05" in text
+    assert '- weights: {"background": 2.0}' in text and "- images: 120" in text
+    assert "@inproceedings{chefer2022optimizing" in text and "NaN" not in text
+
+
+def test_its_code_gives_the_models_answer(written):
+    own, weights, text = written
+    noise = np.random.default_rng(0).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    picture = Image.fromarray(noise).resize((200, 150))
+    picture.save(weights.parent / "image.png")
+    views = (own.view, View(129, 112, "bilinear"))
+    codes = [load_code(replace(own, view=view), weights) for view in views]
+    assert codes[0] in text and all(sum(map(bool, code.splitlines())) == 5 for code in codes)
+    script = "".join(f"{code}answers.append(logits)\n" for code in codes)
+    script = f"answers = []\n{script}import torch; torch.save(answers, 'answers.pt')"
+    script = script.replace("image.jpg", "image.png")
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=weights.parent)
+    for view, found in zip(views, torch.load(weights.parent / "answers.pt"), strict=True):
+        with torch.no_grad():
+            wanted = own.network(own.spec.normalise(view.picture(picture)[None]))
+        torch.testing.assert_close(found.detach(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_shares_that_timm_cuts_as_the_view_does():
+    for crop in (112, 224, 336, 518):
+        for resize in range(crop, 2 * crop, 7):
+            assert int(crop / card._crop_pct(View(resize, crop))) == resize
+
+
+def test_without_pandas_helper_and_without_weights(written, monkeypatch, tmp_path):
+    own, weights, _ = written
+    monkeypatch.setattr(card, "find_spec", lambda name: None)
+    write_card(tmp_path / "plain.md", own, {}, {}, NUMBERS, weights)
+    text = (tmp_path / "plain.md").read_text("utf-8")
+    assert "night      40.0       48.0\n```" in text and "Nothing is noted." in text
+    with pytest.raises(FileNotFoundError, match=r"the weights .*none\.safetensors are missing"):
+        write_card(tmp_path / "plain.md", own, {}, {}, NUMBERS, tmp_path / "none.safetensors")

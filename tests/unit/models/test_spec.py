@@ -1,0 +1,72 @@
+"""Pictures of odd kinds as a model sees them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from relevit.models.spec import View, as_rgb
+
+DEEP = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [DEEP, DEEP.astype(np.int32), (DEEP / 65535).astype(np.float32)],
+    ids=lambda v: v.dtype,
+)
+@pytest.mark.parametrize("ending", ["png", "tif"])
+def test_more_than_8_bits_are_scaled_and_not_cut_off(tmp_path, values, ending):
+    image = Image.fromarray(values)
+    if ending == "tif" or image.mode == "I;16":  # PNG has no other
+        image.save(tmp_path / f"deep.{ending}")
+        image = Image.open(tmp_path / f"deep.{ending}")
+    found = np.array(as_rgb(image))
+    assert np.array_equal(found, np.repeat([[[0], [1], [128], [255]]], 3, axis=2))
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (np.float32([[0.5, 80]]), r"fractions from 0.5 to 80; needed are 0 to 1: scale them"),
+        (np.float32([[0.5, np.nan]]), r"fractions from nan to nan; needed are 0 to 1"),
+        (np.int32([[0, 70000]]), r"whole numbers from 0 to 70000; needed are 0 to 65535"),
+        (np.int32([[-1, 5]]), r"whole numbers from -1 to 5; needed"),
+    ],
+)
+def test_values_of_an_unknown_scale_are_refused(values, text):
+    with pytest.raises(ValueError, match=text):
+        View().picture(Image.fromarray(values))
+
+
+def test_transparency_is_dropped_as_by_the_published_loaders():
+    clear = Image.new("RGBA", (4, 4), (10, 20, 30, 0))
+    assert as_rgb(clear).getpixel((0, 0)) == (10, 20, 30)
+
+
+def test_of_a_very_long_picture_the_middle_is_seen_and_the_memory_stays_small():
+    """A line of one by 60,000 pixels would be enlarged to four thousand million pixels."""
+    values = np.zeros((60_000, 1), dtype=np.uint8)
+    values[30_000:] = 255
+    view = View(resize=64, crop=32)
+    mask = values > 0
+    for found in (view.picture(Image.fromarray(values)), view.mask(mask), view.soft_mask(mask)):
+        assert found.shape[1:] == (32, 32)
+        top, bottom = found[:, 0].float().mean(), found[:, -1].float().mean()
+        assert abs((top + bottom) / values.max() - 1) < 0.02 or abs(top + bottom - 1) < 0.02
+        assert bottom > 2 * top
+
+
+def test_ordinary_pictures_are_resized_whole():
+    random = np.random.default_rng(0)
+    for width, height in ((37, 91), (640, 20), (300, 4), (5, 500)):
+        image = Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        scale = 16 / min(width, height)
+        size = (max(16, int(width * scale)), max(16, int(height * scale)))
+        left, top = round((size[0] - 8) / 2), round((size[1] - 8) / 2)
+        whole = image.resize(size, Image.Resampling.BILINEAR)
+        expected = np.array(whole.crop((left, top, left + 8, top + 8)))
+        found = View(resize=16, crop=8).picture(image)
+        assert torch.equal(found, torch.from_numpy(expected).permute(2, 0, 1))
