@@ -223,7 +223,9 @@ def unpack(folder: Path) -> list[Path]:
 
 
 def draw_svg(path: Path) -> Image.Image:
-    png = bytes(resvg_py.svg_to_bytes(svg_string=path.read_text(), width=SIDE, height=SIDE))
+    png = bytes(
+        resvg_py.svg_to_bytes(svg_string=path.read_text(encoding="utf-8"), width=SIDE, height=SIDE)
+    )
     picture = Image.open(io.BytesIO(png)).convert("RGBA")
     square = Image.new("RGBA", (SIDE, SIDE))  # one drawing is not square
     square.paste(picture, ((SIDE - picture.width) // 2, (SIDE - picture.height) // 2))

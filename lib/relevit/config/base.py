@@ -212,7 +212,7 @@ def _yaml_values(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick and edit it")
     try:
-        values = yaml.safe_load(path.read_text()) or {}
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:
         raise ValueError(f"{path}: no valid YAML: {error}") from error
     if not isinstance(values, dict):

@@ -232,7 +232,7 @@ def _figures(cfg: ControlsParams, model: Model, classifier: Classifier) -> dict[
     path, bench = model.folder / FIGURES, model.world.bench
     asked = f"{cfg.challenge_images} {cfg.looked_at} {bench.rules}"
     made_of = f"{file_fingerprint(model.weights)} {asked}"
-    if path.is_file() and (kept := json.loads(path.read_text()))["of"] == made_of:
+    if path.is_file() and (kept := json.loads(path.read_text(encoding="utf-8")))["of"] == made_of:
         return kept["figures"]
     network = load_model(cfg.model, model.weights, choose_device(cfg.device))
     spec = bench.spec(cfg.model)
@@ -242,5 +242,5 @@ def _figures(cfg: ControlsParams, model: Model, classifier: Classifier) -> dict[
         found |= backgrounds_challenge(classifier, bench.draw, cfg.challenge_images)
     kept = {"of": made_of, "figures": found}
     model.folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda target: target.write_text(json.dumps(kept)))
+    write_atomically(path, lambda target: target.write_text(json.dumps(kept), encoding="utf-8"))
     return found

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from relevit.config import BaselinesParams, FinetuneParams
-from relevit.config.robustvit import WEIGHTS
+from relevit.config.robustvit import WEIGHTS, FinetuneChoices
 from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
@@ -31,7 +31,7 @@ ARMS: tuple[tuple[str, str], ...] = (
 )
 
 
-def class_loss_column(params: FinetuneParams) -> str:
+def class_loss_column(params: FinetuneChoices) -> str:
     """Where the log of a run has the classification loss of the rule: that of its own class term.
 
     A model that relies less on its context is less sure of its answers, so that their confidence
@@ -41,7 +41,7 @@ def class_loss_column(params: FinetuneParams) -> str:
     return "validation_confidence_loss" if own_answers else "validation_label_loss"
 
 
-def judge(lr: float, history: History, params: FinetuneParams) -> dict[str, float | bool]:
+def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, float | bool]:
     """What the rule looks at in one run with these parameters.
 
     `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says

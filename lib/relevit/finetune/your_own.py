@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.looking import Look, look, look_rows
-from relevit.evaluate.predictions import BATCH, make_classifier
+from relevit.evaluate.predictions import BATCH, make_classifier, predict
 from relevit.finetune.hyperparameters import LossWeights
 from relevit.finetune.learning_rate import choose_learning_rate, judge
 from relevit.finetune.loop import finetune
@@ -59,6 +60,7 @@ TOKENCUT = "tokencut"
 FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
+FEWEST_TO_TELL = 20  # validation images, whether a head knows the classes
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
 # What may change in a folder without making its results another run's.
@@ -166,6 +168,8 @@ def prepare(
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
     images = _training_images(choices, data, model, where, say)
+    if not model.new_head:
+        _need_knowledge(model, images.validation)
     return OwnRun(choices, data, model, images, where, out, identity)
 
 
@@ -286,20 +290,21 @@ def _fingerprint(part: Listing) -> str:
 def _claim(out: Path, identity: Mapping[str, Any]) -> None:
     """Write down what a folder is made from; refuse one that something else was made in."""
     path, text = out / RUN, json.dumps(identity, indent=1, sort_keys=True) + "\n"
-    if path.is_file():
-        if path.read_text() == text:
+    inside = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
+    if RUN in inside and inside != {RUN}:  # alone it is of a run that was refused at once
+        if path.read_text(encoding="utf-8") == text:
             return
-        before = json.loads(path.read_text())
+        before = json.loads(path.read_text(encoding="utf-8"))
         raise ValueError(
             f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
             "another folder with --out, or the same values to go on with it"
         )
-    if out.is_dir() and any(out.iterdir()):
+    if inside - {RUN}:
         raise ValueError(
             f"finetune: {out} is not empty and holds no run; give another folder with --out"
         )
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda target: target.write_text(text))
+    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def open_run(folder: Path, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
@@ -312,7 +317,7 @@ def open_run(folder: Path, device: str = "auto") -> tuple[OwnModel, tuple[str, .
         raise FileNotFoundError(
             f"{folder} holds no finished run; give the --out of relevit finetune, or a model's name"
         )
-    made = json.loads(path.read_text())
+    made = json.loads(path.read_text(encoding="utf-8"))
     known, options = made["choices"], {"options": made["choices"]["own_options"], "new_head": False}
     opened = open_model(
         known["own_model"],
@@ -326,8 +331,10 @@ def open_run(folder: Path, device: str = "auto") -> tuple[OwnModel, tuple[str, .
 
 def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     then, now = ({**run, **run.get("choices", {}), "choices": None} for run in (before, now))
-    key = next(k for k in sorted(then.keys() | now.keys()) if then.get(k) != now.get(k))
-    return f"{key} was {then.get(key)!r} and is {now.get(key)!r}"
+    known = [*OwnChoices.model_fields, *sorted(then.keys() | now.keys())]  # choices say it best
+    key = next(k for k in known if then.get(k) != now.get(k))
+    was, is_now = (shorten(repr(run.get(key)), 80, placeholder=" ...") for run in (then, now))
+    return f"{key} was {was} and is {is_now}"
 
 
 def _count(data: OwnData, say: Say) -> None:
@@ -441,6 +448,19 @@ def _training_images(
     made = _tokencut(train, "finetuning", choices, device, say)
     train = replace(train, masks=made.refined).select(made.kept.nonzero()[:, 0])
     return OwnImages(train, validation, maps, found)
+
+
+def _need_knowledge(model: OwnModel, validation: Batch) -> None:
+    """Raise ValueError for a head that has learned other classes, or these in another order."""
+    answers = predict(model.network, model.spec, validation.split(BATCH))
+    right, classes = int((answers["label_rank"] == 0).sum()), model.spec.classes
+    chance = binomtest(right, len(validation), 1 / classes, alternative="greater").pvalue
+    if chance > 0.05 and len(validation) >= FEWEST_TO_TELL:
+        raise ValueError(
+            f"finetune: the original is right on {right} of {len(validation)} validation images, "
+            f"no more than a guess among its {classes} classes; if its head has the classes in "
+            "another order, give head_classes, else fit a new one with --new-head"
+        )
 
 
 def _to_crop(view: View) -> View:

@@ -15,6 +15,9 @@ from relevit.data.real.catalogue import CATALOGUE
 from relevit.pipeline.doctor import examine, lines
 
 EXAMPLES = {
+    "example": """examples:
+  relevit example my_images        # my_images/data with masks, and two shifted sets
+""",
     "check": """examples:
   relevit check my_images                      # my_images/images/<class>/*.jpg, masks/<class>/*.png
   relevit check birds.csv --picture birds.png  # columns image, label and, if there are masks, mask
@@ -65,6 +68,16 @@ def check(options: argparse.Namespace) -> int:
 
         sample_grid(next(iter(found.values())).listing).savefig(options.picture)
         _say(f"written: {options.picture}")
+    return 0
+
+
+def example(options: argparse.Namespace) -> int:
+    """Write images as one's own would be: to see what a folder looks like, and to try it all."""
+    from relevit.data.own.example import write_example
+    from relevit.finetune.your_own import EXAMPLE_SETS
+
+    folder = write_example(options.folder, per_class=options.images, sets=EXAMPLE_SETS)
+    _say(*(f"written: {folder / name}" for name in ("data", *EXAMPLE_SETS)))
     return 0
 
 
@@ -157,7 +170,13 @@ def doctor(options: argparse.Namespace) -> int:
     return int(whole < len(findings))
 
 
-COMMANDS = {"check": check, "finetune": finetune, "explain": explain, "doctor": doctor}
+COMMANDS = {
+    "example": example,
+    "check": check,
+    "finetune": finetune,
+    "explain": explain,
+    "doctor": doctor,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -170,11 +189,17 @@ def _parser() -> argparse.ArgumentParser:
             name, help=about, description=about, epilog=EXAMPLES[name], **how
         )
 
+    _of_example(command("example", "write a folder of images to try the other commands with"))
     _of_check(command("check", "say what is in a folder of images and masks"))
     _of_finetune(command("finetune", "finetune your ViT on where it looks in your images"))
     _of_explain(command("explain", "draw where a ViT looks in an image"))
     _of_doctor(command("doctor", "check the folder of the papers' data sets"))
     return parser
+
+
+def _of_example(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="new folder to write to")
+    parser.add_argument("--images", type=int, default=8, help="of each of 40 classes (8)")
 
 
 def _of_check(parser: argparse.ArgumentParser) -> None:

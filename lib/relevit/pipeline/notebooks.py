@@ -122,7 +122,9 @@ def main(arguments: list[str] | None = None) -> int:
         }
         for path, notebook in made.items():
             text = nbformat.writes(notebook) + "\n"
-            write_atomically(path, lambda target, text=text: target.write_text(text))
+            write_atomically(
+                path, lambda target, text=text: target.write_text(text, encoding="utf-8")
+            )
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -64,7 +64,7 @@ def check_profile(profile: str, jobs: int | None = None) -> None:
     if path is None:
         return
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError:
         return
     if not isinstance(values, dict):

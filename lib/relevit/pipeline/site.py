@@ -97,7 +97,9 @@ def finish(pages: Path, found: Mapping[str, str | int]) -> None:
     shutil.rmtree(pages / "_sources", ignore_errors=True)  # empty, since none are shown
     (pages / ".nojekyll").touch()  # else GitHub's pages leave out folders with an underscore
     names = sorted(path.name for path in pages.iterdir())
-    (pages / MARK).write_text(json.dumps({**found, "holds": names}, indent=1) + "\n")
+    (pages / MARK).write_text(
+        json.dumps({**found, "holds": names}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def check_out(out: Path) -> None:
@@ -106,7 +108,7 @@ def check_out(out: Path) -> None:
         return
     inside = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
     try:
-        ours = {MARK, *json.loads((out / MARK).read_text())["holds"]}
+        ours = {MARK, *json.loads((out / MARK).read_text(encoding="utf-8"))["holds"]}
     except (OSError, ValueError, KeyError, TypeError):
         ours = set()
     if foreign := sorted(inside - ours):
@@ -141,7 +143,7 @@ def write_sources(executed: Mapping[str, Path], folder: Path, preset: str) -> No
     """Sphinx's sources: a notebook for each page, and the notes that notebooks link to."""
     (folder / "_static").mkdir(parents=True)
     style = files("relevit") / "assets" / "site.css"
-    (folder / "_static" / "site.css").write_text(style.read_text())
+    (folder / "_static" / "site.css").write_text(style.read_text(encoding="utf-8"))
     notes: dict[Path, str] = {}
     pages = {}
     for name, path in executed.items():
@@ -433,7 +435,7 @@ def _commit(root: Path) -> str:
 def _processor() -> str:
     """What the processor is called; not every system says more than its kind."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         text = ""
     named = re.search(r"(?m)^model name\s*:\s*(.+)$", text)

@@ -71,15 +71,15 @@ def kept(
         process.stdin.close()  # it ends when nobody holds the other side
         process.wait()
         if left.is_file():
-            text = left.read_text().replace(RELOAD, "").replace(GOES_ON, STOPPED)
-            write_atomically(left, lambda target: target.write_text(text))
+            text = left.read_text(encoding="utf-8").replace(RELOAD, "").replace(GOES_ON, STOPPED)
+            write_atomically(left, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def finish(preset: str) -> None:
     """Whoever still looks at the page is led to the finished report."""
     left = _folder(preset) / PAGE
     if left.is_file():
-        write_atomically(left, lambda target: target.write_text(MOVED))
+        write_atomically(left, lambda target: target.write_text(MOVED, encoding="utf-8"))
 
 
 def landed_stages(folder: Path, waiting: Iterable[str], since: float) -> list[str]:
@@ -159,7 +159,9 @@ def _keep(preset: str, since: float, waiting: list[str]) -> None:
             last = time.monotonic()
             try:
                 text = page(read.model_copy(update={"landed": landed}))
-                write_atomically(path, lambda target, text=text: target.write_text(text))
+                write_atomically(
+                    path, lambda target, text=text: target.write_text(text, encoding="utf-8")
+                )
             except Exception as error:  # a page that cannot be made must not stop anything
                 if (said := _said(error)) not in told:
                     print(f"so_far: no page: {said}", file=sys.stderr)

@@ -98,13 +98,13 @@ def find_runs(cfg: Params, runs: Iterable[Run]) -> tuple[dict[Run, Path], list[M
 def failed(folder: Path) -> bool:
     """Whether the run in this folder has ended in an error."""
     path = folder / OUTCOME
-    return path.is_file() and path.read_text().strip() == FAILED
+    return path.is_file() and path.read_text(encoding="utf-8").strip() == FAILED
 
 
 def why(folder: Path) -> str:
     """The last line of the error that a run's notebook shows."""
     try:
-        cells = json.loads((folder / EXECUTED).read_text())["cells"]
+        cells = json.loads((folder / EXECUTED).read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
         return "it ended before its notebook was written; was it killed?"
     errors = [

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 from torch import nn
 
-from relevit.config import FinetuneParams
+from relevit.config.robustvit import FinetuneChoices
 from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import RISE_PCT, class_loss_column, judge
 from relevit.finetune.runs import kept_epoch
@@ -89,7 +89,7 @@ def gradient_bars(model: nn.Module, title: str) -> Figure:
 
 
 def rate_curves(
-    histories: Mapping[float, History], limit_pts: float, params: FinetuneParams
+    histories: Mapping[float, History], limit_pts: float, params: FinetuneChoices
 ) -> Figure:
     """What the learning-rate rule looks at, one line a rate; the dotted lines are its limits.
 

@@ -120,7 +120,7 @@ def _finished(folder: Path, name: str, kept: range) -> History | None:
         return None
     if facts.get("log") != file_fingerprint(folder / LOG):
         return None  # a later run, since stopped, has written its own log
-    return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    return [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
 
 
 def _resume(
@@ -131,7 +131,7 @@ def _resume(
     for leftover in checkpoint.glob(".*"):
         shutil.rmtree(leftover)  # an interrupted write or removal
     for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
-        state = json.loads((newest / "state.json").read_text())
+        state = json.loads((newest / "state.json").read_text(encoding="utf-8"))
         if state["identity"] != name:
             break
         history = state["history"]
@@ -173,7 +173,7 @@ def _save(
     kept = hidden / WEIGHTS if best or not older else older[-1] / "kept.safetensors"
     _link_or_copy(kept, hidden / "kept.safetensors")
     state = {"identity": name, "history": history}
-    (hidden / "state.json").write_text(json.dumps(state))
+    (hidden / "state.json").write_text(json.dumps(state), encoding="utf-8")
     shown = checkpoint / f"epoch_{epoch:04d}"
     os.replace(hidden, shown)
     for folder in older:
@@ -206,7 +206,7 @@ def _finish(
 
 def _write_log(folder: Path, history: History) -> None:
     text = "".join(json.dumps(row) + "\n" for row in history)
-    write_atomically(folder / LOG, lambda target: target.write_text(text))
+    write_atomically(folder / LOG, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def _size_mb(model: nn.Module) -> int:

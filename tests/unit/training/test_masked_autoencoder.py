@@ -235,7 +235,10 @@ def test_learning_rate_rises_and_falls_and_spares_some_the_decay(tmp_path, monke
 
 def log_of(suffix):
     path = shipped_weights("tiny-mae")
-    return [json.loads(line) for line in Path(str(path).replace(".safetensors", suffix)).open()]
+    return [
+        json.loads(line)
+        for line in Path(str(path).replace(".safetensors", suffix)).open(encoding="utf-8")
+    ]
 
 
 def test_shipped_model_is_small_and_knows_the_classes():

@@ -67,7 +67,7 @@ def read_cifar10(root: Path, size: int) -> tuple[Labelled, Labelled]:
     if size < 1:
         raise ValueError(f"cifar10: pictures of {size} pixels a side; ask for at least 1")
     _need_files("cifar10", [folder / name for name in (NAMES10, *TRAIN10, *TEST10)])
-    found = tuple((folder / NAMES10).read_text().split())
+    found = tuple((folder / NAMES10).read_text(encoding="utf-8").split())
     if found != CLASSES:
         raise ValueError(
             f"cifar10: {folder / NAMES10} has {len(found)} names, {found[:10]}; needed are the ten "
@@ -130,7 +130,7 @@ def read_cifar100(
 def _read_binary100(folder: Path, size: int, labels: Labels) -> list[Labelled]:
     names, *files = (folder / n for n in (f"{labels}_label_names.txt", "train.bin", "test.bin"))
     _need_files("cifar100", [names, *files])
-    classes, sets = names.read_text().split(), []
+    classes, sets = names.read_text(encoding="utf-8").split(), []
     for path in files:
         column = ("coarse", "fine").index(labels)  # superclass, class
         found = _read_records("cifar100", path, classes, names.name, label_bytes=2, column=column)

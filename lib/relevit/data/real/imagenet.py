@@ -108,7 +108,7 @@ def _from_devkit(files: Sequence[str], truth: Path) -> dict[str, int]:
     """Line n of the ground truth is the ILSVRC id of picture n. An id is no ImageNet index."""
     index = _index_of_ids(truth.with_name(META))
     try:
-        ids = [int(line) for line in truth.read_text().split()]
+        ids = [int(line) for line in truth.read_text(encoding="utf-8").split()]
     except ValueError as error:
         raise ValueError(f"val: {truth} has more than whole numbers ({one_line(error)})") from error
     labels = {}
@@ -150,7 +150,7 @@ def _index_of_ids(meta: Path) -> Mapping[int, int]:
 
 def _from_kaggle(files: Sequence[str], table: Path) -> dict[str, int]:
     """Kaggle's table has pictures' boxes, each a wnid and four numbers: the first is the class."""
-    with table.open(newline="") as lines:
+    with table.open(encoding="utf-8", newline="") as lines:
         boxes = {row.get("ImageId"): row.get("PredictionString") for row in csv.DictReader(lines)}
     labels = {}
     for file in files:

@@ -183,7 +183,7 @@ def _pixel_statistics(path: Path) -> tuple[Colour, Colour]:
     if not path.is_file():
         return OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         mean, std = (tuple(map(float, found[key])) for key in ("image_mean", "image_std"))
         if len(mean) != 3 or len(std) != 3 or not min(std) > 0:
             raise ValueError(f"image_mean {mean}, image_std {std}")

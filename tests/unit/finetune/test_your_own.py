@@ -1,0 +1,280 @@
+"""One's own images and model: from a folder to tables, stopped and gone on with, and refusals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from relevit.config import OwnChoices
+from relevit.data.own.example import write_example
+from relevit.finetune import your_own
+from relevit.finetune.your_own import HELD_OUT, ORIGINAL, WITH, WITHOUT
+
+SMALL = {
+    "own_model": "tiny",
+    "epochs": 2,
+    "images_per_class": 1,
+    "rates": [5e-6, 5e-5],
+    "validation_maps": 4,
+    "test_images": 40,
+    "looked_at": 8,
+    "shown": 2,
+    "precision": "float32",
+}
+PLAIN = """
+import sys, timm, torch
+options = {"img_size": 112, "patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
+path, pixels, out = sys.argv[1:]
+model = timm.create_model("vit_tiny_patch16_224", num_classes=40, checkpoint_path=path, **options)
+with torch.inference_mode():
+    torch.save(model.eval()(torch.load(pixels)), out)
+assert "relevit" not in sys.modules
+"""
+RUN = """
+import json, sys
+from pathlib import Path
+from relevit.config import OwnChoices
+from relevit.finetune.your_own import finetune_folder
+finetune_folder(OwnChoices(**json.loads(sys.argv[1])), Path(sys.argv[2]), "cpu")
+"""
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory) -> Path:
+    return write_example(tmp_path_factory.mktemp("own"), per_class=4, sets=["a"])
+
+
+@pytest.fixture(scope="module")
+def choices(example) -> OwnChoices:
+    asked = OwnChoices.checked(SMALL, "test")
+    known = your_own.on_example(asked, example / "known", per_class=4)
+    return but(known, data=str(example / "data"), shifted=[str(example / "a")])
+
+
+@pytest.fixture(scope="module")
+def done(choices, tmp_path_factory) -> your_own.OwnResult:
+    return your_own.finetune_folder(choices, tmp_path_factory.mktemp("run") / "out", "cpu")
+
+
+def but(choices: OwnChoices, **others: object) -> OwnChoices:
+    return OwnChoices.checked(dict(choices) | others, "test")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+# From start to end
+
+
+@pytest.mark.slow
+def test_what_a_run_leaves(done):
+    assert {path.name for path in done.run.out.glob("*.*")} >= {
+        "run.json", "weights.safetensors", "rates.parquet", "accuracies.parquet", "changes.parquet",
+        "looks.parquet", "answers.parquet",
+    }  # fmt: skip
+    assert set(done.accuracies["model"]) == {ORIGINAL, WITHOUT, WITH}
+    assert list(done.accuracies["dataset"].unique()) == [HELD_OUT, "a"]
+    val = done.accuracies.set_index(["dataset", "model"]).loc[(HELD_OUT, ORIGINAL)]
+    assert val["low_pct"] <= val["top1_pct"] <= val["high_pct"] and val["top1_pct"] > 80
+    assert len(done.looks) == 3 * 8 and done.lr in SMALL["rates"]
+
+
+@pytest.mark.slow
+def test_changes_are_paired_image_by_image(done):
+    answers = pd.read_parquet(done.run.out / "answers.parquet")
+    right = answers.assign(right=answers["label_rank"] == 0).set_index(
+        ["model", "dataset", "index"]
+    )
+    after, before = (right.loc[name, "right"].astype(int).loc["a"] for name in (WITH, WITHOUT))
+    (row,) = done.changes.query(f"dataset == 'a' and change == '{WITH} - {WITHOUT}'").itertuples()
+    assert row.change_pts == pytest.approx(100 * (after - before).mean())
+    assert row.gained == ((after - before) == 1).sum()
+    assert row.lost == ((after - before) == -1).sum()
+    assert 0 < row.p <= 1 and row.low_pts <= row.change_pts <= row.high_pts
+
+
+@pytest.mark.slow
+def test_plain_timm_gives_the_same_bits(done, tmp_path):
+    pixels = done.run.model.spec.normalise(done.run.images.validation.images[:4])
+    torch.save(pixels, tmp_path / "pixels.pt")
+    paths = [done.weights, tmp_path / "pixels.pt", tmp_path / "logits.pt"]
+    subprocess.run([sys.executable, "-c", PLAIN, *map(str, paths)], check=True)
+    with torch.inference_mode():
+        ours = done.models[WITH](pixels)
+    assert torch.equal(torch.load(tmp_path / "logits.pt"), ours)
+
+
+@pytest.mark.slow
+def test_the_model_of_a_run_can_be_opened(done, tmp_path):
+    model, names = your_own.open_run(done.run.out, "cpu")
+    assert names == done.run.data.classes
+    for key, value in done.models[WITH].state_dict().items():
+        assert torch.equal(model.network.state_dict()[key], value)
+    with pytest.raises(FileNotFoundError, match="holds no finished run; give the --out"):
+        your_own.open_run(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
+    moments = ("with_lr_5.0e-06/checkpoint/epoch_0001", "with_lr_5.0e-05/log.jsonl", "without_lr_*")
+    for moment in moments:
+        process = subprocess.Popen(command)
+        while process.poll() is None and not list(out.glob(moment)):
+            time.sleep(0.005)
+        assert process.poll() is None, "it ended before the moment came"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    subprocess.run(command, check=True, env=os.environ | threads)
+    ours, theirs = contents(out), contents(done.run.out)
+    assert set(ours) == set(theirs)
+    assert [name for name in theirs if ours[name] != theirs[name]] == []
+
+
+@pytest.mark.slow
+def test_without_masks_tokencut_makes_them(example, choices, tmp_path, monkeypatch):
+    monkeypatch.setattr(your_own, "FEATURES", "tiny-mae")
+    monkeypatch.setattr(your_own, "FEATURE_SIDE", 112)
+    data = tmp_path / "no_masks"
+    shutil.copytree(example / "data" / "images", data)
+    run = your_own.prepare(
+        but(choices, data=str(data), shifted=[], validation_maps=16), tmp_path / "out", "cpu"
+    )
+    assert run.data.masks == "tokencut"
+    assert 0 < len(run.images.train) <= 40
+    share = run.images.train.masks.float().mean(dim=(1, 2, 3))
+    assert bool(((share > 0) & (share < 1)).all())
+    assert run.images.found is not None and len(run.images.found) == run.images.maps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 5])
+def test_a_new_head_is_fitted_and_kept(example, choices, tmp_path, classes):
+    data = tmp_path / "data"
+    for name in sorted(path.name for path in (example / "data" / "images").iterdir())[:classes]:
+        for kind in ("images", "masks"):
+            shutil.copytree(example / "data" / kind / name, data / kind / name)
+    asked = but(choices, data=str(data), shifted=[], own_weights="", head_classes=[])
+    with pytest.raises(ValueError, match=rf"40.*{classes}.*new_head"):
+        your_own.prepare(asked, tmp_path / "refused", "cpu")
+    asked = but(asked, new_head=True)
+    first = your_own.prepare(asked, tmp_path / "out", "cpu")
+    assert first.model.network.head.out_features == classes
+    again = your_own.prepare(asked, tmp_path / "out", "cpu")
+    assert torch.equal(first.model.network.head.weight, again.model.network.head.weight)
+
+
+# What each image is for
+
+
+def test_a_folder_without_parts_is_divided_class_by_class(choices):
+    data = your_own.divide(choices)
+    sizes = [len(part) for part in (data.train, data.validation, data.test[HELD_OUT])]
+    assert sizes == [80, 40, 40] and len(data.finetuning) == 40
+    assert sorted(data.finetuning.labels.tolist()) == list(range(40))
+    files = [set(part.images) for part in (data.train, data.validation, data.test[HELD_OUT])]
+    assert not (files[0] & files[1] or files[0] & files[2] or files[1] & files[2])
+    assert set(data.finetuning.images) <= files[0]
+
+
+def test_parts_of_a_folder_are_taken_as_they_are(example, choices, tmp_path):
+    for part, places in {"train": (0, 1), "val": (2,), "test": (3,)}.items():
+        for kind in ("images", "masks"):
+            for folder in (example / "data" / kind).iterdir():
+                target = tmp_path / part / kind / folder.name
+                target.mkdir(parents=True)
+                files = sorted(folder.iterdir())
+                for place in places:
+                    shutil.copy(files[place], target)
+    data = your_own.divide(but(choices, data=str(tmp_path)))
+    sizes = [len(part) for part in (data.train, data.validation, data.test[HELD_OUT])]
+    assert sizes == [80, 40, 40]
+    shutil.rmtree(tmp_path / "val")
+    data = your_own.divide(but(choices, data=str(tmp_path)))
+    assert len(data.train) == 80
+    assert len(data.validation) + len(data.test[HELD_OUT]) == 40
+
+
+def test_imagenets_synsets_are_in_its_order(tmp_path, choices):
+    for name in ("n02123045", "n01440764"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / name / f"{number}.png")
+    asked = but(choices, data=str(tmp_path), shifted=[], head_classes=[])
+    data = your_own.divide(asked)
+    assert len(data.classes) == 1000 and set(data.train.labels.tolist()) == {0, 281}
+    assert your_own.divide(but(asked, new_head=True)).classes == tuple(
+        sorted(("n02123045", "n01440764"))
+    )
+
+
+# Wrong input
+
+
+@pytest.mark.slow
+def test_a_folder_with_another_run_is_left_alone(done, choices):
+    before = contents(done.run.out)
+    with pytest.raises(ValueError, match=r"holds another run: epochs was 2 and is 3; give another"):
+        your_own.prepare(but(choices, epochs=3), done.run.out, "cpu")
+    assert contents(done.run.out) == before
+
+
+def test_a_folder_of_something_else_is_left_alone(choices, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        your_own.prepare(choices, tmp_path, "cpu")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_head_in_another_order_is_found_out(choices, tmp_path):
+    turned = but(choices, head_classes=list(reversed(choices.head_classes)))
+    with pytest.raises(ValueError, match=r"right on \d+ of 40 .* give head_classes, else"):
+        your_own.prepare(turned, tmp_path / "out", "cpu")
+    your_own.prepare(choices, tmp_path / "out", "cpu")  # the folder was not taken
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"data": ""}, "data is empty; give a folder"),
+        ({"data": "nowhere"}, "nowhere"),
+        ({"shifted": ["nowhere"]}, "nowhere"),
+        ({"own_model": "resnet18"}, "resnet18|global"),
+        ({"head_classes": ["ant", "bee"]}, "class"),
+        ({"masks": "nowhere"}, "nowhere"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_writes_nothing(choices, tmp_path, changed, said):
+    with pytest.raises((ValueError, FileNotFoundError), match=said) as caught:
+        your_own.prepare(but(choices, **changed), tmp_path / "out", "cpu")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_shifted_sets_of_one_name_are_refused(example, choices):
+    twice = but(choices, shifted=[str(example / "a")] * 2)
+    with pytest.raises(ValueError, match="two sets of one name"):
+        your_own.divide(twice)
+
+
+def test_masks_that_are_too_few_are_refused(example, choices, tmp_path):
+    masks = tmp_path / "masks"
+    shutil.copytree(example / "data" / "masks", masks)
+    shutil.rmtree(masks / "ant")
+    with pytest.raises(ValueError, match="fewer than 1 images of a class have a mask"):
+        your_own.divide(but(choices, data=str(example / "data" / "images"), masks=str(masks)))
