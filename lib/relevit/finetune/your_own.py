@@ -376,7 +376,7 @@ def search(run: OwnRun, say: Say = lambda line: None) -> pd.DataFrame:
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
             rows.append(judge(lr, history, settings) | {"log": history})
-        say(f"rate {lr:.0e}: validation top-1 falls by {rows[-1]['drop_pts']:.1f} points")
+        say(f"rate {lr:.0e}: validation top-1 changes by {-rows[-1]['drop_pts']:+.1f} points")
     return pd.DataFrame(rows)
 
 
