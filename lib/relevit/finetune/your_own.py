@@ -159,6 +159,7 @@ def prepare(
     identity = {
         "choices": choices.model_dump(exclude=set(FREE)),
         "weights": file_fingerprint(weights) if weights else "",
+        "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
         "classes": list(data.classes),
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
     }
@@ -191,6 +192,11 @@ def divide(choices: OwnChoices) -> OwnData:
     classes = _ordered(next(iter(parts.values())).classes, choices)
     parts = {name: part.relabelled(classes) for name, part in parts.items()}
     train, validation, held_out = _three(parts, choices.seed)
+    if not (len(train) and len(validation) and len(held_out)):
+        raise ValueError(
+            f"finetune: {choices.data}: {len(train)} images to train on, {len(validation)} for "
+            f"choices and {len(held_out)} held out; each needs some: give more images of a class"
+        )
     shifted = {Path(path).name: read_data(Path(path), least_classes=1) for path in choices.shifted}
     if len(shifted) < len(choices.shifted) or HELD_OUT in shifted:
         raise ValueError(
@@ -279,11 +285,13 @@ def _parts(data: OwnData) -> dict[str, Listing]:
 
 
 def _fingerprint(part: Listing) -> str:
-    """Tells sets of files apart by name, size and label."""
-    lines = [
-        f"{path.name} {path.stat().st_size} {label}"
-        for path, label in zip(part.images, part.labels.tolist(), strict=True)
-    ]
+    """Tells sets of files apart by name, size and label, and their masks by size."""
+
+    def size(source: object) -> object:
+        return source.stat().st_size if isinstance(source, Path) else source is not None
+
+    rows = zip(part.images, part.labels.tolist(), part.masks, strict=True)
+    lines = [f"{path.name} {size(path)} {label} {size(mask)}" for path, label, mask in rows]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
