@@ -48,6 +48,7 @@ from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.any_timm import OwnModel, open_model
 from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import shipped_weights
 from relevit.models.spec import View
 from relevit.training.epochs import WEIGHTS, History
@@ -143,10 +144,16 @@ def on_example(choices: OwnChoices, folder: Path, per_class: int) -> OwnChoices:
 
 
 def prepare(
-    choices: OwnChoices, out: Path, device: str = "auto", say: Say = lambda line: None
+    choices: OwnChoices,
+    out: Path,
+    device: str = "auto",
+    say: Say = lambda line: None,
+    *,
+    network: nn.Module | None = None,
 ) -> OwnRun:
     """Read and check images, masks and model; claim the folder `out`; fit a new head if asked for.
 
+    A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
@@ -155,10 +162,11 @@ def prepare(
     wanted = len(data.classes)
     weights = Path(choices.own_weights) if choices.own_weights else None
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
-    model = open_model(choices.own_model, weights, **options, seed=choices.seed, device=where)
+    given = choices.own_model if network is None else copy.deepcopy(network)
+    model = open_model(given, weights, **options, seed=choices.seed, device=where)
     identity = {
         "choices": choices.model_dump(exclude=set(FREE)),
-        "weights": file_fingerprint(weights) if weights else "",
+        "weights": _origin(weights, network),
         "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
         "classes": list(data.classes),
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
@@ -278,6 +286,13 @@ def _first_of_each(part: Listing, count: int) -> list[int]:
         mine.sort(key=lambda place: part.masks[place] is None)
         places += mine[:count]
     return places
+
+
+def _origin(weights: Path | None, network: nn.Module | None) -> str:
+    """Tells starting weights apart; empty for those that come with a name."""
+    if network is not None:
+        return fingerprint({key: value.cpu() for key, value in network.state_dict().items()})
+    return file_fingerprint(weights) if weights else ""
 
 
 def _parts(data: OwnData) -> dict[str, Listing]:
@@ -642,17 +657,22 @@ class OwnResult:
 
 
 def finetune_folder(
-    choices: OwnChoices, out: Path, device: str = "auto", say: Say = lambda line: None
+    choices: OwnChoices,
+    out: Path,
+    device: str = "auto",
+    say: Say = lambda line: None,
+    *,
+    network: nn.Module | None = None,
 ) -> OwnResult:
     """Finetune a model on where it looks, from a folder of images to tables in `out`.
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
     same without the relevance terms, so that what they add is told from what more training does.
     Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet, and
-    `run.json`; a run that was stopped goes on.
+    `run.json`; a run that was stopped goes on. `network` as in `prepare`.
     Raises: as `prepare` and `chosen_rate`.
     """
-    run = prepare(choices, out, device, say)
+    run = prepare(choices, out, device, say, network=network)
     rates = search(run, say)
     lr = chosen_rate(run, rates)
     say(f"rate by the rule: {lr:.0e}")

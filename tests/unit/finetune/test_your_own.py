@@ -179,6 +179,18 @@ def test_a_new_head_is_fitted_and_kept(example, choices, tmp_path, classes):
     assert torch.equal(first.model.network.head.weight, again.model.network.head.weight)
 
 
+@pytest.mark.slow
+def test_a_network_of_ones_own_is_finetuned_and_left_as_it_was(done, choices, tmp_path):
+    network = your_own.open_model("tiny", Path(choices.own_weights), classes=40).network
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    short = but(choices, epochs=1, rates=[5e-6], control=False, shifted=[], own_weights="")
+    result = your_own.finetune_folder(short, tmp_path / "out", "cpu", network=network)
+    assert set(result.models) == {ORIGINAL, WITH} and result.run.identity["weights"]
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+    ours = result.models[WITH].state_dict()
+    assert any(not torch.equal(ours[key], value) for key, value in before.items())
+
+
 # What each image is for
 
 
