@@ -118,8 +118,8 @@ def stop_at(monkeypatch, number, when):
         with open(path, "r+b") as file:
             file.truncate(os.path.getsize(path) // 2)
 
-    def cut_text(original, path, text):
-        original(path, text[: len(text) // 2])
+    def cut_text(original, path, text, **options):
+        original(path, text[: len(text) // 2], **options)
 
     def delete_half(original, folder, *args, **kwargs):
         for path in sorted(folder.rglob("*.json")):

@@ -267,7 +267,7 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(choices, tmp_path, chang
 
 
 def test_two_shifted_sets_of_one_name_are_refused(example, choices):
-    twice = but(choices, shifted=[str(example / "a")] * 2)
+    twice = but(choices, shifted=[str(example / "a"), f"{example}/a/"])
     with pytest.raises(ValueError, match="two sets of one name"):
         your_own.divide(twice)
 
