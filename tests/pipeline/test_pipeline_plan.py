@@ -93,7 +93,7 @@ def test_graph_names_all_stages(monkeypatch):
     monkeypatch.chdir(ROOT)
     edges = pipeline.graph("quick")
     assert {name for edge in edges for name in edge} == RULES
-    assert {("original", "finetune"), ("learning_rate", "finetune"), ("report", "page")} <= set(
+    assert {("original", "finetune"), ("learning_rate", "finetune"), ("report", "site")} <= set(
         edges
     )
 

@@ -48,6 +48,7 @@ from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.any_timm import OwnModel, open_model
 from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import shipped_weights
 from relevit.models.spec import View
 from relevit.training.epochs import WEIGHTS, History
@@ -143,10 +144,16 @@ def on_example(choices: OwnChoices, folder: Path, per_class: int) -> OwnChoices:
 
 
 def prepare(
-    choices: OwnChoices, out: Path, device: str = "auto", say: Say = lambda line: None
+    choices: OwnChoices,
+    out: Path,
+    device: str = "auto",
+    say: Say = lambda line: None,
+    *,
+    network: nn.Module | None = None,
 ) -> OwnRun:
     """Read and check images, masks and model; claim the folder `out`; fit a new head if asked for.
 
+    A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
@@ -155,10 +162,12 @@ def prepare(
     wanted = len(data.classes)
     weights = Path(choices.own_weights) if choices.own_weights else None
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
-    model = open_model(choices.own_model, weights, **options, seed=choices.seed, device=where)
+    given = choices.own_model if network is None else copy.deepcopy(network)
+    model = open_model(given, weights, **options, seed=choices.seed, device=where)
     identity = {
         "choices": choices.model_dump(exclude=set(FREE)),
-        "weights": file_fingerprint(weights) if weights else "",
+        "weights": _origin(weights, network),
+        "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
         "classes": list(data.classes),
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
     }
@@ -191,6 +200,11 @@ def divide(choices: OwnChoices) -> OwnData:
     classes = _ordered(next(iter(parts.values())).classes, choices)
     parts = {name: part.relabelled(classes) for name, part in parts.items()}
     train, validation, held_out = _three(parts, choices.seed)
+    if not (len(train) and len(validation) and len(held_out)):
+        raise ValueError(
+            f"finetune: {choices.data}: {len(train)} images to train on, {len(validation)} for "
+            f"choices and {len(held_out)} held out; each needs some: give more images of a class"
+        )
     shifted = {Path(path).name: read_data(Path(path), least_classes=1) for path in choices.shifted}
     if len(shifted) < len(choices.shifted) or HELD_OUT in shifted:
         raise ValueError(
@@ -274,16 +288,25 @@ def _first_of_each(part: Listing, count: int) -> list[int]:
     return places
 
 
+def _origin(weights: Path | None, network: nn.Module | None) -> str:
+    """Tells starting weights apart; empty for those that come with a name."""
+    if network is not None:
+        return fingerprint({key: value.cpu() for key, value in network.state_dict().items()})
+    return file_fingerprint(weights) if weights else ""
+
+
 def _parts(data: OwnData) -> dict[str, Listing]:
     return {"train": data.train, "validation": data.validation, **data.test}
 
 
 def _fingerprint(part: Listing) -> str:
-    """Tells sets of files apart by name, size and label."""
-    lines = [
-        f"{path.name} {path.stat().st_size} {label}"
-        for path, label in zip(part.images, part.labels.tolist(), strict=True)
-    ]
+    """Tells sets of files apart by name, size and label, and their masks by size."""
+
+    def size(source: object) -> object:
+        return source.stat().st_size if isinstance(source, Path) else source is not None
+
+    rows = zip(part.images, part.labels.tolist(), part.masks, strict=True)
+    lines = [f"{path.name} {size(path)} {label} {size(mask)}" for path, label, mask in rows]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -376,7 +399,7 @@ def search(run: OwnRun, say: Say = lambda line: None) -> pd.DataFrame:
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
             rows.append(judge(lr, history, settings) | {"log": history})
-        say(f"rate {lr:.0e}: validation top-1 falls by {rows[-1]['drop_pts']:.1f} points")
+        say(f"rate {lr:.0e}: validation top-1 changes by {-rows[-1]['drop_pts']:+.1f} points")
     return pd.DataFrame(rows)
 
 
@@ -634,17 +657,22 @@ class OwnResult:
 
 
 def finetune_folder(
-    choices: OwnChoices, out: Path, device: str = "auto", say: Say = lambda line: None
+    choices: OwnChoices,
+    out: Path,
+    device: str = "auto",
+    say: Say = lambda line: None,
+    *,
+    network: nn.Module | None = None,
 ) -> OwnResult:
     """Finetune a model on where it looks, from a folder of images to tables in `out`.
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
     same without the relevance terms, so that what they add is told from what more training does.
     Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet, and
-    `run.json`; a run that was stopped goes on.
+    `run.json`; a run that was stopped goes on. `network` as in `prepare`.
     Raises: as `prepare` and `chosen_rate`.
     """
-    run = prepare(choices, out, device, say)
+    run = prepare(choices, out, device, say, network=network)
     rates = search(run, say)
     lr = chosen_rate(run, rates)
     say(f"rate by the rule: {lr:.0e}")

@@ -179,6 +179,18 @@ def test_a_new_head_is_fitted_and_kept(example, choices, tmp_path, classes):
     assert torch.equal(first.model.network.head.weight, again.model.network.head.weight)
 
 
+@pytest.mark.slow
+def test_a_network_of_ones_own_is_finetuned_and_left_as_it_was(done, choices, tmp_path):
+    network = your_own.open_model("tiny", Path(choices.own_weights), classes=40).network
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    short = but(choices, epochs=1, rates=[5e-6], control=False, shifted=[], own_weights="")
+    result = your_own.finetune_folder(short, tmp_path / "out", "cpu", network=network)
+    assert set(result.models) == {ORIGINAL, WITH} and result.run.identity["weights"]
+    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
+    ours = result.models[WITH].state_dict()
+    assert any(not torch.equal(ours[key], value) for key, value in before.items())
+
+
 # What each image is for
 
 
@@ -193,7 +205,7 @@ def test_a_folder_without_parts_is_divided_class_by_class(choices):
 
 
 def test_parts_of_a_folder_are_taken_as_they_are(example, choices, tmp_path):
-    for part, places in {"train": (0, 1), "val": (2,), "test": (3,)}.items():
+    for part, places in {"train": (0,), "val": (1,), "test": (2, 3)}.items():
         for kind in ("images", "masks"):
             for folder in (example / "data" / kind).iterdir():
                 target = tmp_path / part / kind / folder.name
@@ -203,11 +215,10 @@ def test_parts_of_a_folder_are_taken_as_they_are(example, choices, tmp_path):
                     shutil.copy(files[place], target)
     data = your_own.divide(but(choices, data=str(tmp_path)))
     sizes = [len(part) for part in (data.train, data.validation, data.test[HELD_OUT])]
-    assert sizes == [80, 40, 40]
+    assert sizes == [40, 40, 80]
     shutil.rmtree(tmp_path / "val")
     data = your_own.divide(but(choices, data=str(tmp_path)))
-    assert len(data.train) == 80
-    assert len(data.validation) + len(data.test[HELD_OUT]) == 40
+    assert (len(data.train), len(data.validation), len(data.test[HELD_OUT])) == (40, 40, 40)
 
 
 def test_imagenets_synsets_are_in_its_order(tmp_path, choices):
@@ -264,6 +275,24 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(choices, tmp_path, chang
         your_own.prepare(but(choices, **changed), tmp_path / "out", "cpu")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_too_few_images_are_refused(example, choices, tmp_path):
+    for name in ("ant", "cat"):
+        (tmp_path / name).mkdir()
+        shutil.copy(example / "data" / "images" / name / "0000.jpg", tmp_path / name)
+    few = but(choices, data=str(tmp_path), shifted=[], head_classes=[])
+    with pytest.raises(ValueError, match="2 images to train on, 0 for choices and 0 held out"):
+        your_own.divide(few)
+
+
+def test_other_masks_are_another_run(example, choices, tmp_path):
+    data = shutil.copytree(example / "data", tmp_path / "data")
+    asked = but(choices, data=str(data), shifted=[])
+    before = your_own._fingerprint(your_own.divide(asked).train)
+    for mask in (data / "masks" / "ant").iterdir():
+        Image.linear_gradient("L").resize((128, 128)).save(mask)
+    assert your_own._fingerprint(your_own.divide(asked).train) != before
 
 
 def test_two_shifted_sets_of_one_name_are_refused(example, choices):
