@@ -12,14 +12,19 @@ whose head averages the patches has no such row: there it is the mean of the pat
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from operator import index
+from typing import Any, SupportsIndex, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.recording import Inputs, alone, evaluating, frozen_weights, record_attention
 from relevit.attention.token_rows import (
     carry_rows,
     head_pooling,
@@ -28,6 +33,9 @@ from relevit.attention.token_rows import (
     read_rows,
 )
 from relevit.config.words import Explanation, Protocol
+
+# One class for all images or one for each, None for the predicted ones.
+Target = SupportsIndex | Sequence[SupportsIndex] | np.ndarray | Tensor | None
 
 
 def check_protocol(protocol: str) -> None:
@@ -39,26 +47,57 @@ def check_protocol(protocol: str) -> None:
         )
 
 
+def explaining(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What holds for every attribution method, which this decorates.
+
+    The model works in eval mode, but with `create_graph=True` in its own, for a training may go
+    on from there; afterwards each part has the mode that it had. Other threads that explain the
+    same model wait. Inside `torch.inference_mode()` gradients are taken all the same, and of a
+    model of `torch.compile` the one that was compiled is explained.
+    Raises: ValueError for an unknown protocol, or weights made inside `torch.inference_mode()`.
+    """
+
+    @wraps(method)
+    def explain(model: nn.Module, images: Inputs, *args: Any, **options: Any) -> Any:
+        check_protocol(options.get("protocol", "published"))
+        model = getattr(model, "_orig_mod", model)  # the compiled graph heeds no hooks
+        if any(weights.is_inference() for weights in model.parameters()):
+            raise ValueError(
+                f"model: this {type(model).__name__} was made inside torch.inference_mode(), and "
+                "has no gradients; make it outside, or take its copy.deepcopy, made outside"
+            )
+        with ExitStack() as stack:
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(alone(model) if options.get("create_graph") else evaluating(model))
+            return method(
+                model, images.clone() if images.is_inference() else images, *args, **options
+            )
+
+    return explain
+
+
+@explaining
 def gae(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     create_graph: bool = False,
 ) -> Float[Tensor, "batch patches"]:
     """Relevance of every patch for one class, patches row by row.
 
-    Source: RobustViT App. B. `images` are normalised. `target` holds one class per image;
-    None means the predicted class (differences A5: training uses the label, the segmentation
-    test the prediction). Identity over class token and patches (A3), clamp before the head
-    mean (A4): text and code agree on both, so `protocol` does not change this map; every
+    Source: RobustViT App. B. `images` are normalised. `target` is one class for all images or one
+    for each; None means the predicted class (differences A5: training uses the label, the
+    segmentation test the prediction). Identity over class token and patches (A3), clamp before
+    the head mean (A4): text and code agree on both, so `protocol` does not change this map; every
     attribution takes it. With `create_graph=True` the result is differentiable through A and
-    through grad A (A2); otherwise it is detached and cheaper, with the weights frozen.
+    through grad A (A2), of the model in its own mode; otherwise it is detached and cheaper, with
+    the weights frozen and the model in eval mode.
     Raises: ValueError for an unknown protocol, a target out of range, or a model that has no
     global self-attention. The model's mode, hooks and `requires_grad` are left as they were.
     """
-    check_protocol(protocol)
     if create_graph:
         return relevance_and_logits(model, images, target, exact=True)[0]
     with frozen_weights(model), torch.enable_grad():
@@ -69,7 +108,7 @@ def gae(
 def relevance_and_logits(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     exact: bool = False,
     keep_graph: bool = True,
@@ -77,6 +116,7 @@ def relevance_and_logits(
 ) -> tuple[Float[Tensor, "batch patches"], Float[Tensor, "batch classes"]]:
     """One forward pass, one gradient call: the relevance map in the graph, and the logits.
 
+    For training: the model works in the mode that it has, with its dropout in train mode.
     `exact=False` takes grad A as a constant, as the published code does (differences A2).
     `exact=True` keeps its graph too: the gradient that the text's formulas have.
     Only the rows that the head reads are carried through the recursion, see
@@ -143,16 +183,29 @@ def foreground_iou_pct(
     return 100 * both / either.clamp(min=1)
 
 
-def checked_target(
-    logits: Float[Tensor, "batch classes"], target: Int[Tensor, " batch"] | None
-) -> Int[Tensor, " batch"]:
-    """The classes to explain: the predicted ones for None. Raises: ValueError out of range."""
+def checked_target(logits: Float[Tensor, "batch classes"], target: Target) -> Int[Tensor, " batch"]:
+    """The classes to explain, one for each image: the predicted ones for None.
+
+    Raises: ValueError for classes that are no whole numbers, are out of range, or are not one for
+    all images nor one for each.
+    """
     if target is None:
         return logits.argmax(dim=1)
     batch, classes = logits.shape
-    if target.shape != (batch,) or bool(((target < 0) | (target >= classes)).any()):
+    listed = target.tolist() if isinstance(target, Tensor | np.ndarray | np.generic) else target
+    several = isinstance(listed, Sequence) and not isinstance(listed, str)
+    try:
+        if any(isinstance(value, bool) for value in (listed if several else [listed])):
+            raise TypeError
+        chosen = [index(value) for value in listed] if several else [index(listed)] * batch
+    except TypeError:
         raise ValueError(
-            f"target {target.tolist()} for {batch} images and {classes} classes; "
-            f"give one class in 0..{classes - 1} for each image, or None for the predicted one"
+            f"target {listed!r} for {batch} images: classes are whole numbers; give one for all, "
+            "one for each image, or None for the predicted one"
+        ) from None
+    if len(chosen) != batch or not all(0 <= value < classes for value in chosen):
+        raise ValueError(
+            f"target {chosen} for {batch} images and {classes} classes; give one class in "
+            f"0..{classes - 1} for each image, one for all, or None for the predicted one"
         )
-    return target.to(logits.device)
+    return torch.tensor(chosen, dtype=torch.int64, device=logits.device)

@@ -83,14 +83,14 @@ def test_parameters_given_by_hand_reach_the_result(tmp_path):
         NOTEBOOKS / "00_original.ipynb",
         tmp_path / "out.ipynb",
         *("-p", "seed", "7"),
-        *("-p", "preset", "by-hand"),
+        *("-p", "preset", "study"),
         *("-p", "output_root", out),
         "--no-progress-bar",
     )
     assert ended.code == 0, ended.err
-    folder = out / "by-hand" / "00_original"
+    folder = out / "study" / "00_original"
     parameters = json.loads((folder / "summary.json").read_text())["parameters"]
-    given = {"seed": 7, "preset": "by-hand", "output_root": str(out)}
+    given = {"seed": 7, "preset": "study", "output_root": str(out)}
     assert parameters == OriginalParams().model_dump() | given
     assert (folder / "weights.safetensors").is_file()
 

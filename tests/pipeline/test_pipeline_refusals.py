@@ -21,7 +21,7 @@ def only_plan(project, monkeypatch) -> None:
     call = pipeline.snakemake
 
     def plan(preset: str, *options: str, **kwargs) -> subprocess.CompletedProcess:
-        assert {"--dry-run", "--unlock"} & set(options), "the stages would be run"
+        assert "--dry-run" in options, "the stages would be run"
         return call(preset, *options, **kwargs)
 
     monkeypatch.setattr(pipeline, "snakemake", plan)

@@ -6,8 +6,10 @@ the rows of a token matrix that a head reads. Imports nothing else of the suite.
 
 from relevit.attention.recording import (
     Tape,
+    alone,
     attention_for_gradients,
     attention_layers,
+    evaluating,
     frozen_weights,
     record_attention,
     unfused_attention,
@@ -15,8 +17,10 @@ from relevit.attention.recording import (
 
 __all__ = [
     "Tape",
+    "alone",
     "attention_for_gradients",
     "attention_layers",
+    "evaluating",
     "frozen_weights",
     "record_attention",
     "unfused_attention",

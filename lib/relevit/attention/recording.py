@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -19,6 +21,23 @@ from relevit.attention.class_token import class_token_only
 Inputs = Float[Tensor, "batch ..."]
 
 FAMILIES = "ViT, DeiT (also distilled), AugReg, BEiT, DINO, DINOv2 (with registers), MAE"
+
+
+_turns: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+_turns_turn = threading.Lock()
+
+
+@contextmanager
+def alone(model: nn.Module) -> Iterator[None]:
+    """One thread at a time: another that watches or changes the same model waits for its turn.
+
+    What is changed meanwhile, such as `requires_grad`, belongs to the model and so to all
+    threads. Contexts of one thread may lie inside each other. Plain forward passes do not wait.
+    """
+    with _turns_turn:
+        turn = _turns.setdefault(model, threading.RLock())
+    with turn:
+        yield
 
 
 @dataclass
@@ -61,8 +80,9 @@ def record_attention(
     """
     attentions = _attentions(model, values)[-1 if last_only else 0 :]
     tape = Tape()
+    short = class_token_only(model) if class_row and not values else nullcontext()
     # Before our own hooks are there: one of another's in the last block keeps that whole.
-    with class_token_only(model) if class_row and not values else nullcontext():
+    with alone(model), short:
         fused = [attention.fused_attn for attention in attentions]
         handles = _hooks(tape, model, attentions, inputs=inputs, values=values)
         try:
@@ -80,13 +100,27 @@ def record_attention(
 @contextmanager
 def frozen_weights(model: nn.Module) -> Iterator[None]:
     """Switch off gradients to all weights inside the context and restore each one after it."""
-    before = [(p, p.requires_grad) for p in model.parameters()]
-    try:
-        model.requires_grad_(False)
-        yield
-    finally:
-        for parameter, value in before:
-            parameter.requires_grad_(value)
+    with alone(model):
+        before = [(p, p.requires_grad) for p in model.parameters()]
+        try:
+            model.requires_grad_(False)
+            yield
+        finally:
+            for parameter, value in before:
+                parameter.requires_grad_(value)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode inside the context; afterwards each part has the mode that it had."""
+    with alone(model):
+        before = [(module, module.training) for module in model.modules()]
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, training in before:
+                module.training = training
 
 
 @contextmanager
@@ -96,14 +130,15 @@ def unfused_attention(model: nn.Module) -> Iterator[None]:
     Fused attention cannot be differentiated twice. timm's global switch is not touched.
     Raises: ValueError for a model without global self-attention blocks.
     """
-    before = [(attention, attention.fused_attn) for attention in attention_layers(model)]
-    try:
-        for attention, _ in before:
-            attention.fused_attn = False
-        yield
-    finally:
-        for attention, value in before:
-            attention.fused_attn = value
+    with alone(model):
+        before = [(attention, attention.fused_attn) for attention in attention_layers(model)]
+        try:
+            for attention, _ in before:
+                attention.fused_attn = False
+            yield
+        finally:
+            for attention, value in before:
+                attention.fused_attn = value
 
 
 @contextmanager

@@ -1,16 +1,17 @@
 """Attribution methods: what every patch contributes to a class, by twelve rules.
 
 Each is `(model, images, target=None, **options) -> [batch, patches]`, for whole batches, with
-`images` normalised and `target` one class an image (None: the predicted one). `protocol` says
-whether the rule is that of the papers' text or of their code. The room may import relevance and
-what lies below it.
+`images` normalised and `target` one class for all or one an image (None: the predicted one). The
+model works in eval mode meanwhile, but where its graph is asked for (`relevance.explaining`).
+`protocol` says whether the rule is that of the papers' text or of their code. The room may import
+relevance and what lies below it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
@@ -23,7 +24,7 @@ from relevit.attribution.raw_attention import raw_attention
 from relevit.attribution.rollout import rollout
 from relevit.attribution.smoothgrad import smoothgrad
 from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
-from relevit.relevance import Protocol, gae
+from relevit.relevance import Protocol, Target, gae
 
 __all__ = ["BASELINES", "METHODS", "VARIANTS", "check_known", "completeness_gap", "explain_all"]
 
@@ -56,7 +57,7 @@ def check_known(methods: Iterable[str]) -> None:
 def explain_all(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None,
+    target: Target,
     methods: Iterable[str],
     protocol: Protocol = "published",
 ) -> dict[str, Float[Tensor, "batch patches"]]:

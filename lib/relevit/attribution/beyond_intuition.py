@@ -22,6 +22,7 @@ from relevit.attribution.observe import Observation, first_block, model_family, 
 from relevit.attribution.path import Quadrature, Rule, check_chunk, integration_path, path_baseline
 from relevit.attribution.replay import replay, scale_branch, value_projection
 from relevit.config.words import Protocol
+from relevit.relevance import Target, explaining
 
 CHUNK = 40  # images run at once along the path; bounds the memory
 FEEDBACKS = ("none", "gradient", "integrated_gradient")
@@ -29,7 +30,7 @@ Matrices = list[Float[Tensor, "batch _query tokens"]]
 
 
 def token_wise(
-    model: nn.Module, images: Inputs, target: Int[Tensor, " batch"] | None = None, **options: Any
+    model: nn.Module, images: Inputs, target: Target = None, **options: Any
 ) -> Float[Tensor, "batch patches"]:
     """Attention whose keys are weighed by the length of their value (Eq. 14), times feedback.
 
@@ -39,7 +40,7 @@ def token_wise(
 
 
 def head_wise(
-    model: nn.Module, images: Inputs, target: Int[Tensor, " batch"] | None = None, **options: Any
+    model: nn.Module, images: Inputs, target: Target = None, **options: Any
 ) -> Float[Tensor, "batch patches"]:
     """Attention whose heads are weighed by their share in the class score (Eq. 15), times feedback.
 
@@ -51,7 +52,7 @@ def head_wise(
 def express(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     perception: str,
     feedback: str = "integrated_gradient",
@@ -66,10 +67,11 @@ def express(
     return made
 
 
+@explaining
 def express_all(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     pairs: Sequence[tuple[str, str]],
     protocol: Protocol = "published",

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import attention_layers
 from relevit.attribution import METHODS, check_known
-from relevit.attribution.explain import Target, evaluating, one_each
-from relevit.relevance import Protocol, check_protocol
+from relevit.relevance import Protocol, Target, check_protocol
 
 Images = Float[Tensor, "batch channels height width"]
 
@@ -46,11 +45,9 @@ class PatchAttribution(Attribution):
             if len(inputs) != 1:
                 raise ValueError(f"inputs: a tuple of {len(inputs)} tensors; give one of images")
             return (self.attribute(inputs[0], target),)
-        classes = one_each(target, len(inputs), inputs.device)
-        with evaluating(self.forward_func):
-            maps = METHODS[self.method](
-                self.forward_func, inputs.detach(), classes, protocol=self.protocol
-            )
+        maps = METHODS[self.method](
+            self.forward_func, inputs.detach(), target, protocol=self.protocol
+        )
         return spread(maps.detach(), inputs)
 
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from operator import index
-from typing import SupportsIndex
-
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS, check_known
-from relevit.relevance import Protocol, check_protocol, to_pixels
-
-Target = SupportsIndex | Sequence[SupportsIndex] | Tensor | None  # numpy's whole numbers, too
+from relevit.relevance import Protocol, Target, check_protocol, to_pixels
 
 
 def explain(
@@ -41,45 +33,6 @@ def explain(
             f"explain: images of shape {tuple(images.shape)} and type {images.dtype}; give "
             "normalised ones, [batch, 3, height, width] (ModelSpec.normalise)"
         )
-    classes = one_each(target, len(images), images.device)
-    with evaluating(model):
-        maps = METHODS[method](model, images, classes, protocol=protocol)
+    maps = METHODS[method](model, images, target, protocol=protocol)
     # Published code makes a constant map NaN.
     return to_pixels(maps.detach().nan_to_num(nan=0.0), tuple(images.shape[-2:]))
-
-
-def one_each(
-    target: Target, batch: int, device: torch.device | str = "cpu"
-) -> Int[Tensor, " batch"] | None:
-    """One class an image, or None as it is. Raises: ValueError for what are no whole numbers."""
-    if target is None:
-        return None
-    listed = target.tolist() if isinstance(target, Tensor) else target
-    several = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else [listed]
-    try:
-        if any(isinstance(value, bool) for value in several):
-            raise TypeError
-        classes = [index(value) for value in several]
-    except TypeError:
-        raise ValueError(
-            f"target {listed!r}: classes are whole numbers; give one for all images, or one each"
-        ) from None
-    if several is not listed:
-        classes *= batch
-    if len(classes) != batch:
-        raise ValueError(
-            f"target {classes} for {batch} images; give one class for all images, or one each"
-        )
-    return torch.tensor(classes, dtype=torch.int64, device=device)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside the context; afterwards each part has the mode that it had."""
-    before = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, training in before:
-            module.training = training

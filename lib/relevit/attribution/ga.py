@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling, carry_rows, pool_rows
 from relevit.attribution.observe import first_block, model_family, observe
-from relevit.relevance import Protocol
+from relevit.relevance import Protocol, Target, explaining
 
 
+@explaining
 def ga(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     start_block: int | None = None,

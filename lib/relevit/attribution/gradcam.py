@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling, pool_rows, read_rows
 from relevit.attribution.observe import Observation, model_family, observe, scaled_to_one
-from relevit.relevance import Protocol, check_protocol
+from relevit.relevance import Protocol, Target, explaining
 
 
+@explaining
 def gradcam(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     pooling: Pooling | None = None,
@@ -30,7 +31,6 @@ def gradcam(
     among them (F3). As `described` the clamped map is zero.
     Raises: as `observe`.
     """
-    check_protocol(protocol)
     as_bert = protocol == "published" and model_family(model) == "bert"
     seen = observe(
         model,

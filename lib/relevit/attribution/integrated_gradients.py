@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution.path import Rule, integration_path, path_baseline
@@ -15,7 +15,7 @@ from relevit.attribution.pixel_gradients import (
     sum_of_gradients,
     sum_over_patches,
 )
-from relevit.relevance import Protocol
+from relevit.relevance import Protocol, Target, explaining
 
 STEPS = 20
 CHUNK = 40  # images run at once along the path; bounds the memory
@@ -24,7 +24,7 @@ CHUNK = 40  # images run at once along the path; bounds the memory
 def integrated_gradients(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     **options: Any,
 ) -> Float[Tensor, "batch patches"]:
     """`integrated_gradients_pixels` summed over colours and each patch's pixels, with its sign.
@@ -38,10 +38,11 @@ def integrated_gradients(
     return sum_over_patches(model, pixels.sum(dim=1))
 
 
+@explaining
 def integrated_gradients_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     steps: int = STEPS,
@@ -72,10 +73,11 @@ def integrated_gradients_pixels(
     return (images - start) * slopes
 
 
+@explaining
 def completeness_gap(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     steps: int = STEPS,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
@@ -29,13 +29,13 @@ from relevit.attribution.replay import (
     replay,
 )
 from relevit.config.words import Protocol
-from relevit.relevance import check_protocol
+from relevit.relevance import Target, explaining
 
 
 def lrp(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     **options: Any,
 ) -> Float[Tensor, "batch patches"]:
     """Relevance of every patch: the sum of `lrp_pixels` over its pixels.
@@ -45,10 +45,11 @@ def lrp(
     return sum_over_patches(model, lrp_pixels(model, images, target, **options))
 
 
+@explaining
 def lrp_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     plain: bool = False,
@@ -60,7 +61,6 @@ def lrp_pixels(
     older rules, see `through_blocks`. `protocol` matters for average pooling alone, see
     `from_head`. Raises: as `observe`.
     """
-    check_protocol(protocol)
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
         relevance = from_head(model, seen, protocol, plain=plain)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, attention_layers, frozen_weights, record_attention
 from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
-from relevit.relevance import Protocol, check_protocol, checked_target
+from relevit.relevance import Protocol, Target, check_protocol, checked_target
 
 # The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for
 # BERT (D8) and for CLIP (D11). What is not named begins at the first.
@@ -45,7 +45,7 @@ class Observation:
 def observe(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     gradients: Literal["none", "last", "all"] = "none",
     pooling: Pooling | None = None,

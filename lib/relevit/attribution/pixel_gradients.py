@@ -11,7 +11,7 @@ from torch.nn.functional import avg_pool2d
 
 from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
 from relevit.attribution.path import check_chunk
-from relevit.relevance import checked_target
+from relevit.relevance import Target, checked_target
 
 Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]
 
@@ -33,10 +33,7 @@ def logits_in_chunks(
 
 
 def classes_to_explain(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None,
-    chunk: int,
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], target: Target, chunk: int
 ) -> Int[Tensor, " batch"]:
     """`target`, or the predicted classes. Raises: ValueError as `logits_in_chunks`, bad target."""
     return checked_target(logits_in_chunks(model, images, chunk), target)

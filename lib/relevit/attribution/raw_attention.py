@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling, pool_rows, read_rows
 from relevit.attribution.observe import observe, scaled_to_one
-from relevit.relevance import Protocol, check_protocol
+from relevit.relevance import Protocol, Target, explaining
 
 
+@explaining
 def raw_attention(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     pooling: Pooling | None = None,
@@ -29,7 +30,6 @@ def raw_attention(
     NaN, as for every constant map, where there are none.
     Raises: as `observe`.
     """
-    check_protocol(protocol)
     seen = observe(model, images, target, pooling=pooling, create_graph=create_graph)
     attention = seen.maps[-1].mean(dim=1)
     if protocol == "described":

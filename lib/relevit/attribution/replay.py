@@ -161,8 +161,8 @@ def check_made(model: nn.Module, block: nn.Module, again: Replay, what: str) -> 
 def _unknown(model: nn.Module, what: str) -> str:
     return (
         f"lrp: {what} of this {type(model).__name__} is more than attention and MLP with their "
-        "residuals, and has no propagation rule (gates, SwiGLU, rotary positions, dropout in "
-        f"training mode); use a plain timm Vision Transformer in eval mode ({FAMILIES})"
+        "residuals, and has no propagation rule (gates, SwiGLU, rotary "
+        f"positions); use a plain timm Vision Transformer ({FAMILIES})"
     )
 
 

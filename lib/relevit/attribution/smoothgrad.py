@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution.pixel_gradients import (
@@ -13,7 +13,7 @@ from relevit.attribution.pixel_gradients import (
     sum_of_gradients,
     sum_over_patches,
 )
-from relevit.relevance import Protocol, check_protocol
+from relevit.relevance import Protocol, Target, check_protocol, explaining
 
 DRAWS = 20
 NOISE = 0.15
@@ -23,7 +23,7 @@ CHUNK = 40  # noisy images run at once; bounds the memory
 def smoothgrad(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     **options: Any,
@@ -41,10 +41,11 @@ def smoothgrad(
     return sum_over_patches(model, slopes.abs().sum(dim=1)) / (height * width)
 
 
+@explaining
 def smoothgrad_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     draws: int = DRAWS,
     noise: float = NOISE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
@@ -11,13 +11,14 @@ from relevit.attention.token_rows import Pooling, carry_rows, pool_rows, read_ro
 from relevit.attribution.lrp import from_head, through_blocks
 from relevit.attribution.observe import first_block, observe
 from relevit.attribution.replay import record_layers
-from relevit.relevance import Protocol, check_protocol
+from relevit.relevance import Protocol, Target, explaining
 
 
+@explaining
 def transformer_attribution(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     start_block: int | None = None,
@@ -41,10 +42,11 @@ def transformer_attribution(
         return pool_rows(rows, seen.pooling, seen.prefix)
 
 
+@explaining
 def partial_lrp(
     model: nn.Module,
     images: Inputs,
-    target: Int[Tensor, " batch"] | None = None,
+    target: Target = None,
     *,
     protocol: Protocol = "published",
     plain: bool = False,
@@ -56,7 +58,6 @@ def partial_lrp(
     its map depends on the class all the same (differences C18). `plain` takes the rules of
     the first published code. `protocol` matters for average pooling alone. Raises: as `observe`.
     """
-    check_protocol(protocol)
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
         relevance = from_head(model, seen, protocol, plain=plain)

@@ -13,12 +13,23 @@ from relevit.config import NOTEBOOKS, Params, PipelineParams
 
 EXECUTED = "executed.ipynb"
 SUMMARY = "summary.json"
+FREE = {"device", "output_root", "preset", "run", "shown"}  # change nothing in a stage's results
 
 Stage = TypeVar("Stage", bound=Params)
 
 
 def stage_folder(cfg: Params, run: str = "") -> Path:
-    """The folder that the notebook with these parameters writes to."""
+    """The folder that the notebook with these parameters writes to.
+
+    Raises: ValueError for a preset that has no folder of parameter files.
+    """
+    files = preset_folder(cfg.preset)
+    if not files.is_dir():
+        known = ", ".join(sorted(folder.name for folder in files.parent.iterdir()))
+        raise ValueError(
+            f"{cfg.notebook}: preset = {cfg.preset!r} has no folder {files}; use one of {known}, "
+            "or copy params/quick to it"
+        )
     return run_folder(cfg.preset, cfg.notebook, run, cfg.output_root)
 
 
@@ -51,16 +62,20 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
     started alone gets what it needs: the earlier notebook runs with the parameter files of
     the same preset, exactly as `papermill NOTEBOOK OUT -f COMMON -f FILE` would.
     Raises: FileNotFoundError without a parameter file; papermill's error when the stage fails;
-    NotYetError in a report on a run that still goes on.
+    NotYetError in a report on a run that still goes on; ValueError for a stage that was run with
+    other parameters than the preset's, by hand or before its files were changed.
     """
     folder = run_folder(cfg.preset, notebook, run, cfg.output_root)
     if not has_landed(cfg, notebook):
         raise errors.NotYetError(f"{notebook} has no results yet")
+    files = preset_folder(cfg.preset)
     if (folder / SUMMARY).is_file():
+        if (files / f"{notebook}.yaml").is_file():  # else nothing is asked of it
+            _need_as_asked(folder, NOTEBOOKS[notebook], files, parameters)
         return folder
     import papermill  # heavy, and not needed inside the pipeline
 
-    values = NOTEBOOKS[notebook].values_of_preset(preset_folder(cfg.preset))
+    values = NOTEBOOKS[notebook].values_of_preset(files)
     print(f"{notebook} {run} has no results in {cfg.preset!r} yet: running it now ...")
     start = time.perf_counter()
     papermill.execute_notebook(
@@ -73,6 +88,32 @@ def need_stage(cfg: Params, notebook: str, run: str = "", /, **parameters: Any) 
     )
     print(f"... done in {time.perf_counter() - start:.0f} s")
     return folder
+
+
+def _need_as_asked(
+    folder: Path, stage: type[Params], files: Path, parameters: dict[str, Any]
+) -> None:
+    """Raise ValueError when a stage's results are those of other parameters than it would get."""
+    place = f"{files / stage.notebook}.yaml"
+    asked = _one_level(
+        stage.checked(stage.values_of_preset(files) | parameters, place).model_dump()
+    )
+    made = _one_level(read_summary(folder).get("parameters", {}))
+    for key in sorted(made.keys() & asked.keys() - FREE):
+        if made[key] != asked[key]:
+            shared = "seeds.yaml" if key == "seeds" else "common.yaml"
+            says = "it is read for" if key in parameters else f"{place} or {shared} says"
+            raise ValueError(
+                f"{folder / SUMMARY}: {key} = {made[key]!r}, and {says} {asked[key]!r}; delete "
+                f"{folder} to make it again, and give a run of your own another output_root"
+            )
+
+
+def _one_level(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Those of the benchmark beside the others, each by its own name."""
+    inner = parameters.get("benchmark", {})
+    others = {key: value for key, value in parameters.items() if key != "benchmark"}
+    return others | {f"benchmark.{key}": value for key, value in inner.items()}
 
 
 def has_landed(cfg: Params, notebook: str) -> bool:

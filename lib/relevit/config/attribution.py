@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from relevit.config.base import Params, Seed, Seeds
+from relevit.config.numbers import Count
 from relevit.config.words import AnyModelName, Fill, Protocol, Unit
 
 
@@ -16,14 +17,14 @@ class SegmentationParams(Params):
     notebook: ClassVar[str] = "04_segmentation"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    finetuned_images: int = Field(
+    finetuned_images: Count = Field(
         40, ge=2, description="images with masks, before and after finetuning"
     )
     method_models: list[AnyModelName] = Field(
         ["tiny", "tiny-mae"], min_length=1, description="models that compare all methods"
     )
-    images: int = Field(12, ge=2, description="of the first method model")
-    other_images: int = Field(12, ge=2, description="of the other models, the original included")
+    images: Count = Field(12, ge=2, description="of the first method model")
+    other_images: Count = Field(12, ge=2, description="of the other models, the original included")
     protocol: Protocol = "published"
 
 
@@ -33,9 +34,9 @@ class AttributionParams(Params):
     notebook: ClassVar[str] = "05_attribution"
 
     method_model: AnyModelName = Field("tiny", description="model of the tables")
-    images: int = Field(12, ge=2, description="images of the ablation")
-    pairs: int = Field(10, ge=10, description="images with two objects")
-    approximated: int = Field(12, ge=2, description="images of the approximation test")
+    images: Count = Field(12, ge=2, description="images of the ablation")
+    pairs: Count = Field(10, ge=10, description="images with two objects")
+    approximated: Count = Field(12, ge=2, description="images of the approximation test")
     protocol: Protocol = "published"
     shown: int = Field(6, ge=2, le=10, description="images in a gallery row")
     seed: Seed = 0
@@ -47,8 +48,8 @@ class FaithfulnessParams(Params):
     notebook: ClassVar[str] = "06_faithfulness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images: int = Field(10, ge=2, description="val images for all methods")
-    finetuned_images: int = Field(20, ge=2, description="val images, before and after finetuning")
+    images: Count = Field(10, ge=2, description="val images for all methods")
+    finetuned_images: Count = Field(20, ge=2, description="val images, before and after finetuning")
     unit: Unit = Field("pixel", description="what is erased (E5)")
     fill: Fill = Field("black", description="colour of what is erased (E7)")
     protocol: Protocol = "published"

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
 from relevit.config.words import (
@@ -27,19 +19,13 @@ from relevit.config.words import (
     Preprocessing,
     Protocol,
 )
-
-
-def _all_different(seeds: list[int]) -> list[int]:
-    if len(set(seeds)) < len(seeds):
-        raise ValueError("a seed occurs twice; give each run its own")
-    return seeds
-
+from relevit.config.yaml_files import yaml_values
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-AnySeeds = Annotated[list[Seed], AfterValidator(_all_different)]
-Seeds = Annotated[AnySeeds, Field(min_length=1)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+Seeds = Annotated[list[Seed], Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)]
 INJECTED = "# Parameters"  # how papermill's injected cell begins
+LONGEST = 200  # characters of a value that an error shows
 
 
 class Checked(BaseModel):
@@ -50,7 +36,7 @@ class Checked(BaseModel):
     @classmethod
     def from_file(cls, path: Path) -> Self:
         """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
-        return cls.checked(_yaml_values(path), str(path))
+        return cls.checked(yaml_values(path), str(path))
 
     @classmethod
     def checked(cls, values: dict[str, Any], where: str) -> Self:
@@ -60,6 +46,16 @@ class Checked(BaseModel):
         except ValidationError as error:
             lines = [_problem(cls, detail) for detail in error.errors()]
             raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
+
+    @field_validator("*")
+    @classmethod
+    def _once(cls, value: Any) -> Any:
+        """What a list says twice would be made, or counted, twice; but grids may overlap."""
+        if isinstance(value, list):
+            times = Counter(repr(each) for each in value if not isinstance(each, BaseModel))
+            if twice := [each for each in times if times[each] > 1]:
+                raise ValueError(f"{_short(twice[0])} occurs twice; give each once")
+        return value
 
 
 class BenchmarkParams(Checked):
@@ -158,13 +154,14 @@ class Common(Checked):
         """
         shared, values = [Common, *([PresetSeeds] if "seeds" in cls.model_fields else [])], {}
         path = folder / f"{cls.notebook}.yaml"
-        own = _yaml_values(path)
+        own = yaml_values(path)
         for kind in shared:
             file = folder / f"{kind.notebook}.yaml"
             for key in own.keys() & kind.model_fields.keys():
+                value = _short(repr(own[key]))
                 raise ValueError(
-                    f"{path}: {key} = {own[key]!r} belongs to {file.name}, which says it once for "
-                    f"all stages of {folder.name}: take it out here, or change it there"
+                    f"{path}: {key} = {value} belongs to {file.name}, which says it once for all "
+                    f"stages of {folder.name}: take it out here, or change it there"
                 )
             values |= kind.from_file(file).model_dump(exclude_unset=True)
         return values | own
@@ -208,18 +205,6 @@ class Params(Common):
         )
 
 
-def _yaml_values(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick and edit it")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: no valid YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
-    return values
-
-
 def _injected_names(history: list[str]) -> list[str]:
     """Variables set by papermill's injected cell, which is the first to start so."""
     for source in history:
@@ -230,19 +215,24 @@ def _injected_names(history: list[str]) -> list[str]:
 
 
 def _problem(cls: type[Checked], detail: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in detail["loc"])
+    key = _short(".".join(str(part) for part in detail["loc"]))
     value, about = detail["input"], cls.model_fields.get(str(detail["loc"][0]))
     inner = about.annotation if about else None
     if isinstance(inner, type) and issubclass(inner, Checked) and len(detail["loc"]) > 1:
         cls, about = inner, inner.model_fields.get(str(detail["loc"][1]))
     if detail["type"] == "extra_forbidden":
-        return f"{key} = {value!r} is no parameter; allowed are {', '.join(cls.model_fields)}"
-    line = f"{key} = {value!r} ({type(value).__name__}): {detail['msg'].lower()}"
+        allowed = ", ".join(cls.model_fields)
+        return f"{key} = {_short(repr(value))} is no parameter; allowed are {allowed}"
+    line = f"{key} = {_short(repr(value))} ({type(value).__name__}): {detail['msg'].lower()}"
     if about is not None and about.description:
         line += f" [{about.description}]"
     if isinstance(value, str) and _is_number(value) and "number" in detail["msg"]:
-        line += f"; YAML reads {value} as text: write it with a dot, like 3.0e-6"
+        line += f"; YAML reads {_short(value)} as text: write it with a dot, like 3.0e-6"
     return line
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
 
 
 def _is_number(text: str) -> bool:

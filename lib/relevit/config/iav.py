@@ -6,13 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from relevit.config.base import AnySeeds, Params, Seed, Seeds
+from relevit.config.base import Params, Seed, Seeds
+from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate
 from relevit.config.words import HUB, LABELS, HubName, MiniName, PrecisionChoice
 
 
 def _comparable(models: list[str]) -> list[str]:
-    if len(set(models)) < len(models):
-        raise ValueError("a model occurs twice; name each once")
     if 0 < len(set(models) & set(HUB)) < len(models):
         raise ValueError("mini models and ViT-B have other sizes; name models of one size")
     return models
@@ -59,22 +58,22 @@ class PretrainingParams(IavData):
     source: Literal["shipped", "train"] = Field(
         "shipped", description="where the pretrained mini models come from"
     )
-    pretraining_images: int = Field(12_800, ge=100, description="an epoch, with source train")
-    pretraining_epochs: int = Field(8, ge=1, description="with source train")
-    images: int = Field(160, ge=40, description="finetuned on in each epoch")
-    epochs: int = Field(2, ge=2, description="of finetuning")
-    batch_size: int = Field(32, ge=1, description="images")
-    lr: float = Field(2.0e-3, gt=0, le=1, description="peak learning rate of the backbone")
-    head_lr: float = Field(2.0e-2, gt=0, le=1, description="peak learning rate of the head")
+    pretraining_images: Count = Field(12_800, ge=100, description="an epoch, with source train")
+    pretraining_epochs: Epochs = Field(8, ge=1, description="with source train")
+    images: Count = Field(160, ge=40, description="finetuned on in each epoch")
+    epochs: Epochs = Field(2, ge=2, description="of finetuning")
+    batch_size: BatchSize = Field(32, ge=1, description="images")
+    lr: Rate = Field(2.0e-3, description="peak learning rate of the backbone")
+    head_lr: Rate = Field(2.0e-2, description="peak learning rate of the head")
     weight_decay: float = Field(0.05, ge=0, le=1)
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps with a rising rate")
-    validation_images: int = Field(40, ge=40, description="for top-1 after each epoch")
-    test_images: int = Field(20, ge=20, description="images under each corruption")
-    blurs: list[Annotated[float, Field(gt=0)]] = Field([4.0], description="sigma in pixels")
-    swaps: list[Annotated[int, Field(ge=1)]] = Field([2], description="pairs of quarters exchanged")
-    patch_swaps: list[Annotated[int, Field(ge=1)]] = Field(
-        [64], description="pairs of patches exchanged, patch grid"
+    validation_images: Count = Field(40, ge=40, description="for top-1 after each epoch")
+    test_images: Count = Field(20, ge=20, description="images under each corruption")
+    blurs: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
+        [4.0], description="sigma in pixels"
     )
+    swaps: list[Positive] = Field([2], description="pairs of quarters exchanged")
+    patch_swaps: list[Positive] = Field([64], description="pairs of patches exchanged, patch grid")
 
 
 class IavParams(IavData):
@@ -82,24 +81,24 @@ class IavParams(IavData):
 
     notebook: ClassVar[str] = "07_iav"
 
-    images: int = Field(10, ge=10, description="test images that are explained")
-    epoch_images: int = Field(5, ge=5, description="of them, explained after every epoch")
+    images: Count = Field(10, ge=10, description="test images that are explained")
+    epoch_images: Count = Field(5, ge=5, description="of them, explained after every epoch")
     reference: MiniName | HubName = Field(
         "mini-dino",
         validate_default=True,  # it may be missing among models
         description="one of models, whose SmoothGrad all heads are compared with (AAV)",
     )
-    draws: int = Field(4, ge=1, description="noisy copies of an image, SmoothGrad")
+    draws: Count = Field(4, ge=1, description="noisy copies of an image, SmoothGrad")
     noise: float = Field(0.15, ge=0, le=1, description="their noise, share of the image's range")
-    chunk: int = Field(50, ge=1, description="noisy copies in memory at once")
+    chunk: Count = Field(50, ge=1, description="noisy copies in memory at once")
     label: Literal["true", "predicted"] = Field("true", description="class that is explained")
     ratios_pct: list[Annotated[float, Field(gt=0, lt=100)]] = Field(
         [30.0, 60.0], description="shares of the patches that are masked"
     )
-    seeds: AnySeeds = Field(
+    seeds: list[Seed] = Field(
         [0, 1], description="finetuning runs of 02_finetune; empty: leave before and after out"
     )
-    robustvit_images: int = Field(5, ge=5, description="test images explained there")
+    robustvit_images: Count = Field(5, ge=5, description="test images explained there")
     shown: int = Field(4, ge=2, le=20, description="images in the explorer")
     seed: Seed = Field(0, description="draws the noise and the resamples")
 

@@ -131,10 +131,12 @@ def _own_runs(preset: Preset) -> None:
 
 
 def _arms(preset: Preset) -> None:
-    """The settings that 03_controls compares are settings of 02_finetune."""
+    """The settings that 03_controls compares, and their twins, are settings of 02_finetune."""
     own, place = preset.stages["02_finetune"].model_dump(), preset.folder / "03_controls.yaml"
-    for arm, changes in preset.stages["03_controls"].arms.items():
+    for arm, changes in ({"ours": {}} | preset.stages["03_controls"].arms).items():
         FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
+        alone = own | changes | {"weight_relevance": 0.0}
+        FinetuneParams.checked(alone, f"{place}: arm {arm!r} without the relevance terms")
 
 
 def _variants(preset: Preset) -> None:

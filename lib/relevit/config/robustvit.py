@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.config.base import Checked, Params, Seed, Seeds
+from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate, Size, Weight
 from relevit.config.words import (
     AnyModelName,
     Explanation,
@@ -16,6 +17,7 @@ from relevit.config.words import (
     Method,
     PrecisionChoice,
     Protocol,
+    Variant,
 )
 
 
@@ -31,11 +33,11 @@ class OriginalParams(Params):
         [], description="models of the papers that later stages need as well"
     )
     weights_root: str = Field("", description="folder with published weights; empty: fetch them")
-    images: int = Field(3200, ge=40, multiple_of=40, description="training images")
-    epochs: int = Field(1, ge=1)
-    batch_size: int = Field(32, ge=1, description="images")
-    lr: float = Field(5.0e-5, gt=0, le=1, description="peak learning rate of the backbone")
-    head_lr: float = Field(1.0e-3, gt=0, le=1, description="peak learning rate of the head")
+    images: Count = Field(3200, ge=40, multiple_of=40, description="training images")
+    epochs: Epochs = Field(1, ge=1)
+    batch_size: BatchSize = Field(32, ge=1, description="images")
+    lr: Rate = Field(5.0e-5, description="peak learning rate of the backbone")
+    head_lr: Rate = Field(1.0e-3, description="peak learning rate of the head")
     weight_decay: float = Field(0.05, ge=0, le=1)
     precision: PrecisionChoice = "auto"
     seed: Seed = 0
@@ -46,7 +48,7 @@ class StartParams(Params):
 
     notebook: ClassVar[str] = "00_start"
 
-    images_per_set: int = Field(80, ge=40, description="images looked at in each set")
+    images_per_set: Count = Field(80, ge=40, description="images looked at in each set")
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
     seed: Seed = 0
 
@@ -56,11 +58,9 @@ class LearningRateParams(Params):
 
     notebook: ClassVar[str] = "02_learning_rate"
 
-    rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
-        [2.0e-6, 5.0e-5], min_length=1, description="learning rates to try"
-    )
+    rates: list[Rate] = Field([2.0e-6, 5.0e-5], min_length=1, description="learning rates to try")
     limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
-    validation_images: int = Field(80, ge=40, description="that the rule looks at, each epoch")
+    validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
     seed: Seed = 0
 
 
@@ -73,8 +73,8 @@ class FinetuneChoices(Checked):
 
     method: Method = Field("relevance", description="what is trained; the others are baselines")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
-    epochs: int = Field(6, ge=1)
-    batch_size: int = Field(8, ge=1, description="images")
+    epochs: Epochs = Field(6, ge=1)
+    batch_size: BatchSize = Field(8, ge=1, description="images")
     protocol: Protocol = "published"
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
     explanation: Explanation = Field("gae", description="map that the relevance losses look at")
@@ -89,6 +89,17 @@ class FinetuneChoices(Checked):
     )
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
     keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
+
+    @field_validator("weight_foreground", check_fields=False)  # the last of WEIGHTS
+    @classmethod
+    def _leaves_something_to_train(cls, foreground: float | None, info: ValidationInfo) -> Any:
+        relevance, label, background, _ = map(info.data.get, WEIGHTS)
+        if label == 0 and (relevance == 0 or foreground == background == 0):
+            raise ValueError(
+                "weight_classification is 0 and so are those of the relevance terms, which leaves "
+                "nothing to train; give one of them a weight"
+            )
+        return foreground
 
 
 # Parameters of 02_finetune: weights of the terms of the loss.
@@ -110,24 +121,29 @@ class FinetuneParams(FinetuneChoices, Params):
         "label", description="target of the class term: the model's own answer or the label"
     )
     keep: Kept = Field("last", description="epoch whose weights are used (A13)")
-    run: str = Field("", pattern=r"^[a-z0-9_.-]*$", description="results folder; empty: seed<N>")
+    run: str = Field(
+        "",
+        pattern=r"^([a-z0-9_-][a-z0-9_.-]*)?$",
+        max_length=100,
+        description="results folder; empty: seed<N>",
+    )
     masks: MaskSource = Field("annotated", description="where the object's masks come from")
-    images_per_class: int = Field(2, ge=1, description="of each class that is finetuned")
+    images_per_class: Count = Field(2, ge=1, description="of each class that is finetuned")
     classes: int = Field(
         40, ge=2, le=913, multiple_of=2, description="classes finetuned: A first, then B"
     )
-    lr: float | None = Field(
-        None, gt=0, le=1, description="learning rate of the first epoch; None: by the rule"
-    )
+    lr: Rate | None = Field(None, description="learning rate of the first epoch; None: by the rule")
     temperature: float | None = Field(
         None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
     )
-    weight_relevance: float | None = Field(None, ge=0, description="None: the paper's")
-    weight_classification: float | None = Field(0.05, ge=0, description="None: the paper's")
-    weight_background: float | None = Field(None, ge=0, description="None: the paper's")
-    weight_foreground: float | None = Field(None, ge=0, description="None: the paper's")
-    validation_images: int = Field(80, ge=40, description="for top-1 after each epoch")
-    validation_maps: int = Field(16, ge=8, description="for the losses after each epoch")
+    weight_relevance: Weight | None = Field(None, description="None: the paper's")
+    weight_classification: Weight | None = Field(0.05, description="None: the paper's")
+    weight_background: Weight | None = Field(None, description="None: the paper's")
+    weight_foreground: Weight | None = Field(
+        None, validate_default=True, description="None: the paper's"
+    )
+    validation_images: Count = Field(80, ge=40, description="for top-1 after each epoch")
+    validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
@@ -142,7 +158,7 @@ class RobustnessParams(Params):
     notebook: ClassVar[str] = "03_robustness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images_per_set: int = Field(80, ge=40, description="test images of each set")
+    images_per_set: Count = Field(80, ge=40, description="test images of each set")
     precision: PrecisionChoice = "auto"
 
 
@@ -154,12 +170,12 @@ class MasksParams(Params):
     feature_model: Literal["dinov2-s", "tiny-mae", "dino-b", "vit-b-cut"] = Field(
         "tiny-mae", description="self-supervised backbone whose keys are cut"
     )
-    feature_side: int = Field(112, ge=56, multiple_of=14, description="pixels it is shown")
+    feature_side: Size = Field(112, ge=56, multiple_of=14, description="pixels it is shown")
     key_bias: KeyBias = Field(
         "removed", description="of the keys that are cut; the published code keeps it"
     )
     seeds: Seeds = Field([0, 1], description="finetuning runs whose images get masks")
-    images: int = Field(40, ge=10, description="val images on which quality is measured too")
+    images: Count = Field(40, ge=10, description="val images on which quality is measured too")
     tau: float = Field(0.2, gt=-1, lt=1, description="cosine from which patches are joined")
     protocol: Protocol = "published"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
@@ -171,14 +187,14 @@ class BaselinesParams(Params):
     notebook: ClassVar[str] = "02_baselines"
 
     compared_model: AnyModelName = Field("tiny", description="shipped model of the baselines")
-    rates: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+    rates: list[Rate] = Field(
         [2.0e-5], min_length=1, description="learning rates to try, on the scale of our method"
     )
     limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
-    epochs: int = Field(1, ge=1, description="of each run of the search")
-    images_per_class: int = Field(2, ge=2, description="finetuned on in each run of the search")
-    validation_images: int = Field(80, ge=40, description="that the rule looks at, each epoch")
-    validation_maps: int = Field(8, ge=8, description="for the losses after each epoch")
+    epochs: Epochs = Field(1, ge=1, description="of each run of the search")
+    images_per_class: Count = Field(2, ge=2, description="finetuned on in each run of the search")
+    validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
+    validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
     shown: int = Field(6, ge=2, le=20, description="images in a gallery row, of the proof's")
     seed: Seed = 0
@@ -190,8 +206,8 @@ class ComparisonParams(Params):
     notebook: ClassVar[str] = "03_comparison"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images_per_set: int = Field(80, ge=40, description="test images of each set")
-    probe_images: int = Field(400, ge=40, description="training images of the linear probe")
+    images_per_set: Count = Field(80, ge=40, description="test images of each set")
+    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
     precision: PrecisionChoice = "auto"
 
 
@@ -201,19 +217,17 @@ class AblationsParams(Params):
     notebook: ClassVar[str] = "08_ablations"
 
     compared_model: AnyModelName = Field("tiny", description="shipped model of the runs")
-    variants: list[str] = Field(
-        ["full", "no_background", "confidence"], min_length=1, description="of variants.VARIANTS"
-    )
-    base_images: int = Field(3, ge=1, description="images a class, but in the runs that vary it")
-    images_per_class: list[Annotated[int, Field(ge=1)]] = Field([1], description="Fig. 7")
+    variants: list[Variant] = Field(["full", "no_background", "confidence"], min_length=1)
+    base_images: Count = Field(3, ge=1, description="images a class, but in the runs that vary it")
+    images_per_class: list[Positive] = Field([1], description="Fig. 7")
     classes: list[Annotated[int, Field(ge=2, le=913, multiple_of=2)]] = Field(
         [10], description="Fig. 7"
     )
-    rate_factors: list[Annotated[float, Field(gt=0)]] = Field(
+    rate_factors: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
         [10.0], description="learning rates, as multiples of the rule's"
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
-    images_per_set: int = Field(60, ge=40, description="test images of each set")
+    images_per_set: Count = Field(60, ge=40, description="test images of each set")
 
 
 class ControlsParams(Params):
@@ -228,10 +242,10 @@ class ControlsParams(Params):
     home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
         [], description="worlds of Habitats with originals of their own, a seed each"
     )
-    original_images: int = Field(6400, ge=40, multiple_of=40, description="these are trained on")
-    images_per_set: int = Field(80, ge=40, description="test images of each set")
-    challenge_images: int = Field(80, ge=40, description="of each set of the challenge")
-    looked_at: int = Field(40, ge=8, description="images of set a whose relevance is shared out")
+    original_images: Count = Field(6400, ge=40, multiple_of=40, description="these are trained on")
+    images_per_set: Count = Field(80, ge=40, description="test images of each set")
+    challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
+    looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
     precision: PrecisionChoice = "auto"
 
@@ -265,8 +279,8 @@ class SisParams(Params):
     images: int = Field(4, ge=1, le=20, description="val images, drawn by the seed")
     labels: int = Field(2, ge=1, le=20, description="random labels looked for in each image")
     confidence_pct: float = Field(90.0, gt=0, lt=100, description="that a subset must reach")
-    side: int = Field(1, ge=1, description="side in pixels of the squares that are removed")
-    per_step: int = Field(500, ge=1, description="squares removed at a time; fewer find more")
+    side: Size = Field(1, ge=1, description="side in pixels of the squares that are removed")
+    per_step: Count = Field(500, ge=1, description="squares removed at a time; fewer find more")
     search_finetuned: bool = Field(True, description="search in the finetuned model as well")
     precision: PrecisionChoice = Field(
         "float32", description="of the search; confidences that decide are always float32"
@@ -284,11 +298,11 @@ class KnnParams(Params):
     )
     data_root: str = Field("", description="folder of the real data set")
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    neighbours: list[Annotated[int, Field(ge=1)]] = Field([1, 10], min_length=1)
-    train_images: int = Field(
+    neighbours: list[Positive] = Field([1, 10], min_length=1)
+    train_images: Count = Field(
         240, ge=24, description="images with known classes; of a real set, at most so many"
     )
-    test_images: int = Field(
+    test_images: Count = Field(
         120, ge=24, description="images to classify in each set; of a real set, at most so many"
     )
     precision: PrecisionChoice = Field(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.config.base import Params, Seed, Seeds
+from relevit.config.numbers import BatchSize, Count, Epochs, Rate, Size
 from relevit.config.words import PrecisionChoice, Protocol
 
 TextModelName = Literal["tiny-bert", "minilm-l6", "bert-base"]
@@ -16,7 +17,6 @@ ON_DISK = ("eraser_movies", "newsgroups")
 READY = "clip-b32"  # of the dual models the one that is not joined here
 DRAWN_CLASSES = 40  # of the animals in Cutouts
 Source = Literal["pretrained", "random"]
-Rate = Annotated[float, Field(gt=0, le=1)]
 
 
 class TextParams(Params):
@@ -39,21 +39,21 @@ class TextParams(Params):
     short_texts: bool = Field(
         False, description="train on short reviews alone: cut ones often lose their verdict"
     )
-    training_texts: int = Field(2400, ge=10, description="of each corpus, at most what it has")
-    validation_texts: int = Field(100, ge=10)
-    held_out_texts: int = Field(200, ge=10, description="for the accuracy; never trained on")
-    epochs: int = Field(4, ge=1)
-    batch_size: int = Field(32, ge=1, description="texts")
+    training_texts: Count = Field(2400, ge=10, description="of each corpus, at most what it has")
+    validation_texts: Count = Field(100, ge=10)
+    held_out_texts: Count = Field(200, ge=10, description="for the accuracy; never trained on")
+    epochs: Epochs = Field(4, ge=1)
+    batch_size: BatchSize = Field(32, ge=1, description="texts")
     lr: Rate = Field(4.0e-3, description="peak learning rate of the encoder")
     head_lr: Rate = Field(4.0e-3, description="peak learning rate of the head")
     weight_decay: float = Field(0.01, ge=0, le=1)
     dropout: float = Field(0.0, ge=0, lt=1, description="in training; BERT's own is 0.1")
     frozen_words: bool = Field(False, description="leave the embedded words as they came")
-    train_limit: int = Field(64, ge=8, description="tokens of a training text; the rest is cut")
-    held_out_limit: int = Field(64, ge=8, description="tokens of a text for the accuracy")
-    limit: int = Field(64, ge=8, description="tokens of a text that is explained")
-    explained_texts: int = Field(16, ge=4, description="held-out texts whose tokens are erased")
-    planted_texts: int = Field(
+    train_limit: Size = Field(64, ge=8, description="tokens of a training text; the rest is cut")
+    held_out_limit: Size = Field(64, ge=8, description="tokens of a text for the accuracy")
+    limit: Size = Field(64, ge=8, description="tokens of a text that is explained")
+    explained_texts: Count = Field(16, ge=4, description="held-out texts whose tokens are erased")
+    planted_texts: Count = Field(
         16, ge=4, description="neutral texts with one planted sentence, for lack of rationales"
     )
     neutral_sentences: int = Field(4, ge=1, le=40, description="around a planted sentence")
@@ -80,13 +80,6 @@ class TextParams(Params):
             raise ValueError("source = random reads no weights; leave one of the two out")
         return value
 
-    @field_validator("corpora")
-    @classmethod
-    def _occur_once(cls, corpora: list[str]) -> list[str]:
-        if len(set(corpora)) < len(corpora):
-            raise ValueError("a corpus occurs twice; name each once")
-        return corpora
-
     @field_validator("explained_texts")
     @classmethod
     def _are_held_out(cls, explained: int, info: ValidationInfo) -> int:
@@ -111,36 +104,38 @@ class ClipParams(Params):
     dual_model: DualModelName = "tiny-dual"
     source: Source = Field("pretrained", description="random: the same size, for rehearsals")
     weights_root: str = Field("", description="folder with clip-b32; empty: transformers' hub")
-    captioned_images: int = Field(
+    captioned_images: Count = Field(
         400,
         ge=2 * DRAWN_CLASSES,
         description="animals of all classes, half of the images in the middle, half anywhere; "
         "each seed trains on half of the classes",
     )
-    captioned_pairs: int = Field(
+    captioned_pairs: Count = Field(
         400,
         ge=0,
         description="drawings of two animals, a caption for each; each seed trains on those whose "
         "both classes have captions, a quarter; 0: none",
     )
-    captioned_things: int = Field(
+    captioned_things: Count = Field(
         0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
     )
-    joining_epochs: int = Field(30, ge=1, description="of the projections' training")
-    joint_width: int = Field(128, ge=1, description="numbers of the space that both towers meet in")
+    joining_epochs: Epochs = Field(30, ge=1, description="of the projections' training")
+    joint_width: Size = Field(
+        128, ge=1, description="numbers of the space that both towers meet in"
+    )
     temperature: float = Field(
         0.07, gt=0, le=10, description="of the similarities before training, which changes it"
     )
-    batch_size: int = Field(64, ge=4, description="images and their captions")
+    batch_size: BatchSize = Field(64, ge=4, description="images and their captions")
     lr: Rate = Field(1.0e-3, description="of the projections")
     head_seeds: Seeds = Field(
         [0], description="trainings of the projections, each with its own half of the classes"
     )
-    held_out_images: int = Field(
+    held_out_images: Count = Field(
         80, ge=20, description="for the zero-shot accuracy; 40 or more where towers are joined"
     )
-    images: int = Field(8, ge=2, description="images of the perturbation test")
-    pairs: int = Field(
+    images: Count = Field(8, ge=2, description="images of the perturbation test")
+    pairs: Count = Field(
         6, ge=2, description="images with two objects for each group of classes; no photographs"
     )
     protocol: Protocol = "published"

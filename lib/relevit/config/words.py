@@ -17,6 +17,25 @@ Method = Literal["relevance", Baseline]
 MaskSource = Literal["annotated", "tokencut"]
 Explanation = Literal["gae", "attention", "rollout"]
 
+# Variants of the method; what each changes is in `finetune.variants`.
+Variant = Literal[
+    "full",
+    "no_background",
+    "no_foreground",
+    "no_classification",
+    "only_background",
+    "only_foreground",
+    "only_classification",
+    "ground_truth",
+    "confidence",
+    "predicted_target",
+    "attention",
+    "rollout",
+    "exact_gradient",
+    "temperature",
+    "constant_rate",
+]
+
 # Automatic masks: the bias of the keys that are cut (differences B18).
 KeyBias = Literal["removed", "kept"]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from relevit.config.base import Params
+from relevit.config.numbers import Count, Epochs, Rate, Weight
 from relevit.config.robustvit import ClassTerm, FinetuneChoices, Kept
 from relevit.config.words import Corrupted, PrecisionChoice
-
-Rate = Annotated[float, Field(gt=0, le=1)]
 
 
 class OwnChoices(FinetuneChoices):
@@ -35,23 +34,23 @@ class OwnChoices(FinetuneChoices):
     head_classes: list[str] = Field(
         [], description="the head's classes in its order; empty: ImageNet's synsets, or by name"
     )
-    images_per_class: int = Field(3, ge=1, description="finetuned on")
+    images_per_class: Count = Field(3, ge=1, description="finetuned on")
     class_term: ClassTerm = Field("label", description="target of the class term (B23)")
     keep: Kept = Field("last", description="epoch whose weights are used (A13)")
-    epochs: int = Field(5, ge=1)
-    weight_relevance: float = Field(0.8, ge=0, le=100, description="of the relevance terms")
-    weight_classification: float = Field(0.05, ge=0, le=100, description="of the class term")
-    weight_background: float = Field(2.0, ge=0, le=100)
-    weight_foreground: float = Field(0.3, ge=0, le=100)
+    epochs: Epochs = Field(5, ge=1)
+    weight_relevance: Weight = Field(0.8, description="of the relevance terms")
+    weight_classification: Weight = Field(0.05, description="of the class term")
+    weight_background: Weight = 2.0
+    weight_foreground: Weight = Field(0.3, validate_default=True)
     rates: list[Rate] = Field(
         [2.0e-6, 1.0e-5, 5.0e-5], min_length=1, description="learning rates that the rule tries"
     )
     limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
     control: bool = Field(True, description="finetune without the relevance terms, too")
-    validation_images: int = Field(400, ge=8, description="at most, for the rule")
-    validation_maps: int = Field(16, ge=4, description="at most, for the losses after each epoch")
-    test_images: int = Field(2000, ge=8, description="at most, of each test set")
-    looked_at: int = Field(100, ge=4, description="at most, test images whose maps are measured")
+    validation_images: Count = Field(400, ge=8, description="at most, for the rule")
+    validation_maps: Count = Field(16, ge=4, description="at most, for the losses after each epoch")
+    test_images: Count = Field(2000, ge=8, description="at most, of each test set")
+    looked_at: Count = Field(100, ge=4, description="at most, test images whose maps are measured")
     shown: int = Field(6, ge=2, le=20, description="images in a row of pictures")
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
     precision: PrecisionChoice = "auto"
@@ -63,12 +62,12 @@ class OwnParams(OwnChoices, Params):
     notebook: ClassVar[str] = "13_your_own"
 
     own_model: str = Field("tiny", description="any name of timm's, or one of the suite's")
-    epochs: int = Field(2, ge=1)
-    images_per_class: int = Field(2, ge=1, description="finetuned on")
+    epochs: Epochs = Field(2, ge=1)
+    images_per_class: Count = Field(2, ge=1, description="finetuned on")
     rates: list[Rate] = Field([5.0e-6, 5.0e-5], min_length=1, description="that the rule tries")
-    test_images: int = Field(200, ge=8, description="at most, of each test set")
-    looked_at: int = Field(40, ge=4, description="at most, test images whose maps are measured")
-    example_images: int = Field(8, ge=4, description="of each class of the example")
+    test_images: Count = Field(200, ge=8, description="at most, of each test set")
+    looked_at: Count = Field(40, ge=4, description="at most, test images whose maps are measured")
+    example_images: Count = Field(8, ge=4, description="of each class of the example")
 
     @property
     def choices(self) -> OwnChoices:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
-from relevit.base.stages import SUMMARY, need_stage, preset_folder, read_stage, read_summary
+from relevit.base.stages import FREE, SUMMARY, need_stage, preset_folder, read_stage, read_summary
 from relevit.config import (
     BenchmarkParams,
     ControlsParams,
@@ -41,7 +41,6 @@ from relevit.training.original import train_original
 CONTROL = {"weight_relevance": 0.0}
 OURS = "ours"  # the arm of the preset's own settings
 FIGURES = "figures.json"
-FREE = {"device", "output_root", "preset", "run", "shown"}  # change nothing in the weights
 OWN = "own"  # the world of the preset's own original
 RUN = ["world", "seed", "arm", "relevance"]  # columns that tell one model from another
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from relevit.config import FinetuneParams
+from relevit.config.words import Variant
 from relevit.data.benchmark import Benchmark
 from relevit.evaluate.accuracies import COLUMNS, beside_original
 from relevit.evaluate.sets import answer_sets, load_classifier
@@ -19,7 +20,7 @@ from relevit.training.epochs import WEIGHTS
 # ground_truth or of confidence, so that one of the two is full (RobustViT Table 4, supplement
 # Tables 8 and 9; A2, A8, A11, B23; RV-42 for predicted_target). The temperature is the published
 # one for DeiT-B.
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[Variant, dict[str, Any]] = {
     "full": {},
     "no_background": {"weight_background": 0.0},
     "no_foreground": {"weight_foreground": 0.0},

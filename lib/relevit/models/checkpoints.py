@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from relevit.base.files import write_atomically
 
 FACTS = "relevit"  # the metadata entry that holds what the suite knows of the weights
+HALVES = (torch.float16, torch.bfloat16)
 
 
 def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) -> None:
@@ -27,14 +28,15 @@ def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and metadata of a safetensors file.
 
-    Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged.
+    Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged, or
+    its metadata are not the suite's.
     """
     if not path.is_file():
         raise FileNotFoundError(f"weights: {path} is missing; run the stage that writes it")
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return tensors, json.loads((file.metadata() or {}).get(FACTS, "{}"))
+            return tensors, _facts(path, (file.metadata() or {}).get(FACTS, "{}"))
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"weights: {path} is cut short or damaged ({error}); "
@@ -42,11 +44,25 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
 
 
+def _facts(path: Path, text: str) -> dict[str, Any]:
+    try:
+        facts = json.loads(text)
+    except json.JSONDecodeError:
+        facts = None
+    if not isinstance(facts, dict):
+        raise ValueError(
+            f"weights: {path} has metadata under {FACTS!r} that are no JSON object "
+            f"({text[:40]!r}); delete it and run the stage that writes it again"
+        )
+    return facts
+
+
 def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, str]:
     """Fill `model` from a file of `save_weights`; return the file's metadata.
 
     Raises: FileNotFoundError, ValueError when the file is damaged, was made for another
-    architecture, or holds NaN or infinity. The model is unchanged after an error.
+    architecture, holds another type of numbers (half precision may fill single), or NaN or
+    infinity. The model is unchanged after an error.
     """
     tensors, metadata = read_tensors(path)
     written_for = metadata.get("architecture", "(none given)")
@@ -55,7 +71,8 @@ def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, s
             f"weights: {path} is for model {written_for!r}, not {architecture!r}; "
             "choose that model or another file"
         )
-    expected = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    state = model.state_dict()
+    expected = {key: tuple(value.shape) for key, value in state.items()}
     found = {key: tuple(value.shape) for key, value in tensors.items()}
     odd = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
     if odd:
@@ -65,6 +82,13 @@ def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, s
             "use a file written by this version for this model"
         )
     for key, value in tensors.items():
+        into = state[key].dtype
+        # A number of half precision is one of single precision, too; other casts lose digits.
+        if value.dtype != into and not (value.dtype in HALVES and into == torch.float32):
+            raise ValueError(
+                f"weights: {path} holds {value.dtype} in {key!r}, where the model has {into}; "
+                "save them as that type (into float32, float16 and bfloat16 may be loaded as well)"
+            )
         if not torch.isfinite(value).all():
             raise ValueError(
                 f"weights: {path} holds NaN or infinity in {key!r}; the run that wrote it "

@@ -13,8 +13,9 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from relevit import plots
+from relevit.attention.recording import evaluating
 from relevit.attribution import check_known
-from relevit.attribution.explain import evaluating, explain
+from relevit.attribution.explain import explain
 from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
 from relevit.data.real.classes import IMAGENET_NAMES

@@ -86,12 +86,17 @@ def warm_kernels() -> Iterator[dict[str, str]]:
             number = requests.fileno()
             command = [sys.executable, "-m", "relevit.pipeline.kernels", str(number)]
             server = subprocess.Popen(
-                command, stdin=subprocess.PIPE, env=environment, pass_fds=[number]
+                command,
+                stdin=subprocess.PIPE,  # it ends when nobody holds the other side
+                env=environment,
+                pass_fds=[number],
+                start_new_session=True,  # the pipeline is what Ctrl-C stops
             )
         try:
             yield {PROVISIONER: NAME, SOCKET: path}
         finally:
-            server.stdin.close()  # it ends when nobody holds the other side
+            server.stdin.close()
+            server.terminate()  # while it loads the libraries it does not look
             server.wait()
 
 
@@ -104,7 +109,6 @@ def serve(number: int) -> None:
     for name in LOADED:
         import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kernels leave no zombies
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pipeline is what Ctrl-C stops
     while True:
         ready, _, _ = select.select([server, sys.stdin], [], [])
         if server not in ready:

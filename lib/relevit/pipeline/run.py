@@ -11,13 +11,14 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 
 import yaml
 
@@ -26,12 +27,14 @@ from relevit.base.files import need_disk_space, project_root
 from relevit.base.stages import preset_folder, read_pipeline
 from relevit.config import NOTEBOOKS, PipelineParams
 from relevit.config.preset import read_preset
-from relevit.pipeline import so_far, sweep
+from relevit.pipeline import children, lock, so_far, sweep
 from relevit.pipeline.fetching import fetch
 from relevit.pipeline.kernels import warm_kernels
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
+CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
+STOPPED = 130  # the exit code of what Ctrl-C has stopped
 
 
 def check(preset: str) -> PipelineParams:
@@ -39,7 +42,7 @@ def check(preset: str) -> PipelineParams:
     folder = preset_folder(preset)
     path = folder / "pipeline.yaml"
     known = sorted(file.parent.name for file in folder.parent.glob(f"*/{path.name}"))
-    if not folder.is_dir():
+    if not folder.is_dir() or folder.name != preset:  # "quick/" would be another's lock
         raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
     if not path.is_file():
         raise FileNotFoundError(
@@ -108,12 +111,14 @@ def snakemake(
     gpus: int = 0,
     profile: str = "",
     env: Mapping[str, str] = MappingProxyType({}),
+    works: bool = False,
     **kwargs,
 ) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
     A `profile` says where stages run and what each may use; `jobs` replaces how many at once.
     Without one they run here: one a GPU at a time, or without any as many as `jobs` (1).
+    If it `works` and does not only plan, it and its stages end with this process.
     """
     places = _elsewhere(profile, jobs) if profile else _here(jobs or 1, gpus)
     root = project_root()
@@ -121,9 +126,12 @@ def snakemake(
     files = [f"params/{preset}/{name}.yaml" for name in ("common", "seeds", "pipeline")]
     command += ["--directory", str(root), "--configfile", *files]
     # The stages call papermill and jupyter by name: those of this environment come first.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = os.environ | {"PATH": path} | env
-    return subprocess.run([*command, *options, *places], cwd=root, env=environment, **kwargs)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
+    kwargs |= {"cwd": root, "env": os.environ | {"PATH": path} | env}
+    if works:
+        patience_s = CANCELLING_S if profile else 0.0
+        return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
+    return subprocess.run([*command, *options, *places], **kwargs)
 
 
 def _elsewhere(profile: str, jobs: int | None) -> list[str]:
@@ -158,13 +166,33 @@ def _forced(preset: str) -> list[str]:
 
 
 def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
-    """Check, plan and run one preset, here or as a profile says; return the exit code."""
-    start = time.perf_counter()
+    """Check, plan and run one preset, here or as a profile says; return the exit code.
+
+    Raises: ValueError, OSError, RuntimeError before any work, also while another runs the preset.
+    """
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
     pipeline = check(preset)
     if profile:
         check_profile(profile, jobs)
+    for folder in (lock.FOLDER, f"outputs/{preset}"):
+        need_writable(project_root() / folder)
+    with lock.held(preset):
+        return _run(preset, pipeline, jobs, profile)
+
+
+def need_writable(folder: Path) -> None:
+    """Raise PermissionError when a folder, or the one it would be made in, cannot be written to."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"pipeline: {there} cannot be written to: make it yours (chown), or copy the project"
+        )
+
+
+def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) -> int:
+    start = time.perf_counter()
     report = project_root() / "outputs" / preset / "site" / "index.html"
-    snakemake(preset, "--unlock", capture_output=True)  # a killed run leaves its lock behind
     waiting = todo(preset, profile)
     if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
@@ -177,6 +205,7 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             beside.enter_context(so_far.kept(preset, waiting, env))
         code = snakemake(
             preset,
+            "--nolock",  # its own would outlive a run that was killed
             "--rerun-incomplete",
             "--keep-going",
             "--keep-incomplete",
@@ -186,6 +215,7 @@ def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
             gpus=0 if profile else _gpus(),
             profile=profile,
             env=env,
+            works=True,
         ).returncode
     if not code:
         so_far.finish(preset)
@@ -226,6 +256,26 @@ def graph(preset: str) -> list[tuple[str, str]]:
     return [(nodes[a], nodes[b]) for a, b in edges if nodes[b] != "all"]
 
 
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends the body as Ctrl-C does; what then comes to its end is not cut short by more."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as a shell asks for in the background
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m relevit.pipeline.run", description=__doc__)
@@ -243,7 +293,12 @@ def main(arguments: list[str] | None = None) -> int:
             check(options.preset)
             print(json.dumps(graph(options.preset)))
             return 0
-        return run(options.preset, options.jobs, options.profile)
+        with _stoppable():
+            return run(options.preset, options.jobs, options.profile)
+    except KeyboardInterrupt:
+        # Not where a pipe may lead whose reader the same Ctrl-C has ended.
+        print("Stopped. Results so far are kept: the same command goes on.", file=sys.stderr)
+        return STOPPED
     except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -64,6 +63,7 @@ def kept(
         [sys.executable, "-m", "relevit.pipeline.so_far", *arguments],
         stdin=subprocess.PIPE,
         env=environment,
+        start_new_session=True,  # the pipeline is what Ctrl-C stops
     )
     try:
         yield process
@@ -186,6 +186,5 @@ def _end_with_caller() -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pipeline is what Ctrl-C stops
     threading.Thread(target=_end_with_caller, daemon=True).start()
     _keep(sys.argv[1], float(sys.argv[2]), sys.argv[3:])

@@ -16,7 +16,6 @@ as they do, leaves the same as erasing the whole share, because larger shares ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import product
 from typing import Literal, get_args
 
@@ -27,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from relevit.attention.recording import evaluating
 from relevit.evaluate.perturbation import (
     DIRECTIONS,
     Direction,
@@ -97,7 +97,7 @@ def token_perturbation_rows(
     _check_mask(erase, mask_id)
     shares = [0.0, *map(float, shares_pct)]
     kept, cells = _inputs(tokens, maps, directions, shares, protocol)
-    with _evaluating(model):
+    with evaluating(model):
         found = _answers(model, tokens, kept, mask_id, batch_tokens)
     tables = []
     for direction in directions:
@@ -291,18 +291,6 @@ def _forward(
     mask = places < lengths[:, None]
     logits = model(pad_sequence(list(inputs), batch_first=True), None if mask.all() else mask)
     return (logits if logits.dtype == torch.float64 else logits.float()).cpu()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout; each of its modules gets its own mode back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _check_texts(tokens: Sequence[Tokens], maps: Sequence[Tensor], labels: Tensor) -> None:

@@ -1,7 +1,8 @@
 """The epoch loop shared by all trainings: a checkpoint each epoch and exact resume.
 
 An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the
-whole state: a run that was killed and started again ends with the same bytes.
+whole state: a run that was killed and started again ends with the same bytes. So does one whose
+files were damaged: it goes back to the last whole checkpoint, or begins anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
 History = list[dict[str, Any]]
 WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint", "epochs"
+# What a checkpoint holds, and the file that tells whether all of it is as it was written.
+KEPT, OPTIMIZER, STATE, SUMS = "kept.safetensors", "optimizer.pt", "state.json", "sums.json"
 
 
 def run_epochs(
@@ -46,7 +50,8 @@ def run_epochs(
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13); None keeps the last epoch's. The model
-    holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
+    holds the kept weights afterwards. A damaged file is told in a warning, and its run made again
+    from the last checkpoint that is whole. `keep_epochs=True` leaves every epoch's weights in
     `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints.
@@ -56,10 +61,9 @@ def run_epochs(
         leftover.unlink()  # a write that was killed
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     kept = range(epochs + 1) if keep_epochs else range(0)
-    done = _finished(folder, name, kept)
+    done = _finished(folder, model, architecture, name, kept)
     if done is not None:
         shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # killed while it was removed
-        load_weights(folder / WEIGHTS, model, architecture)
         return done
     need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
     history = _resume(folder, model, optimizer, architecture, name, kept)
@@ -111,15 +115,25 @@ def loss_figures(losses: list[float]) -> dict[str, Any]:
     return {"train_loss": float(np.mean(losses)), "curve": curve}
 
 
-def _finished(folder: Path, name: str, kept: range) -> History | None:
+def _finished(
+    folder: Path, model: nn.Module, architecture: str, name: str, kept: range
+) -> History | None:
+    """Load the weights of this run where it is finished and whole."""
     needed = [folder / WEIGHTS, folder / LOG, *(epoch_file(folder, epoch) for epoch in kept)]
     if not all(path.is_file() for path in needed):
         return None
-    facts = read_tensors(folder / WEIGHTS)[1]
-    if facts.get("identity") != name:
+    try:
+        facts = read_tensors(folder / WEIGHTS)[1]
+        if facts.get("identity") != name:
+            return None
+        if facts.get("log") != file_fingerprint(folder / LOG):
+            if not (folder / CHECKPOINT).exists():  # else a later run, since stopped, wrote its own
+                _warn(folder / LOG, "is not as this run wrote it")
+            return None
+        load_weights(folder / WEIGHTS, model, architecture)
+    except ValueError as error:
+        _warn(folder / WEIGHTS, f"cannot be used ({error})")
         return None
-    if facts.get("log") != file_fingerprint(folder / LOG):
-        return None  # a later run, since stopped, has written its own log
     return [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
 
 
@@ -131,7 +145,11 @@ def _resume(
     for leftover in checkpoint.glob(".*"):
         shutil.rmtree(leftover)  # an interrupted write or removal
     for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
-        state = json.loads((newest / "state.json").read_text(encoding="utf-8"))
+        if damaged := _damaged(newest):
+            _warn(newest / damaged, "is missing or not as it was written")
+            _remove(newest)
+            continue
+        state = json.loads((newest / STATE).read_text(encoding="utf-8"))
         if state["identity"] != name:
             break
         history = state["history"]
@@ -140,11 +158,33 @@ def _resume(
             if not all(epoch_file(folder, row["epoch"]).is_file() for row in history):
                 break
         load_weights(newest / WEIGHTS, model, architecture)
-        optimizer.load_state_dict(torch.load(newest / "optimizer.pt", weights_only=True))
+        optimizer.load_state_dict(torch.load(newest / OPTIMIZER, weights_only=True))
         return history
     for other in checkpoint.glob("epoch_*"):
         _remove(other)
     return []
+
+
+def _damaged(checkpoint: Path) -> str | None:
+    """The name of a file that is not as it was written, if there is one."""
+    try:
+        sums = dict(json.loads((checkpoint / SUMS).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return SUMS
+    found = _sums(checkpoint)
+    return next((name for name, now in found.items() if now is None or now != sums.get(name)), None)
+
+
+def _sums(checkpoint: Path) -> dict[str, str | None]:
+    paths = [checkpoint / name for name in (WEIGHTS, KEPT, OPTIMIZER, STATE)]
+    return {path.name: file_fingerprint(path) if path.is_file() else None for path in paths}
+
+
+def _warn(path: Path, what: str) -> None:
+    warnings.warn(
+        f"training: {path} {what}; the run goes on from its last whole checkpoint, or begins anew",
+        stacklevel=4,
+    )
 
 
 def _remove(folder: Path) -> None:
@@ -169,11 +209,12 @@ def _save(
     hidden = checkpoint / f".epoch_{epoch:04d}"
     hidden.mkdir(parents=True)
     save_weights(hidden / WEIGHTS, model, architecture)
-    torch.save(optimizer.state_dict(), hidden / "optimizer.pt")
-    kept = hidden / WEIGHTS if best or not older else older[-1] / "kept.safetensors"
-    _link_or_copy(kept, hidden / "kept.safetensors")
+    torch.save(optimizer.state_dict(), hidden / OPTIMIZER)
+    kept = hidden / WEIGHTS if best or not older else older[-1] / KEPT
+    _link_or_copy(kept, hidden / KEPT)
     state = {"identity": name, "history": history}
-    (hidden / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    (hidden / STATE).write_text(json.dumps(state), encoding="utf-8")
+    (hidden / SUMS).write_text(json.dumps(_sums(hidden)), encoding="utf-8")
     shown = checkpoint / f"epoch_{epoch:04d}"
     os.replace(hidden, shown)
     for folder in older:
@@ -194,7 +235,7 @@ def _finish(
     folder: Path, model: nn.Module, architecture: str, name: str, history: History
 ) -> History:
     newest = max((folder / CHECKPOINT).glob("epoch_*"))
-    load_weights(newest / "kept.safetensors", model, architecture)
+    load_weights(newest / KEPT, model, architecture)
     _write_log(folder, history)
     log = file_fingerprint(folder / LOG)
     save_weights(folder / WEIGHTS, model, architecture, identity=name, log=log)

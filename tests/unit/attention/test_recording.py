@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
+
 import pytest
 import timm
 import torch
@@ -9,7 +12,14 @@ from timm.layers import Attention, use_fused_attn
 from torch import nn
 
 from relevit.attention.class_token import reads_class_token_only
-from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
+from relevit.attention.recording import (
+    alone,
+    attention_for_gradients,
+    evaluating,
+    frozen_weights,
+    record_attention,
+    unfused_attention,
+)
 
 from ..conftest import CLASS_TOKEN_KINDS, KINDS, OTHER_KINDS
 
@@ -320,6 +330,35 @@ def test_frozen_weights_come_back_one_by_one(build_vit, state_of, error):
     else:
         inside()
     assert state_of(model) == before
+
+
+@pytest.mark.parametrize("context", [alone, evaluating, frozen_weights, unfused_attention])
+def test_another_thread_waits_for_the_model(build_vit, state_of, context):
+    model = build_vit()
+    before, order = state_of(model), []
+
+    def other():
+        with frozen_weights(model), unfused_attention(model), evaluating(model):
+            order.append("other")
+
+    with context(model):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(0.05)
+        with frozen_weights(build_vit()), evaluating(model), alone(model):  # no thread waits here
+            order.append("one")
+    thread.join()
+    assert order == ["one", "other"]
+    assert state_of(model) == before
+
+
+def test_a_model_is_not_kept_for_its_turn():
+    model = nn.Linear(1, 1)
+    gone = weakref.ref(model)
+    with frozen_weights(model):
+        pass
+    del model
+    assert gone() is None
 
 
 def test_a_forward_after_a_failed_one_is_recorded_whole(build_vit, images):

@@ -60,7 +60,7 @@ def test_classes_are_whole_numbers(build_vit, images, target):
 @pytest.mark.wrong_types
 def test_wrong_input(build_vit, images):
     model = build_vit()
-    with pytest.raises(ValueError, match=r"target \[1, 2\] for 3 images; give one class for all"):
+    with pytest.raises(ValueError, match=r"target \[1, 2\] for 3 images and 5 classes; give one"):
         explain(model, images, target=[1, 2])
     with pytest.raises(ValueError, match=r"methods: \['gea'\] are unknown"):
         explain(model, images, "gea")

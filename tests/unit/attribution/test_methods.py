@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +28,7 @@ from ..attribution_cases import (
 )
 
 close = partial(attribution_cases.close, atol=1e-10)
+same = partial(torch.testing.assert_close, rtol=0, atol=0, equal_nan=True)
 
 KINDS = ("plain", "average", "registers", "distilled")
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -109,6 +114,27 @@ def test_bad_target_is_an_error(vit, images, name, target):
         explain(name, vit(), images, torch.tensor(target))
 
 
+@pytest.mark.parametrize(
+    "target",
+    [1, np.int64(1), [1, 1, 1], np.array([1, 1, 1]), torch.tensor(1), torch.ones(3).int()],
+    ids=["number", "NumPy's", "list", "array", "scalar", "int32"],
+)
+@every_method
+def test_classes_in_any_form(vit, images, name, target):
+    model = vit()
+    assert torch.equal(
+        explain(name, model, images, target), explain(name, model, images, torch.tensor([1, 1, 1]))
+    )
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("target", [True, 1.0, "1", torch.ones(3), np.ones(3, dtype=bool)])
+@every_method
+def test_classes_that_are_no_whole_numbers_are_an_error(vit, images, name, target):
+    with pytest.raises(ValueError, match=r"^target .* for 3 images: classes are whole numbers"):
+        explain(name, vit(), images, target)
+
+
 @both_protocols
 @every_method
 def test_no_nan_where_the_image_says_nothing(vit, name, protocol):
@@ -166,6 +192,69 @@ def test_gradients_switched_off_outside_do_not_matter(vit, images, name):
         inside = explain(name, model, images, protocol="described")
         assert not torch.is_grad_enabled()
     close(inside, explain(name, model, images, protocol="described"))
+
+
+@every_method
+def test_dropout_does_not_matter(vit, images, state_of, name):
+    model = vit(proj_drop_rate=0.5, attn_drop_rate=0.5)
+    wanted = explain(name, model, images)
+    model.train()
+    model.blocks[0].eval()
+    before = state_of(model)
+    same(explain(name, model, images), wanted)
+    if name not in PIXELS:  # which had fewer steps
+        same(explain_all(model, images, None, [name])[name], wanted)
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("name", GRAPH)
+def test_map_in_the_graph_is_of_the_model_in_its_own_mode(vit, images, name):
+    model = vit(attn_drop_rate=0.5).train()
+    maps = [explain(name, model, images, create_graph=True).detach() for _ in range(2)]
+    assert not torch.equal(*maps)
+
+
+@every_method
+def test_threads_take_turns(vit, images, state_of, name):
+    model = vit()
+    wanted = explain(name, model, images)
+    model.patch_embed.register_forward_hook(lambda *args: time.sleep(0.001))  # lets the others in
+    before = state_of(model)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: explain(name, model, images), range(3)))
+    for one in found:
+        same(one, wanted)
+    assert state_of(model) == before
+
+
+@every_method
+def test_inference_mode_outside_does_not_matter(vit, images, state_of, name):
+    model, target = vit(), torch.tensor([0, 3, 1])
+    wanted, before = explain(name, model, images, target), state_of(model)
+    with torch.inference_mode():
+        made = images.clone()
+        inside = explain(name, model, made, target.clone())
+        assert torch.is_inference_mode_enabled()
+    same(inside, wanted)
+    same(explain(name, model, made, target), wanted)
+    assert state_of(model) == before
+
+
+@every_method
+def test_weights_made_in_inference_mode_are_an_error(vit, images, name):
+    with torch.inference_mode():
+        model = vit()
+    with pytest.raises(ValueError, match=r"made inside torch\.inference_mode\(\).*copy\.deepcopy"):
+        explain(name, model, images)
+    assert all(weights.requires_grad for weights in model.parameters())
+    explain(name, copy.deepcopy(model), images)
+
+
+@every_method
+def test_of_a_compiled_model_the_plain_one_is_explained(vit, images, name):
+    model = vit()
+    compiled = torch.compile(model, backend="eager")
+    same(explain(name, compiled, images), explain(name, model, images))
 
 
 @every_method

@@ -11,13 +11,21 @@ from pydantic import ValidationError
 
 from relevit.config import (
     NOTEBOOKS,
+    AblationsParams,
+    ClipParams,
     FinetuneParams,
+    KnnParams,
     LearningRateParams,
     OriginalParams,
+    OwnChoices,
+    OwnParams,
     Params,
+    PretrainingParams,
     RobustnessParams,
     StartParams,
+    TextParams,
 )
+from relevit.config.robustvit import WEIGHTS
 
 INJECTED = "# Parameters\n"
 
@@ -101,22 +109,52 @@ WRONG = [
     (FinetuneParams, {"seed": 2**31}, r"seed = 2147483648 \(int\): .*less than or equal to"),
     (FinetuneParams, {"shown": 1}, r"shown = 1 \(int\): .*equal to 2 \[images in a gallery row"),
     (RobustnessParams, {"seeds": []}, r"seeds = \[\] \(list\): .*at least 1 item"),
-    (RobustnessParams, {"seeds": [2, 0, 2]}, r"seeds = \[2, 0, 2\].*seed occurs twice"),
+    (RobustnessParams, {"seeds": [2, 0, 2]}, r"seeds = \[2, 0, 2\].* 2 occurs twice; give"),
     (RobustnessParams, {"seeds": [0, -1]}, r"seeds\.1 = -1 \(int\): .*equal to 0"),
     (LearningRateParams, {"rates": [1.0e-6, "1e-5"]}, r"rates\.1 = '1e-5' \(str\): .*with a dot"),
     (LearningRateParams, {"rates": [0.0]}, r"rates\.0 = 0\.0 \(float\): .*greater than 0"),
     (OriginalParams, {"images": 41}, r"images = 41.*multiple of 40"),
+    (StartParams, {"images_per_set": 10**12}, r"images_per_set = 10+ .*equal to 10000000 \[images"),
+    (ClipParams, {"joint_width": 10**12}, r"joint_width = 10+ \(int\): .*equal to 16384"),
+    (FinetuneParams, {"epochs": 10**5}, r"epochs = 100000 \(int\): .*equal to 10000"),
+    (FinetuneParams, {"batch_size": 10**5}, r"batch_size = 100000 .*equal to 65536 \[images"),
+    (FinetuneParams, {"weight_background": 1.0e300}, r"weight_background = 1e\+300 .*equal to 100"),
+    (FinetuneParams, {"run": "."}, r"run = '\.' \(str\): .*\[results folder"),
+    (FinetuneParams, {"run": ".."}, r"run = '\.\.' \(str\)"),
+    (FinetuneParams, {"run": "a/b"}, r"run = 'a/b' \(str\)"),
+    (StartParams, {"preset": "a" * 101}, r"preset = 'a+' \(str\): .*at most 100 characters"),
+    # the same again
+    (
+        LearningRateParams,
+        {"rates": [0.1, 0.2, 0.1]},
+        r"rates = .* 0\.1 occurs twice; give each once",
+    ),
+    (LearningRateParams, {"rates": [1, 1.0]}, r"rates = .* 1\.0 occurs twice"),
+    (PretrainingParams, {"swaps": [2, 2]}, r"swaps = \[2, 2\] .* 2 occurs twice"),
+    (KnnParams, {"neighbours": [1, 5, 1]}, r"neighbours = .* 1 occurs twice"),
+    (AblationsParams, {"variants": ["full", "full"]}, r"variants = .* 'full' occurs twice"),
+    (TextParams, {"corpora": ["generated"] * 2}, r"corpora = .* 'generated' occurs twice"),
+    # nothing to train
+    (FinetuneParams, dict.fromkeys(WEIGHTS, 0.0), r"weight_foreground = 0\.0 .*nothing to train"),
+    (FinetuneParams, dict.fromkeys(WEIGHTS[:2], 0.0), r"weight_foreground = None .*nothing to tr"),
+    (
+        FinetuneParams,
+        dict.fromkeys(WEIGHTS[1:], 0.0),
+        r"weight_foreground = 0\.0 .*nothing to train",
+    ),
+    (OwnParams, dict.fromkeys(WEIGHTS, 0.0), r"weight_foreground = 0\.0 .*nothing to train"),
     # none of the allowed
     (FinetuneParams, {"model": "vit-c"}, r"model = 'vit-c' .*'mini-dino'.* \[model of the"),
     (FinetuneParams, {"protocol": "code"}, r"protocol = 'code' .*'published' or 'described'"),
     (FinetuneParams, {"target": "labels"}, r"target = 'labels' .*'label' or 'predicted' \[class"),
     (FinetuneParams, {"keep": "best"}, r"keep = 'best' .*'last' or 'lowest_validation_loss'"),
+    (AblationsParams, {"variants": ["no_backgroud"]}, r"variants\.0 = .*'no_background', 'no_fore"),
     (FinetuneParams, {"precision": "float16"}, r"precision = 'float16' .*'float32' or 'bfloat16'"),
     (OriginalParams, {"source": "hub"}, r"source = 'hub' .*'shipped', 'train', 'published' or"),
     (StartParams, {"device": "gpu0"}, r"device = 'gpu0' .*cuda:N or mps"),
     (StartParams, {"preset": "../paper"}, r"preset = '\.\./paper' .*\[folder below params/"),
 ]
-WRONG_IDS = [" ".join(f"{k}={v}" for k, v in values.items()) for _, values, _ in WRONG]
+WRONG_IDS = [" ".join(f"{k}={v}" for k, v in values.items())[:80] for _, values, _ in WRONG]
 
 
 @pytest.mark.parametrize(("cls", "values", "text"), WRONG, ids=WRONG_IDS)
@@ -152,6 +190,28 @@ def test_a_whole_number_in_quotes_is_not_told_to_get_a_dot():
     with pytest.raises(ValueError, match="epochs = '2'") as caught:
         FinetuneParams.checked({"epochs": "2"}, "test")
     assert "with a dot" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [{"model": "a" * 5000}, {"a" * 5000: 1}, {"lr": "1" * 5000}])
+def test_a_long_value_is_shortened(values):
+    with pytest.raises(ValueError, match=r"… \(50\d\d characters\)") as caught:
+        FinetuneParams.checked(values, "here")
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("cls", [*NOTEBOOKS.values(), OwnChoices])
+def test_every_number_has_an_upper_end_and_each_end_is_said_once(cls):
+    for name, field in cls.model_fields.items():
+        if field.annotation in (int, float):
+            ends = [type(end).__name__.lower() for end in field.metadata]
+            assert len(set(ends)) == len(ends), f"{name}: pydantic keeps the last of two"
+            assert {"le", "lt"} & set(ends), name
+
+
+def test_what_is_left_of_the_loss_may_be_one_term():
+    for term in ("classification", "background", "foreground"):
+        others = {key: 0.0 for key in WEIGHTS[1:] if not key.endswith(term)}
+        FinetuneParams.checked(others | {f"weight_{term}": 1.0}, "here")
 
 
 def test_each_problem_has_its_own_line():

@@ -49,7 +49,7 @@ def test_the_comparison_needs_both_kinds():
     ("models", "text"),
     [
         ([], r"here: models = \[\] \(list\): .*at least 1 item"),
-        (["mini-dino", "mini-deit", "mini-dino"], "a model occurs twice; name each once"),
+        (["mini-dino", "mini-deit", "mini-dino"], "'mini-dino' occurs twice; give each once"),
         (["deit-b", "mini-dino"], "mini models and vit-b have other sizes"),
         ("mini-dino", r"here: models = 'mini-dino' \(str\): .*valid list"),
     ],
@@ -68,7 +68,7 @@ def test_unknown_models_are_named_with_the_known_ones(cls, name):
 @pytest.mark.parametrize("cls", BOTH)
 def test_finetunings_have_a_seed_each(cls):
     refused(cls, r"model_seeds = \[\] \(list\): .*at least 1 item", model_seeds=[])
-    refused(cls, r"model_seeds = \[1, 1\].*seed occurs twice", model_seeds=[1, 1])
+    refused(cls, r"model_seeds = \[1, 1\].* 1 occurs twice", model_seeds=[1, 1])
 
 
 def test_the_two_notebooks_agree_on_their_defaults():
@@ -122,7 +122,7 @@ def test_no_run_at_all_is_allowed_in_the_iav_notebook_alone(name):
 
 
 def test_iav_seeds_are_seeds_all_the_same():
-    refused(IavParams, r"seeds = \[2, 2\].*seed occurs twice", seeds=[2, 2])
+    refused(IavParams, r"seeds = \[2, 2\].* 2 occurs twice", seeds=[2, 2])
     refused(IavParams, r"seeds\.0 = -1 \(int\): .*equal to 0", seeds=[-1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
@@ -16,6 +17,7 @@ from relevit.config import (
     RobustnessParams,
     StartParams,
 )
+from relevit.config.preset import read_preset
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_shared_parameter_in_a_stage_s_file_is_refused(folder, stage, line, text
         ("common", "benchmark: {way: 200}", "benchmark.way = 200 is no parameter; allowed are"),
         ("common", "benchmark: {ways: 20}", r"benchmark.ways = 20 (int): input should be 200 or 1"),
         ("common", "benchmark: cutouts", "benchmark = 'cutouts' (str): "),
-        ("seeds", "seeds: [1, 1]", "seeds = [1, 1] (list): value error, a seed occurs twice"),
+        ("seeds", "seeds: [1, 1]", "seeds = [1, 1] (list): value error, 1 occurs twice"),
         ("seeds", "seeds: []", "seeds = [] (list): "),
     ],
 )
@@ -112,6 +114,16 @@ def test_wrong_benchmark_is_one_clear_line(values, text):
         OriginalParams.checked({"benchmark": values}, "here")
     assert str(caught.value).startswith("here: benchmark.")
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
+    folder = shutil.copytree(project_root() / "params" / "quick", tmp_path / "quick")
+    read_preset(folder)
+    path = folder / "02_finetune.yaml"
+    path.write_text(path.read_text() + "weight_classification: 0.0\n")
+    text = r"arm 'ours' without the relevance terms: weight_foreground = .* nothing to train"
+    with pytest.raises(ValueError, match=rf"03_controls\.yaml: {text}"):
+        read_preset(folder)
 
 
 # The presets of the suite

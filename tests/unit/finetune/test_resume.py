@@ -54,6 +54,19 @@ def test_stopped_in_the_middle_of_an_epoch(undisturbed, tmp_path, at):
     assert result(tmp_path) == undisturbed[2]
 
 
+@pytest.mark.parametrize("name", ["optimizer.pt", "weights.safetensors"])
+def test_damaged_checkpoint_ends_with_the_same_bytes(undisturbed, tmp_path, name):
+    with pytest.raises(Stop):
+        run(tmp_path, on_epoch=lambda row: stop() if row["epoch"] == 2 else None)
+    path = tmp_path / "checkpoint" / "epoch_0002" / name
+    os.truncate(path, path.stat().st_size - 9)
+    model = micro_model()
+    with pytest.warns(UserWarning, match=r"epoch_0002.*is missing or not as it was written"):
+        assert run(tmp_path, model=model) == undisturbed[0]
+    assert torch.equal(weights(model), undisturbed[1])
+    assert result(tmp_path) == undisturbed[2]
+
+
 def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
     run(tmp_path)
     monkeypatch.setattr(finetune, "_train_step", stop)

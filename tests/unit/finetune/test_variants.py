@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pandas as pd
 import pytest
 
 from relevit.config import FinetuneParams
+from relevit.config.words import Variant
 from relevit.data.benchmark import CUTOUTS
 from relevit.evaluate.accuracies import COLUMNS
 from relevit.finetune import variants as module
@@ -27,6 +29,7 @@ def test_variants_differ_from_the_method_in_what_they_name():
         found = variant(base, name, seed=3).model_dump()
         assert found == base.model_dump() | changed | {"seed": 3}
     assert len({json.dumps(changed) for changed in VARIANTS.values()}) == len(VARIANTS)
+    assert get_args(Variant) == tuple(VARIANTS)
 
 
 def test_unknown_variant_is_refused():

@@ -68,6 +68,30 @@ def test_weights_that_share_or_stride_memory_are_saved(path):
     assert torch.equal(read_tensors(path)[0]["weight"], model.weight.detach())
 
 
+def test_half_precision_fills_single_exactly(path):
+    """As the shipped weights of habitats have it."""
+    for half in (torch.float16, torch.bfloat16):
+        saved, other = model_of(0).to(half), model_of(1)
+        save_weights(path, saved, "tiny")
+        load_weights(path, other, "tiny")
+        assert equal(weights_of(saved.float()), weights_of(other))
+
+
+@pytest.mark.parametrize("text", ["no JSON", '{"architecture": ', "[1]", "3"])
+def test_facts_that_are_no_json_are_an_error(path, text):
+    save_file(weights_of(model_of()), path, metadata={"relevit": text})
+    with pytest.raises(ValueError, match="no JSON object") as caught:
+        read_tensors(path)
+    assert not isinstance(caught.value, json.JSONDecodeError)
+    assert str(caught.value).startswith(f"weights: {path} has metadata under 'relevit'")
+
+
+def as_type(module, name, dtype):
+    values = getattr(module, name).detach().to(dtype)
+    delattr(module, name)
+    module.register_buffer(name, values)
+
+
 def saved(change=lambda model: None, architecture="tiny", **options):
     """Another file in the place of the good one: of a changed model."""
 
@@ -116,6 +140,22 @@ def saved(change=lambda model: None, architecture="tiny", **options):
         (
             saved(lambda model: model.append(nn.LayerNorm(7, bias=False))),
             r"at '2.weight' \(file \(7,\), model None; 1 in all\)",
+        ),
+        (
+            saved(lambda model: model.double()),
+            r"PATH holds torch.float64 in '0.bias', where the model has torch.float32; save them",
+        ),
+        (
+            saved(lambda model: as_type(model[0], "weight", torch.int64)),
+            r"PATH holds torch.int64 in '0.weight', where the model has torch.float32",
+        ),
+        (
+            saved(lambda model: as_type(model[0], "weight", torch.bool)),
+            r"PATH holds torch.bool in '0.weight', where the model has torch.float32",
+        ),
+        (
+            saved(lambda model: as_type(model[1], "num_batches_tracked", torch.float32)),
+            r"holds torch.float32 in '1.num_batches_tracked', where the model has torch.int64",
         ),
     ],
 )

@@ -46,8 +46,8 @@ def pipeline(grids=GRIDS, **values):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project and nothing in it; its runs' folders are in `outputs`."""
-    for folder in ("notebooks", "params"):
-        (tmp_path / folder).mkdir()
+    for folder in ("notebooks", "params/quick"):
+        (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
 import pytest
 import torch
 
+from relevit.base.files import file_fingerprint
 from relevit.training import epochs as training
-from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, epoch_file
+from relevit.training.epochs import (
+    CHECKPOINT,
+    KEPT,
+    LOG,
+    OPTIMIZER,
+    STATE,
+    SUMS,
+    WEIGHTS,
+    epoch_file,
+)
 
 from ..linear_run import (
     EPOCHS,
@@ -22,6 +33,8 @@ from ..linear_run import (
     stop_if,
     undisturbed_run,
 )
+
+FILES = (WEIGHTS, KEPT, OPTIMIZER, STATE, SUMS)  # of a checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -192,12 +205,102 @@ def test_weights_without_log_are_no_finished_run(undisturbed, tmp_path):
     assert result(tmp_path) == undisturbed[2]
 
 
-def test_damaged_result_is_an_error(tmp_path):
+# Damaged files
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def one_bit_changed(path):
+    """In the last byte: of the numbers in a file of weights, where nothing else would tell."""
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+
+
+def lost(path):
+    path.unlink()
+
+
+def stopped_run(folder, epoch, **options):
+    with pytest.raises(Stop):
+        Run(folder, **options).run(on_epoch=lambda row: stop_if(row["epoch"] == epoch))
+    (checkpoint,) = (folder / CHECKPOINT).iterdir()
+    return checkpoint
+
+
+def test_a_checkpoint_holds_these_files_and_a_sum_of_each(tmp_path):
+    checkpoint = stopped_run(tmp_path, 2)
+    assert {path.name for path in checkpoint.iterdir()} == set(FILES)
+    sums = json.loads((checkpoint / SUMS).read_text())
+    assert sums == {name: file_fingerprint(checkpoint / name) for name in FILES if name != SUMS}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("damage", [cut, emptied, one_bit_changed, lost])
+@pytest.mark.parametrize("name", FILES)
+def test_run_with_a_damaged_checkpoint_begins_anew(request, tmp_path, name, damage, kept):
+    run, history, files = expected(request, kept)
+    checkpoint = stopped_run(tmp_path, 2, keep_epochs=kept)
+    damage(checkpoint / name)
+    told = r"safetensors" if name.endswith("safetensors") else name  # one may be the other's link
+    again = Run(tmp_path, keep_epochs=kept)
+    with pytest.warns(UserWarning, match=rf"training: .*epoch_0002.*{told}"):
+        assert again.run() == history
+    assert again.trained == [1, 2, 3, 4]
+    assert torch.equal(again.weights(), run.weights())
+    assert result(tmp_path, kept) == files
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_run_with_a_damaged_checkpoint_goes_back_to_one_that_is_whole(undisturbed, tmp_path, name):
+    """As after a kill before the older one was removed."""
+    older = stopped_run(tmp_path / "run", 2)
+    shutil.copytree(older, tmp_path / older.name)
+    newer = stopped_run(tmp_path / "run", 3)
+    shutil.copytree(tmp_path / older.name, older)
+    cut(newer / name)
+    again = Run(tmp_path / "run")
+    with pytest.warns(UserWarning, match=r"epoch_0003.*goes on from its last whole checkpoint"):
+        assert again.run() == undisturbed[1]
+    assert again.trained == [3, 4]
+    assert result(tmp_path / "run") == undisturbed[2]
+
+
+@pytest.mark.parametrize("damage", [cut, emptied, one_bit_changed])
+@pytest.mark.parametrize("name", [WEIGHTS, LOG])
+def test_finished_run_with_a_damaged_file_is_made_again(undisturbed, tmp_path, name, damage):
     Run(tmp_path).run()
-    path = tmp_path / WEIGHTS
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(ValueError, match=r"weights\.safetensors is cut short or damaged.*delete"):
-        Run(tmp_path).run()
+    if (name, damage) == (WEIGHTS, one_bit_changed):
+        damage = no_number
+    damage(tmp_path / name)
+    again = Run(tmp_path)
+    with pytest.warns(UserWarning, match=rf"training: .*{name} .*or begins anew"):
+        assert again.run() == undisturbed[1]
+    assert again.trained == [1, 2, 3, 4]
+    assert torch.equal(again.weights(), undisturbed[0].weights())
+    assert result(tmp_path) == undisturbed[2]
+
+
+def no_number(path):
+    """What one bit can make of a weight, and the file is whole all the same."""
+    path.write_bytes(path.read_bytes()[:-4] + bytes.fromhex("0000c07f"))
+
+
+@pytest.mark.filterwarnings("error")
+def test_whole_files_give_no_warning(undisturbed, tmp_path):
+    stopped_run(tmp_path, 2)
+    Run(tmp_path).run()
+    Run(tmp_path).run()
+    with pytest.raises(Stop):  # another run, whose log lies beside the weights of the first
+        Run(tmp_path, identity={"kind": "another"}).run(
+            on_epoch=lambda row: stop_if(row["epoch"] == 1)
+        )
+    Run(tmp_path).run()
+    assert result(tmp_path) == undisturbed[2]
 
 
 # What a kill leaves beside the run

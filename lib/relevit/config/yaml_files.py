@@ -1,0 +1,58 @@
+"""Parameter files: the plain part of YAML, in which every value stands once and under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TEXT = "tag:yaml.org,2002:str"
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML without what the last of two values wins by, and what grows as it is read."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(None, None, "an alias (*); write the value itself", mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        names = set()
+        for key, _ in node.value:
+            if key.tag != TEXT:
+                wrong = "a key that is no name; write one, or put this into quotes"
+                raise yaml.MarkedYAMLError(None, None, wrong, key.start_mark)
+            if key.value in names:
+                wrong = f"{key.value!r} stands twice; leave one of the two"
+                raise yaml.MarkedYAMLError(None, None, wrong, key.start_mark)
+            names.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def yaml_values(path: Path) -> dict[str, Any]:
+    """The values of a parameter file by name; none for an empty one.
+
+    Raises: FileNotFoundError; ValueError, in one sentence, for a file that is no such list.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick and edit it")
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1
+        raise ValueError(f"{path}: no valid YAML: line {line}: {error.problem}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: no UTF-8 text: save it as UTF-8") from error
+    except RecursionError:  # its traceback is long
+        raise ValueError(f"{path}: too many brackets in each other; write fewer") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{path}: no valid YAML: {' '.join(str(error).split())}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: needs `name: value` lines, has {type(values).__name__}")
+    return values

@@ -1,0 +1,269 @@
+"""One run at a time on a preset, and a run that is stopped in any way leaves nothing running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from relevit.pipeline import children, kernels, so_far
+from relevit.pipeline import run as pipeline
+
+from .projects import PRESET
+
+SMALL = "small"
+STOPPED_S = 5.0  # for all to be gone
+PATIENCE_S = 60.0  # on a busy machine, for what must come
+LINE = "Stopped. Results so far are kept: the same command goes on."
+# The first stage waits for a file, beside a child that hears no SIGTERM.
+SNAKEFILE = """
+rule all:
+    input: "outputs/small/second"
+rule first:
+    output: "outputs/small/first"
+    shell: "(trap '' TERM; sleep 300) & echo $$ $! > pids; "
+        "until test -e go; do sleep 0.1; done; kill -9 $!; touch {output}"
+rule second:
+    input: "outputs/small/first"
+    output: "outputs/small/second"
+    shell: "touch {output}"
+"""
+# The pipeline on that, without what takes long and is tested elsewhere.
+DRIVER = """
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from relevit.pipeline import run
+run.check = lambda preset: None
+run._gpus = lambda: 0
+run.read_pipeline = lambda preset: None
+run.prepare_machine = lambda preset, computes: None
+run.sweep = SimpleNamespace(unfinished=lambda pipeline: [], failures=lambda pipeline: [])
+run.warm_kernels = lambda: nullcontext({})
+run.so_far = SimpleNamespace(kept=lambda *given: nullcontext(), finish=lambda preset: None)
+sys.exit(run.main(["small", *sys.argv[1:]]))
+"""
+HOLDER = """
+import sys, time
+from relevit.pipeline.lock import held
+with held("small"):
+    print("held", flush=True)
+    time.sleep(300)
+"""
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs groups of processes")
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch) -> Path:
+    """A project of two stages that compute nothing."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "params" / SMALL).mkdir(parents=True)
+    for name in ("common", "seeds", "pipeline"):
+        (tmp_path / "params" / SMALL / f"{name}.yaml").write_text(f"preset: {SMALL}\n")
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def start(code: str, *arguments: str, **options) -> subprocess.Popen:
+    command = [sys.executable, "-c", code, *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, **pipes, **options)
+
+
+def soon(true, patience_s: float = PATIENCE_S) -> bool:
+    until = time.monotonic() + patience_s
+    while not (answer := true()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return answer
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+# One run at a time
+
+
+@pytest.fixture
+def planned(monkeypatch) -> list[str]:
+    """Presets whose runs got past the lock; none is run."""
+    seen = []
+    monkeypatch.setattr(pipeline, "check", lambda preset: None)
+    monkeypatch.setattr(pipeline, "_run", lambda preset, *rest: seen.append(preset) or 0)
+    return seen
+
+
+def test_second_run_is_refused_until_the_first_is_gone(small, planned, capsys):
+    holder = start(HOLDER)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        assert pipeline.main([SMALL]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: pipeline: preset 'small' is being run by process ")
+        assert f" process {holder.pid} on " in line and " since 20" in line
+        assert line.endswith("; wait until that is done, or end that process first")
+        assert pipeline.main(["another"]) == 0, "its results are others"
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert pipeline.main([SMALL]) == 0, "a killed owner holds nothing"
+    assert planned == ["another", SMALL]
+    assert {path.name for path in small.iterdir()} <= {
+        *("notebooks", "params", "Snakefile", "outputs", ".snakemake")
+    }
+
+
+def test_lock_that_snakemake_has_left_does_not_matter(small, monkeypatch):
+    (small / "go").touch()
+    left = small / ".snakemake" / "locks"
+    left.mkdir(parents=True)
+    (left / "0.output.lock").write_text("outputs/small/first\noutputs/small/second\n")
+    run = start(DRIVER)
+    out, err = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, out + err
+    assert (small / "outputs" / SMALL / "second").is_file()
+
+
+# Stopped
+
+
+@pytest.fixture
+def running(small):
+    """A run in its first stage, in a group of its own as a terminal's."""
+    run = start(DRIVER, start_new_session=True)
+    pids = small / "pids"
+    began = soon(lambda: pids.is_file() and pids.read_text().strip())
+    started = psutil.Process(run.pid).children(recursive=True)
+    if began:
+        yield run
+    for process in [*started, run]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    run.communicate()
+
+
+def stages_of(small: Path) -> list[int]:
+    return [int(pid) for pid in (small / "pids").read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_what_a_run_has_started_ends_with_it(small, running, number):
+    started = psutil.Process(running.pid).children(recursive=True)
+    assert {process.pid for process in started} >= set(stages_of(small))
+    asked = time.monotonic()
+    if number == signal.SIGINT:
+        os.killpg(running.pid, number)  # as a terminal sends it
+    else:
+        running.send_signal(number)
+    out, err = running.communicate(timeout=STOPPED_S)
+    assert soon(lambda: not any(lives(process.pid) for process in started), STOPPED_S)
+    assert time.monotonic() - asked < STOPPED_S
+    assert not (small / "outputs" / SMALL / "second").exists()
+    if number != signal.SIGKILL:
+        assert running.returncode == pipeline.STOPPED
+        assert err.splitlines()[-1] == LINE
+    assert "Traceback" not in out + err
+
+
+def test_same_command_goes_on_after_a_run_that_was_killed(small, running):
+    running.kill()
+    assert soon(lambda: not any(map(lives, stages_of(small))), STOPPED_S)
+    (small / "go").touch()
+    again = start(DRIVER)
+    out, err = again.communicate(timeout=PATIENCE_S)
+    assert again.returncode == 0, out + err
+    assert (small / "outputs" / SMALL / "second").is_file()
+
+
+def test_what_is_on_a_cluster_can_be_taken_back(tmp_path):
+    """What is called with patience is interrupted, and ends by itself."""
+    code = (
+        "import pathlib, time\ntry:\n    pathlib.Path('on').touch(); time.sleep(300)\n"
+        "except KeyboardInterrupt:\n    pathlib.Path('cancelled').touch()"
+    )
+    caller = (
+        "import sys\nfrom relevit.pipeline.children import call\n"
+        "call([sys.executable, '-c', sys.argv[1]], patience_s=60)"
+    )
+    calling = start(caller, code, cwd=tmp_path)
+    assert soon((tmp_path / "on").is_file)
+    calling.kill()
+    calling.communicate()
+    assert soon((tmp_path / "cancelled").is_file, STOPPED_S)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_code_is_that_of_the_command(code):
+    command = [sys.executable, "-c", f"raise SystemExit({code})"]
+    assert children.call(command).returncode == code
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork and pidfd")
+def test_kernels_that_still_load_do_not_delay_the_end(monkeypatch):
+    monkeypatch.delenv(kernels.PROVISIONER, raising=False)
+    with kernels.warm_kernels():
+        (server,) = psutil.Process().children()
+        assert os.getsid(server.pid) != os.getsid(0), "Ctrl-C would end it with a traceback"
+        began = time.monotonic()
+    assert time.monotonic() - began < 1.0
+    assert not lives(server.pid)
+
+
+def test_ctrl_c_is_not_for_the_page_of_results_so_far(project, monkeypatch):
+    monkeypatch.chdir(project)
+    with so_far.kept(PRESET, [], {}) as process:
+        assert os.getsid(process.pid) != os.getsid(0)
+
+
+# Refused before any work
+
+
+@pytest.mark.parametrize("jobs", ["0", "-3"])
+def test_number_of_stages_at_once_must_be_above_0(small, planned, capsys, jobs):
+    assert pipeline.main([SMALL, "-j", jobs]) == 2
+    message = capsys.readouterr().err
+    assert message == f"error: pipeline: --jobs = {jobs}; a whole number above 0 is needed\n"
+    assert planned == [] and not (small / ".snakemake").exists()
+
+
+@pytest.mark.parametrize("preset", ["small/", "./small"])
+def test_preset_by_another_name_is_no_way_around_the_lock(small, capsys, preset):
+    assert pipeline.main([preset]) == 2
+    assert f"error: pipeline: preset {preset!r} is unknown; use one of " in capsys.readouterr().err
+    assert not (small / ".snakemake").exists()
+
+
+@pytest.mark.parametrize("name", [".snakemake", "outputs", "outputs/small"])
+def test_folder_that_is_not_ours_is_refused(small, planned, monkeypatch, capsys, name):
+    """Permissions do not bind everybody, root for one: what the system says of them is replaced."""
+    (small / name).mkdir(parents=True)
+    allowed = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, *how: path != small / name and allowed(path, *how)
+    )
+    assert pipeline.main([SMALL]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: pipeline: {small / name} cannot be written to: ")
+    assert planned == []
+
+
+@pytest.mark.parametrize("path", [None, ""])
+def test_stages_find_their_programs_without_a_path(small, monkeypatch, path):
+    (small / "Snakefile").write_text("rule all:\n    output: 'done'\n    shell: 'env > {output}'\n")
+    monkeypatch.delenv("PATH") if path is None else monkeypatch.setenv("PATH", path)
+    done = pipeline.snakemake(SMALL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in (small / "done").read_text().splitlines() if line[:5] == "PATH="]
+    assert line == f"PATH={Path(sys.executable).parent}{os.pathsep}{os.defpath}"
