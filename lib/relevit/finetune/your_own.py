@@ -132,6 +132,7 @@ def on_example(choices: OwnChoices, folder: Path, per_class: int) -> OwnChoices:
     `per_class` images with masks in each of 40 classes, and as many of EXAMPLE_SETS. A model that
     has learned Habitats comes with its weights and its head.
     """
+    folder = folder / f"{per_class}_a_class"  # an example of another size is another folder
     write_example(folder, per_class=per_class, sets=EXAMPLE_SETS)
     given: dict[str, Any] = {
         "data": str(folder / "data"),
@@ -150,10 +151,12 @@ def prepare(
     say: Say = lambda line: None,
     *,
     network: nn.Module | None = None,
+    replace_other: bool = False,
 ) -> OwnRun:
     """Read and check images, masks and model; claim the folder `out`; fit a new head if asked for.
 
     A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was.
+    `replace_other` removes another run that `out` holds, as a stage's folder is its notebook's own.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
@@ -171,7 +174,7 @@ def prepare(
         "classes": list(data.classes),
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
     }
-    _claim(out, identity)
+    _claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, say)
     if model.new_head:
@@ -310,18 +313,21 @@ def _fingerprint(part: Listing) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _claim(out: Path, identity: Mapping[str, Any]) -> None:
+def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
     """Write down what a folder is made from; refuse one that something else was made in."""
     path, text = out / RUN, json.dumps(identity, indent=1, sort_keys=True) + "\n"
     inside = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
     if RUN in inside and inside != {RUN}:  # alone it is of a run that was refused at once
         if path.read_text(encoding="utf-8") == text:
             return
-        before = json.loads(path.read_text(encoding="utf-8"))
-        raise ValueError(
-            f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
-            "another folder with --out, or the same values to go on with it"
-        )
+        if not replace_other:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            raise ValueError(
+                f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
+                "another folder with --out, or the same values to go on with it"
+            )
+        shutil.rmtree(out)
+        inside = set()
     if inside - {RUN}:
         raise ValueError(
             f"finetune: {out} is not empty and holds no run; give another folder with --out"

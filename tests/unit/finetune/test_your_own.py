@@ -245,6 +245,29 @@ def test_a_folder_with_another_run_is_left_alone(done, choices):
     assert contents(done.run.out) == before
 
 
+def test_a_notebook_run_again_with_other_values_replaces_its_run(choices, tmp_path):
+    out = tmp_path / "run"
+    your_own.prepare(choices, out, "cpu")
+    (out / "with_lr_5.0e-06").mkdir()
+    your_own.prepare(choices, out, "cpu", replace_other=True)
+    assert (out / "with_lr_5.0e-06").is_dir(), "the same run goes on"
+    your_own.prepare(but(choices, epochs=3), out, "cpu", replace_other=True)
+    assert [path.name for path in out.iterdir()] == ["run.json"]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        your_own.prepare(choices, mine, "cpu", replace_other=True)
+
+
+def test_examples_of_two_sizes_lie_side_by_side(choices, tmp_path):
+    first, second = (your_own.on_example(choices, tmp_path, per_class=n) for n in (1, 2))
+    assert first.data != second.data
+    assert len(list(Path(second.data).rglob("*.jpg"))) == 2 * len(
+        list(Path(first.data).rglob("*.jpg"))
+    )
+
+
 def test_a_folder_of_something_else_is_left_alone(choices, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not empty and holds no run"):
