@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,8 @@ from relevit.config import OwnChoices
 from relevit.data.own.example import write_example
 from relevit.finetune import your_own
 from relevit.finetune.your_own import HELD_OUT, ORIGINAL, WITH, WITHOUT
+from relevit.models.checkpoints import read_tensors
+from relevit.training.epochs import WEIGHTS
 
 SMALL = {
     "own_model": "tiny",
@@ -103,6 +106,20 @@ def test_changes_are_paired_image_by_image(done):
     assert row.gained == ((after - before) == 1).sum()
     assert row.lost == ((after - before) == -1).sum()
     assert 0 < row.p <= 1 and row.low_pts <= row.change_pts <= row.high_pts
+
+
+@pytest.mark.slow
+def test_the_twin_differs_in_the_relevance_terms_alone(done):
+    ours, twin = (
+        json.loads(read_tensors(done.run.out / f"{name}_lr_{done.lr:.1e}" / WEIGHTS)[1]["identity"])
+        for name in ("with", "without")
+    )
+    assert (ours["weights"].pop("relevance"), twin["weights"].pop("relevance")) == (0.8, 0.0)
+    assert ours == twin
+    states = [done.models[name].state_dict() for name in (ORIGINAL, WITHOUT, WITH)]
+    assert all(
+        not torch.equal(states[i]["head.weight"], states[i - 1]["head.weight"]) for i in range(3)
+    )
 
 
 @pytest.mark.slow
