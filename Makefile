@@ -3,6 +3,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 UV_VERSION := 0.13.8
+PIP_AUDIT_VERSION := 2.10.1
 
 BIN := .venv/bin
 UV := $(BIN)/uv
@@ -18,8 +19,8 @@ IN_ORDER = $(shell $(BIN)/python -c \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study workshop rehearse notebooks site docs lab test test-pipeline test-notebooks lint format \
-	bench lock clean
+.PHONY: help setup reproduce quick study workshop rehearse notebooks site docs lab test test-pipeline test-notebooks hard audit lint \
+	format bench lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,11 +96,18 @@ LAST := notebooks/99_report.ipynb
 NBVAL = $(BIN)/python -m pytest --nbval-lax --nbval-current-env
 
 test-pipeline:
-	$(BIN)/python -m pytest tests --ignore tests/unit
+	$(BIN)/python -m pytest tests --ignore tests/unit --ignore tests/hard
 	$(NBVAL) $(APART)
 test-notebooks:
 	$(BIN)/python -m pytest tests/unit
 	$(NBVAL) $(filter-out $(APART) $(LAST),$(IN_ORDER))
+
+hard: setup  ## Abuse it: kills, full disks, two callers, bad input (10 min on 2 cores)
+	$(BIN)/python -m pytest tests/hard
+
+# In an environment of its own, as it is no part of what it looks at. It never fails.
+audit: setup  ## Ask for known holes in the pinned packages (needs a network)
+	-$(UV) tool run pip-audit==$(PIP_AUDIT_VERSION) -r requirements.lock --require-hashes --disable-pip
 
 lint: setup  ## Check style, formatting, imports and the notebooks' metadata
 	$(BIN)/ruff check .

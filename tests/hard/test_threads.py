@@ -1,0 +1,125 @@
+"""Which results are equal to the bit on one core and on two, and which only nearly.
+
+docs/library.md has both lists in words. The same number of threads gives the same bits each time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from relevit.attribution import METHODS, explain_all
+from relevit.data import cutouts
+from relevit.data.corruptions import blur, jigsaw
+from relevit.data.habitats import habitats
+from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.perturbation import perturbation_rows
+from relevit.evaluate.predictions import predict
+from relevit.evaluate.segmentation import segmentation_rows
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import make_optimizer, step_losses
+from relevit.iav import class_attention, ia_scores
+from relevit.masks import tokencut
+from relevit.masks.token_cut import key_features
+from relevit.models import load_model, model_spec
+from relevit.relevance import to_pixels
+
+MODEL, SIZE, COUNT, STEPS = "dinov2-s8", 112, 4, 3
+AT_ONCE_S = 300  # limit for all, also on a busy machine
+# Drawn, counted or decided. All else has sums of floating-point numbers, which threads divide.
+EQUAL = {
+    *("images", "masks", "labels", "blurred", "jigsaw", "interval", "automatic masks"),
+    *("answers", "erased answers", "pixels found"),
+}
+NEAR = 1.0e-5  # of the largest number of a result; seen: at most 4e-7
+# AdamW divides a gradient by its own size, also where that is rounding alone.
+WEIGHTS = 0.02  # of the length of the way that the weights have gone
+
+
+def results() -> dict[str, Tensor]:
+    """One of each kind, small."""
+    model, spec = load_model(MODEL).eval(), model_spec(MODEL)
+    drawn = cutouts.draw("a", range(COUNT), world=habitats(), size=SIZE)
+    images = spec.normalise(drawn.images)
+    found = {"images": drawn.images, "masks": drawn.masks, "labels": drawn.labels}
+    found |= {"blurred": blur(drawn.images, 2.0), "jigsaw": jigsaw(drawn.images, 4, 3)}
+
+    answers = predict(model, spec, [drawn])
+    found["answers"] = torch.tensor(answers["prediction"].to_numpy())
+    found["logits"] = model(images).detach()
+    found["interval"] = torch.tensor(bootstrap_interval(torch.arange(40.0)))
+
+    maps = explain_all(model, images, drawn.labels, METHODS)
+    found |= maps
+    rows = segmentation_rows(to_pixels(maps["gae"], (SIZE, SIZE)), drawn.masks)
+    found["pixels found"] = torch.tensor(rows["correct"].to_numpy())
+    found["average precision"] = torch.tensor(rows["ap_pct"].to_numpy())
+    erased = perturbation_rows(model, spec.normalise, drawn.images, maps["gae"], drawn.labels)
+    found["erased answers"] = torch.tensor(erased["hit"].to_numpy())
+    found["scores of heads"] = ia_scores(class_attention(model, images), maps["smoothgrad"])
+
+    features = key_features(model, images)
+    side = round(features.shape[1] ** 0.5)
+    found["automatic masks"] = tokencut(features, (side, side)).mask
+    found["weights"] = finetuned(model, images, drawn)
+    return found
+
+
+def finetuned(model: torch.nn.Module, images: Tensor, drawn: cutouts.Batch) -> Tensor:
+    settings = FinetuneSettings(lr=5.0e-6)
+    optimizer = make_optimizer(model, settings)
+    before = [value.detach().clone() for value in model.parameters()]
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        step_losses(model, images, drawn.masks.float(), drawn.labels, settings).total.backward()
+        optimizer.step()
+    moved = [now - then for now, then in zip(model.parameters(), before, strict=True)]
+    return torch.cat([value.detach().flatten() for value in moved])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> list[dict[str, np.ndarray]]:
+    """What processes find that are told to use one thread, two, and two again."""
+    folder, all_found = tmp_path_factory.mktemp("threads"), []
+    for number, threads in enumerate((1, 2, 2)):
+        path = folder / f"{number}.npz"
+        told = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        command = [sys.executable, __file__, str(path)]
+        subprocess.run(command, check=True, env=os.environ | told)
+        all_found.append(dict(np.load(path)))
+    return all_found
+
+
+@pytest.mark.timeout(AT_ONCE_S)
+def test_same_number_of_threads_gives_the_same_bits(found):
+    _, two, again = found
+    assert [name for name in two if two[name].tobytes() != again[name].tobytes()] == []
+
+
+@pytest.mark.timeout(AT_ONCE_S)
+def test_one_thread_and_two_give_the_same_but_for_rounding(found, figures):
+    one, two, _ = found
+    assert set(METHODS) | EQUAL < set(one)
+    assert [name for name in EQUAL if one[name].tobytes() != two[name].tobytes()] == []
+    for name in set(one) - EQUAL:
+        apart = difference(one[name], two[name], whole=name == "weights")
+        assert apart <= (WEIGHTS if name == "weights" else NEAR), (name, apart)
+        figures.most(f"one thread and two: {'weights' if name == 'weights' else 'others'}", apart)
+
+
+def difference(one: np.ndarray, two: np.ndarray, *, whole: bool) -> float:
+    """Relative: of the largest number, or of the length of the whole. NaN must be where NaN is."""
+    np.testing.assert_array_equal(np.isnan(one), np.isnan(two))
+    one, two = np.nan_to_num(one), np.nan_to_num(two)
+    size = np.linalg.norm if whole else lambda values: np.abs(values).max()
+    return float(size(one - two) / size(one))
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], **{name: value.numpy() for name, value in results().items()})
