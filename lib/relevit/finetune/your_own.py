@@ -34,6 +34,7 @@ from relevit.data.foregrounds import CLASSES
 from relevit.data.own.check import Findings, examine, need_usable
 from relevit.data.own.example import write_example
 from relevit.data.own.folder import Listing, read_data, read_splits
+from relevit.data.own.outlines import MaskSource
 from relevit.data.real import decoding
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
@@ -303,13 +304,13 @@ def _parts(data: OwnData) -> dict[str, Listing]:
 
 
 def _fingerprint(part: Listing) -> str:
-    """Tells sets of files apart by name, size and label, and their masks by size."""
+    """Tells sets of files apart by name, label and content, that of their masks included."""
 
-    def size(source: object) -> object:
-        return source.stat().st_size if isinstance(source, Path) else source is not None
+    def content(source: MaskSource | None) -> str:
+        return file_fingerprint(source) if isinstance(source, Path) else repr(source)
 
     rows = zip(part.images, part.labels.tolist(), part.masks, strict=True)
-    lines = [f"{path.name} {size(path)} {label} {size(mask)}" for path, label, mask in rows]
+    lines = [f"{path.name} {content(path)} {label} {content(mask)}" for path, label, mask in rows]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
