@@ -33,6 +33,7 @@ from relevit.plots.style import (
 
 WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
 COLUMNS = 3
+JITTER = 0.11  # of the distance between two places, to either side
 Passing = tuple[str, str, int]  # of an arrow: from, to, and the column that it passes
 
 
@@ -367,7 +368,12 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
     colours = {"coarse": PALE_OBJECT, "refined": OBJECT}
     shared = {"data": quality, "x": "images", "y": "iou_pct", "hue": "stage", "palette": colours}
     sns.boxplot(**shared, ax=left, showfliers=False, width=0.7, boxprops={"alpha": 0.35})
-    sns.stripplot(**shared, ax=left, dodge=True, size=2.5, alpha=0.5, jitter=0.22, legend=False)
+    sns.stripplot(**shared, ax=left, dodge=True, size=2.5, alpha=0.5, jitter=False, legend=False)
+    rng = np.random.default_rng(0)  # seaborn's own spread is another in every run
+    for dots in left.collections:
+        places = dots.get_offsets()
+        places[:, 0] += rng.uniform(-JITTER, JITTER, len(places))
+        dots.set_offsets(places)
     left.set(title="Overlap with the exact mask", xlabel="", ylabel="IoU (%)", ylim=(-3, 103))
     left.get_legend().remove()
     located = 100 * quality.pivot_table(index="images", columns="stage", values="located")
@@ -419,15 +425,15 @@ def flow_chart(graph: nx.DiGraph, title: str) -> Figure:
 
 
 def _by_columns(graph: nx.DiGraph) -> nx.DiGraph:
-    """The graph with a passing place in each column that an edge would skip."""
+    """The graph with a passing place in each column that an edge would skip, in one order."""
     columns = {
         name: column
         for column, names in enumerate(nx.topological_generations(graph))
         for name in names
     }
     longer = nx.DiGraph()
-    longer.add_nodes_from(graph)
-    for start, end in graph.edges:
+    longer.add_nodes_from(sorted(graph))
+    for start, end in sorted(graph.edges):
         between = range(columns[start] + 1, columns[end])
         nx.add_path(longer, [start, *((start, end, column) for column in between), end])
     return longer
