@@ -105,6 +105,14 @@ def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words)
     assert not (project / "outputs").exists()
 
 
+def test_room_is_asked_for_where_the_results_will_lie(project, only_plan, monkeypatch):
+    """Which may be another disk than the project's."""
+    asked = []
+    monkeypatch.setattr(pipeline, "need_disk_space", lambda folder, _: asked.append(folder))
+    pipeline.check(PRESET)
+    assert asked == [project / "outputs" / PRESET]
+
+
 @pytest.mark.parametrize("name", ["02_finetune", "pipeline", "common", "seeds"])
 @pytest.mark.parametrize(
     "text", ["- 1\n- 2\n", "seeds: [0\n", "\tpreset: quick\n"], ids=["list", "open", "tab"]

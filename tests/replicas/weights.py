@@ -144,6 +144,8 @@ CHANGES = {
     "pictures": lambda t: t | {"pos_embed": torch.zeros(1, 1 + 8 * 8, 16)},
     "patches": lambda t: t | {"patch_embed.proj.weight": torch.zeros(16, 3, 8, 8)},
     "nan": lambda t: t | {"blocks.0.norm1.bias": torch.full((16,), float("nan"))},
+    "whole numbers": lambda t: t | {"blocks.0.norm1.bias": torch.ones(16, dtype=torch.int64)},
+    "double": lambda t: {k: v.double() for k, v in t.items()},
     "list": lambda t: list(t.values()),
     "number": lambda t: t | {"epoch": 3},
 }  # what makes whole weights unfit for their model

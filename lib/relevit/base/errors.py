@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-LONGEST = 200  # characters of an error that is quoted
+from relevit.config.messages import short
 
 # What only the notebooks on text need, and what to say without it.
 NOTEBOOKS_ON_TEXT = ("11_text", "12_clip")
@@ -20,7 +20,7 @@ class NotYetError(LookupError):
 
 def one_line(error: Exception) -> str:
     """The text of an error on one line, cut where it gets long; its type when it has none."""
-    return " ".join(str(error).split())[:LONGEST] or type(error).__name__
+    return short(" ".join(str(error).split())) or type(error).__name__
 
 
 def absent() -> list[str]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CACHE_VARIABLE = "RELEVIT_CACHE"
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # no quotas on Windows
+# What those say of a full disk who raise no OSError with its number: safetensors, pyarrow, torch.
+FULL_WORDS = ("o space left", "uota exceeded", "ile too large", "unexpected pos", "write failed")
 
 
 def project_root() -> Path:
@@ -51,23 +57,53 @@ def cache_folder() -> Path:
 
 
 def need_disk_space(folder: Path, megabytes: int) -> None:
-    """Raise OSError, before any work, when less than `megabytes` is free where `folder` lies."""
-    free = shutil.disk_usage(folder).free // 2**20
+    """Raise OSError, before any work, when less than `megabytes` is free where `folder` lies.
+
+    A folder that is still to be made lies where the nearest one above it does.
+    """
+    there = _nearest(folder)
+    free = shutil.disk_usage(there).free // 2**20
     if free < megabytes:
         raise OSError(
-            f"disk: {free} MB are free at {folder}; this step writes up to {megabytes} MB: "
+            f"disk: {free} MB are free at {there}; this step writes up to {megabytes} MB: "
             "free some space or choose another output_root"
         )
 
 
+def _nearest(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
 def write_atomically(path: Path, write) -> None:
-    """Let `write(temporary_path)` make the file, then move it to `path` in one step."""
+    """Let `write(temporary_path)` make the file, then move it to `path` in one step.
+
+    Raises: what `write` raises; OSError that says so when the disk is full.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write(temporary)
-        os.replace(temporary, path)
+        with full_disk_said(path):
+            write(temporary)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_said(path: Path) -> Iterator[None]:
+    """Raise OSError that names `path` where the block ends because the disk is full."""
+    try:
+        yield
+    except Exception as error:  # of safetensors', torch's and pyarrow's own, of many kinds
+        if getattr(error, "errno", None) not in FULL and not any(
+            words in str(error) for words in FULL_WORDS
+        ):
+            raise
+        there = _nearest(path.parent)
+        free = shutil.disk_usage(there).free / 2**20
+        raise OSError(
+            f"disk: {path} could not be written, for the disk is full, or your share of it "
+            f"({free:.0f} MB are free at {there}); free some space and run again"
+        ) from error
 
 
 def file_fingerprint(path: Path) -> str:

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 from relevit.base import errors
 from relevit.base.files import project_root, run_folder, write_atomically
+from relevit.base.results import Kept, read_json
 from relevit.config import NOTEBOOKS, Params, PipelineParams
+from relevit.config.messages import shown
 
 EXECUTED = "executed.ipynb"
 SUMMARY = "summary.json"
@@ -95,23 +97,23 @@ def _need_as_asked(
 ) -> None:
     """Raise ValueError when a stage's results are those of other parameters than it would get."""
     place = f"{files / stage.notebook}.yaml"
-    asked = _one_level(
-        stage.checked(stage.values_of_preset(files) | parameters, place).model_dump()
-    )
-    made = _one_level(read_summary(folder).get("parameters", {}))
+    values = stage.checked(stage.values_of_preset(files) | parameters, place).model_dump()
+    asked = _one_level(Kept(files, values))
+    made = _one_level(read_summary(folder).values_of("parameters"))
     for key in sorted(made.keys() & asked.keys() - FREE):
         if made[key] != asked[key]:
             shared = "seeds.yaml" if key == "seeds" else "common.yaml"
             says = "it is read for" if key in parameters else f"{place} or {shared} says"
             raise ValueError(
-                f"{folder / SUMMARY}: {key} = {made[key]!r}, and {says} {asked[key]!r}; delete "
+                f"{folder / SUMMARY}: {key} = {shown(made[key])}, and {says} "
+                f"{shown(asked[key])}; delete "
                 f"{folder} to make it again, and give a run of your own another output_root"
             )
 
 
-def _one_level(parameters: dict[str, Any]) -> dict[str, Any]:
+def _one_level(parameters: Kept) -> dict[str, Any]:
     """Those of the benchmark beside the others, each by its own name."""
-    inner = parameters.get("benchmark", {})
+    inner = parameters.values_of("benchmark") if "benchmark" in parameters else {}
     others = {key: value for key, value in parameters.items() if key != "benchmark"}
     return others | {f"benchmark.{key}": value for key, value in inner.items()}
 
@@ -140,6 +142,10 @@ def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:
     )
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Read what `write_summary` wrote. Raises: FileNotFoundError."""
-    return json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+def read_summary(folder: Path) -> Kept:
+    """Read what `write_summary` wrote. Raises: FileNotFoundError; ValueError that names the file,
+    when it is damaged or, as soon as it is asked for, lacks a figure.
+    """
+    found = read_json(folder / SUMMARY)
+    found.values_of("parameters")
+    return found

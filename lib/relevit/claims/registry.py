@@ -42,6 +42,7 @@ import pandas as pd
 from scipy.stats import norm, t
 
 from relevit.base.errors import NotYetError
+from relevit.base.results import read_table
 from relevit.data.benchmark import CUTOUTS, Benchmark
 from relevit.models.registry import CUT, PAPER_MODELS
 from relevit.paper import published as paper
@@ -254,6 +255,9 @@ class _Constants(dict[str, object]):
 
 
 CLAIMS: dict[str, Claim] = {}
+# What pandas calls the kinds of a column.
+NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean")
+NAMES = ("string", "categorical", *NUMBERS)
 TABLES: dict[str, Table] = {}
 SUBJECTS: list[Subject] = []
 
@@ -374,7 +378,7 @@ def read_tables(folders: Mapping[str, Path], landed: Iterable[str] = ()) -> Resu
         for name, table in TABLES.items()
         if table.notebook in landed & set(folders)
     }
-    found = {name: pd.read_parquet(path) for name, path in paths.items() if path.is_file()}
+    found = {name: read_table(path) for name, path in paths.items() if path.is_file()}
     later = set(folders) - landed
     return ResultTables(found, {}, [n for n, table in TABLES.items() if table.notebook in later])
 
@@ -384,7 +388,8 @@ def check_tables(tables: Mapping[str, pd.DataFrame], where: str) -> ResultTables
 
     An empty table, or one without a column of TABLES, is left out with the reason: what it
     should hold may not exist in a preset.
-    Raises: ValueError for an unknown name, a repeated row, or a number that is not finite.
+    Raises: ValueError for an unknown name, a column of another kind, a repeated row, or a number
+    that is not finite.
     """
     unknown = sorted(set(tables) - set(TABLES))
     if unknown:
@@ -399,6 +404,7 @@ def check_tables(tables: Mapping[str, pd.DataFrame], where: str) -> ResultTables
         elif absent:
             reasons[name] = f"table {name} lacks {absent}: run the notebook that writes it again"
         else:
+            _check_kinds(table, known, f"{where}: {name}")
             _check_rows(table, known, f"{where}: {name}")
             usable[name] = _compact(table) if known.large else table
     return ResultTables(usable, reasons, getattr(tables, "waiting", ()))
@@ -494,6 +500,20 @@ def _place(id: str) -> tuple[int, str]:
 def _compact(table: pd.DataFrame) -> pd.DataFrame:
     texts = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
     return table.astype(dict.fromkeys(texts, "category"))
+
+
+def _check_kinds(table: pd.DataFrame, known: Table, where: str) -> None:
+    for columns, what, kinds in (
+        ((*known.numbers, *known.masked), "numbers", NUMBERS),
+        (known.keys, "names or numbers", NAMES),
+    ):
+        for column in columns:
+            kind = pd.api.types.infer_dtype(table[column])
+            if kind not in kinds:
+                raise ValueError(
+                    f"{where} has {kind} in the column {column!r}, needs {what}; delete the folder "
+                    f"of {known.notebook}, and run again to make it anew"
+                )
 
 
 def _check_rows(table: pd.DataFrame, known: Table, where: str) -> None:

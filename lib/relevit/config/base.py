@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
+from relevit.config.messages import short, shown
 from relevit.config.words import (
     IMAGENET,
     AnyModelName,
@@ -25,7 +26,8 @@ Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seeds = Annotated[list[Seed], Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)]
 INJECTED = "# Parameters"  # how papermill's injected cell begins
-LONGEST = 200  # characters of a value that an error shows
+MOST_PROBLEMS = 20  # of one file that an error shows
+LONGEST_REASON = 1000  # characters: it may list what is allowed
 
 
 class Checked(BaseModel):
@@ -44,7 +46,10 @@ class Checked(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            lines = [_problem(cls, detail) for detail in error.errors()]
+            found = error.errors()
+            lines = [_problem(cls, detail) for detail in found[:MOST_PROBLEMS]]
+            if len(found) > MOST_PROBLEMS:
+                lines.append(f"and {len(found) - MOST_PROBLEMS} more such")
             raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
 
     @field_validator("*")
@@ -54,7 +59,7 @@ class Checked(BaseModel):
         if isinstance(value, list):
             times = Counter(repr(each) for each in value if not isinstance(each, BaseModel))
             if twice := [each for each in times if times[each] > 1]:
-                raise ValueError(f"{_short(twice[0])} occurs twice; give each once")
+                raise ValueError(f"{short(twice[0])} occurs twice; give each once")
         return value
 
 
@@ -158,7 +163,7 @@ class Common(Checked):
         for kind in shared:
             file = folder / f"{kind.notebook}.yaml"
             for key in own.keys() & kind.model_fields.keys():
-                value = _short(repr(own[key]))
+                value = short(repr(own[key]))
                 raise ValueError(
                     f"{path}: {key} = {value} belongs to {file.name}, which says it once for all "
                     f"stages of {folder.name}: take it out here, or change it there"
@@ -215,24 +220,21 @@ def _injected_names(history: list[str]) -> list[str]:
 
 
 def _problem(cls: type[Checked], detail: ErrorDetails) -> str:
-    key = _short(".".join(str(part) for part in detail["loc"]))
+    key = short(".".join(str(part) for part in detail["loc"]))
     value, about = detail["input"], cls.model_fields.get(str(detail["loc"][0]))
     inner = about.annotation if about else None
     if isinstance(inner, type) and issubclass(inner, Checked) and len(detail["loc"]) > 1:
         cls, about = inner, inner.model_fields.get(str(detail["loc"][1]))
     if detail["type"] == "extra_forbidden":
         allowed = ", ".join(cls.model_fields)
-        return f"{key} = {_short(repr(value))} is no parameter; allowed are {allowed}"
-    line = f"{key} = {_short(repr(value))} ({type(value).__name__}): {detail['msg'].lower()}"
+        return f"{key} = {shown(value)} is no parameter; allowed are {allowed}"
+    reason = short(detail["msg"].lower(), LONGEST_REASON)
+    line = f"{key} = {shown(value)} ({type(value).__name__}): {reason}"
     if about is not None and about.description:
         line += f" [{about.description}]"
     if isinstance(value, str) and _is_number(value) and "number" in detail["msg"]:
-        line += f"; YAML reads {_short(value)} as text: write it with a dot, like 3.0e-6"
+        line += f"; YAML reads {short(value)} as text: write it with a dot, like 3.0e-6"
     return line
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
 
 
 def _is_number(text: str) -> bool:

@@ -27,4 +27,4 @@ class PipelineParams(Common):
 
     seeds: Seeds = Field([0, 1], description="the preset's own finetuning runs")
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
-    disk_mb: int = Field(500, ge=1, description="free space that a run needs")
+    disk_mb: int = Field(500, ge=1, le=10**9, description="free space that a run needs")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 from relevit.config import NOTEBOOKS, FinetuneParams, Params, PipelineParams, SweepGrid
+from relevit.config.messages import short
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
 # Parameters that name models.
@@ -25,7 +26,7 @@ class Preset(NamedTuple):
 
     def refuse(self, name: str, given: str, but: str) -> None:
         """Raise ValueError for what a file gives."""
-        raise ValueError(f"{self.folder / name}.yaml: {given}, but {but}")
+        raise ValueError(f"{self.folder / name}.yaml: {short(given)}, but {short(but, 1000)}")
 
 
 def read_preset(folder: Path) -> Preset:

@@ -8,16 +8,23 @@ from typing import Any
 
 import yaml
 
+from relevit.config.messages import short, shown
+
 TEXT = "tag:yaml.org,2002:str"
+LARGEST = 100_000  # bytes of a file, far more than the longest list of classes has
 
 
 class _Loader(yaml.SafeLoader):
     """Safe YAML without what the last of two values wins by, and what grows as it is read."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.MarkedYAMLError(None, None, "an alias (*); write the value itself", mark)
+        event, wrong = self.peek_event(), ""
+        if isinstance(event, yaml.AliasEvent):
+            wrong = "an alias (*); write the value itself"
+        elif event.tag is not None:
+            wrong = "a tag (!); write the value without it, or put it into quotes"
+        if wrong:
+            raise yaml.MarkedYAMLError(None, None, wrong, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -27,7 +34,7 @@ class _Loader(yaml.SafeLoader):
                 wrong = "a key that is no name; write one, or put this into quotes"
                 raise yaml.MarkedYAMLError(None, None, wrong, key.start_mark)
             if key.value in names:
-                wrong = f"{key.value!r} stands twice; leave one of the two"
+                wrong = f"{shown(key.value)} stands twice; leave one of the two"
                 raise yaml.MarkedYAMLError(None, None, wrong, key.start_mark)
             names.add(key.value)
         return super().construct_mapping(node, deep)
@@ -40,17 +47,19 @@ def yaml_values(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick and edit it")
+    if path.stat().st_size > LARGEST:
+        raise ValueError(f"{path}: has over {LARGEST:,} bytes, too many for parameters; cut it")
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1
-        raise ValueError(f"{path}: no valid YAML: line {line}: {error.problem}") from error
+        raise ValueError(f"{path}: no valid YAML: line {line}: {short(error.problem)}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: no UTF-8 text: save it as UTF-8") from error
     except RecursionError:  # its traceback is long
         raise ValueError(f"{path}: too many brackets in each other; write fewer") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path}: no valid YAML: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{path}: no valid YAML: {short(' '.join(str(error).split()))}") from error
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -10,6 +10,7 @@ import pandas as pd
 
 from relevit.base.device import PrecisionChoice, choose_device
 from relevit.base.files import file_fingerprint, write_atomically
+from relevit.base.results import read_table
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import TEST_SETS
@@ -83,8 +84,8 @@ def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
     if not path.is_file():
         return None
     try:
-        rows = pd.read_parquet(path)
-    except (OSError, ValueError):  # pyarrow's errors are among them
+        rows = read_table(path)
+    except ValueError:
         return None  # damaged: it is computed again
     return rows if rows.attrs.get("identity") == identity else None
 
@@ -92,12 +93,12 @@ def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
 def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
     """The images that `answer_sets` left out in any of these folders: set -> ids.
 
-    Sets of which every image was read are not named. Raises: FileNotFoundError.
+    Sets of which every image was read are not named. Raises: as `read_table`.
     """
     found: dict[str, list[str]] = {}
     for folder in folders:
         for name in TEST_SETS:
-            file = pd.read_parquet(folder / f"{name}.parquet", columns=["index"])
+            file = read_table(folder / f"{name}.parquet", ["index"])
             for image in file.attrs.get("skipped", []):
                 ids = found.setdefault(name, [])
                 ids += [image] * (image not in ids)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
+from relevit.base.results import read_json
 from relevit.base.stages import FREE, SUMMARY, need_stage, preset_folder, read_stage, read_summary
 from relevit.config import (
     BenchmarkParams,
@@ -231,7 +232,7 @@ def _figures(cfg: ControlsParams, model: Model, classifier: Classifier) -> dict[
     path, bench = model.folder / FIGURES, model.world.bench
     asked = f"{cfg.challenge_images} {cfg.looked_at} {bench.rules}"
     made_of = f"{file_fingerprint(model.weights)} {asked}"
-    if path.is_file() and (kept := json.loads(path.read_text(encoding="utf-8")))["of"] == made_of:
+    if path.is_file() and (kept := read_json(path))["of"] == made_of:
         return kept["figures"]
     network = load_model(cfg.model, model.weights, choose_device(cfg.device))
     spec = bench.spec(cfg.model)

@@ -26,6 +26,7 @@ from torch import nn
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
+from relevit.base.results import read_json
 from relevit.config.robustvit import FinetuneChoices
 from relevit.config.words import SHIPPED
 from relevit.config.your_own import OwnChoices
@@ -48,7 +49,7 @@ from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.any_timm import OwnModel, open_model
-from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import shipped_weights
 from relevit.models.spec import View
@@ -322,7 +323,7 @@ def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
         if path.read_text(encoding="utf-8") == text:
             return
         if not replace_other:
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = read_json(path)
             raise ValueError(
                 f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
                 "another folder with --out, or the same values to go on with it"
@@ -340,15 +341,16 @@ def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
 def open_run(folder: Path, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
     """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
 
-    Raises: FileNotFoundError for a folder without a finished run.
+    Raises: FileNotFoundError for a folder without a finished run; ValueError for a damaged one.
     """
     path = folder / RUN
     if not path.is_file() or not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"{folder} holds no finished run; give the --out of relevit finetune, or a model's name"
         )
-    made = json.loads(path.read_text(encoding="utf-8"))
-    known, options = made["choices"], {"options": made["choices"]["own_options"], "new_head": False}
+    made = read_json(path)
+    known = made.values_of("choices")
+    options = {"options": known["own_options"], "new_head": False}
     opened = open_model(
         known["own_model"],
         folder / WEIGHTS,
@@ -381,7 +383,7 @@ def _with_fitted_head(
     path = out / "original.safetensors"
     if path.is_file():
         network = copy.deepcopy(model.network)
-        network.load_state_dict(read_tensors(path)[0])
+        load_weights(path, network, model.spec.name)
         return replace(model, network=network.eval())
     say("fitting a new head")
     network = linear_probe(model.network, model.spec, _read(data.train, model.view, choices))

@@ -58,6 +58,8 @@ def load_masks(folder: Path, of: Of, images: Images | None = None) -> AutomaticM
     try:
         tensors, facts = read_tensors(path)
         known = facts["images"]
+        if not isinstance(known, dict):
+            raise ValueError("its images are no values by name")
     except (ValueError, KeyError) as error:
         raise ValueError(f"load_masks: {path} is damaged ({error}); {again}") from error
     if str(of) not in known:
@@ -66,9 +68,14 @@ def load_masks(folder: Path, of: Of, images: Images | None = None) -> AutomaticM
             "seed to the parameter seeds of 01_masks and run it again"
         )
     try:
-        found = AutomaticMasks(*(tensors[f"{of}/{part}"].bool() for part in PARTS))
+        stored = [tensors[f"{of}/{part}"] for part in PARTS]
     except KeyError as error:
         raise ValueError(f"load_masks: {path} is damaged (no {error}); {again}") from error
+    coarse, refined, kept = (tuple(part.shape) for part in stored)
+    of_kind = all(part.dtype == torch.uint8 for part in stored)
+    if not of_kind or len(coarse) != 4 or refined != coarse or kept != coarse[:1]:
+        raise ValueError(f"load_masks: {path} is damaged (no masks of {_named(of)}); {again}")
+    found = AutomaticMasks(*(part.bool() for part in stored))
     _check(found, of, images, known[str(of)], path)
     return found
 
@@ -86,11 +93,10 @@ def _check(found: AutomaticMasks, of: Of, images: Images | None, known: str, pat
             "asked for; run 01_masks again with the same parameters of 02_finetune"
         )
     kept = found.refined[found.kept].float().mean(dim=(1, 2, 3))
-    whole = found.coarse.shape == found.refined.shape and len(found.refined) == len(found.kept)
-    if not whole or bool(((kept == 0) | (kept == 1)).any()):
+    if not bool(((kept > 0) & (kept < 1)).all()):
         raise ValueError(
             f"load_masks: {path} is damaged (a kept mask of {_named(of)} has no object or no "
-            "background, or is missing); delete it and run the notebook 01_masks again"
+            "background); delete it and run the notebook 01_masks again"
         )
 
 

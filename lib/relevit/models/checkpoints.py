@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
+from relevit.config.messages import shown
 
 FACTS = "relevit"  # the metadata entry that holds what the suite knows of the weights
 HALVES = (torch.float16, torch.bfloat16)
@@ -39,7 +42,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return tensors, _facts(path, (file.metadata() or {}).get(FACTS, "{}"))
     except (SafetensorError, OSError) as error:
         raise ValueError(
-            f"weights: {path} is cut short or damaged ({error}); "
+            f"weights: {path} is cut short or damaged ({one_line(error)}); "
             "delete it and run the stage that writes it again"
         ) from error
 
@@ -47,12 +50,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _facts(path: Path, text: str) -> dict[str, Any]:
     try:
         facts = json.loads(text)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         facts = None
-    if not isinstance(facts, dict):
+    if not isinstance(facts, dict) or not isinstance(facts.get("architecture", ""), str):
         raise ValueError(
-            f"weights: {path} has metadata under {FACTS!r} that are no JSON object "
-            f"({text[:40]!r}); delete it and run the stage that writes it again"
+            f"weights: {path} has metadata under {FACTS!r} that are no JSON object with the name "
+            f"of a model ({text[:40]!r}); delete it and run the stage that writes it again"
         )
     return facts
 
@@ -68,7 +71,7 @@ def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, s
     written_for = metadata.get("architecture", "(none given)")
     if written_for != architecture:
         raise ValueError(
-            f"weights: {path} is for model {written_for!r}, not {architecture!r}; "
+            f"weights: {path} is for model {shown(written_for)}, not {architecture!r}; "
             "choose that model or another file"
         )
     state = model.state_dict()
@@ -81,18 +84,29 @@ def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, s
             f"(file {found.get(odd[0])}, model {expected.get(odd[0])}; {len(odd)} in all); "
             "use a file written by this version for this model"
         )
+    try:
+        need_sound(tensors, state)
+    except ValueError as error:
+        raise ValueError(f"weights: {path} holds {error}") from None
+    model.load_state_dict(tensors)
+    return metadata
+
+
+def need_sound(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Raise ValueError, for words before it, unless tensors are numbers as a model's `state` has.
+
+    Half precision may fill single.
+    """
     for key, value in tensors.items():
         into = state[key].dtype
         # A number of half precision is one of single precision, too; other casts lose digits.
         if value.dtype != into and not (value.dtype in HALVES and into == torch.float32):
             raise ValueError(
-                f"weights: {path} holds {value.dtype} in {key!r}, where the model has {into}; "
-                "save them as that type (into float32, float16 and bfloat16 may be loaded as well)"
+                f"{value.dtype} in {key!r}, where the model has {into}; save them as that type "
+                "(into float32, float16 and bfloat16 may be loaded as well)"
             )
         if not torch.isfinite(value).all():
             raise ValueError(
-                f"weights: {path} holds NaN or infinity in {key!r}; the run that wrote it "
-                "diverged: lower its learning rate and run it again"
+                f"NaN or infinity in {key!r}; the run that wrote it diverged: lower its learning "
+                "rate and run it again"
             )
-    model.load_state_dict(tensors)
-    return metadata

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from relevit.attention.class_token import with_short_last_block
 from relevit.base.seeding import seeded
 from relevit.config.words import DINOV2, KINDS, SHIPPED, MiniName
-from relevit.models.checkpoints import load_weights, read_tensors
+from relevit.models.checkpoints import load_weights, need_sound, read_tensors
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.paper_models import load_paper_model
 from relevit.models.registry import PAPER_MODELS, paper_spec
@@ -122,15 +122,18 @@ def load_pretrained(
 
 def load_backbone(model: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
     """Fill all of `model` but its head. Raises: ValueError for tensors that do not fit."""
+    state, given = model.state_dict(), f"models: the tensors of {name!r}"
+    odd = sorted(state.keys() ^ tensors.keys() ^ {"head.weight", "head.bias"})
+    if odd:
+        raise ValueError(f"{given} do not fit timm's model: {odd[0]!r} and {len(odd) - 1} more")
     try:
-        missing = model.load_state_dict(tensors, strict=False)
+        need_sound(tensors, state)
+        model.load_state_dict(tensors, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{given} hold {error}") from None
     except RuntimeError as error:  # another size
         size = str(error).splitlines()[-1].strip()
-        raise ValueError(
-            f"models: the tensors of {name!r} do not fit timm's model: {size}"
-        ) from error
-    if missing.unexpected_keys or set(missing.missing_keys) != {"head.weight", "head.bias"}:
-        raise ValueError(f"models: the tensors of {name!r} do not fit timm's model: {missing}")
+        raise ValueError(f"{given} do not fit timm's model: {size}") from error
 
 
 def shipped_weights(name: str, data: str = "cutouts") -> Path:

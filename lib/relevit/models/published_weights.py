@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from relevit.models.checkpoints import read_tensors
+from relevit.models.checkpoints import need_sound, read_tensors
 
 ENDINGS = ("safetensors", "pth", "bin", "pth.tar")
 HEAD = {"head.weight", "head.bias"}
@@ -128,7 +128,8 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, keep_head: bool) ->
     timm itself would leave at random whatever it does not find, as soon as the head is another,
     and resample what has another size. Without `keep_head` the head stays as it was made, with
     the norm after the pooling where the file has none; parts that only a pretraining needs are
-    put aside. Raises: Misfit; ValueError for NaN, infinity or another size.
+    put aside. Raises: Misfit; ValueError for another type of numbers (half precision may fill
+    single), NaN, infinity or another size.
     """
     own = model.state_dict()
     tensors = _each_block_a_table(tensors, len(model.blocks))
@@ -144,9 +145,7 @@ def fill(model: nn.Module, tensors: Mapping[str, Tensor], *, keep_head: bool) ->
     missing = [k for k in own if k not in named and (keep_head or k not in NEW)]
     if missing or left:
         raise Misfit(missing, left)
-    for key, value in named.items():
-        if not torch.isfinite(value).all():
-            raise ValueError(f"NaN or infinity in {key!r}")
+    need_sound(named, own)
     try:
         model.load_state_dict(own | named)
     except RuntimeError as error:

@@ -109,7 +109,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
         _need_range(values, DEEP, "whole numbers")
         grey = (values.astype(np.int64) + TO_8_BITS // 2) // TO_8_BITS
     else:
-        return image.convert("RGB")
+        return image if image.mode == "RGB" else image.convert("RGB")  # no copy of a large one
     return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
 
 

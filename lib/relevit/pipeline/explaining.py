@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
 from torch import Tensor
 
 from relevit import plots
@@ -18,8 +17,9 @@ from relevit.attribution import check_known
 from relevit.attribution.explain import explain
 from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
+from relevit.data.own.outlines import upright
+from relevit.data.pictures import READING, opened
 from relevit.data.real.classes import IMAGENET_NAMES
-from relevit.data.real.image_set import OPENING
 from relevit.models.any_timm import OwnModel
 from relevit.models.spec import View
 
@@ -81,9 +81,9 @@ def open_image(path: Path, view: View) -> UInt8[Tensor, "3 crop crop"]:
     if not path.is_file():
         raise FileNotFoundError(f"explain: the image {path} is missing; check its name")
     try:
-        with Image.open(path) as found:
-            return view.picture(ImageOps.exif_transpose(found))
-    except OPENING as error:
+        with opened(path) as found:
+            return view.picture(upright(found))
+    except READING as error:
         raise ValueError(
             f"explain: {path} cannot be read as an image ({one_line(error)}); give a JPEG or PNG"
         ) from error

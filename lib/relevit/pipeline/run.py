@@ -50,7 +50,7 @@ def check(preset: str) -> PipelineParams:
             f"use one of {known}, or copy what is missing from params/quick"
         )
     pipeline = read_preset(folder).pipeline
-    need_disk_space(project_root(), pipeline.disk_mb)
+    need_disk_space(project_root() / "outputs" / preset, pipeline.disk_mb)
     return pipeline
 
 

@@ -22,7 +22,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
+from relevit.base.files import file_fingerprint, full_disk_said, need_disk_space, write_atomically
+from relevit.base.results import read_rows
 from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
 History = list[dict[str, Any]]
@@ -134,7 +135,7 @@ def _finished(
     except ValueError as error:
         _warn(folder / WEIGHTS, f"cannot be used ({error})")
         return None
-    return [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    return read_rows(folder / LOG)
 
 
 def _resume(
@@ -208,14 +209,15 @@ def _save(
     older = sorted(checkpoint.glob("epoch_*"))
     hidden = checkpoint / f".epoch_{epoch:04d}"
     hidden.mkdir(parents=True)
-    save_weights(hidden / WEIGHTS, model, architecture)
-    torch.save(optimizer.state_dict(), hidden / OPTIMIZER)
-    kept = hidden / WEIGHTS if best or not older else older[-1] / KEPT
-    _link_or_copy(kept, hidden / KEPT)
-    state = {"identity": name, "history": history}
-    (hidden / STATE).write_text(json.dumps(state), encoding="utf-8")
-    (hidden / SUMS).write_text(json.dumps(_sums(hidden)), encoding="utf-8")
     shown = checkpoint / f"epoch_{epoch:04d}"
+    with full_disk_said(shown):
+        save_weights(hidden / WEIGHTS, model, architecture)
+        torch.save(optimizer.state_dict(), hidden / OPTIMIZER)
+        kept = hidden / WEIGHTS if best or not older else older[-1] / KEPT
+        _link_or_copy(kept, hidden / KEPT)
+        state = {"identity": name, "history": history}
+        (hidden / STATE).write_text(json.dumps(state), encoding="utf-8")
+        (hidden / SUMS).write_text(json.dumps(_sums(hidden)), encoding="utf-8")
     os.replace(hidden, shown)
     for folder in older:
         _remove(folder)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from relevit.base.files import from_project, write_atomically
+from relevit.base.results import read_rows
 from relevit.config import OriginalParams
 from relevit.data.benchmark import CUTOUTS, Benchmark, Cutouts
 from relevit.evaluate.predictions import BATCH, predict
@@ -48,7 +49,7 @@ def make_original(
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
         weights = shipped_weights(cfg.model, cfg.benchmark.learned)
-        history = [json.loads(line) for line in weights.with_suffix(".jsonl").open()]
+        history = read_rows(weights.with_suffix(".jsonl"))
         model = load_model(cfg.model, weights, device)
         for source, name in ((weights, WEIGHTS), (weights.with_suffix(".jsonl"), LOG)):
             write_atomically(folder / name, partial(shutil.copyfile, source))

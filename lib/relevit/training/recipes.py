@@ -8,7 +8,6 @@ names (`mini-supervised`), names under DeiT's strong augmentation (`mini-deit`),
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from relevit.base.files import run_folder, write_atomically
+from relevit.base.results import read_rows
 from relevit.config import PretrainingParams
 from relevit.data.cutouts import drawn
 from relevit.data.things import PRETRAINING
@@ -94,7 +94,7 @@ def make_backbone(
     """
     if cfg.source == "shipped":
         log = shipped_weights(f"{name}-pretrained").with_name(f"{name}-pretraining.jsonl")
-        history = [json.loads(line) for line in log.open()]
+        history = read_rows(log)
         on_epoch(history[-1])
         return history
     settings = replace(RECIPES[name], images=cfg.pretraining_images, epochs=cfg.pretraining_epochs)

@@ -7,7 +7,14 @@ import re
 import pytest
 import yaml
 
-from relevit.base.stages import SUMMARY, need_stage, run_folder, stage_folder, write_summary
+from relevit.base.stages import (
+    SUMMARY,
+    need_stage,
+    read_summary,
+    run_folder,
+    stage_folder,
+    write_summary,
+)
 from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams, StartParams
 
 FILES = {
@@ -85,6 +92,32 @@ def test_parameters_that_came_later_do_not_count():
     folder = run_folder("quick", "02_finetune", "seed3")
     (folder / SUMMARY).write_text('{"parameters": {"epochs": 4, "benchmark": {"gone": 1}}}')
     assert read() == folder
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"parameters": {"epo', "it is no JSON"),
+        ("{}", "it has no 'parameters'"),
+        ('{"parameters": [1]}', "its 'parameters' are no values by name"),
+        ('{"parameters": {"benchmark": 3}}', "its 'benchmark' are no values by name"),
+    ],
+)
+def test_a_summary_that_was_cut_or_edited_is_refused(text, reason):
+    folder = made()
+    (folder / SUMMARY).write_text(text)
+    named = f"results: {folder / SUMMARY} is cut short, damaged or was edited ({reason}); delete"
+    with pytest.raises(ValueError, match=f"^{re.escape(named)}"):
+        read()
+    if "benchmark" not in text:
+        with pytest.raises(ValueError, match=f"^{re.escape(named)}"):
+            read_summary(folder)
+
+
+def test_a_long_value_of_a_summary_is_shortened():
+    made(epochs="x" * 5000)
+    with pytest.raises(ValueError, match=r"epochs = 'xxx.*… \(5002 characters\), and .* says 4"):
+        read()
 
 
 def test_a_preset_without_files_gets_no_results(project):

@@ -252,6 +252,10 @@ def test_wrong_tables():
         ValueError, match=r"not finite at \{'method': 'raw_attention'\}; standard er"
     ):
         judge(infinite)
+    for column, values in (("own_object_pct", "1.5"), ("method", [[1]] * 3), ("method", b"x")):
+        odd = {"two_objects": table("two_objects").assign(**{column: values})}
+        with pytest.raises(ValueError, match=rf"two_objects has \w+ in the column '{column}', nee"):
+            judge(odd)
     for name, tables in (
         ("looks", {"looks": table("looks").assign(confidence_pct=math.nan)}),
         ("space", changed("space", math.nan, model=DINO, layer=3)),

@@ -13,6 +13,7 @@ from relevit.config import (
     NOTEBOOKS,
     AblationsParams,
     ClipParams,
+    ControlsParams,
     FinetuneParams,
     KnnParams,
     LearningRateParams,
@@ -20,6 +21,7 @@ from relevit.config import (
     OwnChoices,
     OwnParams,
     Params,
+    PipelineParams,
     PretrainingParams,
     RobustnessParams,
     StartParams,
@@ -199,7 +201,30 @@ def test_a_long_value_is_shortened(values):
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("cls", [*NOTEBOOKS.values(), OwnChoices])
+@pytest.mark.parametrize(
+    "values",
+    [{"lr": 16**5000}, {"a\nb": 1}, {"\x1b[2J": 1}, {"lr": "\n\x1b[2J"}],
+    ids=["many digits", "two lines", "a screen's", "a value"],
+)
+def test_a_value_or_name_of_any_kind_is_one_line(values):
+    with pytest.raises(ValueError, match=r"^here: ") as caught:
+        FinetuneParams.checked(values, "here")
+    assert str(caught.value).isprintable()
+
+
+def test_of_many_problems_some_are_shown():
+    with pytest.raises(ValueError, match=r"\nhere: and 480 more such$") as caught:
+        FinetuneParams.checked({f"a{number}": 1 for number in range(500)}, "here")
+    assert str(caught.value).count("\n") == 20
+
+
+def test_a_long_name_of_an_arm_is_shortened():
+    with pytest.raises(ValueError, match=r"… \(\d+ characters\)") as caught:
+        ControlsParams.checked({"arms": {"A" * 5000: {}}}, "here")
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("cls", [*NOTEBOOKS.values(), OwnChoices, PipelineParams])
 def test_every_number_has_an_upper_end_and_each_end_is_said_once(cls):
     for name, field in cls.model_fields.items():
         if field.annotation in (int, float):

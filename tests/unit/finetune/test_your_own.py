@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from relevit.config import OwnChoices
 from relevit.data.own.example import write_example
 from relevit.finetune import your_own
 from relevit.finetune.your_own import HELD_OUT, ORIGINAL, WITH, WITHOUT
-from relevit.models.checkpoints import read_tensors
+from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.training.epochs import WEIGHTS
 
 SMALL = {
@@ -194,6 +195,10 @@ def test_a_new_head_is_fitted_and_kept(example, choices, tmp_path, classes):
     assert first.model.network.head.out_features == classes
     again = your_own.prepare(asked, tmp_path / "out", "cpu")
     assert torch.equal(first.model.network.head.weight, again.model.network.head.weight)
+    double = copy.deepcopy(first.model.network).double()
+    save_weights(tmp_path / "out" / "original.safetensors", double, first.model.spec.name)
+    with pytest.raises(ValueError, match=r"original\.safetensors holds torch\.float64 in"):
+        your_own.prepare(asked, tmp_path / "out", "cpu")
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -72,6 +74,32 @@ def test_other_number_of_images(folder, batch):
 def test_other_images(folder, batch):
     with pytest.raises(ValueError, match="of other images than the 3 of the validation images"):
         load_masks(folder, "validation", batch.images.flip(0))
+
+
+ODD = {  # in place of the parts of seed 0
+    "fractions": {"refined": torch.full((3, 1, 56, 56), 0.4)},
+    "other sizes": {"coarse": torch.ones(3, 1, 28, 28, dtype=torch.uint8)},
+    "no number": {"kept": torch.tensor(1, dtype=torch.uint8)},
+    "too few": {"kept": torch.ones(2, dtype=torch.uint8)},
+}
+
+
+@pytest.mark.parametrize("images", [["0"], None, 3, "0"])
+def test_facts_of_another_kind(folder, images):
+    tensors, facts = load_file(folder / MASKS), {"relevit": json.dumps({"images": images})}
+    save_file(tensors, folder / MASKS, metadata=facts)
+    with pytest.raises(ValueError, match=r"load_masks: .* is damaged \(its images are no values"):
+        load_masks(folder, 0)
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("change", ODD)
+def test_numbers_that_are_no_masks(folder, change):
+    tensors = load_file(folder / MASKS) | {f"0/{k}": v for k, v in ODD[change].items()}
+    facts = {"relevit": '{"images": {"0": "a"}}'}
+    save_file(tensors, folder / MASKS, metadata=facts)
+    with pytest.raises(ValueError, match=r"load_masks: .* is damaged \(no masks of seed 0\); dele"):
+        load_masks(folder, 0)
 
 
 @pytest.mark.parametrize("damage", ["cut short", "no facts", "no part"])

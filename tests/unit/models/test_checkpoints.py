@@ -77,7 +77,9 @@ def test_half_precision_fills_single_exactly(path):
         assert equal(weights_of(saved.float()), weights_of(other))
 
 
-@pytest.mark.parametrize("text", ["no JSON", '{"architecture": ', "[1]", "3"])
+@pytest.mark.parametrize(
+    "text", ["no JSON", '{"architecture": ', "[1]", "3", '{"architecture": null}', "[" * 100_000]
+)
 def test_facts_that_are_no_json_are_an_error(path, text):
     save_file(weights_of(model_of()), path, metadata={"relevit": text})
     with pytest.raises(ValueError, match="no JSON object") as caught:

@@ -12,16 +12,15 @@ from typing import get_args
 
 import numpy as np
 from jaxtyping import Bool, UInt8
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from relevit.base.device import cores
 from relevit.base.errors import one_line
 from relevit.config.words import Corrupted
 from relevit.data.own.listing import REMEDY, Listing
-from relevit.data.own.outlines import GREY16, OtherSize, turned, upright, whole
+from relevit.data.own.outlines import GREY16, OtherSize, turned, upright
+from relevit.data.pictures import READING, opened
 from relevit.data.real.decoding import draw, in_order
-from relevit.data.real.image_set import OPENING
 from relevit.models.spec import View, as_rgb
 
 MOST_STRETCHED = 20  # times the shorter side; of a longer picture a model sees next to nothing
@@ -232,9 +231,7 @@ def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
 def _look(listing: Listing, place: int) -> Looked:
     try:
         size, odd = _picture(listing, place)
-    except UnidentifiedImageError:  # whose text is the whole path
-        return Looked(refused="no picture that Pillow knows")
-    except OPENING as error:
+    except READING as error:
         return Looked(refused=one_line(error))
     if max(size) > MOST_STRETCHED * min(size):
         text = f"{size[0]} x {size[1]} pixels; one side is over {MOST_STRETCHED} times the other"
@@ -245,13 +242,13 @@ def _look(listing: Listing, place: int) -> Looked:
         return Looked(size, odd, share=float(listing.mask(place).mean()))
     except OtherSize as error:
         return Looked(size, odd, mask_refused=one_line(error), other_size=True)
-    except OPENING as error:
+    except READING as error:
         return Looked(size, odd, mask_refused=f"its mask: {one_line(error)}")
 
 
 def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, ...]]:
     """Upright size and oddities of a picture, which is decoded whole."""
-    with whole(), Image.open(listing.images[place]) as image:
+    with opened(listing.images[place]) as image:
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
         is_odd = {
             "CMYK": image.mode == "CMYK",

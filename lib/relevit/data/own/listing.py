@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from jaxtyping import Int
 from PIL import Image
 from torch import Tensor
 
-from relevit.data.own.outlines import MaskSource, fitting_mask, upright, upright_size, whole
+from relevit.data.own.outlines import MaskSource, fitting_mask, upright, upright_size
+from relevit.data.pictures import opened
 from relevit.data.real.image_set import ImageSet
 from relevit.models.spec import Mask, View
 
@@ -69,12 +69,9 @@ class Listing:
         )
 
     def picture(self, place: int) -> Image.Image:
-        """One picture in its own size, upright. Raises: what Pillow raises."""
-        with whole(), ExitStack() as closing:
-            image = closing.enter_context(Image.open(self.images[place]))
-            upright(image)
-            closing.pop_all()  # open until the picture is used
-            return image
+        """One picture in its own size, upright. Raises: OSError, ValueError."""
+        with opened(self.images[place]) as image:
+            return upright(image)
 
     def mask(self, place: int) -> Mask:
         """One mask in the size of its upright picture.
@@ -85,7 +82,7 @@ class Listing:
         source = self.masks[place]
         if source is None:
             raise ValueError(f"{self.name}: {self.ids[place]} has no mask; {WITHOUT_MASKS}")
-        with Image.open(self.images[place]) as image:  # its header alone
+        with opened(self.images[place]) as image:  # its header alone
             size = upright_size(image)
         return fitting_mask(source, size)
 

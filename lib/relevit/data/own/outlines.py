@@ -7,9 +7,7 @@ are read as their loaders read them, without.)
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from jaxtyping import Shaped
 from PIL import ExifTags, Image, ImageOps
 
 from relevit.base.errors import one_line
+from relevit.data.pictures import opened
 from relevit.models.spec import Mask
 
 ON_THEIR_SIDE = (5, 6, 7, 8)  # EXIF orientations that swap width and height
@@ -50,15 +49,6 @@ def need_pycocotools() -> Any:
     return mask
 
 
-@contextmanager
-def whole() -> Iterator[None]:
-    """Raise OSError where Pillow raises what only mistakes in programs do: for damaged GIFs."""
-    try:
-        yield
-    except (IndexError, EOFError, struct.error) as error:
-        raise OSError(f"the file is damaged: {one_line(error)}") from error
-
-
 def upright(image: Image.Image) -> Image.Image:
     """The picture, turned in place as its EXIF orientation asks."""
     ImageOps.exif_transpose(image, in_place=True)
@@ -85,11 +75,11 @@ def open_mask(source: MaskSource) -> Mask:
     upper half (above 127, or 32767 of 16 bits); of colours in a palette, or of two colours, what is
     not black; of a transparent picture, the opaque half, if its alpha differs between pixels.
     Raises: ValueError for other kinds of pictures, and for more than two grey values of which
-    none is in the upper half, as numbers of classes have; further what Pillow raises.
+    none is in the upper half, as numbers of classes have; further as `pictures.opened`.
     """
     if isinstance(source, CocoMask):
         return _coco_mask(source)
-    with whole(), Image.open(source) as image:
+    with opened(source) as image:
         if image.format != "PNG":
             raise ValueError(
                 f"the mask is a {image.format} file; save it as PNG, which keeps edges"

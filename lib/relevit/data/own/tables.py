@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from relevit.base.errors import one_line
+from relevit.base.results import parquet
 from relevit.data.own.listing import Listing, in_order, some
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -67,7 +68,7 @@ def read_table(path: Path, parts: Mapping[str, str], whole: str) -> dict[str, Li
 def _read(path: Path) -> pd.DataFrame:
     try:
         if path.suffix.lower() == ".parquet":
-            return pd.read_parquet(path)
+            return parquet(path)
         with path.open(encoding="utf-8-sig") as file:
             heading = file.readline()
         separator = max(SEPARATORS, key=heading.count)
@@ -76,7 +77,7 @@ def _read(path: Path) -> pd.DataFrame:
             path, sep=separator, dtype=str, keep_default_na=False, na_values=[""],
             encoding="utf-8-sig", skipinitialspace=True,
         )  # fmt: skip
-    except (OSError, ValueError) as error:  # pandas' and pyarrow's are ValueErrors
+    except (OSError, ValueError) as error:  # pandas' are ValueErrors
         raise ValueError(
             f"read_data: {path} cannot be read ({one_line(error)}); save it as a CSV in UTF-8, or "
             "as parquet"

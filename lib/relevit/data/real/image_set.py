@@ -22,11 +22,11 @@ from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from relevit.base.errors import one_line
+from relevit.data.pictures import READING, read_picture
 from relevit.data.real.classes import IMAGENET_INDEX
 from relevit.models.spec import Mask, View
 
 PAPER_VIEW = View()  # 256 -> 224, bilinear (B5)
-OPENING = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # Pillow's, all of them
 
 
 class UnreadableImage(ValueError):
@@ -67,7 +67,7 @@ class ImageSet:
         try:
             with self.open(place) as image:
                 return self.view.picture(image)
-        except OPENING as error:
+        except READING as error:
             raise UnreadableImage(
                 f"{self.name}: {self.ids[place]} cannot be read ({one_line(error)}); "
                 f"{self.remedy}, or give corrupted='skip' to leave such pictures out and count "
@@ -85,7 +85,7 @@ class ImageSet:
         try:
             cut = self.view.soft_mask if soft else self.view.mask
             return cut(self.masks(place))
-        except OPENING as error:
+        except READING as error:
             raise UnreadableImage(
                 f"{self.name}: the mask of {self.ids[place]} cannot be read ({one_line(error)}); "
                 f"{self.remedy}",
@@ -194,7 +194,7 @@ def picture_set(
         name=name,
         ids=ids,
         labels=torch.tensor(labels, dtype=torch.int64),
-        open=lambda place: Image.open(folder / ids[place]),
+        open=lambda place: read_picture(folder / ids[place]),
         view=view,
         candidates=tuple(candidates),
     )

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
+from relevit.data.pictures import opened
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_S_WNIDS, MERGED
 from relevit.data.real.image_set import PAPER_VIEW, ImageSet, need_folder, read_class_folders
 from relevit.models.spec import Mask, View
@@ -94,9 +95,9 @@ def class_numbers(mask: Image.Image) -> Int[np.ndarray, "height width"]:
 
 def _mask(picture: Path, path: Path) -> Mask:
     own = CLASS_IDS[path.parent.name]
-    with Image.open(path) as mask:
+    with opened(path) as mask:
         numbers = class_numbers(mask)
-    with Image.open(picture) as image:  # its size only: nothing is decoded
+    with opened(picture) as image:  # its size only: nothing is decoded
         width, height = image.size
     if numbers.shape != (height, width):
         raise ValueError(

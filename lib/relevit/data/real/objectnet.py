@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 from relevit.base.errors import one_line
+from relevit.data.pictures import read_picture
 from relevit.data.real.classes import IMAGENET_WNIDS
 from relevit.data.real.image_set import PAPER_VIEW, ImageSet, need_file, need_folder, picture_names
 from relevit.models.spec import View
@@ -77,13 +78,11 @@ def read_objectnet(
 
 
 def _open(path: Path, border: int) -> Image.Image:
-    if not border:
-        return Image.open(path)
-    with Image.open(path) as image:
-        width, height = image.size
-        if min(width, height) <= 2 * border:
-            raise ValueError(f"{width} x {height} pixels are nothing but border")
-        return image.crop((border, border, width - border, height - border))
+    image = read_picture(path)
+    width, height = image.size
+    if min(width, height) <= 2 * border:
+        raise ValueError(f"{width} x {height} pixels are nothing but border")
+    return image.crop((border, border, width - border, height - border)) if border else image
 
 
 def _accepted(indices: Mapping[str, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:

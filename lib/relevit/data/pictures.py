@@ -1,0 +1,51 @@
+"""Pictures on disk: opened here and nowhere else, so that each is refused in the same words."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+
+READING = (OSError, ValueError)  # what a picture that cannot be read raises
+# Kinds that Pillow reads itself; for others, such as EPS, it starts programs. MPO is a JPEG, too.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+# What Pillow raises besides for damaged files.
+DAMAGED = (SyntaxError, IndexError, EOFError, struct.error)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """A picture of a file for the block that reads it; only its header is read before.
+
+    Raises: OSError and ValueError alone, whatever is wrong with the file: also for kinds other than
+    FORMATS, and for more pixels than `PIL.Image.MAX_IMAGE_PIXELS`, of which Pillow would warn, and
+    open up to twice as many.
+    """
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            _need_few_pixels(path, image.width * image.height)
+            yield image
+    except UnidentifiedImageError:  # whose text is the whole path
+        raise OSError("no picture that Pillow knows") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        _need_few_pixels(path, None)
+    except DAMAGED as error:
+        raise OSError("the file is damaged") from error
+
+
+def read_picture(path: Path) -> Image.Image:
+    """A picture as it is in its file. Raises: as `opened`."""
+    with opened(path) as image:
+        image.load()
+        return image
+
+
+def _need_few_pixels(path: Path, pixels: int | None) -> None:
+    most = Image.MAX_IMAGE_PIXELS
+    if most is not None and (pixels is None or pixels > most):
+        raise ValueError(
+            f"{path.name} has more than the {most:,} pixels that are opened; scale it down"
+        )
