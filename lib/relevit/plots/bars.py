@@ -367,7 +367,11 @@ def quality_plot(quality: pd.DataFrame) -> Figure:
     colours = {"coarse": PALE_OBJECT, "refined": OBJECT}
     shared = {"data": quality, "x": "images", "y": "iou_pct", "hue": "stage", "palette": colours}
     sns.boxplot(**shared, ax=left, showfliers=False, width=0.7, boxprops={"alpha": 0.35})
-    sns.stripplot(**shared, ax=left, dodge=True, size=2.5, alpha=0.5, jitter=0.22, legend=False)
+    sns.stripplot(**shared, ax=left, dodge=True, size=2.5, alpha=0.5, jitter=False, legend=False)
+    random = np.random.default_rng(0)  # seaborn's own jitter is another one each time
+    for dots in left.collections:
+        x, y = dots.get_offsets().T
+        dots.set_offsets(np.column_stack([x + random.uniform(-0.11, 0.11, len(x)), y]))
     left.set(title="Overlap with the exact mask", xlabel="", ylabel="IoU (%)", ylim=(-3, 103))
     left.get_legend().remove()
     located = 100 * quality.pivot_table(index="images", columns="stage", values="located")
@@ -403,7 +407,7 @@ def flow_chart(graph: nx.DiGraph, title: str) -> Figure:
     boxes = {name: axis.text(*at, name, **middle).get_bbox_patch() for name, at in stages.items()}
     # From box to box, wherever these are drawn; level beside them, so that none meets another.
     level = {"connectionstyle": "arc,angleA=0,angleB=180,armA=38,armB=38,rad=8"}
-    for start, end in graph.edges:
+    for start, end in sorted(graph.edges, key=str):  # networkx may have them in another order
         line = {"color": ORIGINAL, "arrowstyle": "-|>" if end in boxes else "-"} | level
         line |= {"patchA": boxes.get(start), "patchB": boxes.get(end)}
         line |= {"shrinkA": 2 if start in boxes else 0, "shrinkB": 2 if end in boxes else 0}
