@@ -48,11 +48,6 @@ wildcard_constraints:
     masks=r"[^./]+",
 
 
-rule all:
-    input:
-        f"{OUT}/site/index.html",
-
-
 rule original:
     message: "00_original: the model before relevance finetuning"
     input:
@@ -505,3 +500,13 @@ rule site:
         f"{OUT}/site/index.html",
     shell:
         "python -m relevit.pipeline.site " + PRESET
+
+
+# What every rule makes: results that were deleted are made again while the site still stands.
+rule all:
+    default_target: True
+    input:
+        [rule.output for rule in workflow.rules if not rule.has_wildcards()],
+        expand(rules.finetune.output, seed=SEEDS),
+        expand(f"{OUT}/02_finetune/{{run}}/outcome.txt", run=RUNS),
+        expand(rules.answers.output.mark, compared=EVALUATED),

@@ -183,7 +183,19 @@ def test_the_process_ends_with_a_pipeline_that_was_killed():
     os.kill(pipeline.pid, signal.SIGKILL)
     pipeline.wait()
     assert gone(server.pid, patience_s=60)
-    Path(path).unlink(missing_ok=True)
+    assert not Path(path).parent.exists(), "temporary files are left"
+
+
+@on_linux
+def test_temporary_files_of_stages_go_with_the_process():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(PROVISIONER, raising=False)
+        with kernels.warm_kernels() as environment:
+            folder = Path(environment["TMPDIR"])
+            assert environment["JUPYTER_RUNTIME_DIR"] == str(folder)
+            (folder / "of_a_stage").mkdir()
+            (folder / "of_a_stage" / "file").touch()
+    assert not folder.exists()
 
 
 @on_linux
@@ -215,11 +227,12 @@ def test_no_module_that_is_loaded_ahead_opens_the_display_of_pictures():
 def options(monkeypatch):
     """What papermill's own engine is asked for, call by call, instead of running anything."""
     calls = []
-    monkeypatch.setattr(
-        NBClientEngine,
-        "execute_notebook",
-        classmethod(lambda cls, nb, kernel_name, **options: calls.append(options)),
-    )
+
+    def note(cls, nb, kernel_name, **options):
+        calls.append(options)
+        return new_notebook()
+
+    monkeypatch.setattr(NBClientEngine, "execute_notebook", classmethod(note))
     return calls
 
 
@@ -255,3 +268,34 @@ def test_notebook_runs_takes_its_parameters_and_leaves_no_socket(tmp_path, monke
     assert done.cells[-1].outputs[0].text == "7\n"
     assert list(runtime.iterdir()) == []
     runtime.rmdir()
+
+
+# The same bytes
+
+CHANCE = """\
+import time, warnings
+import pandas as pd
+from ipywidgets import IntSlider
+from IPython.display import HTML, display
+from tqdm import tqdm
+for step in tqdm(range(3), desc="steps"):
+    time.sleep(time.time() % 0.1)
+    print(step)
+warnings.warn("of a cell", stacklevel=1)
+frame = pd.DataFrame({"a": [1, 2]})
+display(IntSlider(3), object(), frame.style.format("{:.1f}"), frame.style.hide())
+"""
+
+
+def test_two_runs_of_a_notebook_differ_in_papermills_times_alone(tmp_path):
+    given = new_code_cell("number = 1", id="a", metadata={"tags": ["parameters"]})
+    cells = [given, new_code_cell(CHANCE, id="b")]
+    one, other = (execute(tmp_path, *cells, number=7) for _ in range(2))
+    tables = [
+        output.data.get("text/html", "") for output in one.cells[-1].outputs if "data" in output
+    ]
+    assert "T_00000" in tables[-2] and "T_00001" in tables[-1]
+    for notebook in (one, other):
+        for part in (notebook, *notebook.cells):
+            del part.metadata["papermill"]
+    assert nbformat.writes(one) == nbformat.writes(other)

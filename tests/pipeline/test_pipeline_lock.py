@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from relevit.pipeline import children, kernels, so_far
+from relevit.pipeline import children, kernels, lock, so_far
 from relevit.pipeline import run as pipeline
 
 from .projects import PRESET
@@ -123,6 +126,66 @@ def test_second_run_is_refused_until_the_first_is_gone(small, planned, capsys):
     assert {path.name for path in small.iterdir()} <= {
         *("notebooks", "params", "Snakefile", "outputs", ".snakemake")
     }
+
+
+def test_owner_who_has_not_yet_said_who_it_is_is_waited_for(small, monkeypatch):
+    """Between taking the lock and noting its owner a second caller may come."""
+    write, seen = lock.write_atomically, []
+
+    def slow(path, text):
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.2)
+        write(path, text)
+        asking.join()
+
+    def ask():
+        try:
+            with lock.held(SMALL):
+                pass
+        except RuntimeError as error:
+            seen.append(str(error))
+
+    monkeypatch.setattr(lock, "write_atomically", slow)
+    with lock.held(SMALL):
+        assert f"is being run by process {os.getpid()} on " in seen[0]
+    assert not list((small / ".snakemake").glob("*.owner")), "the next one's caller would read it"
+
+
+@pytest.mark.parametrize("free_mb", [0, 100])
+def test_run_that_failed_for_want_of_disk_says_so(small, monkeypatch, capsys, free_mb):
+    instead = {
+        "check": lambda preset: None,
+        "todo": lambda preset, profile: ["first"],
+        "prepare_machine": lambda preset, computes: None,
+        "_forced": lambda preset: [],
+        "_gpus": lambda: 0,
+        "warm_kernels": lambda: nullcontext({}),
+        "so_far": SimpleNamespace(kept=lambda *given: nullcontext()),
+        "sweep": SimpleNamespace(failures=lambda pipeline: []),
+        "snakemake": lambda *given, **options: SimpleNamespace(returncode=1),
+    }
+    for name, value in instead.items():
+        monkeypatch.setattr(pipeline, name, value)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free_mb * 2**20))
+    assert pipeline.main([SMALL]) == (1 if free_mb else 2)
+    out, err = capsys.readouterr()
+    assert "Results so far are kept" in out
+    assert ("error: disk: 0 MB are free at " in err) is not bool(free_mb)
+
+
+def test_half_written_files_of_killed_runs_are_cleared(tmp_path):
+    younger, older = (tmp_path / f".{name}.npz.7.tmp" for name in ("younger", "older"))
+    pages = tmp_path / "stage" / ".site.abc"
+    pages.mkdir(parents=True)
+    (pages / "index.html").touch()
+    for path in (younger, older):
+        path.touch()
+    now = time.time()
+    for path in (older, pages):
+        os.utime(path, (now - 60, now - 60))
+    pipeline._clear_left(tmp_path, now - 30)
+    assert {path.name for path in tmp_path.rglob("*")} == {younger.name, "stage"}
 
 
 def test_lock_that_snakemake_has_left_does_not_matter(small, monkeypatch):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from relevit.pipeline import run as pipeline
 
-from .projects import PRESET, ROOT, RUN_S, SWEEP_GRIDS, edit
+from .projects import PRESET, ROOT, RUN_S, SWEEP, SWEEP_GRIDS, edit, results
 
 # `all` is no stage, and `answers` has jobs on real sets alone.
 RULES = set(re.findall(r"(?m)^rule (\w+):", (ROOT / "Snakefile").read_text())) - {"all", "answers"}
@@ -86,6 +87,28 @@ def test_one_more_line_of_the_sweep_makes_its_runs_alone(changeable, monkeypatch
     assert set(stages) == {"02_finetune", "03_comparison"} | END
 
 
+# What was deleted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(RUN_S)
+@pytest.mark.parametrize(
+    ("deleted", "stages"),
+    [
+        ("00_start", END | {"00_start"}),
+        ("99_report", END),
+        ("13_your_own", {"13_your_own", "the site"}),
+        ("04_segmentation/maps.safetensors", END | {"04_segmentation", "06_faithfulness"}),
+        (f"02_finetune/{SWEEP[0]}", END | {"02_finetune", "03_comparison"}),
+        ("02_finetune/seed0", AFTER_RUNS | {"02_finetune"}),
+    ],
+)
+def test_results_that_were_deleted_are_made_again(changeable, monkeypatch, deleted, stages):
+    path = results(changeable) / deleted
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert set(waiting(changeable, monkeypatch)) == stages
+
+
 # The picture of the stages
 
 
@@ -93,6 +116,7 @@ def test_graph_names_all_stages(monkeypatch):
     monkeypatch.chdir(ROOT)
     edges = pipeline.graph("quick")
     assert {name for edge in edges for name in edge} == RULES
+    assert edges == sorted(edges), "the picture would differ from run to run"
     assert {("original", "finetune"), ("learning_rate", "finetune"), ("report", "site")} <= set(
         edges
     )

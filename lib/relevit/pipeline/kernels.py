@@ -27,12 +27,14 @@ import atexit
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +51,7 @@ PROVISIONER = "JUPYTER_DEFAULT_PROVISIONER_NAME"  # jupyter_client's
 BACKEND = "module://matplotlib_inline.backend_inline"  # what ipykernel sets before matplotlib loads
 LAUNCHER = ["-m", "ipykernel_launcher"]
 PATIENCE_S = 120.0  # for a slow disk that loads the libraries for the first time
+LEAVING_S = 5.0  # for all that a killed pipeline has started to end
 LONGEST_FOLDER = 75  # characters; a socket's path may have about 100, its name takes up to 25
 # What nearly every notebook imports, and what relevit.plots does; not relevit.plots itself, since
 # the notebook that first imports it must be the one that shows its pictures.
@@ -71,15 +74,17 @@ LOADED = (
 def warm_kernels() -> Iterator[dict[str, str]]:
     """Keep a process that kernels are forked from; yields the environment that asks for them.
 
-    The process ends with the caller, even one that is killed, and its kernels with it. Where
-    there is no fork, or for those who have set another provisioner, the environment is empty.
+    The process ends with the caller, even one that is killed, and its kernels with it. So does the
+    folder for temporary files that the environment names. Where there is no fork, or for those who
+    have set another provisioner, the environment is empty.
     """
     if not sys.platform.startswith("linux") or PROVISIONER in os.environ:
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="relevit-") as folder:
+    with tempfile.TemporaryDirectory(prefix="relevit-", ignore_cleanup_errors=True) as folder:
         path = str(Path(folder) / "kernels")
-        environment = os.environ | {"MPLBACKEND": BACKEND}
+        temporary = {"TMPDIR": folder, "JUPYTER_RUNTIME_DIR": folder}
+        environment = os.environ | temporary | {"MPLBACKEND": BACKEND}
         with socket.socket(socket.AF_UNIX) as requests:
             requests.bind(path)
             requests.listen()  # from now on: they wait while the libraries load
@@ -93,7 +98,7 @@ def warm_kernels() -> Iterator[dict[str, str]]:
                 start_new_session=True,  # the pipeline is what Ctrl-C stops
             )
         try:
-            yield {PROVISIONER: NAME, SOCKET: path}
+            yield {PROVISIONER: NAME, SOCKET: path, **temporary}
         finally:
             server.stdin.close()
             server.terminate()  # while it loads the libraries it does not look
@@ -112,6 +117,7 @@ def serve(number: int) -> None:
     while True:
         ready, _, _ = select.select([server, sys.stdin], [], [])
         if server not in ready:
+            _remove(Path(server.getsockname()).parent)
             return
         connection, _ = server.accept()
         with connection:
@@ -119,6 +125,14 @@ def serve(number: int) -> None:
             if request and os.fork() == 0:
                 server.close()
                 _be_kernel(connection, request)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that kernels and stages may write to until they have ended as well."""
+    until = time.monotonic() + LEAVING_S
+    while folder.exists() and time.monotonic() < until:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
 
 
 def _be_kernel(connection: socket.socket, request: str) -> None:
@@ -253,15 +267,20 @@ def sockets_in_files() -> Any:
 
 
 class LocalEngine:
-    """papermill's own engine, with the kernel on sockets in files where the system has them."""
+    """papermill's own engine, with the kernel on sockets in files where the system has them.
+
+    Two runs with equal results leave the same notebook, but for papermill's own notes of times.
+    """
 
     @staticmethod
     def execute_notebook(nb: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook; arguments, result and errors as in papermill."""
         from papermill.engines import NBClientEngine
 
-        options["config"] = sockets_in_files()
-        return NBClientEngine.execute_notebook(nb, kernel_name, **options)
+        from relevit.pipeline.notebooks import repeatable
+
+        options |= {"config": sockets_in_files(), "coalesce_streams": True, "record_timing": False}
+        return repeatable(NBClientEngine.execute_notebook(nb, kernel_name, **options))
 
     @staticmethod
     def nb_kernel_name(nb: Any, name: str | None = None) -> str:

@@ -11,13 +11,15 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from relevit.base.files import project_root
+from relevit.base.files import project_root, write_atomically
 
 FOLDER = ".snakemake"
+NAMING_S = 2.0  # for an owner to say who it is
 
 
 @contextmanager
@@ -30,18 +32,32 @@ def held(preset: str) -> Iterator[None]:
     folder.mkdir(exist_ok=True)
     lock = FileLock(folder / f"relevit.{preset}.lock")
     owner = folder / f"relevit.{preset}.owner"
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        who = owner.read_text(encoding="utf-8") if owner.is_file() else "another process"
-        raise RuntimeError(
-            f"pipeline: preset {preset!r} is being run by {who}; "
-            "wait until that is done, or end that process first"
-        ) from None
+    _acquire(lock, owner, preset)
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         text = f"process {os.getpid()} on {platform.node()} since {since}"
-        owner.write_text(text, encoding="utf-8")
+        write_atomically(owner, lambda target: target.write_text(text, encoding="utf-8"))
         yield
     finally:
+        owner.unlink(missing_ok=True)
         lock.release()
+
+
+def _acquire(lock: FileLock, owner: Path, preset: str) -> None:
+    until = time.monotonic() + NAMING_S
+    while True:
+        with suppress(Timeout):
+            lock.acquire(blocking=False)
+            return
+        with suppress(FileNotFoundError):  # has just come, or is just leaving
+            raise _refusal(preset, owner.read_text(encoding="utf-8"))
+        if time.monotonic() > until:
+            raise _refusal(preset, "another process")
+        time.sleep(NAMING_S / 100)
+
+
+def _refusal(preset: str, who: str) -> RuntimeError:
+    return RuntimeError(
+        f"pipeline: preset {preset!r} is being run by {who}; "
+        "wait until that is done, or end that process first"
+    )

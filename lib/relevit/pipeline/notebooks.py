@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -21,6 +23,15 @@ from relevit.config import NOTEBOOKS, FinetuneParams, ReportParams
 # What differs between two runs with equal results, and what papermill notes for itself.
 NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+STATES = "application/vnd.jupyter.widget-state+json"
+# A table's id of pandas; an object's address, IPython's file for a cell, and tqdm's bar, which
+# tells how fast it was and what was left to do, and ends in what covers a longer one.
+TABLE = re.compile(r"\bT_[0-9a-f]{5}(?![0-9a-f])")
+CHANCE = {
+    r" at 0x[0-9a-f]{6,}>": ">",
+    rf"{re.escape(tempfile.gettempdir())}/ipykernel_\d+/": "ipykernel/",
+    r":? *(\d+%\|[^|\n]*\| *)?\d+(/\d+|it) \[[^\]\n]*\] *": "",
+}
 
 
 def finished_notebooks(preset: str) -> dict[str, Path]:
@@ -85,6 +96,22 @@ def clean(notebook: NotebookNode) -> NotebookNode:
             if "execution_count" in output:
                 output.execution_count = number
     return notebook
+
+
+def repeatable(notebook: NotebookNode) -> NotebookNode:
+    """Replace what differs between two runs with equal results; papermill's times stay."""
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.id = "injected-parameters"
+    states = notebook.metadata.get("widgets", {}).get(STATES, {}).get("state", {})
+    models = {name: f"{number:032x}" for number, name in enumerate(states)}
+    tables: dict[str, str] = {}
+    text = nbformat.writes(notebook)
+    text = re.sub(r"[0-9a-f]{32}", lambda found: models.get(found[0], found[0]), text)
+    text = TABLE.sub(lambda found: tables.setdefault(found[0], f"T_{len(tables):05x}"), text)
+    for pattern, instead in CHANCE.items():
+        text = re.sub(pattern, instead, text)
+    return nbformat.reads(text, as_version=4)
 
 
 def _is_noise(output: NotebookNode) -> bool:

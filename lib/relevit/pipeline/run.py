@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,6 +36,8 @@ QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
+LEAST_MB = 10  # with less a stage has failed for want of disk
+LEFT = (".*.tmp", ".site.*")  # what a killed process leaves beside results that it was writing
 
 
 def check(preset: str) -> PipelineParams:
@@ -191,7 +194,7 @@ def need_writable(folder: Path) -> None:
 
 
 def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) -> int:
-    start = time.perf_counter()
+    start, since = time.perf_counter(), time.time()
     report = project_root() / "outputs" / preset / "site" / "index.html"
     waiting = todo(preset, profile)
     if not waiting and report.is_file():
@@ -219,6 +222,7 @@ def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) 
         ).returncode
     if not code:
         so_far.finish(preset)
+        _clear_left(report.parents[1], since)
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(pipeline)
     for name, reason in lost:
@@ -230,10 +234,22 @@ def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) 
         )
         return 1
     if code:
-        print(f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.")
+        print(
+            f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.",
+            flush=True,
+        )
+        # Says why, where it was that.
+        need_disk_space(next(filter(Path.is_dir, report.parents)), LEAST_MB)
     else:
         print(f"Done in {minutes:.1f} min. Open {report}")
     return code
+
+
+def _clear_left(results: Path, since: float) -> None:
+    """Remove what earlier runs left half written; what is younger may be written by hand now."""
+    for path in [path for pattern in LEFT for path in results.rglob(pattern)]:
+        if path.stat().st_mtime < since:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _gpus() -> int:
@@ -253,7 +269,7 @@ def graph(preset: str) -> list[tuple[str, str]]:
             edges.append((left.strip(), right.strip().rstrip(";")))
         elif 'label = "' in text:
             nodes[text.split("[")[0].strip()] = text.split('label = "')[1].split('"')[0]
-    return [(nodes[a], nodes[b]) for a, b in edges if nodes[b] != "all"]
+    return sorted((nodes[a], nodes[b]) for a, b in edges if nodes[b] != "all")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from relevit.config.robustvit import WEIGHTS
 
 STAGE = "02_finetune"
 OUTCOME = "outcome.txt"  # done or failed
-FAILED = "failed"
+DONE = "done"
 
 
 class Run(NamedTuple):
@@ -96,9 +96,9 @@ def find_runs(cfg: Params, runs: Iterable[Run]) -> tuple[dict[Run, Path], list[M
 
 
 def failed(folder: Path) -> bool:
-    """Whether the run in this folder has ended in an error."""
+    """Whether the run in this folder has ended in an error, also where its mark found no room."""
     path = folder / OUTCOME
-    return path.is_file() and path.read_text(encoding="utf-8").strip() == FAILED
+    return path.is_file() and path.read_text(encoding="utf-8").strip() != DONE
 
 
 def why(folder: Path) -> str:

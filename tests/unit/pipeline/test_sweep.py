@@ -144,6 +144,12 @@ def test_notebook_without_an_error_or_none_at_all_is_taken_for_killed(project):
     assert "shows no error" in failures(pipeline())[0].reason
 
 
+def test_mark_that_a_full_disk_has_left_empty_is_not_done(project):
+    end(project, RUNS[0], "")
+    assert [lost.run for lost in failures(pipeline())] == [RUNS[0].name]
+    assert len(unfinished(pipeline())) == len(RUNS)
+
+
 def test_what_is_not_done_is_unfinished(project):
     end(project, RUNS[0], "failed")
     end(project, RUNS[1], "done")

@@ -15,10 +15,40 @@ from relevit.plots.bars import (
     change_heatmap,
     flow_chart,
     pointing_bars,
+    quality_plot,
     word_bars,
     zero_shot_bars,
 )
 from relevit.plots.style import GAIN, LOSS
+
+
+def test_dots_of_two_pictures_lie_in_the_same_places_beside_each_other():
+    rows = [("own", 0, stage, v, True, True) for stage in ("coarse", "refined") for v in range(9)]
+    names = ["images", "seed", "stage", "iou_pct", "located", "kept"]
+    one, other = (
+        [
+            dots.get_offsets()
+            for dots in quality_plot(pd.DataFrame(rows, columns=names)).axes[0].collections
+        ]
+        for _ in range(2)
+    )
+    assert len(one) == 2
+    for first, second in zip(one, other, strict=True):
+        assert (first == second).all()
+        assert len(set(first[:, 0])) == 9 and first[:, 0].max() - first[:, 0].min() < 0.25
+
+
+def test_stages_are_drawn_alike_in_whatever_order_they_come():
+    edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("a", "d")]
+    one, other = (
+        [
+            (text.get_text(), text.xy, text.xyann)
+            for text in flow_chart(nx.DiGraph(order), "t").axes[0].texts
+            if hasattr(text, "xy")
+        ]
+        for order in (edges, edges[::-1])
+    )
+    assert one == other and len(one) == 6
 
 
 def test_zero_shot_has_a_bar_a_seed_and_chance_of_each_group():
