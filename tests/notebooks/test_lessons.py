@@ -57,7 +57,10 @@ LESSONS = {
         "self-supervised heads agree more, and so does a head that looks everywhere",
         lambda s, s_flat, s_centred, t, t_flat, t_centred: t > s and t_flat > s_flat,
     ),
-    "08_ablations": Lesson("rates beyond the rule cost", lambda chosen, times, beyond: beyond < 0),
+    "08_ablations": Lesson(
+        "the background term makes the gain, and rates beyond the rule cost",
+        lambda full, without, times, beyond: full > 0 > without and beyond < 0,
+    ),
     "09_sis": Lesson(
         "a few pixels make a model sure of a wrong label",
         lambda share, wrong, all_found, kept: share > 30 and wrong > 0 and kept < 50,
