@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import psutil
 import pytest
@@ -25,7 +25,7 @@ from relevit.config import NOTEBOOKS, FinetuneParams
 from relevit.pipeline.run import STOPPED
 
 WAIT_S = 1200.0  # for whatever must come, on a slow and busy machine
-GONE_S = 15.0  # for all that a run has started to end with it; 5 s on a machine that is not busy
+GONE_S = 30.0  # for all that a run has started to end with it; 5 s on a machine that is not busy
 LOOK_S = 0.03
 SITE = "site"
 RUNS = ("seed0", *SWEEP)
@@ -56,6 +56,8 @@ with warm_kernels() as environment:
     print(json.dumps(environment), flush=True)
     sys.stdin.read()
 """
+
+Found = TypeVar("Found")
 
 
 class Moment(NamedTuple):
@@ -139,19 +141,20 @@ def next_moment(
     The job, and whether it was still at work; None when the run has ended before.
     """
     since = time.time()
-    job = _until(process, lambda: _begun(bench.results, moments, since))
+    job = until(process, lambda: _begun(bench.results, moments, since))
     if job is None:
         return None
     on_begun()
     moment = moments[job][0]
-    _until(process, lambda: _share(bench.results, job) >= moment.share)
+    until(process, lambda: _share(bench.results, job) >= moment.share)
     time.sleep(moment.delay_s)
     return job, process.poll() is None and _share(bench.results, job) < 1
 
 
-def _until(process: subprocess.Popen[bytes], look: Callable[[], object]):
-    until = time.monotonic() + WAIT_S
-    while process.poll() is None and time.monotonic() < until:
+def until(process: subprocess.Popen[bytes], look: Callable[[], Found | None]) -> Found | None:
+    """Wait for something to be found while a process lives."""
+    end = time.monotonic() + WAIT_S
+    while process.poll() is None and time.monotonic() < end:
         if found := look():
             return found
         time.sleep(LOOK_S)
