@@ -239,7 +239,7 @@ def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) 
             flush=True,
         )
         # Says why, where it was that.
-        need_disk_space(next(filter(Path.is_dir, report.parents)), LEAST_MB)
+        need_disk_space(report.parent, LEAST_MB)
     else:
         print(f"Done in {minutes:.1f} min. Open {report}")
     return code
