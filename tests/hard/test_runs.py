@@ -148,7 +148,8 @@ def run_on_small_disk(done: Bench, bench: Bench, figures) -> Bench:
                 text = abuse.said(bench, since)
                 assert code not in (0, STOPPED) and NO_SPACE in text, text
                 assert re.search(KEPT, text), text
-                assert not to_the_end or "error: disk: 0 MB are free at " in text, text
+                if to_the_end and job != SITE:  # which takes back what it had written
+                    assert "error: disk: 0 MB are free at " in text, text
                 figures.add("full disks survived")
         abuse.finish(bench, abuse.start(bench, light=True))
         kept = bench.project / "kept"
