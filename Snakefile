@@ -74,6 +74,7 @@ rule start:
         summary=f"{OUT}/00_start/summary.json",
         looks=f"{OUT}/00_start/looks.parquet",
     threads: THREADS
+    priority: 1
     resources:
         gpu=1,
     shell:
@@ -285,6 +286,7 @@ rule attribution:
         executed=f"{OUT}/05_attribution/executed.ipynb",
         summary=f"{OUT}/05_attribution/summary.json",
     threads: THREADS
+    priority: 1
     resources:
         gpu=1,
     shell:

@@ -33,6 +33,15 @@ plt.plot([1, 2])
 print(os.getpid(), torch.get_num_threads(), os.environ.get("RELEVIT_MARK"), *loaded)
 """
 
+LOGGED = """\
+import logging
+log, shown = logging.getLogger("IPKernelApp"), logging.Handler("ERROR")
+shown.emit = lambda record: print(record.getMessage())
+log.addHandler(shown)
+log.error("KeyboardInterrupt caught in kernel.")
+log.error("a real error")
+"""
+
 
 @pytest.fixture(scope="module")
 def warm():
@@ -99,6 +108,12 @@ def test_a_notebook_finds_the_libraries_loaded_and_shows_its_pictures(asked, tmp
     assert told == ["1", "here", "pandas", "timm", "torch"]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert gone(int(pid)), "the kernel outlived its notebook"
+
+
+@on_linux
+def test_an_interrupt_as_a_notebook_ends_is_not_told_as_an_error(asked, tmp_path):
+    outputs = execute(tmp_path, new_code_cell(LOGGED)).cells[0].outputs
+    assert [output.text for output in outputs] == ["a real error\n"]
 
 
 @on_linux

@@ -75,7 +75,7 @@ ROBUSTVIT = Subject(
         Table(
             "rates",
             "02_baselines",
-            ("method", "protocol", "lr"),
+            ("model", "method", "protocol", "lr"),
             ("drop_pts", "rising", "background_before", "background_after"),
         ),
         Table(

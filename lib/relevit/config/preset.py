@@ -14,7 +14,10 @@ from relevit.config.messages import short
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
 # Parameters that name models.
-OF_MODELS = ("model", "compared_model", "method_model", "method_models", "others")
+OF_MODELS = (
+    *("model", "compared_model", "other_models"),
+    *("method_model", "method_models", "others"),
+)
 
 
 class Preset(NamedTuple):
@@ -178,8 +181,8 @@ def _sweep(preset: Preset) -> None:
         searched = _searched(preset, grid)
         if not real and not set(grid.models) <= searched:  # real: rates of the papers (`runs.rate`)
             but = (
-                f"rates are searched for {sorted(searched)} alone: change compared_model in "
-                "02_baselines.yaml, or leave the others out"
+                f"rates are searched for {sorted(searched)} alone: change compared_model or "
+                "other_models in 02_baselines.yaml, or leave the others out"
             )
             preset.refuse("pipeline", f"{given} with methods {grid.methods}", but)
         if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
@@ -191,8 +194,9 @@ def _sweep(preset: Preset) -> None:
 
 def _searched(preset: Preset, grid: SweepGrid) -> set[str]:
     """The models whose learning rate for the methods of a grid is searched for."""
-    own = {preset.pipeline.model} if set(grid.methods) == {"relevance"} else set()
-    return own | {preset.stages["02_baselines"].compared_model}
+    search = preset.stages["02_baselines"]
+    ours = {preset.pipeline.model, *search.other_models}
+    return {search.compared_model} | (ours if set(grid.methods) == {"relevance"} else set())
 
 
 def _iav(preset: Preset) -> None:

@@ -186,7 +186,10 @@ class BaselinesParams(Params):
 
     notebook: ClassVar[str] = "02_baselines"
 
-    compared_model: AnyModelName = Field("tiny", description="shipped model of the baselines")
+    compared_model: AnyModelName = Field("tiny", description="model of the baselines")
+    other_models: list[AnyModelName] = Field(
+        [], description="whose rates are searched for our method alone"
+    )
     rates: list[Rate] = Field(
         [2.0e-5], min_length=1, description="learning rates to try, on the scale of our method"
     )
@@ -216,7 +219,7 @@ class AblationsParams(Params):
 
     notebook: ClassVar[str] = "08_ablations"
 
-    compared_model: AnyModelName = Field("tiny", description="shipped model of the runs")
+    compared_model: AnyModelName = Field("tiny", description="model of the runs")
     variants: list[Variant] = Field(["full", "no_background", "confidence"], min_length=1)
     base_images: Count = Field(3, ge=1, description="images a class, but in the runs that vary it")
     images_per_class: list[Positive] = Field([1], description="Fig. 7")

@@ -21,6 +21,7 @@ from relevit.finetune.learning_rate import (
     choose_rates,
     class_loss_column,
     judge,
+    lowest_rates,
     rate_factor,
     try_rates,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "class_loss_column",
     "finetune",
     "judge",
+    "lowest_rates",
     "make_optimizer",
     "paper_rate",
     "paper_temperature",

@@ -158,7 +158,8 @@ def run_study(
             train_world(cfg, world)
         for model in models:
             if model.params is not None:
-                finetune_at(model.params, world.bench, model.params.lr, origin, model.folder)
+                lr = model.params.lr
+                finetune_at(model.params, world.bench, lr, origin, model.folder, watched=False)
             classifier = load_classifier(
                 world.bench, cfg.model, model.weights, cfg.precision, cfg.device
             )

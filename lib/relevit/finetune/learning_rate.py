@@ -19,10 +19,11 @@ from relevit.config.robustvit import WEIGHTS, FinetuneChoices
 from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
-from relevit.finetune.runs import finetune_at, kept_epoch, origin_weights
+from relevit.finetune.runs import arm_name, finetune_at, kept_epoch, origin_weights
 from relevit.relevance import check_protocol
 from relevit.training.epochs import History
 
+ARM = ["model", "method", "protocol"]  # columns that tell the runs of one rate apart
 RISE_PCT = 10.0  # what counts as a rise of the classification loss, beyond noise
 # What is compared: method and protocol.
 ARMS: tuple[tuple[str, str], ...] = (
@@ -99,15 +100,15 @@ def rate_factor(method: str, protocol: Protocol) -> float:
 
 
 def arm_params(
-    cfg: BaselinesParams, base: FinetuneParams, method: str, protocol: str
+    cfg: BaselinesParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
 ) -> FinetuneParams:
     """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
 
-    Model, seed and length are those of `cfg`, the weights of a baseline's losses the paper's.
+    Seed and length are those of `cfg`, the weights of a baseline's losses the paper's.
     Raises: ValueError.
     """
     arm = {
-        "model": cfg.compared_model,
+        "model": model,
         "method": method,
         "protocol": protocol,
         "seed": cfg.seed,
@@ -129,33 +130,37 @@ def try_rates(
 ) -> pd.DataFrame:
     """Finetune the compared model with every method at every rate; one row a run.
 
-    Each grid is that of `cfg` times `rate_factor` (differences B12). Resumes what `folder` holds.
-    Columns: `method`, `protocol`, `rate` (of the grid), `lr` (of the run), what
-    `judge` looks at, and the background term on the validation images,
-    `background_before` and `background_after`. A run whose loss became infinite has an infinite
-    `drop_pts` and NaN for what was not reached.
+    The other models follow with our method alone. Each grid is that of `cfg` times `rate_factor`
+    (differences B12). Resumes what `folder` holds. Columns: `model`, `method`, `protocol`, `rate`
+    (of the grid), `lr` (of the run), what `judge` looks at, and the background term on the
+    validation images, `background_before` and `background_after`. A run whose loss became infinite
+    has an infinite `drop_pts` and NaN for what was not reached.
     Raises: ValueError for a model that is neither the preset's own nor shipped.
     """
-    origin = origin_weights(cfg, cfg.compared_model)
+    origins = {
+        model: origin_weights(cfg, model) for model in (cfg.compared_model, *cfg.other_models)
+    }
+    arms = [(cfg.compared_model, *arm) for arm in ARMS]
+    arms += [(model, *ARMS[0]) for model in cfg.other_models]
     rows = []
-    for method, protocol in ARMS:
-        params = arm_params(cfg, base, method, protocol)
+    for model, method, protocol in arms:
+        params = arm_params(cfg, base, model, method, protocol)
         for rate in sorted(cfg.rates):
             lr = rate * rate_factor(method, protocol)
-            place = folder / f"{method}-{protocol}_lr_{lr:.1e}"
-            row = {"method": method, "protocol": protocol, "rate": rate}
-            rows.append(row | _try(params, bench, lr, origin, place))
+            place = folder / f"{model}.{method}-{protocol}_lr_{lr:.1e}"
+            row = {"model": model, "method": method, "protocol": protocol, "rate": rate}
+            rows.append(row | _try(params, bench, lr, origins[model], place))
             on_run(rows[-1])
     return pd.DataFrame(rows)
 
 
 def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | None]:
-    """The highest rate that passes, by `method-protocol`; None where none does.
+    """The highest rate that passes, by `arm_name`; None where none does.
 
     `table` as from `try_rates`; the rule is `choose_learning_rate`.
     """
     chosen: dict[str, float | None] = {}
-    for (method, protocol), rows in table.groupby(["method", "protocol"], sort=False):
+    for arm, rows in table.groupby(ARM, sort=False):
         runs = rows.set_index("lr")
         try:
             lr = choose_learning_rate(
@@ -163,8 +168,13 @@ def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | Non
             )
         except ValueError:
             lr = None
-        chosen[f"{method}-{protocol}"] = lr
+        chosen[arm_name(*arm)] = lr
     return chosen
+
+
+def lowest_rates(table: pd.DataFrame) -> dict[str, float]:
+    """The lowest rate tried, by `arm_name`: for runs where no rate passes."""
+    return {arm_name(*arm): lr for arm, lr in table.groupby(ARM, sort=False)["lr"].min().items()}
 
 
 def _try(

@@ -13,6 +13,7 @@ from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint
 from relevit.base.stages import need_stage, read_summary
 from relevit.config import FinetuneParams, Params, RobustnessParams
+from relevit.config.words import Protocol
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import paper_rate, table_model
@@ -76,14 +77,19 @@ def rate(cfg: FinetuneParams) -> float:
     if cfg.model in PAPER_MODELS:
         return paper_rate(cfg.method, table_model(cfg.method, cfg.model))
     found = read_summary(need_stage(cfg, "02_baselines"))
-    arm, searched = f"{cfg.method}-{cfg.protocol}", found["parameters"]["compared_model"]
-    if arm not in found["lowest"] or cfg.model != searched:
+    arm = arm_name(cfg.model, cfg.method, cfg.protocol)
+    if arm not in found["lowest"]:
         raise ValueError(
-            f"rate: 02_baselines has searched no rate for {arm} on {cfg.model}, only for "
-            f"{', '.join(found['lowest'])} on {searched}; give the parameter lr, or search there"
+            f"rate: 02_baselines has searched no rate for {arm}, only for "
+            f"{', '.join(found['lowest'])}; give the parameter lr, or search there"
         )
     chosen = found["chosen"][arm]
     return found["lowest"][arm] if chosen is None else chosen
+
+
+def arm_name(model: str, method: str, protocol: Protocol) -> str:
+    """What the rate of a method on a model is called in 02_baselines."""
+    return f"{model} {method}-{protocol}"
 
 
 def start(cfg: FinetuneParams) -> tuple[float, Path]:
@@ -104,10 +110,14 @@ def finetune_at(
     origin: Path,
     folder: Path,
     on_epoch: Callable[[dict], None] = lambda row: None,
+    *,
+    watched: bool = True,
 ) -> tuple[torch.nn.Module, History]:
     """One finetuning run as `cfg` describes it, at one learning rate.
 
-    `origin` are the original model's weights. Resumes and raises as `finetune`.
+    `origin` are the original model's weights. A run that is not `watched` has validation figures
+    after the last epoch alone, unless they choose the epoch: a third of its time. Resumes and
+    raises as `finetune`.
     """
     device = choose_device(cfg.device)
     spec = bench.spec(cfg.model)
@@ -139,6 +149,7 @@ def finetune_at(
         settings,
         folder,
         inputs=inputs | {"origin": file_fingerprint(origin)},
+        validate_each=watched or cfg.keep != "last",
         on_epoch=on_epoch,
     )
     return model, history

@@ -43,6 +43,7 @@ def run_epochs(
     train_epoch: Callable[[int], dict[str, float]],
     validate: Callable[[], dict[str, float]],
     criterion: str | None = None,
+    validate_each: bool = True,
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
@@ -50,8 +51,9 @@ def run_epochs(
 
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
-    which epoch's weights are kept (differences A13); None keeps the last epoch's. The model
-    holds the kept weights afterwards. A damaged file is told in a warning, and its run made again
+    which epoch's weights are kept (differences A13); None keeps the last epoch's. Without
+    `validate_each`, which needs None, the last row alone has the figures. The model holds the kept
+    weights afterwards. A damaged file is told in a warning, and its run made again
     from the last checkpoint that is whole. `keep_epochs=True` leaves every epoch's weights in
     `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
@@ -70,13 +72,15 @@ def run_epochs(
     history = _resume(folder, model, optimizer, architecture, name, kept)
     if not history:
         shutil.rmtree(folder / EPOCHS, ignore_errors=True)  # of another run, or not all there
-        history = [{"epoch": 0, **validate()}]
+        history = [{"epoch": 0, **(validate() if validate_each else {})}]
         if keep_epochs:
             (folder / EPOCHS).mkdir(exist_ok=True)
             save_weights(epoch_file(folder, 0), model, architecture)
         on_epoch(history[0])
     for epoch in range(len(history), epochs + 1):
-        row = {"epoch": epoch, **train_epoch(epoch), **validate()}
+        row = {"epoch": epoch, **train_epoch(epoch)}
+        if validate_each or epoch == epochs:
+            row |= validate()
         bad = [k for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)]
         if bad:
             raise FloatingPointError(

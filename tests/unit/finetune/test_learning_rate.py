@@ -135,17 +135,27 @@ def test_every_method_at_every_rate_in_a_folder_of_its_own(asked, tmp_path):
     assert first["drop_pts"] == pytest.approx(1.0)
 
 
+def test_other_models_are_searched_with_our_method_alone(asked, tmp_path):
+    cfg = CFG.model_copy(update={"compared_model": "dinov2-s", "other_models": ["tiny"]})
+    table = try_rates(cfg, BASE, CUTOUTS, tmp_path)
+    counts = table.groupby("model").size().to_dict()
+    assert counts == {"dinov2-s": 2 * len(ARMS), "tiny": 2}
+    assert [origin for _, _, origin, _ in asked][-3:] == ["dinov2-s.weights", *["tiny.weights"] * 2]
+    assert choose_rates(table, limit_pts=2.0)["tiny relevance-published"] == 2e-5
+
+
 def test_run_that_diverged_is_a_row(asked, tmp_path):
     table = try_rates(CFG, BASE, CUTOUTS, tmp_path)
     table = table.query("method == 'rrr' and protocol == 'described'")
     last = table.iloc[-1]
     assert last["drop_pts"] == math.inf and last["rising"]
     assert math.isnan(last["background_after"]) and math.isnan(last["background_before"])
-    assert choose_rates(table, limit_pts=2.0) == {"rrr-described": 1e-5}
+    assert choose_rates(table, limit_pts=2.0) == {"tiny rrr-described": 1e-5}
 
 
 def test_runs_are_those_of_the_preset_but_shorter():
-    params = arm_params(CFG.model_copy(update={"validation_images": 120}), BASE, "rrr", "described")
+    cfg = CFG.model_copy(update={"validation_images": 120})
+    params = arm_params(cfg, BASE, "tiny", "rrr", "described")
     assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
     assert (params.epochs, params.images_per_class, params.seed) == (2, 3, 1)
     assert (params.validation_images, params.validation_maps) == (120, CFG.validation_maps)
@@ -163,7 +173,8 @@ def test_highest_rate_that_passes_or_none():
         ("rrr", "described", 2e-5, 3.0, False),
     ]
     table = pd.DataFrame(rows, columns=["method", "protocol", "lr", "drop_pts", "rising"])
-    assert choose_rates(table, 1.0) == {"relevance-published": 2e-5, "rrr-described": None}
+    found = choose_rates(table.assign(model="tiny"), 1.0)
+    assert found == {"tiny relevance-published": 2e-5, "tiny rrr-described": None}
 
 
 def test_model_without_shipped_weights_is_an_error(tmp_path):

@@ -39,14 +39,13 @@ def project(tmp_path, monkeypatch):
     for name, values in (("common", {"model": "dinov2-s"}), ("02_finetune", {"epochs": 7})):
         (params / f"{name}.yaml").write_text(yaml.safe_dump(values))
     own = {"parameters": {"model": "dinov2-s"}}
-    chosen = {"relevance-published": 3.0e-5, "rrr-described": None}
-    lowest = {"relevance-published": 1.0e-5, "rrr-described": 2.0e-5}
-    searched = {"compared_model": "tiny"}
+    chosen = {"tiny relevance-published": 3.0e-5, "tiny rrr-described": None}
+    lowest = {"tiny relevance-published": 1.0e-5, "tiny rrr-described": 2.0e-5}
     for stage, summary in (
         ("00_original", own),
         ("01_masks", {}),
         ("02_learning_rate", own | {"chosen_lr": 2.0e-6}),
-        ("02_baselines", {"chosen": chosen, "lowest": lowest, "parameters": searched}),
+        ("02_baselines", {"chosen": chosen, "lowest": lowest, "parameters": {}}),
     ):
         folder = tmp_path / "outputs" / "quick" / stage
         folder.mkdir(parents=True)
@@ -78,9 +77,9 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search_for_this_model_and_meth
     assert rate(FinetuneParams(model="tiny")) == 3.0e-5
     nothing_passed = FinetuneParams(model="tiny", method="rrr", protocol="described")
     assert rate(nothing_passed) == 2.0e-5, "the lowest rate tried"
-    with pytest.raises(ValueError, match="no rate for relevance-described on tiny"):
+    with pytest.raises(ValueError, match="no rate for tiny relevance-described, only for tiny rel"):
         rate(FinetuneParams(model="tiny", protocol="described"))
-    with pytest.raises(ValueError, match="no rate for relevance-published on tiny-mae"):
+    with pytest.raises(ValueError, match="no rate for tiny-mae relevance-published"):
         rate(FinetuneParams(model="tiny-mae"))
 
 

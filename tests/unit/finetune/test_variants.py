@@ -45,7 +45,7 @@ def test_wrong_change_is_refused():
 def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, monkeypatch):
     rates = []
 
-    def finetune_at(params, bench, lr, origin, folder):
+    def finetune_at(params, bench, lr, origin, folder, watched):
         rates.append(lr)
         if params.seed == 1:
             raise FloatingPointError("training: loss is nan")
@@ -81,7 +81,7 @@ def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, 
 
 
 def test_where_all_diverge_the_table_is_empty_and_has_its_columns(tmp_path, monkeypatch):
-    def finetune_at(*args):
+    def finetune_at(*args, **options):
         raise FloatingPointError("training: loss is nan")
 
     monkeypatch.setattr(module, "finetune_at", finetune_at)

@@ -79,6 +79,17 @@ def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
         assert torch.equal(load.weights(), state), epoch
 
 
+def test_figures_of_the_last_epoch_alone_leave_the_weights_as_they_are(undisturbed, tmp_path):
+    run = Run(tmp_path, validate_each=False)
+    history = run.run()
+    assert [set(row) for row in history[:-1]] == [
+        {"epoch"},
+        *[{"epoch", "train_loss"}] * (len(history) - 2),
+    ]
+    assert history[-1] == undisturbed[1][-1]
+    assert torch.equal(run.weights(), undisturbed[0].weights())
+
+
 def test_an_epochs_weights_are_there_when_its_row_is_shown(tmp_path):
     def look(row):
         assert epoch_file(tmp_path, row["epoch"]).is_file()

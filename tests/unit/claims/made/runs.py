@@ -165,7 +165,8 @@ def rates(gradmask=(1.0, 30.0), drops=(0.0, 5.0), protocol="published"):
         for method, falls in (("gradmask", gradmask), ("rrr", (0.0, 2.0)))
         for lr, drop, fall in zip((1e-6, 1e-5), drops, falls, strict=True)
     ]
-    return frame(rows, "method protocol lr drop_pts rising background_before background_after")
+    columns = "method protocol lr drop_pts rising background_before background_after"
+    return frame(rows, columns).assign(model="tiny")
 
 
 def changed_images(spread=8, alike=False, runs=("seed0", "seed1"), images=20):
