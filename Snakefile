@@ -142,6 +142,7 @@ rule baselines:
         **stage("02_baselines"),
         runs=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
+        rates=rules.learning_rate.output.rates,
     output:
         executed=f"{OUT}/02_baselines/executed.ipynb",
         summary=f"{OUT}/02_baselines/summary.json",

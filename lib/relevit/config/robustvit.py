@@ -202,6 +202,13 @@ class BaselinesParams(Params):
     shown: int = Field(6, ge=2, le=20, description="images in a gallery row, of the proof's")
     seed: Seed = 0
 
+    @field_validator("other_models")
+    @classmethod
+    def _others(cls, others: list[str], info: ValidationInfo) -> list[str]:
+        if (model := info.data.get("compared_model")) in others:
+            raise ValueError(f"{model!r} is compared_model, which has all methods; leave it out")
+        return others
+
 
 class ComparisonParams(Params):
     """03_comparison: ours, the baselines, both kinds of masks, and DINO."""

@@ -159,7 +159,7 @@ def run_study(
         for model in models:
             if model.params is not None:
                 lr = model.params.lr
-                finetune_at(model.params, world.bench, lr, origin, model.folder, watched=False)
+                finetune_at(model.params, world.bench, lr, origin, model.folder, validated=())
             classifier = load_classifier(
                 world.bench, cfg.model, model.weights, cfg.precision, cfg.device
             )

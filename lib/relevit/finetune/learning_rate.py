@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from relevit.base.stages import need_stage
 from relevit.config import BaselinesParams, FinetuneParams
 from relevit.config.robustvit import WEIGHTS, FinetuneChoices
 from relevit.config.words import Protocol
@@ -23,6 +24,7 @@ from relevit.finetune.runs import arm_name, finetune_at, kept_epoch, origin_weig
 from relevit.relevance import check_protocol
 from relevit.training.epochs import History
 
+RATES = "rates.parquet"  # of 02_learning_rate
 ARM = ["model", "method", "protocol"]  # columns that tell the runs of one rate apart
 RISE_PCT = 10.0  # what counts as a rise of the classification loss, beyond noise
 # What is compared: method and protocol.
@@ -48,6 +50,7 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
     `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says
     whether the classification loss of the validation images is more than RISE_PCT above its
     value before finetuning: on the training images it falls at any rate, as it is trained there.
+    The background term, `background_before` and `background_after`, is beside it and not judged.
     """
     log, column = pd.DataFrame(history), class_loss_column(params)
     before, kept = log.iloc[0], log.loc[kept_epoch(history, params.keep)]
@@ -60,6 +63,8 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
         "class_loss": kept[column],
         "rising": bool(kept[column] > ceiling),
         "validation_loss_total": kept["validation_loss_total"],
+        "background_before": before["validation_loss_background"],
+        "background_after": kept["validation_loss_background"],
     }
 
 
@@ -130,11 +135,11 @@ def try_rates(
 ) -> pd.DataFrame:
     """Finetune the compared model with every method at every rate; one row a run.
 
-    The other models follow with our method alone. Each grid is that of `cfg` times `rate_factor`
-    (differences B12). Resumes what `folder` holds. Columns: `model`, `method`, `protocol`, `rate`
-    (of the grid), `lr` (of the run), what `judge` looks at, and the background term on the
-    validation images, `background_before` and `background_after`. A run whose loss became infinite
-    has an infinite `drop_pts` and NaN for what was not reached.
+    The other models follow with our method alone. Our method on the preset's own model is what
+    02_learning_rate has found. Each grid is that of `cfg` times `rate_factor` (differences B12).
+    Resumes what `folder` holds. Columns: `model`, `method`, `protocol`, `rate` (of the grid), and
+    those of `judge`. A run whose loss became infinite has an infinite `drop_pts` and NaN for what
+    was not reached.
     Raises: ValueError for a model that is neither the preset's own nor shipped.
     """
     origins = {
@@ -145,11 +150,15 @@ def try_rates(
     rows = []
     for model, method, protocol in arms:
         params = arm_params(cfg, base, model, method, protocol)
+        arm = {"model": model, "method": method, "protocol": protocol}
+        if model == cfg.model and method == "relevance":
+            searched = pd.read_parquet(need_stage(cfg, "02_learning_rate") / RATES)
+            rows += [arm | {"rate": row["lr"]} | row for row in searched.to_dict("records")]
+            continue
         for rate in sorted(cfg.rates):
             lr = rate * rate_factor(method, protocol)
             place = folder / f"{model}.{method}-{protocol}_lr_{lr:.1e}"
-            row = {"model": model, "method": method, "protocol": protocol, "rate": rate}
-            rows.append(row | _try(params, bench, lr, origins[model], place))
+            rows.append(arm | {"rate": rate} | _try(params, bench, lr, origins[model], place))
             on_run(rows[-1])
     return pd.DataFrame(rows)
 
@@ -181,10 +190,8 @@ def _try(
     params: FinetuneParams, bench: Benchmark, lr: float, origin: Path, folder: Path
 ) -> dict[str, Any]:
     try:
-        _, history = finetune_at(params, bench, lr, origin, folder)
+        ends = (0, params.epochs)
+        _, history = finetune_at(params, bench, lr, origin, folder, validated=ends)
     except FloatingPointError:  # the rate is far too high: a finding, not an accident
         return {"lr": lr, "drop_pts": inf, "rising": True, "background_after": nan}
-    log = pd.DataFrame(history).set_index("epoch")["validation_loss_background"]
-    after = log[kept_epoch(history, params.keep)]
-    terms = {"background_before": float(log.iloc[0]), "background_after": float(after)}
-    return judge(lr, history, params) | terms
+    return judge(lr, history, params)

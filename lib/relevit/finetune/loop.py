@@ -6,7 +6,7 @@ the list of differences, each a named setting (`relevit.finetune.settings`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def finetune(
     folder: Path,
     *,
     inputs: dict[str, Any],
-    validate_each: bool = True,
+    validated: Collection[int] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
     on_step: Callable[[int, int], None] = lambda step, steps: None,
 ) -> History:
@@ -43,7 +43,7 @@ def finetune(
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
     (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
     from beside its settings (weights at the start, images for training and validation), so that a
-    changed input is not taken for the same run. `validate_each` as `run_epochs`.
+    changed input is not taken for the same run. `validated` as `run_epochs`.
     Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.
     Raises: ValueError for masks without object or without background, before the first step;
     further as `run_epochs`.
@@ -77,7 +77,7 @@ def finetune(
         train_epoch=train_epoch,
         validate=validate_epoch,
         criterion="validation_loss_total" if settings.keep != "last" else None,
-        validate_each=validate_each,
+        validated=validated,
         on_epoch=on_epoch,
     )
     model.eval()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -111,13 +111,13 @@ def finetune_at(
     folder: Path,
     on_epoch: Callable[[dict], None] = lambda row: None,
     *,
-    watched: bool = True,
+    validated: Collection[int] | None = None,
 ) -> tuple[torch.nn.Module, History]:
     """One finetuning run as `cfg` describes it, at one learning rate.
 
-    `origin` are the original model's weights. A run that is not `watched` has validation figures
-    after the last epoch alone, unless they choose the epoch: a third of its time. Resumes and
-    raises as `finetune`.
+    `origin` are the original model's weights. `validated` are the epochs after which validation
+    images are looked at, 0 for before; None, and wherever they choose the epoch, after each, which
+    takes a third of the time. Resumes and raises as `finetune`.
     """
     device = choose_device(cfg.device)
     spec = bench.spec(cfg.model)
@@ -149,7 +149,7 @@ def finetune_at(
         settings,
         folder,
         inputs=inputs | {"origin": file_fingerprint(origin)},
-        validate_each=watched or cfg.keep != "last",
+        validated=validated if cfg.keep == "last" else None,
         on_epoch=on_epoch,
     )
     return model, history

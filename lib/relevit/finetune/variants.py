@@ -73,7 +73,7 @@ def score_variants(
         place = folder / ".".join(str(value) for value in values)
         lr = rate(params) if callable(rate) else rate
         try:
-            finetune_at(params, bench, lr, origin, place, watched=False)
+            finetune_at(params, bench, lr, origin, place, validated=())
         except FloatingPointError as error:
             lost[values] = str(error)
             on_run()

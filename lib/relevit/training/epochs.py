@@ -12,7 +12,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def run_epochs(
     train_epoch: Callable[[int], dict[str, float]],
     validate: Callable[[], dict[str, float]],
     criterion: str | None = None,
-    validate_each: bool = True,
+    validated: Collection[int] | None = None,
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
@@ -51,9 +51,9 @@ def run_epochs(
 
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
-    which epoch's weights are kept (differences A13); None keeps the last epoch's. Without
-    `validate_each`, which needs None, the last row alone has the figures. The model holds the kept
-    weights afterwards. A damaged file is told in a warning, and its run made again
+    which epoch's weights are kept (differences A13); None keeps the last epoch's. `validated`
+    are the rows that have validation figures, None for all; others need no `criterion`. The model
+    holds the kept weights afterwards. A damaged file is told in a warning, and its run made again
     from the last checkpoint that is whole. `keep_epochs=True` leaves every epoch's weights in
     `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
@@ -69,24 +69,21 @@ def run_epochs(
         shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # killed while it was removed
         return done
     need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
+
+    def figures(epoch: int) -> dict[str, float]:
+        return validate() if validated is None or epoch in validated else {}
+
     history = _resume(folder, model, optimizer, architecture, name, kept)
     if not history:
         shutil.rmtree(folder / EPOCHS, ignore_errors=True)  # of another run, or not all there
-        history = [{"epoch": 0, **(validate() if validate_each else {})}]
+        history = [{"epoch": 0} | figures(0)]
         if keep_epochs:
             (folder / EPOCHS).mkdir(exist_ok=True)
             save_weights(epoch_file(folder, 0), model, architecture)
         on_epoch(history[0])
     for epoch in range(len(history), epochs + 1):
-        row = {"epoch": epoch, **train_epoch(epoch)}
-        if validate_each or epoch == epochs:
-            row |= validate()
-        bad = [k for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)]
-        if bad:
-            raise FloatingPointError(
-                f"training: {bad[0]} is {row[bad[0]]} in epoch {epoch} of {folder.name}; "
-                "lower the learning rate (the checkpoint of the epoch before is kept)"
-            )
+        row = {"epoch": epoch} | train_epoch(epoch) | figures(epoch)
+        _need_finite(row, folder)
         history.append(row)
         best = criterion is None or row[criterion] <= min(r[criterion] for r in history[1:])
         newest = _save(folder / CHECKPOINT, model, optimizer, architecture, name, history, best)
@@ -95,6 +92,15 @@ def run_epochs(
         _write_log(folder, history)
         on_epoch(row)
     return _finish(folder, model, architecture, name, history)
+
+
+def _need_finite(row: dict[str, Any], folder: Path) -> None:
+    for key, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FloatingPointError(
+                f"training: {key} is {value} in epoch {row['epoch']} of {folder.name}; "
+                "lower the learning rate (the checkpoint of the epoch before is kept)"
+            )
 
 
 def epoch_file(folder: Path, epoch: int) -> Path:

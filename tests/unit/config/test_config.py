@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from relevit.config import (
     NOTEBOOKS,
     AblationsParams,
+    BaselinesParams,
     ClipParams,
     ControlsParams,
     FinetuneParams,
@@ -135,6 +136,7 @@ WRONG = [
     (PretrainingParams, {"swaps": [2, 2]}, r"swaps = \[2, 2\] .* 2 occurs twice"),
     (KnnParams, {"neighbours": [1, 5, 1]}, r"neighbours = .* 1 occurs twice"),
     (AblationsParams, {"variants": ["full", "full"]}, r"variants = .* 'full' occurs twice"),
+    (BaselinesParams, {"other_models": ["tiny"]}, "other_models = .* 'tiny' is compared_model"),
     (TextParams, {"corpora": ["generated"] * 2}, r"corpora = .* 'generated' occurs twice"),
     # nothing to train
     (FinetuneParams, dict.fromkeys(WEIGHTS, 0.0), r"weight_foreground = 0\.0 .*nothing to train"),

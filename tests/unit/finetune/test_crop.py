@@ -217,17 +217,17 @@ def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
     assert ("edges" in seen["inputs"]) == soft, "a run with other masks is another run"
 
 
-@pytest.mark.parametrize(("keep", "each"), [("last", False), ("lowest_validation_loss", True)])
+@pytest.mark.parametrize(("keep", "told"), [("last", ()), ("lowest_validation_loss", None)])
 def test_a_run_that_nobody_watches_is_validated_where_that_chooses_the_epoch(
-    monkeypatch, tmp_path, keep, each
+    monkeypatch, tmp_path, keep, told
 ):
     seen = {}
     monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
     monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
     monkeypatch.setattr(runs, "finetune", lambda *_, **options: seen.update(options) or [])
     cfg = FinetuneParams(images_per_class=1, classes=2, model="tiny", keep=keep, device="cpu")
-    runs.finetune_at(cfg, CUTOUTS, 1.0e-6, tmp_path, tmp_path, watched=False)
-    assert seen["validate_each"] == each
+    runs.finetune_at(cfg, CUTOUTS, 1.0e-6, tmp_path, tmp_path, validated=())
+    assert seen["validated"] == told
 
 
 def test_object_may_fill_a_photograph_but_not_be_missing(tmp_path):

@@ -52,7 +52,8 @@ def test_no_rate_passes(drops, rising):
 def history(*epochs):
     """Rows of a log from (top-1, confidence loss, total loss) of each epoch."""
     names = ("validation_top1_pct", "validation_confidence_loss", "validation_loss_total")
-    return [{"epoch": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(epochs)]
+    rows = [{"epoch": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(epochs)]
+    return [row | {"validation_loss_background": 4.0 - row["epoch"]} for row in rows]
 
 
 def with_label_loss(rows, fall):
@@ -82,6 +83,7 @@ def test_judge_compares_the_kept_epoch_with_the_start():
     assert verdict["drop_pts"] == 2.0 and verdict["validation_top1_pct"] == 88.0
     assert (verdict["class_loss_before"], verdict["class_loss"]) == (0.50, 0.56)
     assert verdict["validation_loss_total"] == 2.0 and verdict["lr"] == 1e-6
+    assert (verdict["background_before"], verdict["background_after"]) == (4.0, 1.0)
 
 
 @pytest.mark.parametrize(("share", "rising"), [(0.99, False), (1.01, True)])
@@ -100,7 +102,6 @@ BASE = FinetuneParams(class_term="confidence")
 def log_of(lr):
     """Two epochs; the second is kept. Accuracy falls with the rate."""
     rows = history((90.0, 0.5, 9.0), (90.0, 0.5, 3.0), (90.0 - 1e5 * lr, 0.5, 2.0))
-    rows = [row | {"validation_loss_background": 4.0 - row["epoch"]} for row in rows]
     return with_label_loss(rows, 0.0)
 
 
@@ -109,7 +110,8 @@ def asked(monkeypatch):
     """The runs that would be made, which take no time here."""
     runs = []
 
-    def run(params, bench, lr, origin, folder):
+    def run(params, bench, lr, origin, folder, validated):
+        assert validated == (0, params.epochs), "before and after"
         runs.append((params, lr, origin.name, folder.name))
         if params.method == "rrr" and params.protocol == "described" and lr > 1.5e-5:
             raise FloatingPointError("training: train_loss_total is nan")
@@ -142,6 +144,19 @@ def test_other_models_are_searched_with_our_method_alone(asked, tmp_path):
     assert counts == {"dinov2-s": 2 * len(ARMS), "tiny": 2}
     assert [origin for _, _, origin, _ in asked][-3:] == ["dinov2-s.weights", *["tiny.weights"] * 2]
     assert choose_rates(table, limit_pts=2.0)["tiny relevance-published"] == 2e-5
+
+
+def test_what_02_learning_rate_has_found_is_not_searched_again(asked, tmp_path, monkeypatch):
+    found = pd.DataFrame([judge(lr, log_of(lr), BASE) for lr in (3e-6, 5e-5)])
+    found.to_parquet(tmp_path / "rates.parquet")
+    monkeypatch.setattr(learning_rate, "need_stage", lambda cfg, notebook: tmp_path)
+    cfg = CFG.model_copy(update={"model": "tiny"})
+    table = try_rates(cfg, BASE, CUTOUTS, tmp_path)
+    assert {params.method for params, *_ in asked} == set(BASELINES)
+    ours = table[table["method"] == "relevance"].set_index("lr")
+    assert list(ours.index) == list(ours["rate"]) == [3e-6, 5e-5]
+    assert ours["drop_pts"].to_dict() == found.set_index("lr")["drop_pts"].to_dict()
+    assert choose_rates(table, limit_pts=1.0)["tiny relevance-published"] == 3e-6
 
 
 def test_run_that_diverged_is_a_row(asked, tmp_path):

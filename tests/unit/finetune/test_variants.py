@@ -45,7 +45,7 @@ def test_wrong_change_is_refused():
 def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, monkeypatch):
     rates = []
 
-    def finetune_at(params, bench, lr, origin, folder, watched):
+    def finetune_at(params, bench, lr, origin, folder, validated):
         rates.append(lr)
         if params.seed == 1:
             raise FloatingPointError("training: loss is nan")

@@ -98,9 +98,8 @@ def test_what_a_run_leaves(done):
 @pytest.mark.slow
 def test_changes_are_paired_image_by_image(done):
     answers = pd.read_parquet(done.run.out / "answers.parquet")
-    right = answers.assign(right=answers["label_rank"] == 0).set_index(
-        ["model", "dataset", "index"]
-    )
+    keys = ["model", "dataset", "index"]
+    right = answers.assign(right=answers["label_rank"] == 0).set_index(keys).sort_index()
     after, before = (right.loc[name, "right"].astype(int).loc["a"] for name in (WITH, WITHOUT))
     (row,) = done.changes.query(f"dataset == 'a' and change == '{WITH} - {WITHOUT}'").itertuples()
     assert row.change_pts == pytest.approx(100 * (after - before).mean())

@@ -79,14 +79,14 @@ def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
         assert torch.equal(load.weights(), state), epoch
 
 
-def test_figures_of_the_last_epoch_alone_leave_the_weights_as_they_are(undisturbed, tmp_path):
-    run = Run(tmp_path, validate_each=False)
-    history = run.run()
-    assert [set(row) for row in history[:-1]] == [
-        {"epoch"},
-        *[{"epoch", "train_loss"}] * (len(history) - 2),
-    ]
-    assert history[-1] == undisturbed[1][-1]
+@pytest.mark.parametrize("validated", [(), (0, 2)])
+def test_epochs_that_are_not_validated_leave_the_weights_as_they_are(
+    undisturbed, tmp_path, validated
+):
+    run = Run(tmp_path, validated=validated)
+    for row, whole in zip(run.run(), undisturbed[1], strict=True):
+        figures = {} if row["epoch"] in validated else set(whole) - {"epoch", "train_loss"}
+        assert row == {key: value for key, value in whole.items() if key not in figures}
     assert torch.equal(run.weights(), undisturbed[0].weights())
 
 
