@@ -44,9 +44,23 @@ class Answers:
         model = self._fast if self._exact is None else self._exact
         return next(model.parameters())
 
-    def measure(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> None:
-        """Take twice the `largest_error` on these inputs as the margin from now on."""
-        self.margin = 2 * self.largest_error(batches)
+    @torch.inference_mode()
+    def measure(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> float:
+        """Take twice the largest error of a logit on these inputs as the margin from now on.
+
+        Returns the share of their predictions that are in doubt then. Logits are compared after
+        taking off their mean, which decides nothing. Formats but bfloat16 are as they are.
+        """
+        if self._exact is None:
+            return 0.0
+        errors, gaps = [], []
+        for pixels in batches:
+            logits = _logits(self._fast, pixels)
+            apart = logits - _logits(self._exact, pixels)
+            errors.append((apart - apart.mean(dim=1, keepdim=True)).abs().max())
+            gaps.append(prediction_gap(logits))
+        self.margin = 2 * float(torch.stack(errors).max())
+        return float(self.doubtful(torch.cat(gaps)).float().mean())
 
     def __call__(
         self, pixels: Shaped[Tensor, "batch 3 height width"], gap: Gap | None = None
@@ -85,21 +99,6 @@ class Answers:
     def doubtful(self, gaps: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
         """Where rounding could change the answer."""
         return ~(gaps >= self.margin)  # so written, NaN is doubtful
-
-    @torch.inference_mode()
-    def largest_error(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> float:
-        """By how much a logit in bfloat16 is off on these inputs, at most; 0 in other formats.
-
-        Logits are compared after taking off their mean, which decides nothing. NaN where a
-        logit is no number.
-        """
-        if self._exact is None:
-            return 0.0
-        errors = []
-        for pixels in batches:
-            apart = _logits(self._fast, pixels) - _logits(self._exact, pixels)
-            errors.append((apart - apart.mean(dim=1, keepdim=True)).abs().max())
-        return float(torch.stack(errors).max())
 
 
 def right_classes(

@@ -100,10 +100,8 @@ def make_classifier(
         return classifier
     answers = classifier.answers
     batches = _probe(spec, seed) if probe is None else probe
-    inputs = [spec.normalise(batch.images, like=answers.like) for batch in batches]
-    answers.measure(inputs)
-    doubts = torch.cat([answers.doubtful(prediction_gap(answers(pixels))) for pixels in inputs])
-    return classifier if doubts.float().mean() <= MOST_REPEATED else Classifier(model, spec)
+    doubt = answers.measure(spec.normalise(b.images, like=answers.like) for b in batches)
+    return classifier if doubt <= MOST_REPEATED else Classifier(model, spec)
 
 
 def predict(
