@@ -28,7 +28,10 @@ class Lesson(NamedTuple):
 
 LESSONS = {
     "00_original": Lesson("right on its own kind of images", lambda top1, *_: top1 >= 90),
-    "00_start": Lesson("and often wrong elsewhere", lambda val, elsewhere: elsewhere < val - 15),
+    "00_start": Lesson(
+        "and often wrong elsewhere, also where the home alone is another",
+        lambda val, a, home, elsewhere: a < val - 15 and elsewhere < home - 15,
+    ),
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_learning_rate": Lesson(
         "too high a rate forgets",
