@@ -15,13 +15,13 @@ from relevit.config import ControlsParams
 from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import paired
-from relevit.evaluate.looking import look
+from relevit.evaluate.looking import RIGHT, cured_first, look
 from relevit.finetune.controls import OURS, OWN, looked_at
 from relevit.models.loading import load_model
 from relevit.plots import bars
 from relevit.plots.style import GREY, HEAT
 
-SHOWN = 5  # of set a: those in which the original's relevance lies off the animal most
+SHOWN = 5  # of set a: answers that become right, those whose relevance moves to the object most
 KINDS = {"with relevance": True, "without, same images and steps": False}
 
 
@@ -41,22 +41,33 @@ def main() -> None:
         name: look(load_model(spec.name, run / "weights.safetensors"), spec, batch, bench.classes)
         for name, run in runs.items()
     }
-    worst = looks["original"].on_object_pct.argsort()[:SHOWN].tolist()
-    figure = plt.figure(figsize=(13, 5.2), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.15, 1))
+    before, after = looks["original"], looks["with"]
+    gained, lost = (int((a.right & ~b.right).sum()) for a, b in ((after, before), (before, after)))
+    figure = plt.figure(figsize=(13, 5.4), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
     axes = left.subplots(1 + len(looks), SHOWN)
-    left.suptitle("Where it looks: image, original, finetuned without relevance and with it")
-    for column, number in enumerate(worst):
+    left.suptitle(
+        f"Of {len(batch)} images of set a, {gained} become right with relevance, "
+        f"{lost} become wrong.\nOf the first, the {SHOWN} whose relevance moves to the animal most",
+        fontsize=10,
+    )
+    for column, number in enumerate(cured_first(before, after)[:SHOWN].tolist()):
         picture = batch.images[number].permute(1, 2, 0).numpy()
         axes[0, column].imshow(picture)
         axes[0, column].set_title(bench.names([batch.labels[number]])[0], fontsize=8)
         for row, seen in enumerate(looks.values(), start=1):
             axes[row, column].imshow(picture.mean(axis=2), **GREY)
             axes[row, column].imshow(seen.heatmaps[number, 0], **HEAT)
-            title = seen.titles[number]
-            axes[row, column].set_title(title, fontsize=8, color=seen.colours[number])
+            mask = batch.masks[number, 0].numpy()
+            axes[row, column].contour(mask, levels=[0.5], colors="white", linewidths=0.7)
+            colour = seen.colours[number]
+            style = "normal" if colour == RIGHT else "italic"
+            axes[row, column].set_title(seen.titles[number], fontsize=8, color=colour, style=style)
+    for axis, name in zip(axes[:, 0], ("image", *looks), strict=True):
+        axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
     for axis in axes.flat:
-        axis.set_axis_off()
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set_visible(False)
     answers = pd.read_parquet(study / "answers.parquet").query("world == @OWN")
     original = answers[answers["arm"] == paired.ORIGINAL]
     own = answers[answers["arm"] == OURS]

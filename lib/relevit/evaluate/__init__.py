@@ -9,7 +9,7 @@ finetuning or pictures.
 from relevit.evaluate import class_changes, knn, robustness, sis
 from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.frozen_features import class_features, linear_probe
-from relevit.evaluate.looking import background_swap, look, look_at_parts, look_rows
+from relevit.evaluate.looking import background_swap, cured_first, look, look_at_parts, look_rows
 from relevit.evaluate.methods import (
     ABLATION,
     ablation_maps,
@@ -49,6 +49,7 @@ __all__ = [
     "background_swap",
     "class_changes",
     "class_features",
+    "cured_first",
     "erase",
     "erased_parts",
     "erasing_ranks",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.data import cutouts
@@ -39,6 +39,11 @@ class Look:
     on_object_pct: Float[Tensor, " batch"]  # share of all relevance that lies on the mask
     titles: list[str]
     colours: list[str]
+
+    @property
+    def right(self) -> Bool[Tensor, " batch"]:
+        """Which answers are right."""
+        return torch.tensor([colour == RIGHT for colour in self.colours])
 
 
 def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str] = CLASSES) -> Look:
@@ -93,6 +98,17 @@ def look_at_parts(
         titles=[title for one in looks for title in one.titles],
         colours=[colour for one in looks for colour in one.colours],
     )
+
+
+def cured_first(before: Look, after: Look) -> Int[Tensor, " batch"]:
+    """The images in an order: first those whose answer becomes right.
+
+    Among these, and among the others, the more relevance moves to the object the earlier.
+    """
+    moved_pct = (after.on_object_pct - before.on_object_pct).nan_to_num()  # without masks: as it is
+    most_pct = 200  # beyond any difference of two shares
+    becomes_right = after.right & ~before.right
+    return (moved_pct + most_pct * becomes_right).argsort(descending=True, stable=True)
 
 
 def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:

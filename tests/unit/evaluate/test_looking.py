@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from relevit.data.batch import Batch
-from relevit.evaluate.looking import RIGHT, WRONG, Look, look, look_at_parts, look_rows
+from relevit.evaluate.looking import RIGHT, WRONG, Look, cured_first, look, look_at_parts, look_rows
 from relevit.relevance import gae, to_pixels
 
 from ..micro_finetuning import SPEC, micro_model, pictures
@@ -103,3 +103,25 @@ def test_rows_of_other_images_are_an_error():
     seen, batch = case([1.0, 0.0, 0.0, 0.0], [1, 0, 0, 0])
     with pytest.raises(ValueError, match=r"look_rows: 1 heatmaps and 2 images; one each is need"):
         look_rows(seen, batch.select([0, 0]), "val")
+
+
+def seen_as(shares_pct, right):
+    """A look of which nothing is known but where relevance lies and which answers are right."""
+    shares = torch.tensor(shares_pct)
+    colours = [RIGHT if each else WRONG for each in right]
+    none = torch.zeros(len(shares))
+    maps = torch.zeros(len(shares), 1, 2, 2)
+    return Look(maps, none.long(), none, none, shares, [""] * len(shares), colours)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_answers_that_become_right_come_first_then_relevance_that_moves_to_the_object(known):
+    before = seen_as([50.0, 60.0, 10.0, 40.0, 30.0], [False, False, True, False, True])
+    after = seen_as([45.0, 65.0, 90.0, 60.0, 20.0], [True, True, True, False, False])
+    assert after.right.tolist() == [True, True, True, False, False]
+    if not known:  # no masks: as the images come
+        before, after = (
+            replace(s, on_object_pct=s.on_object_pct * torch.nan) for s in (before, after)
+        )
+    expected = [1, 0, 2, 3, 4] if known else [0, 1, 2, 3, 4]
+    assert cured_first(before, after).tolist() == expected
