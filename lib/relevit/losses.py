@@ -53,6 +53,7 @@ def foreground_loss(
     """
     check_protocol(protocol)
     _check(relevance, mask)
+    mask = _as_numbers(mask)
     goal = mask if protocol == "published" else torch.ones_like(mask)
     return (relevance * mask - goal).square().mean()
 
@@ -134,6 +135,7 @@ def inverse_mask(
     """
     check_protocol(protocol)
     _check_range(mask)
+    mask = _as_numbers(mask)
     background = 1 - mask
     if protocol == "described":
         return background
@@ -176,6 +178,11 @@ def _check(relevance: Tensor, mask: Tensor) -> None:
             "give one mask pixel for each heatmap pixel"
         )
     _check_range(mask)
+
+
+def _as_numbers(mask: Tensor) -> Tensor:
+    """Zeros and ones of booleans, from which torch subtracts nothing."""
+    return mask if mask.is_floating_point() else mask.float()
 
 
 def _check_range(mask: Tensor) -> None:

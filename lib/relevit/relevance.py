@@ -54,13 +54,15 @@ def explaining(method: Callable[..., Any]) -> Callable[..., Any]:
     on from there; afterwards each part has the mode that it had. Other threads that explain the
     same model wait. Inside `torch.inference_mode()` gradients are taken all the same, and of a
     model of `torch.compile` the one that was compiled is explained.
-    Raises: ValueError for an unknown protocol, or weights made inside `torch.inference_mode()`.
+    Raises: ValueError for an unknown protocol, for what is no model, for images that it does not
+    take, or for weights made inside `torch.inference_mode()`.
     """
 
     @wraps(method)
     def explain(model: nn.Module, images: Inputs, *args: Any, **options: Any) -> Any:
         check_protocol(options.get("protocol", "published"))
         model = getattr(model, "_orig_mod", model)  # the compiled graph heeds no hooks
+        _need_inputs(model, images)
         if any(weights.is_inference() for weights in model.parameters()):
             raise ValueError(
                 f"model: this {type(model).__name__} was made inside torch.inference_mode(), and "
@@ -75,6 +77,32 @@ def explaining(method: Callable[..., Any]) -> Callable[..., Any]:
             )
 
     return explain
+
+
+def _need_inputs(model: nn.Module, images: Inputs) -> None:
+    """Raise ValueError for what is no model, and for images that it does not take."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            f"model: a {type(model).__name__} is no network; give a timm Vision Transformer, such "
+            "as load_model('tiny')"
+        )
+    embedding = getattr(model, "patch_embed", None)  # a text encoder has none
+    sizes = embedding.img_size if getattr(embedding, "strict_img_size", False) else None
+    wanted = {weights.dtype for weights in model.parameters()}
+    given = f"a {type(images).__name__}"
+    if isinstance(images, Tensor):
+        given = f"{list(images.shape)} of {images.dtype}"
+        fits = embedding is None or (images.ndim == 4 and sizes in (None, tuple(images.shape[2:])))
+        cast = torch.is_autocast_enabled(images.device.type)
+        if fits and images.is_floating_point() and (cast or not wanted or images.dtype in wanted):
+            return
+    height, width = sizes or ("height", "width")
+    kinds = " or ".join(sorted(map(str, wanted))) or "floating point"
+    raise ValueError(
+        f"images: {given}; this {type(model).__name__} takes a tensor [batch, channels, {height}, "
+        f"{width}] of {kinds}: put a single image into a batch (image[None]), resize, and "
+        "normalise what is 0..255 (ModelSpec.normalise)"
+    )
 
 
 @explaining
@@ -176,7 +204,13 @@ def foreground_iou_pct(
     """Overlap of each heatmap, cut at its own mean, with its object mask, in percent.
 
     The cut is the one of the papers' segmentation test (differences E1).
+    Raises: ValueError for masks of another shape, or that are not boolean.
     """
+    if masks.shape != heatmaps.shape or masks.dtype != torch.bool:
+        raise ValueError(
+            f"foreground_iou_pct: heatmaps {list(heatmaps.shape)} and masks {list(masks.shape)} of "
+            f"{masks.dtype}; give booleans of the heatmaps' shape, say masks > 0.5"
+        )
     found = heatmaps > heatmaps.mean(dim=(1, 2, 3), keepdim=True)
     both = (found & masks).sum(dim=(1, 2, 3))
     either = (found | masks).sum(dim=(1, 2, 3))

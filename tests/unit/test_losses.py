@@ -184,3 +184,13 @@ def test_background_share_of_fractional_pixels():
 def test_background_share_by_an_unknown_protocol_is_an_error():
     with pytest.raises(ValueError, match="protocol 'code'"):
         inverse_mask(MASK, "code")
+
+
+@pytest.mark.wrong_types
+def test_a_boolean_mask_is_one_of_zeros_and_ones():
+    mask = torch.tensor([True, False]).expand(1, 1, 2, 2)
+    for protocol in ("published", "described"):
+        assert inverse_mask(mask, protocol).equal(inverse_mask(mask.float(), protocol))
+        for loss in (background_loss, foreground_loss):
+            found = loss(torch.full(mask.shape, 0.3), mask, protocol=protocol)
+            assert found == loss(torch.full(mask.shape, 0.3), mask.float(), protocol=protocol)

@@ -280,3 +280,11 @@ def test_iou_cuts_each_heatmap_at_its_own_mean():
 def test_iou_without_object_and_without_find_is_zero():
     nothing = torch.zeros(1, 1, 2, 2)
     assert foreground_iou_pct(nothing, nothing.bool()).tolist() == [0.0]
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("masks", [torch.ones(2, 1, 2, 2).byte(), torch.ones(2, 2, 2).bool()])
+def test_iou_of_other_masks_is_an_error(masks):
+    """Pixels of 0..255 and masks without their channel gave numbers."""
+    with pytest.raises(ValueError, match=r"foreground_iou_pct: heatmaps \[2, 1, 2, 2\] and masks"):
+        foreground_iou_pct(torch.rand(2, 1, 2, 2), masks)

@@ -287,7 +287,7 @@ def path_gradients(
         stops = torch.lerp(baseline.expand_as(images[:1]), images[rows], share)
         slopes = last_gradient(model, stops, seen.target[rows], seen, create_graph)
         slopes = slopes * images.new_tensor(weights).view(-1, 1, 1, 1)
-        total = total.index_add(0, rows, slopes)
+        total = total.index_add(0, rows, slopes.to(total))  # autocast may have two kinds
     return total
 
 

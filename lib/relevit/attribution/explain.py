@@ -23,8 +23,8 @@ def explain(
     `method` is one of METHODS. `target`: one class for all images or one for each, None for the
     predicted ones. The model works in eval mode meanwhile. A map that is the same everywhere gives
     a heatmap of zeros.
-    Raises: ValueError for an unknown method or protocol, images or targets of another form, and as
-    the methods do.
+    Raises: ValueError for an unknown method or protocol, images or targets of another form, NaN in
+    an image, and as the methods do.
     """
     check_known([method])
     check_protocol(protocol)
@@ -33,6 +33,8 @@ def explain(
             f"explain: images of shape {tuple(images.shape)} and type {images.dtype}; give "
             "normalised ones, [batch, 3, height, width] (ModelSpec.normalise)"
         )
+    if not bool(images.isfinite().all()):  # a heatmap of zeros would come of it
+        raise ValueError("explain: NaN or infinity among the pixels; give images without them")
     maps = METHODS[method](model, images, target, protocol=protocol)
     # Published code makes a constant map NaN.
     return to_pixels(maps.detach().nan_to_num(nan=0.0), tuple(images.shape[-2:]))

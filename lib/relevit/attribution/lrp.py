@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from relevit.attention.token_rows import Pooling, head_pooling
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.observe import Observation, observe
-from relevit.attribution.pixel_gradients import sum_over_patches
+from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
 from relevit.attribution.replay import (
     Made,
     Replay,
@@ -59,10 +59,11 @@ def lrp_pixels(
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR). `plain` takes the
     older rules, see `through_blocks`. `protocol` matters for average pooling alone, see
-    `from_head`. Raises: as `observe`.
+    `from_head`. Raises: as `observe` and `patch_sides`.
     """
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
+        patch_sides(model)
         relevance = from_head(model, seen, protocol, plain=plain)
         for found in through_blocks(model, seen, relevance, plain=plain):
             relevance = found.tokens
@@ -119,6 +120,12 @@ def from_head(
     Raises: ValueError for a model that computes something the rules do not know.
     """
     check_parts(model)
+    heads = _heads(model)
+    if not all(hasattr(head, "weight") for head in heads):
+        raise ValueError(
+            f"lrp: the head of this {type(model).__name__} is {heads[0]} and no linear layer, so "
+            "that there are no classes; give it one: model.reset_classifier(classes)"
+        )
     tokens = seen.inputs[-1]
     what = "the last block or the head"
     again = replay(model.blocks[-1], tokens, seen.maps[-1], made[-1] if made else None)
@@ -137,7 +144,6 @@ def from_head(
         shares = rules.through_mean(relevance, after[:, seen.prefix :])
         result[:, seen.prefix :] = relevance[:, None] if protocol == "published" else shares
         return result
-    heads = _heads(model)
     for i, head in enumerate(heads):  # distilled: the logits are the mean of two heads
         inputs = _head_norm(model, after[:, i])
         relevance = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)

@@ -69,6 +69,21 @@ def sum_of_gradients(
 def sum_over_patches(
     model: nn.Module, pixels: Float[Tensor, "batch height width"]
 ) -> Float[Tensor, "batch patches"]:
-    """Sum of every patch's pixels, patches row by row."""
-    side = model.patch_embed.proj.stride
-    return avg_pool2d(pixels[:, None], side, divisor_override=1).flatten(1)
+    """Sum of every patch's pixels, patches row by row. Raises: as `patch_sides`."""
+    return avg_pool2d(pixels[:, None], patch_sides(model), divisor_override=1).flatten(1)
+
+
+def patch_sides(model: nn.Module) -> tuple[int, int]:
+    """Height and width of a patch in pixels.
+
+    Raises: ValueError for a model that makes its tokens of anything but pixels.
+    """
+    embedding = getattr(model, "patch_embed", None)
+    layer = getattr(embedding, "proj", None)
+    if not isinstance(layer, nn.Conv2d) or hasattr(embedding, "backbone"):
+        raise ValueError(
+            f"patches: this {type(model).__name__} does not make its tokens of patches of pixels "
+            "by one convolution; use a model that does, or a method that asks for no pixels, such "
+            "as gae"
+        )
+    return layer.stride

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from relevit.attribution.pixel_gradients import (
     classes_to_explain,
+    patch_sides,
     sum_of_gradients,
     sum_over_patches,
 )
@@ -37,7 +38,7 @@ def smoothgrad(
     """
     check_protocol(protocol)
     slopes = smoothgrad_pixels(model, images, target, **options)
-    height, width = model.patch_embed.proj.stride
+    height, width = patch_sides(model)
     return sum_over_patches(model, slopes.abs().sum(dim=1)) / (height * width)
 
 

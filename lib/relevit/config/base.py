@@ -36,9 +36,9 @@ class Checked(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
-    def from_file(cls, path: Path) -> Self:
+    def from_file(cls, path: Path | str) -> Self:
         """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
-        return cls.checked(yaml_values(path), str(path))
+        return cls.checked(yaml_values(Path(path)), str(path))
 
     @classmethod
     def checked(cls, values: dict[str, Any], where: str) -> Self:
@@ -143,11 +143,12 @@ class Common(Checked):
     benchmark: BenchmarkParams = Field(BenchmarkParams(), description="images of all stages")
 
     @classmethod
-    def from_preset(cls, folder: Path) -> Self:
+    def from_preset(cls, folder: Path | str) -> Self:
         """Read a preset's files as the pipeline gives them to this stage.
 
         Raises: ValueError, FileNotFoundError.
         """
+        folder = Path(folder)
         return cls.checked(cls.values_of_preset(folder), str(folder / f"{cls.notebook}.yaml"))
 
     @classmethod

@@ -128,13 +128,13 @@ class OwnRun:
 # Before the work
 
 
-def on_example(choices: OwnChoices, folder: Path, per_class: int) -> OwnChoices:
+def on_example(choices: OwnChoices, folder: Path | str, per_class: int) -> OwnChoices:
     """The same choices for images that are written to `folder` first: Habitats as JPEG and PNG.
 
     `per_class` images with masks in each of 40 classes, and as many of EXAMPLE_SETS. A model that
     has learned Habitats comes with its weights and its head.
     """
-    folder = folder / f"{per_class}_a_class"  # an example of another size is another folder
+    folder = Path(folder) / f"{per_class}_a_class"  # an example of another size is another folder
     write_example(folder, per_class=per_class, sets=EXAMPLE_SETS)
     given: dict[str, Any] = {
         "data": str(folder / "data"),
@@ -148,7 +148,7 @@ def on_example(choices: OwnChoices, folder: Path, per_class: int) -> OwnChoices:
 
 def prepare(
     choices: OwnChoices,
-    out: Path,
+    out: Path | str,
     device: str = "auto",
     say: Say = lambda line: None,
     *,
@@ -162,7 +162,7 @@ def prepare(
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
-    where = choose_device(device)
+    out, where = Path(out), choose_device(device)
     data = divide(choices)
     wanted = len(data.classes)
     weights = Path(choices.own_weights) if choices.own_weights else None
@@ -338,11 +338,12 @@ def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
     write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
-def open_run(folder: Path, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
+def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
     """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
 
     Raises: FileNotFoundError for a folder without a finished run; ValueError for a damaged one.
     """
+    folder = Path(folder)
     path = folder / RUN
     if not path.is_file() or not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(
@@ -667,7 +668,7 @@ class OwnResult:
 
 def finetune_folder(
     choices: OwnChoices,
-    out: Path,
+    out: Path | str,
     device: str = "auto",
     say: Say = lambda line: None,
     *,

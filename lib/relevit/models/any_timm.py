@@ -65,7 +65,7 @@ class OwnModel:
 
 def open_model(
     model: str | nn.Module,
-    weights: Path | None = None,
+    weights: Path | str | None = None,
     *,
     classes: int | None = None,
     new_head: bool = False,
@@ -87,6 +87,7 @@ def open_model(
     classes, or a model whose attention is not global; FileNotFoundError; ConnectionError.
     """
     where = choose_device(device) if isinstance(device, str) else device
+    weights = None if weights is None else Path(weights)
     if isinstance(model, nn.Module):
         found = _given(model, weights, classes, new_head, options, seed)
     else:
@@ -162,7 +163,7 @@ def _tensors_and_classes(
 ) -> tuple[dict[str, Tensor] | None, int]:
     """The tensors, but for those of timm's hub, and how many classes their head has, 0 for none."""
     if weights is not None:
-        tensors = _read(name, timm_name, Path(weights))
+        tensors = _read(name, timm_name, weights)
     elif name in DINOV2:
         tensors = load_dinov2()
     elif name in MODELS:

@@ -20,20 +20,23 @@ FACTS = "relevit"  # the metadata entry that holds what the suite knows of the w
 HALVES = (torch.float16, torch.bfloat16)
 
 
-def save_weights(path: Path, model: nn.Module, architecture: str, **facts: str) -> None:
+def save_weights(path: Path | str, model: nn.Module, architecture: str, **facts: str) -> None:
     """Write the state of `model` with its architecture and further `facts` as metadata."""
     state = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     # One entry, because safetensors writes several in a random order: same run, same bytes.
     facts_text = json.dumps({"architecture": architecture, **facts}, sort_keys=True)
-    write_atomically(path, lambda target: save_file(state, target, metadata={FACTS: facts_text}))
+    write_atomically(
+        Path(path), lambda target: save_file(state, target, metadata={FACTS: facts_text})
+    )
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and metadata of a safetensors file.
 
     Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged, or
     its metadata are not the suite's.
     """
+    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"weights: {path} is missing; run the stage that writes it")
     try:
@@ -60,7 +63,7 @@ def _facts(path: Path, text: str) -> dict[str, Any]:
     return facts
 
 
-def load_weights(path: Path, model: nn.Module, architecture: str) -> dict[str, str]:
+def load_weights(path: Path | str, model: nn.Module, architecture: str) -> dict[str, str]:
     """Fill `model` from a file of `save_weights`; return the file's metadata.
 
     Raises: FileNotFoundError, ValueError when the file is damaged, was made for another

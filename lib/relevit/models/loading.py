@@ -54,7 +54,10 @@ def model_spec(name: str) -> ModelSpec:
         return paper_spec(name)
     if name not in MODELS:
         known = [*sorted(MODELS), *sorted(PAPER_MODELS)]
-        raise ValueError(f"models: {name!r} is unknown; use one of {known}")
+        raise ValueError(
+            f"models: {name!r} is unknown; use one of {known}, or for any ViT of timm's "
+            "timm.create_model or relevit.models.any_timm.open_model"
+        )
     return MODELS[name]
 
 
@@ -85,7 +88,7 @@ def load_pretrained(
     name: str,
     seed: int = 0,
     classes: int | None = None,
-    backbone: Path | None = None,
+    backbone: Path | str | None = None,
     *,
     image_size: int | None = None,
 ) -> nn.Module:
@@ -152,7 +155,7 @@ def shipped_weights(name: str, data: str = "cutouts") -> Path:
 
 
 def load_model(
-    name: str, weights: Path | None = None, device: torch.device | str = "cpu"
+    name: str, weights: Path | str | None = None, device: torch.device | str = "cpu"
 ) -> nn.Module:
     """A model of the embedded benchmark, or one of the papers', in eval mode on `device`.
 

@@ -39,7 +39,7 @@ def load_paper_model(
     name: str,
     *,
     classes: int | None = None,
-    weights: Path | None = None,
+    weights: Path | str | None = None,
     head: Head = None,
     depth: int | None = None,
     random: bool = False,
@@ -61,6 +61,7 @@ def load_paper_model(
     Raises: ValueError for a name, number or file that does not fit; FileNotFoundError;
     ConnectionError when weights cannot be fetched. torch's own seed is left alone.
     """
+    weights = None if weights is None else Path(weights)
     model = paper_model(name)
     count = model.classes if classes is None else classes
     _check(model, count, weights, head, depth, random)

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from relevit.base.errors import one_line
 from relevit.config.your_own import OwnChoices
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.pipeline.doctor import examine, lines
@@ -66,6 +67,7 @@ def check(options: argparse.Namespace) -> int:
     if options.picture:
         from relevit.plots.your_own import sample_grid
 
+        options.picture.parent.mkdir(parents=True, exist_ok=True)
         sample_grid(next(iter(found.values())).listing).savefig(options.picture)
         _say(f"written: {options.picture}")
     return 0
@@ -145,7 +147,11 @@ def _pairs(given: list[str]) -> dict[str, Any]:
         key, sign, value = text.partition("=")
         if not (key and sign):
             raise ValueError(f"{text!r} is no key=value, like img_size=224")
-        pairs[key] = yaml.safe_load(value)
+        try:
+            pairs[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = one_line(error)
+            raise ValueError(f"{text!r}: no valid YAML ({reason}); like rates=[1.0e-5]") from error
     return pairs
 
 

@@ -27,12 +27,12 @@ SIDE, TITLE, DPI = 2.6, 44, 150  # inches of an image, characters of a line, dot
 
 
 def explain_file(
-    image: Path,
+    image: Path | str,
     model: OwnModel,
     *,
     method: str = "gae",
     target: int | None = None,
-    out: Path,
+    out: Path | str,
     names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Write a PNG of an image and, below it, a method's map for one class, laid over it.
@@ -46,6 +46,7 @@ def explain_file(
     class, names of another number, or a file that is no PNG.
     """
     check_known([method])
+    image, out = Path(image), Path(out)
     if out.suffix.lower() != ".png":
         raise ValueError(f"explain: {out} is no PNG by its name; give one that ends in .png")
     classes = _names(model.spec.classes, names)

@@ -63,7 +63,7 @@ class Tokens:
         return len(self.ids)
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: Path | str) -> Tokenizer:
     """The fast tokenizer in `folder` (`tokenizer.json`), set to give a text's own tokens alone.
 
     Files of published models cut at a length of their own and fill up with padding: both are
@@ -74,7 +74,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     """
     with text_extra("tokens"):
         from tokenizers import Tokenizer
-    path = folder / FILE
+    path = Path(folder) / FILE
     if not path.is_file():
         raise FileNotFoundError(
             f"tokens: {path} is missing; a model's folder needs the file of its fast tokenizer: "

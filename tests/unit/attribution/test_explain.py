@@ -66,6 +66,8 @@ def test_wrong_input(build_vit, images):
         explain(model, images, "gea")
     with pytest.raises(ValueError, match=r"protocol 'text' is unknown"):
         explain(model, images, protocol="text")
+    with pytest.raises(ValueError, match="explain: NaN or infinity among the pixels; give"):
+        explain(model, images / 0)
     for wrong in (images[0], images.to(torch.uint8)):
         with pytest.raises(ValueError, match=r"give normalised ones, \[batch, 3, height, width\]"):
             explain(model, wrong)

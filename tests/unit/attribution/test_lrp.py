@@ -216,3 +216,11 @@ def test_gated_attention_is_refused(build_vit, images, name):
     else:
         with pytest.raises(ValueError, match="lrp: block 2 of this VisionTransformer"):
             METHODS[name](model, images)
+
+
+@pytest.mark.parametrize("name", LRP)
+def test_a_model_without_head_is_an_error(build_vit, images, name):
+    model = build_vit()
+    model.reset_classifier(0)
+    with pytest.raises(ValueError, match=r"head of this VisionTransformer is Identity\(\) and no"):
+        METHODS[name](model, images)

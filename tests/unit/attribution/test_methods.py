@@ -321,6 +321,37 @@ def test_unknown_protocol_is_an_error(vit, images, name):
         explain(name, vit(), images, protocol="paper")
 
 
+@pytest.mark.wrong_types
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda images: images.numpy(), "a ndarray"),
+        (lambda images: images[0], r"\[3, 28, 28\] of torch.float64"),
+        (lambda images: images.to(torch.uint8), r"\[3, 3, 28, 28\] of torch.uint8"),
+        (lambda images: images.float(), r"\[3, 3, 28, 28\] of torch.float32"),
+        (lambda images: images[..., :21], r"\[3, 3, 28, 21\] of torch.float64"),
+    ],
+)
+@every_method
+def test_other_images_are_an_error(vit, images, name, change, told):
+    takes = r"takes a tensor \[batch, channels, 28, 28\] of torch.float64: put a single image into"
+    with pytest.raises(ValueError, match=f"images: {told}; this VisionTransformer {takes}"):
+        explain(name, vit(), change(images))
+
+
+@pytest.mark.wrong_types
+@every_method
+def test_what_is_no_network_is_an_error(images, name):
+    with pytest.raises(ValueError, match=r"model: a str is no network; give a timm Vision"):
+        explain(name, "tiny", images)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_autocast_makes_no_two_kinds_of_numbers(vit, images, name):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert explain(name, vit().float(), images.float()).isfinite().all()
+
+
 @pytest.mark.parametrize("name", START_BLOCK)
 def test_start_block(vit, images, name):
     model = vit(depth=3)

@@ -224,6 +224,16 @@ def test_described_path_is_the_trapezoid_with_the_image_at_its_end():
     assert found == pytest.approx(np.trapezoid(np.array(cubes) / 216, dx=1 / 6))
 
 
+@pytest.mark.parametrize("name", ["lrp", "smoothgrad", "integrated_gradients"])
+def test_tokens_of_other_things_than_pixels_are_an_error(build_vit, images, name):
+    """As in timm's hybrids, whose patches are those of a convolutional network's features."""
+    model = build_vit()
+    model.pretrained_cfg = HALF
+    model.patch_embed.backbone = torch.nn.Identity()
+    with pytest.raises(ValueError, match=r"patches: this VisionTransformer does not make its tok"):
+        METHODS[name](model, images)
+
+
 @pytest.mark.wrong_types
 def test_unknown_rule_is_an_error():
     with pytest.raises(ValueError, match=r"rule 'simpson' is unknown; use one of .*'trapezoid'"):

@@ -78,7 +78,7 @@ def test_from_file(tmp_path):
     path.write_text("preset: workshop\nlr: 5.0e-6  # a comment\nseed: 3\n")
     assert FinetuneParams.from_file(path) == FinetuneParams(preset="workshop", lr=5.0e-6, seed=3)
     path.write_text("")
-    assert FinetuneParams.from_file(path) == FinetuneParams()
+    assert FinetuneParams.from_file(str(path)) == FinetuneParams()  # a path may be text
 
 
 def test_whole_numbers_do_for_floats():

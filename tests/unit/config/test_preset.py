@@ -34,6 +34,7 @@ def test_stage_has_what_is_shared_and_its_own(folder):
     bench = BenchmarkParams(ways=200)
     shared = {"preset": "mine", "model": "dinov2-s", "benchmark": bench}
     assert StartParams.from_preset(folder) == StartParams(**shared)
+    assert StartParams.from_preset(str(folder)) == StartParams(**shared)
     expected = RobustnessParams(**shared, seeds=[3], images_per_set=40)
     assert RobustnessParams.from_preset(folder) == expected
 

@@ -135,7 +135,7 @@ def test_plain_timm_gives_the_same_bits(done, tmp_path):
 
 @pytest.mark.slow
 def test_the_model_of_a_run_can_be_opened(done, tmp_path):
-    model, names = your_own.open_run(done.run.out, "cpu")
+    model, names = your_own.open_run(str(done.run.out), "cpu")  # a path may be text
     assert names == done.run.data.classes
     for key, value in done.models[WITH].state_dict().items():
         assert torch.equal(model.network.state_dict()[key], value)
@@ -205,7 +205,7 @@ def test_a_network_of_ones_own_is_finetuned_and_left_as_it_was(done, choices, tm
     network = your_own.open_model("tiny", Path(choices.own_weights), classes=40).network
     before = {key: value.clone() for key, value in network.state_dict().items()}
     short = but(choices, epochs=1, rates=[5e-6], control=False, shifted=[], own_weights="")
-    result = your_own.finetune_folder(short, tmp_path / "out", "cpu", network=network)
+    result = your_own.finetune_folder(short, str(tmp_path / "out"), "cpu", network=network)
     assert set(result.models) == {ORIGINAL, WITH} and result.run.identity["weights"]
     assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
     ours = result.models[WITH].state_dict()

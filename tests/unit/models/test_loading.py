@@ -72,8 +72,8 @@ def equal(model, tensors):
 @pytest.mark.parametrize("use", [model_spec, build_model, load_pretrained, load_model])
 def test_unknown_name_lists_the_names(use):
     known = sorted(MODELS) + sorted(PAPER_MODELS)
-    text = f"models: 'vit-c' is unknown; use one of {known}"
-    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+    text = f"models: 'vit-c' is unknown; use one of {known}, or for any ViT of timm's timm.create_"
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}"):
         use("vit-c")
 
 
@@ -219,6 +219,16 @@ def test_weights_of_a_file(small, tmp_path):
     model = load_model("tiny", path)
     assert equal(model, trained.state_dict())
     assert not model.training and model.head.weight.device.type == "cpu"
+
+
+def test_a_path_may_be_text(small, tmp_path):
+    trained, path = build_model("mini-mae", seed=1), str(tmp_path / "weights.safetensors")
+    save_weights(path, trained, "mini-mae")
+    assert equal(load_model("mini-mae", path), trained.state_dict())
+    save_backbone(trained, tmp_path / "backbone.safetensors")
+    assert load_pretrained("mini-mae", backbone=str(tmp_path / "backbone.safetensors"))
+    with pytest.raises(FileNotFoundError, match=r"none\.safetensors is missing; run the stage"):
+        load_model("tiny", "none.safetensors")
 
 
 def test_weights_of_another_model_are_an_error(small, tmp_path):

@@ -48,6 +48,7 @@ def test_a_folder_holds_the_file_by_name(tmp_path, ending):
     path = tmp_path / f"ar-s.{ending}"
     save_file(tensors, path) if ending == "safetensors" else torch.save(tensors, path)
     assert same(load_paper_model("ar-s", weights=tmp_path), tensors)
+    assert same(load_paper_model("ar-s", weights=str(tmp_path)), tensors)
 
 
 @pytest.mark.parametrize(("name", "classes"), [("mae-b", 1000), ("beit-b", 30)])

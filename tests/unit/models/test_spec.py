@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.models.spec import View, as_rgb
+from relevit.models.spec import HALF, ModelSpec, View, as_rgb
 
 DEEP = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)
 
@@ -70,3 +70,13 @@ def test_ordinary_pictures_are_resized_whole():
         expected = np.array(whole.crop((left, top, left + 8, top + 8)))
         found = View(resize=16, crop=8).picture(image)
         assert torch.equal(found, torch.from_numpy(expected).permute(2, 0, 1))
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("pixels", [torch.rand(1, 3, 4, 4), np.zeros((1, 3, 4, 4), np.uint8)])
+def test_pixels_of_another_type_are_an_error(pixels):
+    """Fractions, divided by 255 once more, would all be black."""
+    with pytest.raises(
+        ValueError, match=r"normalise: a \w+ of [\w.]+; give a tensor of torch.uint8"
+    ):
+        ModelSpec("x", "none", 4, **HALF).normalise(pixels)

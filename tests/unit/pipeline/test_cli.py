@@ -32,7 +32,7 @@ def run(images) -> Path:
 
 
 def test_check_says_what_is_there_and_draws_it(images, capsys):
-    picture = images / "samples.png"
+    picture = images / "drawn" / "samples.png"
     assert main(["check", str(images / "data"), "--picture", str(picture)]) == 0
     said = capsys.readouterr().out
     assert "160 of 40 classes can be used" in said and "masks" in said
@@ -76,6 +76,7 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
         (["explain", "DATA", "--model", "no_such_vit", "-o", "m.png"], "no_such_vit"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epoch=3"], "epoch"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epochs"], "no key=value"),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[1"], "no valid YAML"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--device", "cuda:7"], "cuda"),
     ],
 )

@@ -42,7 +42,9 @@ def test_a_picture_and_what_is_said_of_it(picture, tmp_path):
     with Image.open(out) as drawn:
         assert drawn.format == "PNG" and min(drawn.size) > 300
     other = (said["predicted"] + 1) % 5
-    again = explain_file(picture, model(), method="rollout", target=other, out=out, names="abcde")
+    # Paths may be text.
+    how = {"method": "rollout", "target": other, "names": "abcde"}
+    again = explain_file(str(picture), model(), out=str(out), **how)
     assert (again["target"], again["name"]) == (other, "abcde"[other])
     assert again["predicted"] == said["predicted"]
     assert again["confidence_pct"] < said["confidence_pct"]

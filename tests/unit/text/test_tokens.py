@@ -52,7 +52,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def tokenizer(folder):
-    return load_tokenizer(folder)
+    return load_tokenizer(str(folder))  # a path may be text
 
 
 def test_tokens_are_characters_of_the_text(tokenizer):

@@ -19,7 +19,7 @@ QUALITY = 95  # of a JPEG
 
 
 def write_example(
-    folder: Path, *, per_class: int, sets: Sequence[str], size: int = 128, seed: int = 0
+    folder: Path | str, *, per_class: int, sets: Sequence[str], size: int = 128, seed: int = 0
 ) -> Path:
     """Write `per_class` drawings of each of the 40 animals with masks; the same of shifted `sets`.
 
@@ -30,7 +30,7 @@ def write_example(
     Raises: ValueError for fewer than 1 picture a class, an unknown set, a set named "data", a bad
     size, or a folder that holds other pictures.
     """
-    benchmark = Cutouts(habitats())
+    folder, benchmark = Path(folder), Cutouts(habitats())
     if per_class < 1:
         raise ValueError(f"example: {per_class} pictures a class; write at least 1")
     unknown = [name for name in sets if name not in benchmark.world.recipes]

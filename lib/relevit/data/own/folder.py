@@ -39,7 +39,9 @@ PARTS = {
 CLUTTER = ("thumbs.db", "desktop.ini", "ehthumbs.db")  # of Windows; hidden files begin with a dot
 
 
-def read_data(path: Path, masks: Path | None = None, *, least_classes: int = 2) -> Listing:
+def read_data(
+    path: Path | str, masks: Path | str | None = None, *, least_classes: int = 2
+) -> Listing:
     """One listing of all pictures at `path`, in a fixed order; no picture is opened.
 
     `path` is a folder or file as this module has them; `masks` is the folder of masks of class
@@ -49,8 +51,9 @@ def read_data(path: Path, masks: Path | None = None, *, least_classes: int = 2) 
     A set with fewer classes than `least_classes` is refused: give 1 for one to be tested alone.
     Raises: FileNotFoundError for a path that is missing, of a table or COCO file also a picture's;
     ValueError for a set that is empty, has too few classes or parts that `read_splits` tells apart,
-    for a class without pictures, masks of unknown classes or of no picture, two pictures for a
-    mask, a table without its columns or labels, and a COCO file without annotations.
+    for a class without pictures or with images/ and masks/ of its own, masks of unknown classes or
+    of no picture, two pictures for a mask, a table without its columns or labels, and a COCO file
+    without annotations.
     """
     path, masks = _paths(path, masks)
     if path.is_file():
@@ -72,7 +75,7 @@ def read_data(path: Path, masks: Path | None = None, *, least_classes: int = 2) 
 
 
 def read_splits(
-    path: Path, masks: Path | None = None, *, least_classes: int = 2
+    path: Path | str, masks: Path | str | None = None, *, least_classes: int = 2
 ) -> dict[str, Listing]:
     """The parts of a data set by name: "train", "validation" and "test", or "all" without parts.
 
@@ -103,10 +106,10 @@ def _name(path: Path) -> str:
     return path.absolute().name  # of "." too
 
 
-def _paths(path: Path, masks: Path | None) -> tuple[Path, Path | None]:
+def _paths(path: Path | str, masks: Path | str | None) -> tuple[Path, Path | None]:
     """Both with the user's home folder put in. Raises: FileNotFoundError."""
-    path = path.expanduser()
-    masks = None if masks is None else masks.expanduser()
+    path = Path(path).expanduser()
+    masks = None if masks is None else Path(masks).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"read_data: {path} is missing; give {KINDS}")
     if masks is not None and not masks.is_dir():
@@ -198,6 +201,7 @@ def _read_folder(
     outlines: list[Path | None] = []
     left_out: list[Path] = []
     for label, found in enumerate(classes):
+        _need_class(root / found)
         pictures, others = _pictures(root / found)
         _need_pictures(root / found, pictures, others)
         beside = {} if masks is None else _masks(masks / found)
@@ -267,6 +271,15 @@ def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) ->
                 f"read_data: {folder} has the {what} {other} and {name}, so that it is not known "
                 f"which {whose} {_stem(name)}; rename one, or take it out"
             )
+
+
+def _need_class(folder: Path) -> None:
+    """Raise ValueError for a folder of images/ and masks/, whose masks would pass for pictures."""
+    if _masks_root(folder) and _pictures_root(folder) != folder:
+        raise ValueError(
+            f"read_data: {folder} has images and masks, and so is a data set of its own and no "
+            "class; give this folder in place of the one above it"
+        )
 
 
 def _need_pictures(folder: Path, pictures: Sequence[str], others: Sequence[str]) -> None:

@@ -89,7 +89,7 @@ def clip_folder(weights_root: str) -> Path:
     return folder
 
 
-def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
+def load_clip(folder: Path | str) -> tuple[DualEncoder, Tokenizer]:
     """CLIP and its tokenizer from `folder`.
 
     It has `config.json`, `tokenizer.json` and `model.safetensors`, as the hub has them. No pickle
@@ -100,6 +100,7 @@ def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
     """
     with text_extra("12_clip"):
         from transformers import CLIPModel
+    folder = Path(folder)
     _need_files(folder, "clip", f"as {PAPER_CLIP} has them")
     tokenizer, statistics = load_tokenizer(folder), _pixel_statistics(folder / PIXELS)
     problem = f"clip: {folder} holds no CLIP model that transformers can read"

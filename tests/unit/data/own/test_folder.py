@@ -30,6 +30,13 @@ def test_class_folders_with_masks_beside(tmp_path):
     assert torch.equal(batch.masks[1], expected)
 
 
+def test_a_path_may_be_text(tmp_path):
+    wanted = read_data(write_plain(tmp_path / "insects"))
+    folder = str(tmp_path / "insects")
+    assert read_data(folder).images == wanted.images
+    assert read_splits(folder, f"{folder}/masks")["all"].masks == wanted.masks
+
+
 def test_folders_of_classes_alone_and_masks_from_elsewhere(tmp_path):
     """As torchvision has them; numbers are ordered by value, and folders in them are read."""
     write_plain(tmp_path, ("10", "2"))
@@ -135,6 +142,12 @@ def flatten(folder):
     save_jpeg(picture(0, 0), folder / "0.jpg")
 
 
+def lie_deeper(folder):
+    (folder / "data").mkdir()
+    for name in ("images", "masks"):
+        (folder / name).rename(folder / "data" / name)
+
+
 def empty_class(folder):
     (folder / "images" / "cat").mkdir()
 
@@ -170,6 +183,7 @@ def jpeg_mask(folder):
     [
         (remove_images, r"has no class folder; put the pictures of each class into a folder"),
         (flatten, r"has 1 pictures and no class folder"),
+        (lie_deeper, r"data has images and masks, and so is a data set of its own .*; give this"),
         (empty_class, r"the class folder .*cat has no pictures; needed are files that end in"),
         (heic_class, r"cat has 1 files like 0.heic and no picture"),
         (masks_of_another_class, r"masks has the class 'aunt', which .*images lacks \(1 such\)"),
