@@ -63,8 +63,8 @@ def lrp_pixels(
     """
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
-        patch_sides(model)
         relevance = from_head(model, seen, protocol, plain=plain)
+        patch_sides(model)  # refuses what is not made of pixels, before long work
         for found in through_blocks(model, seen, relevance, plain=plain):
             relevance = found.tokens
         embedded, position = _embedded(model, seen.inputs[0], images)
