@@ -139,7 +139,7 @@ _ONE = "One model stands in for both ViT-B and DeiT-B, so RV-12 and RV-13 can ha
 _GAIN = "top-1 change averaged over the seven shifted sets"
 _SPREAD = "by more than its spread (std, or the least error over so many images)"
 _FULL = (
-    "No room where a set is missed by no more than chance and right answers to all of its images "
+    "No room where the miss is within chance, and the set was so nearly solved that even 100 % "
     "would be no gain beyond chance"
 )
 
