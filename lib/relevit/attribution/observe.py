@@ -81,6 +81,19 @@ def observe(
     return Observation(maps, list(found), inputs, logits, target, pooling, prefix_tokens(model))
 
 
+def baseline_pooling(
+    model: nn.Module, pooling: Pooling | None, protocol: Protocol
+) -> Pooling | None:
+    """The `pooling` of raw attention, rollout, GradCAM and GA: as asked for, or the head's.
+
+    For a head that reads class token and mean, DINO's, the published code has the rule `both` in
+    Ours, transformer attribution and partial LRP alone: these four read the class token (D5).
+    """
+    if protocol == "published" and pooling is None and head_pooling(model) == "both":
+        return "class_token"
+    return pooling
+
+
 def first_block(model: nn.Module, start_block: int | None, protocol: Protocol, method: str) -> int:
     """The first block that counts, from 1; earlier ones are left out of the product.
 
