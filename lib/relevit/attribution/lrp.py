@@ -115,7 +115,8 @@ def from_head(
 
     A head that averages the patches hands each its share in the mean. As published each gets
     the whole instead, so that relevance is not conserved there (differences F1). DINO's head
-    reads class token and mean, whatever `pooling` asks for: see `_from_both` (D5). `made` as
+    reads class token and mean, whatever `pooling` asks for: see `_from_both` (D5). The final norm,
+    its eps and its place before or after the mean, is the model's own (C17, D4). `made` as
     `record_layers` gives it.
     Raises: ValueError for a model that computes something the rules do not know.
     """
