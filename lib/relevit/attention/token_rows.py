@@ -30,7 +30,8 @@ def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:
 
     `class_token`: its row. `patches`: the mean over the patches' rows (Beyond Intuition Eq. 8;
     differences D1). `both`: the sum of these two, the published rule for DINO's linear
-    classifier, which reads both (D5). timm models tell by `global_pool`.
+    classifier, which reads both, in Beyond Intuition's own methods, transformer attribution and
+    partial LRP (D5; the others: `observe.baseline_pooling`). timm models tell by `global_pool`.
     Raises: ValueError for an unknown pooling, one that the model's tokens do not allow, a head
     that pools in another way, or a model without global self-attention.
     """

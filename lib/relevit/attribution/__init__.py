@@ -1,10 +1,10 @@
 """Attribution methods: what every patch contributes to a class, by twelve rules.
 
-Each is `(model, images, target=None, **options) -> [batch, patches]`, for whole batches, with
-`images` normalised and `target` one class for all or one an image (None: the predicted one). The
-model works in eval mode meanwhile, but where its graph is asked for (`relevance.explaining`).
-`protocol` says whether the rule is that of the papers' text or of their code. The room may import
-relevance and what lies below it.
+Each is `(model, images, target=None, **options) -> [batch, patches]`, for whole batches, each image
+as if alone (differences C6), with `images` normalised and `target` one class for all or one an
+image (None: the predicted one). The model works in eval mode meanwhile, but where its graph is
+asked for (`relevance.explaining`). `protocol` says whether the rule is that of the papers' text or
+of their code. The room may import relevance and what lies below it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ METHODS: dict[str, Callable] = {
 }
 
 VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
-# What its Tables 1 and 2 compare them with.
+# What its Tables 1 and 2 compare them with. Here the segmentation test has partial LRP too, and LRP
+# explains the model that is given; the published script has neither (differences D7).
 BASELINES = ("raw_attention", "rollout", "gradcam", "partial_lrp", "ga", "transformer_attribution")
 
 

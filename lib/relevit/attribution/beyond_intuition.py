@@ -60,6 +60,8 @@ def express(
 ) -> Float[Tensor, "batch patches"]:
     """T = P * F_c, entry by entry, in the rows that the head reads (Eq. 16 to 18).
 
+    P is nowhere negative, so that the published |P| changes nothing (differences C13). The feedback
+    `none` is P alone, which the published code calls `ssl` (C14).
     `perception` is one of PERCEPTIONS, `feedback` one of FEEDBACKS: together the rows and
     columns of the paper's Table 4. `options` and errors: as `express_all`.
     """
@@ -171,7 +173,7 @@ def head_wise_matrices(model: nn.Module, seen: Observation, protocol: Protocol) 
     `published`: the mean absolute entry of A^T grad A, divided by its sum over the heads of one
     image (differences C5, where the published code also sums over the batch). `described`: the
     inner product of A and grad A, without its sign as in Michel et al. 2019: weights of both
-    signs could cancel in the sum they are divided by.
+    signs could cancel in the sum they are divided by (F7).
     """
     pairs = zip(seen.maps, seen.gradients, strict=True)
     return [_weigh_heads(attention, slope, protocol) for attention, slope in pairs]
@@ -192,9 +194,10 @@ def _weigh_heads(attention: Tensor, slope: Tensor, protocol: Protocol) -> Tensor
 def token_wise_matrices(model: nn.Module, seen: Observation, protocol: Protocol) -> Matrices:
     """Attention averaged over heads, each key weighed by how long its value is (Eq. 14).
 
+    The plain mean over heads is the published choice, where the text has none (differences C8).
     alpha_i = |(Z W)_i| / |Z_i| with W = W_value W_proj, times LayerScale where the block has
     one. `described` takes Z, the tokens before the block, and no biases; `published` takes
-    LayerNorm(Z) and the value's bias in the numerator alone (differences C7). BERT has no norm
+    LayerNorm(Z) and the value's bias in the numerator alone (C7). BERT has no norm
     there. For CLIP `published` takes the tokens after the block's attention in place of Z (D12).
     """
     averages = average_matrices(model, seen, protocol)
@@ -247,9 +250,10 @@ def feed_back(
     """The rows of F_c (Eq. 17) that the head reads, for one of FEEDBACKS.
 
     The gradient, or its mean along the path, is clamped to be positive and then averaged over
-    heads (differences C12); `none` is 1 everywhere. The gradient is that of the class's logit
-    (C11). The point 1 of a path is the image itself, whose gradient `seen` holds already.
-    Only `integrated_gradient` needs the `baseline`.
+    heads (differences C12); `none` is 1 everywhere. The gradient is that of the class's logit in
+    both protocols, though the text says loss (C11, F8). The point 1 of a path is the
+    image itself, whose gradient `seen` holds already. Only `integrated_gradient` needs the
+    `baseline`.
     """
     if name == "none":
         return torch.ones_like(read_rows(seen.maps[-1][:, 0], seen.pooling, seen.prefix))

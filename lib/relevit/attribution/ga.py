@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling, carry_rows, pool_rows
-from relevit.attribution.observe import first_block, model_family, observe
+from relevit.attribution.observe import baseline_pooling, first_block, model_family, observe
 from relevit.relevance import Protocol, Target, explaining
 
 
@@ -28,9 +28,11 @@ def ga(
     grad A * A and then clamps; `described` clamps first, as GAE does and as the scripts for BERT
     and CLIP do too (differences C1). For ViTs the published perturbation test starts at block 2,
     the segmentation test at 1 (C2); None is 2. For BERT and CLIP it is the last block (D8, D11).
+    Of DINO `published` reads the class token (D5).
     Raises: as `observe` and `first_block`.
     """
     start = first_block(model, start_block, protocol, "ga")
+    pooling = baseline_pooling(model, pooling, protocol)
     seen = observe(
         model, images, target, gradients="all", pooling=pooling, create_graph=create_graph
     )

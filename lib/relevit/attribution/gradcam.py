@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling, pool_rows, read_rows
-from relevit.attribution.observe import Observation, model_family, observe, scaled_to_one
+from relevit.attribution.observe import (
+    Observation,
+    baseline_pooling,
+    model_family,
+    observe,
+    scaled_to_one,
+)
 from relevit.relevance import Protocol, Target, explaining
 
 
@@ -28,9 +34,10 @@ def gradcam(
     scales each map to [0, 1], so that one whose values are all clamped is NaN (differences
     C19), and for average pooling weights each query instead of each head (D3) and averages
     over keys (D2). For BERT it weights and scales by all queries and keys, the class token's
-    among them (F3). As `described` the clamped map is zero.
+    among them (F3). Of DINO it reads the class token (D5). As `described` the clamped map is zero.
     Raises: as `observe`.
     """
+    pooling = baseline_pooling(model, pooling, protocol)
     as_bert = protocol == "published" and model_family(model) == "bert"
     seen = observe(
         model,

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.token_rows import Pooling, head_pooling
+from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.observe import Observation, observe
 from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
@@ -58,8 +58,13 @@ def lrp_pixels(
     """Relevance of every pixel for the class's logit, summed over colours.
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR). `plain` takes the
+<<<<<<< HEAD
     older rules, see `through_blocks`. `protocol` matters for average pooling alone, see
     `from_head`. Raises: as `observe` and `patch_sides`.
+=======
+    older rules, see `through_blocks`. `protocol` matters where the head reads a mean, see
+    `from_head`. Raises: as `observe`.
+>>>>>>> a6f9010a27d5807efefecef3ed421fafac9d03d9
     """
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
@@ -115,7 +120,9 @@ def from_head(
     """Relevance of the last block's output: 1 at the logit of the class, 0 at the others.
 
     A head that averages the patches hands each its share in the mean. As published each gets
-    the whole instead, so that relevance is not conserved there (differences F1). `made` as
+    the whole instead, so that relevance is not conserved there (differences F1). DINO's head
+    reads class token and mean, whatever `pooling` asks for: see `_from_both` (D5). The final norm,
+    its eps and its place before or after the mean, is the model's own (C17, D4). `made` as
     `record_layers` gives it.
     Raises: ValueError for a model that computes something the rules do not know.
     """
@@ -144,6 +151,8 @@ def from_head(
         shares = rules.through_mean(relevance, after[:, seen.prefix :])
         result[:, seen.prefix :] = relevance[:, None] if protocol == "published" else shares
         return result
+    if head_pooling(model) == "both":
+        return _from_both(model, one_hot, after, protocol, plain)
     for i, head in enumerate(heads):  # distilled: the logits are the mean of two heads
         inputs = _head_norm(model, after[:, i])
         relevance = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)
@@ -151,6 +160,26 @@ def from_head(
         if dense is not None:  # BERT's pooler
             relevance = rules.through_linear(relevance, after[:, i], dense.weight, apart=plain)
         result[:, i] = relevance
+    return result
+
+
+def _from_both(
+    model: nn.Module, one_hot: Tensor, after: Tensor, protocol: Protocol, plain: bool
+) -> Tensor:
+    """Relevance of the tokens that DINO's classifier reads, where it reads them interleaved.
+
+    As published it is split as if the classifier's first half read the class token (differences
+    D5), and each patch gets the whole of the mean's (F1).
+    """
+    relevance = rules.through_linear(one_hot, model.pool(after), model.head.weight, apart=plain)
+    prefix, width = prefix_tokens(model), after.shape[2]
+    result = torch.zeros_like(after)
+    if protocol == "published":
+        result[:, 0] = relevance[:, :width]
+        result[:, prefix:] = relevance[:, None, width:]
+    else:
+        result[:, 0] = relevance[:, 0::2]
+        result[:, prefix:] = rules.through_mean(relevance[:, 1::2], after[:, prefix:])
     return result
 
 
@@ -253,6 +282,8 @@ def _heads(model: nn.Module) -> list[nn.Module]:
 def _logits(model: nn.Module, seen: Observation, after: Tensor) -> Tensor:
     if seen.pooling == "patches":
         return model.head(_head_norm(model, after[:, seen.prefix :].mean(dim=1)))
+    if head_pooling(model) == "both":
+        return model.head(model.pool(after))
     heads = _heads(model)
     return sum(h(_head_norm(model, after[:, i])) for i, h in enumerate(heads)) / len(heads)
 

@@ -16,11 +16,12 @@ from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 from relevit.relevance import Protocol, Target, check_protocol, checked_target
 
 # The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for
-# BERT (D8) and for CLIP (D11). What is not named begins at the first.
+# BERT (D8) and for CLIP (D11: the script behind Table 3 passes one start to both of ours). What is
+# not named begins at the first.
 PUBLISHED_STARTS = {
     "vit": {"rollout": 2, "ga": 2, "transformer_attribution": 2, "head_wise": 4, "token_wise": 7},
     "bert": {"ga": 12, "transformer_attribution": 12, "head_wise": 12, "token_wise": 9},
-    "clip": {"ga": 12, "head_wise": 12, "token_wise": 10},
+    "clip": {"ga": 12, "head_wise": 12, "token_wise": 12},
 }
 
 
@@ -79,6 +80,19 @@ def observe(
         maps, inputs = ([tensor.detach() for tensor in kept] for kept in (maps, inputs))
         logits = logits.detach()
     return Observation(maps, list(found), inputs, logits, target, pooling, prefix_tokens(model))
+
+
+def baseline_pooling(
+    model: nn.Module, pooling: Pooling | None, protocol: Protocol
+) -> Pooling | None:
+    """The `pooling` of raw attention, rollout, GradCAM and GA: as asked for, or the head's.
+
+    For a head that reads class token and mean, DINO's, the published code has the rule `both` in
+    Ours, transformer attribution and partial LRP alone: these four read the class token (D5).
+    """
+    if protocol == "published" and pooling is None and head_pooling(model) == "both":
+        return "class_token"
+    return pooling
 
 
 def first_block(model: nn.Module, start_block: int | None, protocol: Protocol, method: str) -> int:

@@ -32,9 +32,10 @@ def integration_path(
 
     `published` (`riemann`): 20 equally spaced points from 0 to 1, both included, each with
     weight 1 / steps (differences C9), so that the ends count twice too much. `described`: the
-    integral of Eq. 17 by the `trapezoid` rule, whose ends count half; 7 points err less than
-    the published 20, and the last is the image itself, so that they cost 6 passes. `gauss`
-    (Gauss-Legendre) is better for smooth gradients alone, which these are not.
+    integral of Eq. 17 by the `trapezoid` rule, whose ends count half (F6: Eq. 17 prints the points
+    k / K from 1 on); 7 points err less than the published 20, and the last is the image itself,
+    so that they cost 6 passes. `gauss` (Gauss-Legendre) is better for smooth gradients alone,
+    which these are not.
     Raises: ValueError for an unknown rule, or fewer steps than it has.
     """
     check_protocol(protocol)

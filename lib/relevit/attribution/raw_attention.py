@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling, pool_rows, read_rows
-from relevit.attribution.observe import observe, scaled_to_one
+from relevit.attribution.observe import baseline_pooling, observe, scaled_to_one
 from relevit.relevance import Protocol, Target, explaining
 
 
@@ -27,9 +27,11 @@ def raw_attention(
     Source: Beyond Intuition App. B (RAM). The same for every class: `target` is only checked.
     `published` scales each map to [0, 1] (differences C19) and, for average pooling, averages
     over keys instead of queries (D2), which leaves 1 minus the attention to the prefix tokens:
-    NaN, as for every constant map, where there are none.
+    NaN, as for every constant map, where there are none. For DINO's head, which reads class token
+    and mean, it takes the class token's row (D5); with `pooling="both"` the sum of the two.
     Raises: as `observe`.
     """
+    pooling = baseline_pooling(model, pooling, protocol)
     seen = observe(model, images, target, pooling=pooling, create_graph=create_graph)
     attention = seen.maps[-1].mean(dim=1)
     if protocol == "described":

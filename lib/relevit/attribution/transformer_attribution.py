@@ -56,7 +56,8 @@ def partial_lrp(
 
     Source: Voita et al. 2019; Beyond Intuition App. B, whose text calls it class-agnostic:
     its map depends on the class all the same (differences C18). `plain` takes the rules of
-    the first published code. `protocol` matters for average pooling alone. Raises: as `observe`.
+    the first published code. `protocol` matters where the head reads a mean, see `from_head`.
+    Raises: as `observe`.
     """
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)

@@ -13,6 +13,8 @@ from relevit.paper.published import hyperparameters
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 WeightSource = Literal["paper", "script"]
 PAPER_MODEL = "ViT-B"  # whose weights and rate stand for the paper's: they differ by model
+# Of models that Tables 5-7 do not have, the row with the rate that the text gives: supp. L, 8e-7.
+TEXT_MODELS = {("relevance", "dino-b"): "DeiT-B"}
 # Of the published code, for its own method; in no table of the paper (differences A8).
 TEMPERATURES = {"deit-b": 0.65, "deit-s": 0.55}
 
@@ -30,10 +32,12 @@ class LossWeights:
 def table_model(method: str, name: str) -> str:
     """The model in the tables of a method (T5-T7) whose settings the model `name` takes.
 
-    Its own, or ViT-B's: the baselines were not run on ViT-L and AR-L, nor on other papers' models.
+    Its own, or DeiT-B's for ours on DINO (supp. L gives that rate), or ViT-B's: the baselines were
+    not run on ViT-L and AR-L, nor on other papers' models.
     """
     own = name.removesuffix("-cut")
-    return next((model for model in _table(method).index if model.lower() == own), PAPER_MODEL)
+    other = TEXT_MODELS.get((method, own), PAPER_MODEL)
+    return next((model for model in _table(method).index if model.lower() == own), other)
 
 
 def paper_weights(

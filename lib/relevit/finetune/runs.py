@@ -65,7 +65,7 @@ def rate(cfg: FinetuneParams) -> float:
 
     The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
     02_baselines, where a method without a rate that passes gets the lowest one tried. Other models
-    of the papers take the papers' (T5-T7), or where these have none ViT-B's.
+    of the papers take the papers' (T5-T7), or where these have none what `table_model` says.
     Raises: ValueError for a model, method and protocol that were not searched.
     """
     if cfg.lr is not None:

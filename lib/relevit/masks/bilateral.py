@@ -93,8 +93,10 @@ def solid(
 
     `published` fills holes and keeps the second most frequent piece, the background taken for
     the most frequent: where the object fills more than half of the image the background comes
-    out (differences B19), and where nothing is above one half, everything. `described` keeps the
-    largest piece of the object; it is empty where there is none.
+    out (differences B19), and where nothing is above one half, everything. Of equal pieces the
+    later counts as the more frequent, so that an object on exactly half of the image comes out as
+    the background, too. `described` keeps the largest piece of the object; it is empty where there
+    is none.
     Raises: ValueError for another protocol.
     """
     check_protocol(protocol)
@@ -105,7 +107,7 @@ def solid(
     sizes = np.bincount(pieces.ravel(), minlength=count + 1)
     if protocol == "described":
         return pieces == 1 + sizes[1:].argmax()
-    return pieces == np.argsort(-sizes, kind="stable")[1]
+    return pieces == np.argsort(sizes, kind="stable")[-2]
 
 
 def _grid(

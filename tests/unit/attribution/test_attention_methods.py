@@ -93,6 +93,16 @@ def test_published_start_on_shallow_models(build_vit, depth, method, start):
     assert first_block(model, None, "described", method) == 1
 
 
+@pytest.mark.parametrize("method", ["ga", "head_wise", "token_wise"])
+def test_published_start_for_clip_is_the_last_block(build_vit, method):
+    """The script behind Table 3 passes one start to both of ours (differences D11)."""
+    for depth in (12, 6, 2):
+        model = build_vit(depth=depth, embed_dim=2, num_heads=1)
+        model.family = "clip"
+        assert first_block(model, None, "published", method) == depth
+        assert first_block(model, None, "described", method) == 1
+
+
 # GradCAM as each family's published code has it, by hand from maps and gradients
 
 

@@ -7,6 +7,7 @@ The models have random weights and a few blocks, but the structure of timm's own
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import pytest
@@ -17,13 +18,18 @@ from timm.models.beit import Beit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
+from relevit.attention.recording import record_attention
+from relevit.attention.token_rows import head_pooling
 from relevit.attribution import METHODS
 from relevit.attribution.integrated_gradients import completeness_gap, integrated_gradients_pixels
-from relevit.attribution.lrp import lrp_pixels
+from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
+from relevit.attribution.observe import observe, scaled_to_one
 from relevit.attribution.smoothgrad import smoothgrad_pixels
+from relevit.models.paper_models import load_paper_model
+from replicas import weights as micro
 
 from .. import patch_finder as finder
-from ..attribution_cases import PIXELS, PROTOCOLS, explain, know_black
+from ..attribution_cases import PIXELS, PROTOCOLS, close, explain, know_black
 
 SIZES = {
     "img_size": 28,
@@ -152,6 +158,83 @@ def test_other_ways_of_pooling(images, name):
         return
     with pytest.raises(ValueError, match=r"pooling: 'map' is unknown; use a model that pools by"):
         explain(name, model, images)
+
+
+# DINO's classifier reads class token and mean patch, interleaved (differences D5)
+
+
+@pytest.fixture(scope="module")
+def dino():
+    with pytest.MonkeyPatch.context() as patch:
+        micro.make_small(patch)
+        return random_weights(load_paper_model("dino-b", random=True, depth=2))
+
+
+@pytest.fixture(scope="module")
+def faces():
+    return torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(2)).double()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_on_the_head_that_reads_both(dino, faces, name, protocol):
+    assert head_pooling(dino) == "both" and dino.head.in_features == 2 * dino.embed_dim
+    found = explain(name, dino, faces, torch.tensor([4, 0, 2]), protocol=protocol)
+    assert found.shape == (3, 16) and found.isfinite().all()
+    assert (found.std(dim=1) > 0).all(), "a flat map tells nothing"
+
+
+def test_relevance_of_class_token_and_mean_sums_to_one(dino, faces):
+    with torch.no_grad():
+        seen = observe(dino, faces, torch.tensor([4, 0, 2]), whole=True)
+        relevance = from_head(dino, seen, "described")
+        one = torch.ones(3).double()
+        assert (relevance[:, 0].abs().sum(dim=1) > 0).all()
+        close(relevance.sum(dim=(1, 2)), one, 1e-6)
+        for found in through_blocks(dino, seen, relevance):
+            close(found.tokens.sum(dim=(1, 2)), one, 1e-6)
+
+
+def test_published_relevance_is_split_as_if_concatenated(dino, faces):
+    """One class's weights are 1 in the first half: the class token has it all. In the second
+    each patch has the whole (differences F1)."""
+    width = dino.embed_dim
+    for half, tokens in ((slice(width), 1), (slice(width, None), 16)):
+        model = copy.deepcopy(dino)
+        with torch.no_grad():
+            model.head.weight.zero_()
+            model.head.weight[4, half] = 1
+            seen = observe(model, faces, 4, whole=True)
+            relevance = from_head(model, seen, "published").sum(dim=2)
+            described = from_head(model, seen, "described").sum(dim=2)
+        rows = slice(1) if tokens == 1 else slice(1, None)
+        close(relevance[:, rows], torch.ones(3, tokens).double(), 1e-6)
+        assert relevance.sum(dim=1).round(decimals=6).tolist() == [tokens] * 3
+        assert (described.abs() > 1e-9).all(), "interleaved: any half is of both"
+
+
+READ_BY_CLASS_TOKEN = ("raw_attention", "rollout", "gradcam", "ga")
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("gae", "lrp", *PIXELS)])
+def test_published_baselines_read_the_class_token_of_both(dino, faces, name):
+    own, both, row = (
+        explain(name, dino, faces, 4, **({} if pooling is None else {"pooling": pooling}))
+        for pooling in (None, "both", "class_token")
+    )
+    assert (both - row).abs().max() > 1e-9
+    close(own, row if name in READ_BY_CLASS_TOKEN else both)
+    described = [
+        explain(name, dino, faces, 4, protocol="described", **options)
+        for options in ({}, {"pooling": "both"})
+    ]
+    close(*described)
+
+
+def test_published_raw_attention_of_both_is_the_class_tokens_row(dino, faces):
+    with torch.no_grad(), record_attention(dino) as tape:
+        dino(faces)
+    close(METHODS["raw_attention"](dino, faces), scaled_to_one(tape.maps[-1].mean(1)[:, 0, 1:]))
 
 
 # One patch decides: no transposed grid, no shift by prefix tokens

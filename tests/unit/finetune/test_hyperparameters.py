@@ -40,10 +40,16 @@ def test_ours_has_one_set_of_weights_and_a_rate_for_each_model():
         ("rrr", "vit-l", "ViT-B"),  # the baselines were not run on it
         ("gradmask", "deit-s-cut", "DeiT-S"),
         ("relevance", "tiny", "ViT-B"),
+        ("relevance", "dino-b", "DeiT-B"),  # supp. L (RV-34)
+        ("rrr", "dino-b", "ViT-B"),
     ],
 )
 def test_a_model_takes_the_settings_of_its_own_row_or_of_vit_b(method, name, model):
     assert table_model(method, name) == model
+
+
+def test_the_rate_of_dino_is_the_one_of_the_text():
+    assert paper_rate("relevance", table_model("relevance", "dino-b")) == 8e-7
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,20 @@ def test_nothing_found_is_everything_where_published_and_nothing_where_described
     assert solid(nothing).all() and not solid(nothing, "described").any()
 
 
+def test_equal_pieces_fall_as_published():
+    """The later counts as the more frequent (differences B19)."""
+    soft = np.zeros((6, 8))
+    soft[1:3, 1:3] = soft[4:6, 5:7] = 1
+    first, second = np.zeros_like(soft, dtype=bool), np.zeros_like(soft, dtype=bool)
+    first[1:3, 1:3] = second[4:6, 5:7] = True
+    np.testing.assert_array_equal(solid(soft), second)
+    np.testing.assert_array_equal(solid(soft, "described"), first)
+    half = np.zeros((6, 8))
+    half[:3] = 1
+    np.testing.assert_array_equal(solid(half), half == 0)  # the background
+    np.testing.assert_array_equal(solid(half, "described"), half == 1)
+
+
 def test_large_object_is_dropped_where_published_and_kept_where_described():
     large = disc(48, 22)
     coarse = torch.from_numpy(large)
