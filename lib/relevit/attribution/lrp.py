@@ -58,13 +58,8 @@ def lrp_pixels(
     """Relevance of every pixel for the class's logit, summed over colours.
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR). `plain` takes the
-<<<<<<< HEAD
-    older rules, see `through_blocks`. `protocol` matters for average pooling alone, see
-    `from_head`. Raises: as `observe` and `patch_sides`.
-=======
     older rules, see `through_blocks`. `protocol` matters where the head reads a mean, see
-    `from_head`. Raises: as `observe`.
->>>>>>> a6f9010a27d5807efefecef3ed421fafac9d03d9
+    `from_head`. Raises: as `observe` and `patch_sides`.
     """
     with torch.no_grad():
         seen = observe(model, images, target, pooling=pooling, whole=True)
