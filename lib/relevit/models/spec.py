@@ -139,12 +139,12 @@ class ModelSpec:
         """Scale 0..255 to the statistics the model was trained with.
 
         Device and dtype are those of `like`; without it, the images' device and float32.
-        Raises: ValueError for pixels of another type, such as fractions, which would turn black.
+        Raises: ValueError for fractions up to 1, which would turn black.
         """
-        if images.dtype != torch.uint8:
+        if images.is_floating_point() and 0 < images.max() <= 1:
             raise ValueError(
-                f"normalise: a {type(images).__name__} of {images.dtype}; give a tensor of "
-                "torch.uint8, 0..255, of fractions (255 * images).round().byte()"
+                f"normalise: pixels up to {float(images.max()):g} of {images.dtype}; give 0..255 "
+                "of torch.uint8, of fractions (255 * images).round().byte()"
             )
         device, dtype = (
             (images.device, torch.float32) if like is None else (like.device, like.dtype)
