@@ -208,13 +208,19 @@ def perturb_by_label(
     return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
 
 
-def area_table(rows: pd.DataFrame, methods: Iterable[str] | None = None) -> pd.DataFrame:
-    """Areas under the curves of `perturb`, ends of the curve as published (differences E6).
+def area_table(
+    rows: pd.DataFrame, methods: Iterable[str] | None = None, protocol: Protocol = "published"
+) -> pd.DataFrame:
+    """Areas under the curves of `perturb`, by the rule of `auc_weights` that `protocol` names.
 
+    `published` counts the whole image too and sets the end to 0, `described` is the mean over the
+    masked inputs (differences E6).
     Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
     """
     methods = rows["method"].unique() if methods is None else methods
-    parts = [auc_table(rows[rows["method"] == name]).assign(method=name) for name in methods]
+    parts = [
+        auc_table(rows[rows["method"] == name], protocol).assign(method=name) for name in methods
+    ]
     columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
     return pd.concat(parts, ignore_index=True)[columns]
 

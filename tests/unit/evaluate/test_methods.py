@@ -181,6 +181,16 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
     assert area_table(found, names[::-1])["method"].unique().tolist() == names[::-1]
 
 
+def test_areas_are_the_mean_over_the_masked_inputs_as_described(micro, pictures):
+    """As published the whole image counts too, and the end is set to 0 (differences E6)."""
+    maps, _ = method_maps(micro, SPEC, pictures, ["gae", "rollout"])
+    rows = perturb(micro, SPEC, pictures, maps, shares_pct=(30, 60))
+    by_hand = rows[rows["share_pct"] > 0].groupby(["method", "direction"])["hit"].mean()
+    found = area_table(rows, protocol="described").set_index(["method", "direction"])["auc_pct"]
+    assert found.to_dict() == pytest.approx((100 * by_hand).to_dict())
+    assert found.tolist() != area_table(rows)["auc_pct"].tolist()
+
+
 def test_all_answers_right_is_the_same_table(micro, pictures):
     labels = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
     batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
