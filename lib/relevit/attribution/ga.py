@@ -27,8 +27,8 @@ def ga(
     Source: Beyond Intuition's baseline GA. `published` takes the mean over heads of
     grad A * A and then clamps; `described` clamps first, as GAE does and as the scripts for BERT
     and CLIP do too (differences C1). For ViTs the published perturbation test starts at block 2,
-    the segmentation test at 1 (C2); None is 2. For BERT and CLIP it is the last block (D8, D11).
-    Of DINO `published` reads the class token (D5).
+    the segmentation test at 1 (C2); None is 2, and `evaluate.method_maps` makes both. For BERT and
+    CLIP it is the last block (D8, D11). Of DINO `published` reads the class token (D5).
     Raises: as `observe` and `first_block`.
     """
     start = first_block(model, start_block, protocol, "ga")

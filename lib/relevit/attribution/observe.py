@@ -17,7 +17,8 @@ from relevit.relevance import Protocol, Target, check_protocol, checked_target
 
 # The first block that each published script counts: for ViTs (differences C2, C3, C15, C16), for
 # BERT (D8) and for CLIP (D11: the script behind Table 3 passes one start to both of ours). What is
-# not named begins at the first.
+# not named begins at the first. GA's is the perturbation test's; the segmentation test has all
+# blocks (`relevit.evaluate.methods.OUTLINING`).
 PUBLISHED_STARTS = {
     "vit": {"rollout": 2, "ga": 2, "transformer_attribution": 2, "head_wise": 4, "token_wise": 7},
     "bert": {"ga": 12, "transformer_attribution": 12, "head_wise": 12, "token_wise": 9},

@@ -48,7 +48,9 @@ class FaithfulnessParams(Params):
     notebook: ClassVar[str] = "06_faithfulness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images: Count = Field(10, ge=2, description="val images for all methods")
+    images: Count = Field(
+        10, ge=2, description="val images for all methods, at random under both protocols (E10)"
+    )
     finetuned_images: Count = Field(20, ge=2, description="val images, before and after finetuning")
     unit: Unit = Field("pixel", description="what is erased (E5)")
     fill: Fill = Field("black", description="colour of what is erased (E7)")

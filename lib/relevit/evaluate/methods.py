@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from relevit.attribution import METHODS, check_known, explain_all
 from relevit.attribution.beyond_intuition import express_all
+from relevit.attribution.observe import first_block, model_family
 from relevit.data import cutouts
 from relevit.evaluate.perturbation import auc_table, perturbation_rows
 from relevit.evaluate.predictions import predict
@@ -26,6 +27,10 @@ from relevit.relevance import Protocol, to_pixels
 PART = 500  # images tested at once, whatever their number: what they need fits in memory
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
 Maps = dict[str, Float[Tensor, "images patches"]]
+
+# A method's map in the segmentation test, where the perturbation test's is another: the published
+# GA of ViTs begins at block 1 in the former and at block 2 in the latter (differences C2).
+OUTLINING = {"ga": "ga_all_blocks"}
 
 # The rows of Beyond Intuition Table 4: perception, feedback.
 ABLATION = (
@@ -52,8 +57,9 @@ def method_maps(
     """The maps of each method for each image, on the CPU, and the seconds an image took.
 
     `target` has one class an image; None explains the predicted one. Each method works for itself,
-    as its time is measured; `shared_maps` is faster. Raises: ValueError for an unknown method,
-    before any work, and as the methods do.
+    as its time is measured; `shared_maps` is faster. Where the segmentation test needs another map
+    than the perturbation test, it follows under its name in OUTLINING (differences C2), untimed.
+    Raises: ValueError for an unknown method, before any work, and as the methods do.
     """
     methods = tuple(methods)
     check_known(methods)
@@ -63,6 +69,10 @@ def method_maps(
         maps |= shared_maps(model, spec, batch.images, [name], target=target, protocol=protocol)
         seconds[name] = (time.perf_counter() - start) / len(batch)
         on_method()
+    vit = "ga" in methods and model_family(model) == "vit"
+    if vit and first_block(model, None, protocol, "ga") > 1:
+        rule = partial(_ga_all_blocks, model, protocol=protocol)
+        maps |= _explained(model, spec, batch.images, rule, target, lambda count: None)
     return maps, seconds
 
 
@@ -124,10 +134,11 @@ def segmentation_table(
 ) -> pd.DataFrame:
     """Segmentation test of each method: method, metric, value_pct, low_pct, high_pct.
 
-    The interval holds 95 % of the bootstrap over images.
+    The interval holds 95 % of the bootstrap over images. A method that has a map of its own for
+    this test is judged by it (OUTLINING).
     """
     parts = []
-    for name, values in maps.items():
+    for name, values in _outlining(maps).items():
         pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
         rows = pd.concat(
             segmentation_rows(to_pixels(some, masks.shape[-2:]), truth, protocol=protocol)
@@ -197,13 +208,19 @@ def perturb_by_label(
     return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
 
 
-def area_table(rows: pd.DataFrame, methods: Iterable[str] | None = None) -> pd.DataFrame:
-    """Areas under the curves of `perturb`, ends of the curve as published (differences E6).
+def area_table(
+    rows: pd.DataFrame, methods: Iterable[str] | None = None, protocol: Protocol = "published"
+) -> pd.DataFrame:
+    """Areas under the curves of `perturb`, by the rule of `auc_weights` that `protocol` names.
 
+    `published` counts the whole image too and sets the end to 0, `described` is the mean over the
+    masked inputs (differences E6).
     Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
     """
     methods = rows["method"].unique() if methods is None else methods
-    parts = [auc_table(rows[rows["method"] == name]).assign(method=name) for name in methods]
+    parts = [
+        auc_table(rows[rows["method"] == name], protocol).assign(method=name) for name in methods
+    ]
     columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
     return pd.concat(parts, ignore_index=True)[columns]
 
@@ -221,6 +238,20 @@ def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFr
     table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
     names = pd.DataFrame(ABLATION, columns=["perception", "feedback"], index=table.index)
     return names.join(table).reset_index(drop=True)
+
+
+def _ga_all_blocks(
+    model: nn.Module, pixels: Tensor, target: Tensor | None, *, protocol: Protocol
+) -> Maps:
+    made = METHODS["ga"](model, pixels, target, protocol=protocol, start_block=1)
+    return {OUTLINING["ga"]: made}
+
+
+def _outlining(maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One map a method: that of the segmentation test where it has one."""
+    own = {name: maps[other] for name, other in OUTLINING.items() if {name, other} <= set(maps)}
+    replaced = {OUTLINING[name] for name in own}
+    return {name: own.get(name, maps[name]) for name in maps if name not in replaced}
 
 
 def _explained(

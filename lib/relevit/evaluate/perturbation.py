@@ -6,9 +6,9 @@ curve (AUC); *negative* erases the least relevant first, and a high AUC is good 
 E8). Accuracy is always against the label, whichever class the map explains (E9).
 
 What is left open or differs, and its name here: parts are pixels in RobustViT's text and in
-the code of both, tokens in Beyond Intuition's text (E5: `unit`); erased parts become black in
-the code for ViTs, mean colour in that for CLIP, and the texts do not say (E7: `fill`); the
-ends of the curve (E6, E7: `rule` of the AUC).
+Beyond Intuition's code, tokens in its text (E5: `unit`); erased parts become black in the code
+for ViTs, mean colour in that for CLIP, and the texts do not say (E7: `fill`); the ends of the
+curve (E6, E7: `rule` of the AUC). RobustViT has published no code of this test (B21).
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ def auc_weights(shares_pct: Sequence[float], rule: Rule = "published") -> np.nda
     `described`: the mean over the shares that are not 0 ("averaged over the masked inputs";
     RobustViT supplement N: 10 % to 90 %). `trapezoid`: trapezoids between the first and the last
     of these, so at most 80 for 10 % to 90 %. Accuracies in percent give an AUC in percent.
+    RobustViT's test has no code (B21): `published` is Beyond Intuition's for its table too (F12).
     Raises: ValueError for an unknown rule or shares that do not rise from 0, or end before 100
     with `measured`.
     """

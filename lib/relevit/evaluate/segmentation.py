@@ -2,8 +2,9 @@
 
 Source: RobustViT Tab. 3 and Beyond Intuition Sec. 4, after Chefer, Gur, Wolf 2021 (CVPR).
 One row an image is kept, so that the four numbers can be made for any part of a data set and
-with intervals over its images. Each map is scaled to [0, 1] first. A map that is constant or
-holds a value that is no finite number says nothing (GradCAM can be NaN, differences C19): it
+with intervals over its images. Each map is scaled to [0, 1] first; RobustViT's script is given
+GAE's scaled already, which comes to the same, and takes no mF1 (differences B20). A map that is
+constant or holds a value that is no finite number says nothing (GradCAM can be NaN, C19): it
 is `empty`, finds background everywhere and its scores are 0 at every pixel.
 """
 

@@ -26,7 +26,8 @@ class FinetuneSettings(FinetuneChoices):
     target the mask (A6), fractional mask pixels in both terms (A7), learning rate times 0.85
     every two epochs (A11). `"described"`: R itself, exact gradient, target 1, 1 - S, constant
     rate. `gradient` and `schedule` part A2 and A11 from the rest. Both: AdamW on all parameters
-    (A10), class to explain from the label (A5), arg-max of the current model (A9).
+    (A10), class to explain from the label (A5), arg-max of the current model (A9). `epochs` and
+    `batch_size` are by default the text's, whatever the masks (A12).
     `method` other than relevance: a baseline (`relevit.finetune.baselines`), to which only the
     label and the terms `background` and `classification` apply; its images are shuffled every
     epoch, where the published scripts keep one order (B13), and of epochs with equal loss the

@@ -113,7 +113,8 @@ def epoch_plan(
 ) -> list[tuple[Int[Tensor, " rows"], np.random.Generator]]:
     """The batches of one epoch in a random order, each with its own random generator.
 
-    Everything follows from (seed, epoch), so that a resumed run draws the same.
+    Everything follows from (seed, epoch), so that a resumed run draws the same; runs of the
+    published code cannot be repeated (differences A15).
     """
     order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(count))
     batches = order.split(batch_size)

@@ -61,6 +61,34 @@ def test_protocol_reaches_the_methods(micro, pictures):
     assert not torch.allclose(*found)
 
 
+def test_published_segmentation_judges_ga_over_all_blocks_and_erasing_from_block_2(
+    build_vit, pictures
+):
+    """The published scripts of the two tests differ in GA's first block (differences C2)."""
+    model, pixels = build_vit(depth=8).float(), SPEC.normalise(pictures.images)
+    maps, seconds = method_maps(model, SPEC, pictures, ["ga", "gae"])
+    assert list(seconds) == ["ga", "gae"]
+    torch.testing.assert_close(maps["ga"], METHODS["ga"](model, pixels, start_block=2))
+    expected = {"ga": METHODS["ga"](model, pixels, start_block=1), "gae": maps["gae"]}
+    found = segmentation_table(maps, pictures.masks)
+    pd.testing.assert_frame_equal(found, segmentation_table(expected, pictures.masks))
+    erased = segmentation_table({"ga": maps["ga"]}, pictures.masks)
+    assert not found[found["method"] == "ga"].equals(erased)
+    alone = segmentation_table({"ga_all_blocks": maps["ga_all_blocks"]}, pictures.masks)
+    assert alone["method"].unique().tolist() == ["ga_all_blocks"]
+
+
+@pytest.mark.parametrize(
+    ("names", "depth", "protocol"),
+    [(["ga"], 8, "described"), (["ga"], 6, "published"), (["gae"], 8, "published")],
+)
+def test_one_map_serves_both_tests_where_they_begin_alike(
+    build_vit, pictures, names, depth, protocol
+):
+    maps, _ = method_maps(build_vit(depth=depth).float(), SPEC, pictures, names, protocol=protocol)
+    assert list(maps) == names
+
+
 @pytest.mark.wrong_types
 def test_unknown_method_is_an_error_before_any_work(pictures):
     with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; .*'gae'"):
@@ -151,6 +179,16 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
     pd.testing.assert_frame_equal(found, long_way, rtol=1e-4)
     assert not found["logit"].equals(rows.sort_values(keys)["logit"].reset_index(drop=True))
     assert area_table(found, names[::-1])["method"].unique().tolist() == names[::-1]
+
+
+def test_areas_are_the_mean_over_the_masked_inputs_as_described(micro, pictures):
+    """As published the whole image counts too, and the end is set to 0 (differences E6)."""
+    maps, _ = method_maps(micro, SPEC, pictures, ["gae", "rollout"])
+    rows = perturb(micro, SPEC, pictures, maps, shares_pct=(30, 60))
+    by_hand = rows[rows["share_pct"] > 0].groupby(["method", "direction"])["hit"].mean()
+    found = area_table(rows, protocol="described").set_index(["method", "direction"])["auc_pct"]
+    assert found.to_dict() == pytest.approx((100 * by_hand).to_dict())
+    assert found.tolist() != area_table(rows)["auc_pct"].tolist()
 
 
 def test_all_answers_right_is_the_same_table(micro, pictures):

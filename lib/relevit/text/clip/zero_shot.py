@@ -179,7 +179,8 @@ def zero_shot_perturbation(
 
     `classifier` is `DualEncoder.image_classifier`. The paper's own script for CLIP erases to the
     mean colour, and measures 100 % erased, too, instead of setting it to 0 (differences E7). The
-    former is the default here; the latter is done as published, where shares must end with 100.
+    former is the default here; the latter is done as published, where shares must end with 100. As
+    described the area is the mean over the masked inputs (E6), of 10 % to 90 % erased by default.
     `options` as `perturbation_rows`. Each map is for the predicted class and, under target
     `label`, for the right one.
     Returns: the rows of `perturb` with target; and the areas: method, direction, images,
@@ -189,7 +190,7 @@ def zero_shot_perturbation(
     methods = tuple(methods)
     check_methods("zero_shot", methods)
     whole = protocol == "published"
-    rule: Rule = "measured" if whole else "published"
+    rule: Rule = "measured" if whole else "described"
     shares = (*SHARES_PCT, 100) if whole else SHARES_PCT
     options = {"fill": "mean", "shares_pct": shares} | options
     auc_weights([0, *options["shares_pct"]], rule)  # refuses shares before the work
