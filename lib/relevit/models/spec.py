@@ -84,9 +84,9 @@ class View:
     def _size(self, width: int, height: int) -> tuple[int, int]:
         if self.squash:
             return self.resize, self.resize
-        scale = self.resize / min(width, height)
-        # torchvision's rounding: the longer side is cut down to whole pixels.
-        return max(self.resize, int(width * scale)), max(self.resize, int(height * scale))
+        # As torchvision: multiplied before it is divided, and cut down to whole pixels.
+        short = min(width, height)
+        return int(self.resize * width / short), int(self.resize * height / short)
 
     def _corner(self, width: int, height: int) -> tuple[int, int]:
         return round((width - self.crop) / 2), round((height - self.crop) / 2)
