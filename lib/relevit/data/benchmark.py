@@ -466,8 +466,8 @@ def _opened(sets: ImageNet, set_name: str, seed: int = 0) -> ImageSet:
     if set_name == "objectnet" and sets.objectnet == "published":
         options = {"answers": "first", "border": 0}
     view = sets.view
-    if set_name == "gtsegs":  # picture and mask are squashed to a square (E4)
-        view = replace(view, resize=view.crop, squash=True)
+    if set_name == "gtsegs":  # picture and mask are squashed to a square, masks pixel by pixel (E4)
+        view = replace(view, resize=view.crop, squash=True, mask_pixels="nearest")
     found = READERS[set_name](sets.root, view, **options)
     if set_name != "validation":
         return found

@@ -241,13 +241,14 @@ def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root
 
 
 def test_pictures_of_the_segmentation_test_are_squashed(real, monkeypatch):
-    """None of it is cut off (E4)."""
+    """None of it is cut off, and masks are resized with NEAREST (E4)."""
     seen = []
     monkeypatch.setitem(READERS, "gtsegs", lambda root, view: seen.append(view) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         real.draw("gtsegs", [0])
     (view,) = seen
     assert view.squash and view.resize == view.crop == 224
+    assert (view.mask_pixels, real.view.mask_pixels) == ("nearest", "bilinear")
 
 
 def fake(masks) -> Cutouts:

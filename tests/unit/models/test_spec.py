@@ -60,6 +60,19 @@ def test_of_a_very_long_picture_the_middle_is_seen_and_the_memory_stays_small():
         assert bottom > 2 * top
 
 
+def test_nearest_masks_are_pixels_of_the_mask():
+    """Of 4 x 6 pixels, those under the centres of 2 x 2; bilinear ones are shares (E4)."""
+    mask = np.array(
+        [[0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], dtype=bool
+    )
+    view = View(resize=2, crop=2, squash=True, mask_pixels="nearest")
+    found = view.mask(mask)
+    assert torch.equal(found[0], torch.from_numpy(mask[1::2, 1::3].astype(np.float32)))
+    shares = View(resize=2, crop=2, squash=True).mask(mask)
+    assert ((shares > 0) & (shares < 1)).any() and not torch.equal(shares > 0.5, found > 0.5)
+    assert repr(view) == repr(View(resize=2, crop=2, squash=True))
+
+
 @pytest.mark.parametrize("resize", [224, 248, 256])
 def test_sizes_are_torchvisions(resize):
     """To the pixel: 196 x 98 becomes 512 x 256, and not 511."""
