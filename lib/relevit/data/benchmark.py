@@ -358,9 +358,10 @@ class ImageNet(Benchmark):
     ) -> Batch:
         """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
 
-        With `labels`, an image of each such class instead: the first, the second and so on of
-        those that the seed chooses (seed 0: by name), for finetuning. Those of `validation` are of
-        the classes that this seed does not finetune. `soft` as `decoding.draw`.
+        Those of `val` are the same squares for every test, that which erases them too (F9); those
+        of `validation` are of the classes that the seed does not finetune. With `labels`, an image
+        of each such class instead: the first, the second and so on of those that the seed chooses
+        (seed 0: by name), for finetuning. `soft` as `decoding.draw`.
         Raises: ValueError for textures, which photographs have not, a size that is not the
         view's, or a class without enough images.
         """

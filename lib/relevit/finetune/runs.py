@@ -171,7 +171,8 @@ def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
 def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """The images that a run with these parameters is finetuned on, with its kind of masks.
 
-    With automatic masks, images that got none worth training on are left out (B15, B17).
+    With automatic masks, images that got none worth training on are left out (B15, B17), where the
+    published code takes the next of their class (differences F10).
     """
     labels = finetuned_classes(cfg, bench) * cfg.images_per_class
     batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
@@ -185,8 +186,8 @@ def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
 def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """What training crops at random: `training_images`, or larger ones of the same photographs.
 
-    Automatic masks are of the size that the model takes: those images are mirrored outwards before
-    the crop, like Cutouts.
+    Automatic masks are boolean, of the size that the model takes. Those images are mirrored
+    outwards before the crop, like Cutouts; the published code squeezes them, too (F10).
     """
     if cfg.masks != "annotated":
         return training_images(cfg, bench)
