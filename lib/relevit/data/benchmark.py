@@ -95,6 +95,13 @@ class Benchmark:
         """Labels to finetune on (A), and the others (B)."""
         raise NotImplementedError
 
+    def validation_seed(self, seed: int) -> int:
+        """The seed of `draw` for the validation images of a run: the same ones for all runs.
+
+        Those of drawings are drawn for validation alone, whatever their class.
+        """
+        return 0
+
     def spec(self, model: str) -> ModelSpec:
         """How a model sees these images."""
         return model_spec(model)
@@ -334,6 +341,10 @@ class ImageNet(Benchmark):
         first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
         return sorted(first), sorted(others)
 
+    def validation_seed(self, seed: int) -> int:
+        """A run's own: its validation images are of the classes that its seed leaves out (B2)."""
+        return seed
+
     def draw(
         self,
         set_name: str,
@@ -347,15 +358,17 @@ class ImageNet(Benchmark):
     ) -> Batch:
         """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
 
-        With `labels`, an image of each such class instead: the first, the second and so on of
-        those that the seed chooses (seed 0: by name), for finetuning. `soft` as `decoding.draw`.
+        Those of `val` are the same squares for every test, that which erases them too (F9); those
+        of `validation` are of the classes that the seed does not finetune. With `labels`, an image
+        of each such class instead: the first, the second and so on of those that the seed chooses
+        (seed 0: by name), for finetuning. `soft` as `decoding.draw`.
         Raises: ValueError for textures, which photographs have not, a size that is not the
         view's, or a class without enough images.
         """
         if families is not None:
             raise ValueError("imagenet: photographs have no textures to choose; use cutouts")
         self._check(size)
-        found = _opened(self, set_name)
+        found = self._set(set_name, seed)
         if labels is None:
             return decoding.draw(found, _in_order(found, indices), soft=soft)
         return decoding.draw(found, _places(found, labels, seed), soft=soft)
@@ -389,11 +402,11 @@ class ImageNet(Benchmark):
     ) -> Iterator[Batch]:
         """The first `count` images of a set in that order, or all of a smaller one.
 
-        Where the preset has corrupted: skip, images that cannot be read are left out, and
-        `skipped` gets their numbers and ids; the others' numbers stay.
+        `seed` as `draw`. Where the preset has corrupted: skip, images that cannot be read are left
+        out, and `skipped` gets their numbers and ids; the others' numbers stay.
         """
         self._check(size)
-        found = _opened(self, set_name)
+        found = self._set(set_name, seed)
         chosen = found.select(_order(len(found))[:count])
         masks = chosen.masks is not None
         return decoding.batches(
@@ -413,6 +426,12 @@ class ImageNet(Benchmark):
     def note_skipped(self, skipped: Mapping[str, Sequence[str]]) -> str:
         counts = [f"{len(ids)} of {name}, the first {ids[0]}" for name, ids in skipped.items()]
         return f"pictures left out, since they cannot be read: {'; '.join(counts) or 'none'}\n"
+
+    def _set(self, set_name: str, seed: int) -> ImageSet:
+        """A set; the validation images depend on the seed."""
+        if set_name == "validation" and seed:
+            return _opened(self, set_name, seed)
+        return _opened(self, set_name)
 
     def _check(self, size: int | None) -> None:
         if size not in (None, self.view.crop):
@@ -440,20 +459,21 @@ READERS: dict[str, Callable[..., ImageSet]] = {
 }
 
 
-@lru_cache(maxsize=len(READERS))
-def _opened(sets: ImageNet, set_name: str) -> ImageSet:
+@lru_cache(maxsize=2 * len(READERS))
+def _opened(sets: ImageNet, set_name: str, seed: int = 0) -> ImageSet:
     if set_name not in READERS:
         raise ValueError(f"imagenet: set {set_name!r} is unknown; use one of {tuple(READERS)}")
     options: dict[str, object] = {"ways": sets.ways} if set_name in ("a", "r") else {}
     if set_name == "objectnet" and sets.objectnet == "published":
         options = {"answers": "first", "border": 0}
     view = sets.view
-    if set_name == "gtsegs":  # picture and mask are squashed to a square (E4)
-        view = replace(view, resize=view.crop, squash=True)
+    if set_name == "gtsegs":  # picture and mask are squashed to a square, masks pixel by pixel (E4)
+        view = replace(view, resize=view.crop, squash=True, mask_pixels="nearest")
     found = READERS[set_name](sets.root, view, **options)
     if set_name != "validation":
         return found
-    kept = sets.split(0)[1]  # an image of each class that is never finetuned (B2)
+    # The first image of each class that runs of this seed do not finetune (A16, B2).
+    kept = sets.split(seed)[1]
     present = set(found.labels.tolist())
     return found.select(_places(found, [label for label in kept if label in present], seed=0))
 

@@ -8,7 +8,8 @@ E8). Accuracy is always against the label, whichever class the map explains (E9)
 What is left open or differs, and its name here: parts are pixels in RobustViT's text and in
 Beyond Intuition's code, tokens in its text (E5: `unit`); erased parts become black in the code
 for ViTs, mean colour in that for CLIP, and the texts do not say (E7: `fill`); the ends of the
-curve (E6, E7: `rule` of the AUC). RobustViT has published no code of this test (B21).
+curve (E6, E7: `rule` of the AUC). Photographs are the middle squares of all tests here; the
+published scripts squeeze whole ones (F9). RobustViT has published no code of this test (B21).
 """
 
 from __future__ import annotations

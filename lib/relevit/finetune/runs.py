@@ -20,7 +20,8 @@ from relevit.finetune.hyperparameters import paper_rate, table_model
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import resolved
 from relevit.finetune.validation import validation_figures
-from relevit.masks import MASKS, AutomaticMasks, load_masks
+from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
+from relevit.masks.stored import AnyImages
 from relevit.models.loading import load_model, shipped_weights
 from relevit.models.registry import PAPER_MODELS
 from relevit.training.epochs import WEIGHTS, History
@@ -129,6 +130,7 @@ def finetune_at(
         maps=cfg.validation_maps,
         precision=settings.precision,
         masks=_validation_masks(cfg, bench),
+        seed=bench.validation_seed(cfg.seed),
         draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
     )
     train = images_to_crop(cfg, bench)
@@ -139,6 +141,8 @@ def finetune_at(
         inputs["edges"] = "soft"
     if bench.composable and bench.rules:
         inputs["images"] = bench.rules
+    if bench.validation_seed(cfg.seed):
+        inputs["validation_seed"] = bench.validation_seed(cfg.seed)
     if cfg.masks == "tokencut":
         inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
     history = finetune(
@@ -167,7 +171,8 @@ def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
 def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """The images that a run with these parameters is finetuned on, with its kind of masks.
 
-    With automatic masks, images that got none worth training on are left out (B15, B17).
+    With automatic masks, images that got none worth training on are left out (B15, B17), where the
+    published code takes the next of their class (differences F10).
     """
     labels = finetuned_classes(cfg, bench) * cfg.images_per_class
     batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
@@ -181,8 +186,8 @@ def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
 def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """What training crops at random: `training_images`, or larger ones of the same photographs.
 
-    Automatic masks are of the size that the model takes: those images are mirrored outwards before
-    the crop, like Cutouts.
+    Automatic masks are boolean, of the size that the model takes. Those images are mirrored
+    outwards before the crop, like Cutouts; the published code squeezes them, too (F10).
     """
     if cfg.masks != "annotated":
         return training_images(cfg, bench)
@@ -194,11 +199,33 @@ def _validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks |
     """Those of the images whose maps are looked at after each epoch; None: the annotated ones."""
     if cfg.masks == "annotated":
         return None
-    size = bench.spec(cfg.model).image_size
-    shown = bench.draw("validation", range(cfg.validation_maps), size=size)
-    found = load_masks(need_stage(cfg, "01_masks"), "validation", shown.images)
+    size, folder = bench.spec(cfg.model).image_size, need_stage(cfg, "01_masks")
+    draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)
+    first = draw().images
+    found = load_masks(folder, "validation", first)
+    if seed := bench.validation_seed(cfg.seed):
+        found = _masks_of_seed(cfg, bench, draw(seed=seed).images, (found, first), folder)
     _need_kept(found, "the validation images")
     return found
+
+
+def _masks_of_seed(
+    cfg: FinetuneParams,
+    bench: Benchmark,
+    images: AnyImages,
+    validation: tuple[AutomaticMasks, AnyImages],
+    folder: Path,
+) -> AutomaticMasks:
+    """The masks of the photographs that runs of another seed than 0 are validated on.
+
+    01_masks has masks of `validation`, the validation images of seed 0, and of the training images
+    of each seed. Both are the first photographs of their classes for seed 0, and together of all
+    classes, so that those of any seed are among them.
+    """
+    first = cfg.model_copy(update={"seed": 0, "masks": "annotated"})
+    trained = training_images(first, bench).images
+    known = [validation, (load_masks(folder, 0, trained), trained)]
+    return masks_of(images, known, "those of seed 0")
 
 
 def _need_kept(masks: AutomaticMasks, of: str) -> None:

@@ -31,9 +31,9 @@ class FinetuneSettings(FinetuneChoices):
     `method` other than relevance: a baseline (`relevit.finetune.baselines`), to which only the
     label and the terms `background` and `classification` apply; its images are shuffled every
     epoch, where the published scripts keep one order (B13), and of epochs with equal loss the
-    latest is kept, where they keep the first (A13). `explanation` is the map that the losses
-    look at, `class_term="label"` replaces the confidence term by the label's (B23). `keep` is the
-    epoch whose weights are used (A13).
+    latest is kept, where they keep the first (A13): both as for the method itself (F11).
+    `explanation` is the map that the losses look at, `class_term="label"` replaces the confidence
+    term by the label's (B23). `keep` is the epoch whose weights are used (A13).
     Raises: ValueError, naming the setting, when one is out of range.
     """
 

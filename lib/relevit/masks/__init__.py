@@ -12,7 +12,7 @@ from relevit.masks.automatic import (
     zoom_in,
 )
 from relevit.masks.bilateral import BilateralSettings, bilateral_solve, solid
-from relevit.masks.stored import MASKS, load_masks, save_masks
+from relevit.masks.stored import MASKS, load_masks, masks_of, save_masks
 from relevit.masks.token_cut import (
     TAU,
     Cut,
@@ -37,6 +37,7 @@ __all__ = [
     "key_features",
     "load_masks",
     "mask_quality",
+    "masks_of",
     "quality_rows",
     "refine",
     "save_masks",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from relevit.models.checkpoints import FACTS, read_tensors
 MASKS = "masks.safetensors"
 PARTS = ("coarse", "refined", "kept")
 Images = UInt8[Tensor, "images 3 height width"]
+AnyImages = UInt8[Tensor, "_ 3 height width"]
 Of = int | Literal["validation"]
 
 
@@ -78,6 +80,27 @@ def load_masks(folder: Path, of: Of, images: Images | None = None) -> AutomaticM
     found = AutomaticMasks(*(part.bool() for part in stored))
     _check(found, of, images, known[str(of)], path)
     return found
+
+
+def masks_of(
+    images: Images, known: Sequence[tuple[AutomaticMasks, AnyImages]], where: str
+) -> AutomaticMasks:
+    """The masks of these images, each found by its pixels among the masks of others.
+
+    `known` are masks with their images, and `where` says in errors which these are.
+    Raises: ValueError for an image that is not among them.
+    """
+    stacks = [pictures for _, pictures in known]
+    rows = {_fingerprint(one[None]): row for row, one in enumerate(chain(*stacks))}
+    wanted = [rows.get(_fingerprint(one[None])) for one in images]
+    missing = wanted.count(None)
+    if missing:
+        raise ValueError(
+            f"masks: {missing} of {len(images)} images have no mask among {where}; let 01_masks "
+            "and 02_finetune take all validation images (validation_maps), and 01_masks the seed 0"
+        )
+    parts = [torch.cat([getattr(found, part) for found, _ in known])[wanted] for part in PARTS]
+    return AutomaticMasks(*parts)
 
 
 def _check(found: AutomaticMasks, of: Of, images: Images | None, known: str, path: Path) -> None:

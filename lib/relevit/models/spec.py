@@ -30,12 +30,15 @@ class View:
 
     Source: RobustViT's published code, 256 -> 224 bilinear (differences B5); timm's models say
     their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
+    `mask_pixels` says how `mask` resizes: to shares of the object, or to the nearest pixel (E4).
     """
 
     resize: int = 256  # pixels of the shorter side
     crop: int = 224  # pixels
     interpolation: Interpolation = "bilinear"
     squash: bool = False
+    # Not in the text of a view, by which answers are kept: these do not depend on masks.
+    mask_pixels: Literal["bilinear", "nearest"] = field(default="bilinear", repr=False)
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
         """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
@@ -46,7 +49,7 @@ class View:
     def mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
         """The same square of a mask: how much of each pixel is object."""
         grey = Image.fromarray(mask.astype(np.float32), mode="F")
-        square = self._cut(grey, Image.Resampling.BILINEAR)
+        square = self._cut(grey, Image.Resampling[self.mask_pixels.upper()])
         return torch.from_numpy(np.array(square))[None].clamp(0, 1)
 
     def soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
@@ -84,9 +87,9 @@ class View:
     def _size(self, width: int, height: int) -> tuple[int, int]:
         if self.squash:
             return self.resize, self.resize
-        scale = self.resize / min(width, height)
-        # torchvision's rounding: the longer side is cut down to whole pixels.
-        return max(self.resize, int(width * scale)), max(self.resize, int(height * scale))
+        # As torchvision: multiplied before it is divided, and cut down to whole pixels.
+        short = min(width, height)
+        return int(self.resize * width / short), int(self.resize * height / short)
 
     def _corner(self, width: int, height: int) -> tuple[int, int]:
         return round((width - self.crop) / 2), round((height - self.crop) / 2)

@@ -51,7 +51,7 @@ def run_epochs(
 
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
-    which epoch's weights are kept (differences A13); None keeps the last epoch's. `validated`
+    which epoch's weights are kept (differences A13, F11); None keeps the last epoch's. `validated`
     are the rows that have validation figures, None for all; others need no `criterion`. The model
     holds the kept weights afterwards. A damaged file is told in a warning, and its run made again
     from the last checkpoint that is whole. `keep_epochs=True` leaves every epoch's weights in

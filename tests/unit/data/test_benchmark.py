@@ -20,7 +20,7 @@ CLASSES = 2
 @pytest.fixture(scope="module")
 def data_root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    write_all(folder, CLASSES, [0, 1])
+    write_all(folder, CLASSES, [0, 1, 2])
     return folder
 
 
@@ -144,6 +144,25 @@ def test_validation_images_are_of_classes_that_are_not_finetuned(real):
     assert len(set(batch.labels.tolist())) == 8, "an image a class"
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_run_is_validated_on_classes_that_it_finetunes(real, seed):
+    """Classes of a run depend on its seed (A16), and so do those of its validation (B2)."""
+    finetuned = real.split(seed)[0]
+    trained = real.to_finetune(finetuned * 3, seed, 224)
+    shown = real.draw("validation", range(40), seed=seed)
+    assert not set(shown.labels.tolist()) & set(finetuned)
+    images = [{one.numpy().tobytes() for one in part.images} for part in (shown, trained)]
+    assert not images[0] & images[1]
+    (again,) = real.batches("validation", 1000, 1000, seed=seed)
+    assert set(again.labels.tolist()) == set(shown.labels.tolist()), "of each other class one"
+    assert len(again) == len(set(again.labels.tolist()))
+
+
+def test_validation_images_are_those_of_the_seed_where_classes_are(real):
+    assert [CUTOUTS.validation_seed(seed) for seed in (0, 2)] == [0, 0]
+    assert [real.validation_seed(seed) for seed in (0, 2)] == [0, 2]
+
+
 def test_more_images_than_a_class_has_are_refused(real):
     labels = real.split(0)[0][:1] * 9
     with pytest.raises(
@@ -222,13 +241,14 @@ def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root
 
 
 def test_pictures_of_the_segmentation_test_are_squashed(real, monkeypatch):
-    """None of it is cut off (E4)."""
+    """None of it is cut off, and masks are resized with NEAREST (E4)."""
     seen = []
     monkeypatch.setitem(READERS, "gtsegs", lambda root, view: seen.append(view) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         real.draw("gtsegs", [0])
     (view,) = seen
     assert view.squash and view.resize == view.crop == 224
+    assert (view.mask_pixels, real.view.mask_pixels) == ("nearest", "bilinear")
 
 
 def fake(masks) -> Cutouts:

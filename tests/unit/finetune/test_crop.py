@@ -47,7 +47,9 @@ def photographs(monkeypatch):
     found = ImageSet(
         "photographs", ("a", "b", "c", "d"), torch.tensor(2 * LABELS), photograph, masks=outline
     )
-    monkeypatch.setattr(benchmark, "_opened", lambda sets, name: replace(found, view=sets.view))
+    monkeypatch.setattr(
+        benchmark, "_opened", lambda sets, name, seed=0: replace(found, view=sets.view)
+    )
     return imagenet(BenchmarkParams(data="imagenet", data_root="none"))
 
 
@@ -215,6 +217,26 @@ def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
     soft = protocol == "published"
     assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft
     assert ("edges" in seen["inputs"]) == soft, "a run with other masks is another run"
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
+    photographs, monkeypatch, tmp_path, seed, drawn
+):
+    """Drawings for validation are the same ones for all runs, which keep their identity."""
+    seen = {}
+    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
+    monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
+    monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
+    monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
+    monkeypatch.setattr(runs, "finetune", lambda *_, inputs, **__: seen.update(inputs=inputs) or [])
+    model, bench = ("tiny", CUTOUTS) if drawn else ("vit-b", photographs)
+    cfg = FinetuneParams(images_per_class=1, seed=seed, model=model, device="cpu")
+    runs.finetune_at(cfg, bench, 1.0e-6, tmp_path, tmp_path)
+    own = 0 if drawn else seed
+    assert (seen["seed"], seen["inputs"].get("validation_seed", 0)) == (own, own)
+    assert ("validation_seed" in seen["inputs"]) == (own > 0)
 
 
 @pytest.mark.parametrize(("keep", "told"), [("last", ()), ("lowest_validation_loss", None)])

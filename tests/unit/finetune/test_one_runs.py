@@ -10,10 +10,11 @@ import torch
 import yaml
 
 from relevit.base.stages import read_pipeline, read_stage
-from relevit.config import BaselinesParams, FinetuneParams
+from relevit.config import BaselinesParams, BenchmarkParams, FinetuneParams
 from relevit.data import cutouts
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.benchmark import CUTOUTS, imagenet
 from relevit.data.foregrounds import class_split
+from relevit.data.real.classes import split_classes
 from relevit.finetune import runs
 from relevit.finetune.runs import (
     finetuned_classes,
@@ -26,6 +27,7 @@ from relevit.finetune.settings import resolved
 from relevit.masks import AutomaticMasks, save_masks
 from relevit.models.loading import shipped_weights
 from relevit.pipeline.sweep import sweep_runs
+from replicas.imagenet_s import write_imagenet_s
 
 ROOT = Path(__file__).parents[3]
 
@@ -152,6 +154,29 @@ def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(proj
         training_images(automatic, CUTOUTS)
     with pytest.raises(ValueError, match="01_masks"):
         training_images(automatic.model_copy(update={"images_per_class": 2}), CUTOUTS)
+
+
+def test_photographs_of_another_seed_have_the_masks_that_01_masks_made_for_seed_0(project):
+    """Its validation images are the first ones of their classes, as all of seed 0 are (B2)."""
+    chosen = [split_classes(2, seed)[0] for seed in (None, 1)]
+    write_imagenet_s(project, per_class=2, classes=sorted({wnid for c in chosen for wnid in c}))
+    params = BenchmarkParams(data="imagenet", data_root=str(project), finetuned_classes=2)
+    bench = imagenet(params)
+    cfg = FinetuneParams(
+        model="vit-b-cut", images_per_class=2, classes=2, validation_maps=8, benchmark=params
+    )
+    folder, stored = project / "outputs" / "quick" / "01_masks", {}
+    for of, batch in (
+        (0, training_images(cfg, bench)),
+        ("validation", bench.draw("validation", range(8))),
+    ):
+        marked = AutomaticMasks(batch.masks, batch.masks, torch.ones(len(batch)).bool())
+        stored[of] = (marked, batch.images)
+    save_masks(folder, stored)
+    other = cfg.model_copy(update={"masks": "tokencut", "seed": 1})
+    shown = bench.draw("validation", range(8), seed=1)
+    assert not torch.equal(shown.images, stored["validation"][1])
+    assert torch.equal(runs._validation_masks(other, bench).refined, shown.masks)
 
 
 def test_kept_epoch_is_the_last_or_the_best():

@@ -17,6 +17,7 @@ from relevit.masks import (
     feature_spec,
     key_features,
     load_masks,
+    masks_of,
     save_masks,
 )
 from relevit.models.checkpoints import read_tensors, save_weights
@@ -54,6 +55,20 @@ def test_same_masks_same_bytes(folder, tmp_path_factory, batch, masks):
     other = tmp_path_factory.mktemp("again")
     save_masks(other, {"validation": (masks, batch.images), 0: (masks, batch.images)})
     assert (other / MASKS).read_bytes() == (folder / MASKS).read_bytes()
+
+
+def test_masks_are_found_by_their_images(batch, masks):
+    first, others = (batch.images[:1], batch.images[1:])
+    known = [
+        (AutomaticMasks(masks.coarse[1:], masks.refined[1:], masks.kept[1:]), others),
+        (AutomaticMasks(masks.coarse[:1], masks.refined[:1], masks.kept[:1]), first),
+    ]
+    order = [2, 0, 2]
+    found = masks_of(batch.images[order], known, "some")
+    for part in ("coarse", "refined", "kept"):
+        assert torch.equal(getattr(found, part), getattr(masks, part)[order])
+    with pytest.raises(ValueError, match=r"masks: 2 of 3 images have no mask among some; let 01_m"):
+        masks_of(batch.images, known[1:], "some")
 
 
 def test_missing_file(tmp_path):

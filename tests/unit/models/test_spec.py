@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms import functional as torchvision
 
 from relevit.models.spec import HALF, ModelSpec, View, as_rgb
 
@@ -59,12 +60,36 @@ def test_of_a_very_long_picture_the_middle_is_seen_and_the_memory_stays_small():
         assert bottom > 2 * top
 
 
+def test_nearest_masks_are_pixels_of_the_mask():
+    """Of 4 x 6 pixels, those under the centres of 2 x 2; bilinear ones are shares (E4)."""
+    mask = np.array(
+        [[0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], dtype=bool
+    )
+    view = View(resize=2, crop=2, squash=True, mask_pixels="nearest")
+    found = view.mask(mask)
+    assert torch.equal(found[0], torch.from_numpy(mask[1::2, 1::3].astype(np.float32)))
+    shares = View(resize=2, crop=2, squash=True).mask(mask)
+    assert ((shares > 0) & (shares < 1)).any() and not torch.equal(shares > 0.5, found > 0.5)
+    assert repr(view) == repr(View(resize=2, crop=2, squash=True))
+
+
+@pytest.mark.parametrize("resize", [224, 248, 256])
+def test_sizes_are_torchvisions(resize):
+    """To the pixel: 196 x 98 becomes 512 x 256, and not 511."""
+    view = View(resize=resize)
+    sides = [*range(7, 400, 7), 98, 147, 333, 375, 500]
+    for width in sides:
+        for height in [side for side in sides if max(side, width) <= 100 * min(side, width)]:
+            found = torchvision.resize(torch.empty(1, height, width, device="meta"), [resize])
+            assert view._size(width, height) == (found.shape[2], found.shape[1]), (width, height)
+
+
 def test_ordinary_pictures_are_resized_whole():
     random = np.random.default_rng(0)
     for width, height in ((37, 91), (640, 20), (300, 4), (5, 500)):
         image = Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
-        scale = 16 / min(width, height)
-        size = (max(16, int(width * scale)), max(16, int(height * scale)))
+        short = min(width, height)
+        size = (int(16 * width / short), int(16 * height / short))
         left, top = round((size[0] - 8) / 2), round((size[1] - 8) / 2)
         whole = image.resize(size, Image.Resampling.BILINEAR)
         expected = np.array(whole.crop((left, top, left + 8, top + 8)))
