@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from relevit.base.stages import read_pipeline
+from relevit.config import AblationsParams
 from relevit.pipeline.sweep import compared_models, sweep_runs
 
 PRESET = config["preset"]
@@ -17,6 +18,7 @@ RUNS = list(SWEEP)
 REAL = PIPELINE.benchmark.data == "imagenet"
 EVALUATED = compared_models(PIPELINE) if REAL else []
 GPUS = config.get("gpus", 0)
+ABLATED = AblationsParams.from_preset(Path(PARAMS)).compared_model
 
 PAPERMILL = "papermill {input.notebook} {output.executed}"
 OPTIONS = " --engine relevit --no-progress-bar"
@@ -33,6 +35,12 @@ def stage(name, *shared):
 def device(number, option="-p device"):
     """Runs in turn on several GPUs; not a parameter, since where a run is made changes nothing."""
     return f" {option} cuda:{number % GPUS}" if GPUS > 1 else " "
+
+
+def searched(model, method="relevance"):
+    """02_baselines, for all whose rate it finds: that of our method on the preset's own is older."""
+    own = model == PIPELINE.model and method == "relevance"
+    return [] if own else rules.baselines.output.summary
 
 
 def options(run):
@@ -165,7 +173,7 @@ rule sweep:
         original=rules.original.output.weights,
         masks=lambda wildcards: rules.masks.output.masks if wildcards.masks == "tokencut" else [],
         rate=rules.learning_rate.output.summary,
-        rates=rules.baselines.output.summary,
+        rates=lambda wildcards: searched(wildcards.model, wildcards.method),
     output:
         outcome=f"{OUT}/02_finetune/{{model}}.{{method}}.{{protocol}}.{{masks}}.seed{{seed}}/outcome.txt",
     params:
@@ -352,7 +360,7 @@ rule ablations:
         runs=f"{PARAMS}/02_finetune.yaml",
         original=rules.original.output.weights,
         rate=rules.learning_rate.output.summary,
-        rates=rules.baselines.output.summary,
+        rates=searched(ABLATED),
     output:
         executed=f"{OUT}/08_ablations/executed.ipynb",
         summary=f"{OUT}/08_ablations/summary.json",
