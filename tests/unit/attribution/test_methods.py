@@ -128,7 +128,9 @@ def test_classes_in_any_form(vit, images, name, target):
 
 
 @pytest.mark.wrong_types
-@pytest.mark.parametrize("target", [True, 1.0, "1", torch.ones(3), np.ones(3, dtype=bool)])
+@pytest.mark.parametrize(
+    "target", [True, 1.0, "1", torch.ones(3), torch.zeros(3, 1).int(), np.ones(3, dtype=bool)]
+)
 @every_method
 def test_classes_that_are_no_whole_numbers_are_an_error(vit, images, name, target):
     with pytest.raises(ValueError, match=r"^target .* for 3 images: classes are whole numbers"):

@@ -56,12 +56,6 @@ def test_bytes_do_not_depend_on_order_or_batches():
         assert same(cutouts.Batch(*joined), whole)
 
 
-def test_an_image_does_not_depend_on_its_company():
-    alone = cutouts.draw("si_size", [31], labels=[4], size=64)
-    others = cutouts.draw("si_size", [2, 31, 77], labels=[9, 4, 4], size=64)
-    assert same(others.select([1]), alone)
-
-
 def test_seed_set_index_and_label_each_change_the_image():
     images = [
         cutouts.draw("val", [1], size=32).images,
