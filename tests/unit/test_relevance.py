@@ -214,6 +214,10 @@ def test_constant_map_leaves_the_others_of_its_batch_alone():
     assert torch.equal(heat[2:], to_pixels(maps[2:], (28, 28)))
 
 
+def test_heatmap_of_one_pixel_is_zero():
+    assert to_pixels(torch.arange(4.0)[None], (1, 1)).tolist() == [[[[0.0]]]]
+
+
 @pytest.mark.parametrize("patches", [2, 15, 17])
 def test_patches_that_form_no_square_are_an_error(patches):
     with pytest.raises(ValueError, match=f"to_pixels: {patches} patches form no square; give"):

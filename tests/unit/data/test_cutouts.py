@@ -198,6 +198,15 @@ def test_objects_are_as_large_as_the_recipe_says(monkeypatch, name):
     assert share.sqrt().max() - share.sqrt().min() > 0.5 * (high - low)
 
 
+def test_objects_anywhere_are_whole(monkeypatch):
+    """Discs, which no turn moves out of their square, go up to the edge and not beyond."""
+    monkeypatch.setattr(cutouts, "load_foregrounds", Cards(alpha=1.0))
+    masks = cutouts.draw("si_location", range(200), size=64).masks[:, 0]
+    assert not (masks[:, [0, -1]].any() or masks[:, :, [0, -1]].any())
+    seen = masks.any(dim=0)
+    assert all(part.any() for part in (seen[:10], seen[-10:], seen[:, :10], seen[:, -10:]))
+
+
 def test_sets_look_as_their_recipes_differ():
     """Sets with equal recipes are draws of one kind; the others change what they name."""
     assert set(TEST_SETS) <= set(RECIPES) and len(TEST_SETS) == 9

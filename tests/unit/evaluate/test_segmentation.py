@@ -238,6 +238,7 @@ def test_intervals_hold_the_numbers(protocol):
     assert (table["low_pct"] < table["value_pct"]).all()
     assert (table["value_pct"] < table["high_pct"]).all()
     pd.testing.assert_frame_equal(segmentation_intervals(rows), table)
+    assert not segmentation_intervals(rows, seed=1)["low_pct"].equals(table["low_pct"])
     wider = segmentation_intervals(rows, level_pct=99.9)
     assert (wider["low_pct"] < table["low_pct"]).all()
 
