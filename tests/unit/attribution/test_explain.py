@@ -10,19 +10,20 @@ from relevit.attribution import METHODS
 from relevit.attribution.explain import explain
 from relevit.relevance import to_pixels
 
-from ..attribution_cases import know_black
+from ..attribution_cases import PROTOCOLS, know_black
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("method", METHODS)
-def test_heatmaps_at_the_images_size(build_vit, images, method):
+def test_heatmaps_at_the_images_size(build_vit, images, method, protocol):
     model = know_black(build_vit())
-    maps = explain(model, images, method)
+    maps = explain(model, images, method, protocol=protocol)
     assert maps.shape == (3, 1, 28, 28) and not maps.requires_grad
     assert torch.equal(maps.amin(dim=(1, 2, 3)), torch.zeros(3).double())
     # A map may be the same everywhere, as a clamped one of zeros is.
     assert bool(((maps == 0).flatten(1).all(1) | (maps.amax(dim=(1, 2, 3)) == 1)).all())
     if method != "smoothgrad":  # draws
-        plain = METHODS[method](model, images, None, protocol="published").nan_to_num()
+        plain = METHODS[method](model, images, None, protocol=protocol).nan_to_num()
         assert torch.equal(maps, to_pixels(plain, (28, 28)))
 
 

@@ -128,7 +128,9 @@ def test_classes_in_any_form(vit, images, name, target):
 
 
 @pytest.mark.wrong_types
-@pytest.mark.parametrize("target", [True, 1.0, "1", torch.ones(3), np.ones(3, dtype=bool)])
+@pytest.mark.parametrize(
+    "target", [True, 1.0, "1", torch.ones(3), torch.zeros(3, 1).int(), np.ones(3, dtype=bool)]
+)
 @every_method
 def test_classes_that_are_no_whole_numbers_are_an_error(vit, images, name, target):
     with pytest.raises(ValueError, match=r"^target .* for 3 images: classes are whole numbers"):
@@ -242,8 +244,9 @@ def test_inference_mode_outside_does_not_matter(vit, images, state_of, name):
 
 @every_method
 def test_weights_made_in_inference_mode_are_an_error(vit, images, name):
+    model = vit()
     with torch.inference_mode():
-        model = vit()
+        model.head = torch.nn.Linear(16, 5).double()  # one part is enough
     with pytest.raises(ValueError, match=r"made inside torch\.inference_mode\(\).*copy\.deepcopy"):
         explain(name, model, images)
     assert all(weights.requires_grad for weights in model.parameters())
@@ -392,13 +395,14 @@ def test_unknown_pooling_is_an_error(vit, images, name):
         explain(name, vit(), images, pooling="max")
 
 
+@both_protocols
 @pytest.mark.parametrize("methods", [("token_wise", "ga", "head_wise"), ("gae",), ("head_wise",)])
-def test_methods_explained_together_give_the_same_maps(build_vit, images, methods):
-    model, target = build_vit(), torch.tensor([1, 0, 4])
-    maps = explain_all(model, images, target, methods)
+def test_methods_explained_together_give_the_same_maps(vit, images, methods, protocol):
+    model, target = vit(), torch.tensor([1, 0, 4])
+    maps = explain_all(model, images, target, methods, protocol)
     assert tuple(maps) == methods
     for name, ours in maps.items():
-        close(ours, METHODS[name](model, images, target))
+        close(ours, METHODS[name](model, images, target, protocol=protocol))
     with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; use some of \['raw_"):
         explain_all(model, images, target, ["ga", "shap"])
 

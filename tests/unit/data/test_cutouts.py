@@ -56,12 +56,6 @@ def test_bytes_do_not_depend_on_order_or_batches():
         assert same(cutouts.Batch(*joined), whole)
 
 
-def test_an_image_does_not_depend_on_its_company():
-    alone = cutouts.draw("si_size", [31], labels=[4], size=64)
-    others = cutouts.draw("si_size", [2, 31, 77], labels=[9, 4, 4], size=64)
-    assert same(others.select([1]), alone)
-
-
 def test_seed_set_index_and_label_each_change_the_image():
     images = [
         cutouts.draw("val", [1], size=32).images,
@@ -202,6 +196,15 @@ def test_objects_are_as_large_as_the_recipe_says(monkeypatch, name):
     low, high = RECIPES[name].scale
     assert float(share.max()) < 1.02 * high**2
     assert share.sqrt().max() - share.sqrt().min() > 0.5 * (high - low)
+
+
+def test_objects_anywhere_are_whole(monkeypatch):
+    """Discs, which no turn moves out of their square, go up to the edge and not beyond."""
+    monkeypatch.setattr(cutouts, "load_foregrounds", Cards(alpha=1.0))
+    masks = cutouts.draw("si_location", range(200), size=64).masks[:, 0]
+    assert not (masks[:, [0, -1]].any() or masks[:, :, [0, -1]].any())
+    seen = masks.any(dim=0)
+    assert all(part.any() for part in (seen[:10], seen[-10:], seen[:, :10], seen[:, -10:]))
 
 
 def test_sets_look_as_their_recipes_differ():

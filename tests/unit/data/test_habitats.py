@@ -62,11 +62,12 @@ def test_things_are_those_of_the_home_and_do_not_lie_on_the_animal(monkeypatch):
         cutouts,
         "_place_props",
         lambda world, family, *others: (
-            placed.append((family, place(world, family, *others))) or placed[-1][1]
+            placed.append((family, others[0], place(world, family, *others))) or placed[-1][2]
         ),
     )
     batch = draw("val", range(40), size=112)
-    for family, props in placed:
+    for family, animal, props in placed:
+        assert min(np.hypot(*(prop.centre - animal)) for prop in props) > 0.4
         names = [PRETRAINING.classes[prop.thing] for prop in props]
         assert len(names) == cutouts.PROPS and set(names) <= set(HOMES[family].props)
     assert batch.props.any(dim=-1).any(dim=-1).all()  # each image shows some

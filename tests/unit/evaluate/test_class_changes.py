@@ -139,8 +139,11 @@ def test_p_values_are_uniform_where_classes_are_equal():
 
 
 def test_spread_is_drawn_by_the_seed(predictions):
-    first, again = (class_changes.class_spread(predictions, A, draws=20, seed=1) for _ in "12")
+    first, again, other = (
+        class_changes.class_spread(predictions, A, draws=20, seed=seed) for seed in (1, 1, 2)
+    )
     pd.testing.assert_frame_equal(first, again)
+    assert not first["chance_pts"].equals(other["chance_pts"])
 
 
 # Correlations

@@ -35,7 +35,14 @@ def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
         return pd.DataFrame({"label_rank": np.where(right, 0, 1)})
 
     monkeypatch.setattr(Classifier, "predict", predict)
-    found = backgrounds_challenge(Classifier(build_model("tiny"), SPEC), BENCH.draw, 400)
+    seeds = []
+
+    def draw(*args, seed, **options):
+        seeds.append(seed)
+        return BENCH.draw(*args, seed=seed, **options)
+
+    found = backgrounds_challenge(Classifier(build_model("tiny"), SPEC), draw, 400, seed=7)
+    assert seeds == [7, 7, 7]
     rates = [found[f"{name}_pct"] for name in context.CHALLENGE]
     assert rates == pytest.approx(expected, abs=2.5)
     assert found["background_gap_pts"] == rates[0] - rates[1]

@@ -79,10 +79,29 @@ def test_one_seed_has_no_spread_over_seeds():
     assert found["std_pts"].isna().all() and (found["change_pts"] == 100).all()
 
 
-@pytest.mark.parametrize("part", ["fewer", "other"])
+def test_error_and_interval_are_those_of_the_images_by_level_and_seed():
+    """One seed, one set: of 40 images 10 are right, and none was before."""
+    ours, other = answers(lambda s, n, i: i < 10), answers(lambda *a: False)
+    found = {
+        (level, seed): paired_change(ours, other, ("a",), seed=seed, level_pct=level).loc["all"]
+        for level, seed in ((95.0, 0), (50.0, 0), (95.0, 1))
+    }
+    error = 100 * (0.25 * 0.75 / 40) ** 0.5
+    assert found[95.0, 0]["se_pts"] == pytest.approx(error, rel=0.06)
+    for level, errors in ((95.0, 1.96), (50.0, 0.674)):
+        row = found[level, 0]
+        assert row["high_pts"] - row["low_pts"] == pytest.approx(2 * errors * error, rel=0.15)
+    assert found[95.0, 0]["se_pts"] != found[95.0, 1]["se_pts"]
+
+
+@pytest.mark.parametrize("part", ["fewer", "more", "other"])
 def test_tables_of_other_images_are_refused(part):
     ours, other = answers(lambda *a: True), answers(lambda *a: False)
-    other = other.iloc[:-1] if part == "fewer" else other.assign(index=other["index"] + 1)
+    other = {
+        "fewer": other.iloc[:-1],
+        "more": answers(lambda *a: False, (0, 1)),
+        "other": other.assign(index=other["index"] + 1),
+    }[part]
     with pytest.raises(ValueError, match="are in both tables; give answers of both to the same"):
         paired_change(ours, other, ("a", "r"))
 

@@ -167,6 +167,8 @@ def test_map_that_says_nothing_has_equal_curves(unit, value):
         rows[rows["direction"] == d].drop(columns="direction") for d in rows["direction"].unique()
     ]
     pd.testing.assert_frame_equal(*(half.reset_index(drop=True) for half in halves))
+    other = run(Seen(), images, maps, labels, unit=unit, tie_seed=1)
+    assert not other["logit"].equals(rows["logit"])
 
 
 # The table

@@ -28,7 +28,7 @@ from relevit.finetune.learning_rate import (
 @pytest.mark.parametrize(
     ("drops", "rising", "chosen"),
     [
-        ({1e-6: 0.1, 3e-6: 1.0, 1e-5: 2.0}, (), 1e-5),  # the highest; at the limit still passes
+        ({1e-5: 2.0, 3e-6: 1.0, 1e-6: 0.1}, (), 1e-5),  # the highest; at the limit still passes
         ({1e-6: 0.1, 3e-6: 1.0, 1e-5: 2.1}, (), 3e-6),
         ({1e-6: 0.1, 3e-6: 1.0, 1e-5: 0.5}, (1e-5,), 3e-6),  # the class term rose
         ({1e-5: -1.0, 1e-6: 5.0}, (), 1e-5),  # a gain is no drop
@@ -84,6 +84,9 @@ def test_judge_compares_the_kept_epoch_with_the_start():
     assert (verdict["class_loss_before"], verdict["class_loss"]) == (0.50, 0.56)
     assert verdict["validation_loss_total"] == 2.0 and verdict["lr"] == 1e-6
     assert (verdict["background_before"], verdict["background_after"]) == (4.0, 1.0)
+    lowest = OWN_ANSWERS.model_copy(update={"keep": "lowest_validation_loss"})
+    rows = [*LOG, LOG[-1] | {"epoch": 4, "validation_loss_total": 5.0, "validation_top1_pct": 0.0}]
+    assert judge(1e-6, rows, lowest) == verdict
 
 
 @pytest.mark.parametrize(("share", "rising"), [(0.99, False), (1.01, True)])
@@ -177,6 +180,8 @@ def test_runs_are_those_of_the_preset_but_shorter():
     # The weights are left to the paper's tables, whatever the preset's own are.
     assert BASE.weight_classification == 0.05
     assert params.weight_background is None and params.weight_classification is None
+    own = arm_params(cfg, BASE, "tiny", "relevance", "published")
+    assert own.weight_classification == 0.05
 
 
 def test_highest_rate_that_passes_or_none():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from relevit.finetune import loop as finetune
 from relevit.finetune.loop import check_masks
 from relevit.finetune.runs import kept_epoch
-from relevit.finetune.step import make_optimizer
+from relevit.finetune.step import make_optimizer, step_losses
 from relevit.models import checkpoints
 
 from ..micro_finetuning import (
@@ -99,6 +100,23 @@ def test_all_parameters_are_decayed_and_trained():
     (group,) = make_optimizer(model, SETTINGS.changed(weight_decay=0.25)).param_groups
     assert len(group["params"]) == len(list(model.parameters()))
     assert group["weight_decay"] == 0.25 and group["lr"] == SETTINGS.lr
+
+
+def test_figures_of_training_are_means_over_the_steps_and_others_are_left_out(
+    tmp_path, monkeypatch
+):
+    steps = []
+
+    def watched(*args):
+        losses = step_losses(*args)
+        steps.append(losses.numbers())
+        return losses
+
+    monkeypatch.setattr(finetune, "step_losses", watched)
+    before, after = run(tmp_path, SETTINGS.changed(epochs=1, keep="last"), validated=())
+    assert before == {"epoch": 0} and len(steps) == 3
+    means = {f"train_{name}": np.mean([step[name] for step in steps]) for name in steps[0]}
+    assert after == {"epoch": 1, "lr": SETTINGS.lr} | {k: pytest.approx(means[k]) for k in means}
 
 
 # Which epoch is kept

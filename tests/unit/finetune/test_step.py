@@ -13,6 +13,7 @@ from relevit.attention.recording import unfused_attention
 from relevit.attribution import METHODS
 from relevit.finetune.hyperparameters import BASELINES, LossWeights
 from relevit.finetune.step import baseline_losses, step_losses
+from relevit.losses import background_loss, foreground_loss
 from relevit.relevance import gae, to_pixels
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
@@ -67,14 +68,18 @@ def test_control_is_trained_as_by_maps_that_weigh_next_to_nothing(term):
 
 @pytest.mark.parametrize("target", ["label", "predicted"])
 @pytest.mark.parametrize("protocol", ["published", "described"])
-def test_heatmaps_are_gae_of_the_target(target, protocol):
+def test_heatmaps_are_gae_of_the_target_and_the_terms_the_protocols(target, protocol):
     model = micro_model()
     images, masks, labels = step_inputs()
+    masks = 0.3 * masks  # the protocols differ on fractions (A7)
     settings = SETTINGS.changed(target=target, protocol=protocol)
     losses = step_losses(model, images, masks, labels, settings)
     relevance = gae(model, images, labels if target == "label" else None)
     expected = to_pixels(relevance, (SIZE, SIZE), normalise=protocol == "published")
     torch.testing.assert_close(losses.heatmaps.detach(), expected)
+    for name, term in (("background", background_loss), ("foreground", foreground_loss)):
+        wanted = float(term(expected, masks, protocol=protocol))
+        assert float(getattr(losses, name).detach()) == pytest.approx(wanted, rel=1e-3), name
     other = gae(model, images, None if target == "label" else labels)
     assert (relevance - other).abs().max() > 1e-6, "label and prediction are the same"
 
@@ -131,14 +136,25 @@ def test_baseline_has_its_own_two_terms(method, protocol):
     model = micro_model()
     images, masks, labels = step_inputs()
     factors = LossWeights(relevance=1.0, classification=3.0, background=7.0, foreground=9.0)
-    settings = SETTINGS.changed(method=method, protocol=protocol, weights=factors)
+    options = {"method": method, "protocol": protocol, "temperature": 0.5}
+    settings = SETTINGS.changed(weights=factors, **options)
     losses = step_losses(model, images, masks, labels, settings)
-    background, classification, _ = baseline_losses(
-        model, images, masks, labels, method=method, protocol=protocol
-    )
+    background, classification, _ = baseline_losses(model, images, masks, labels, **options)
     torch.testing.assert_close(losses.total, 7 * background + 3 * classification)
     assert losses.heatmaps is None and losses.foreground == 0
     assert losses.background.requires_grad == (protocol == "described")
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.8])
+def test_precision_is_that_of_the_model_and_not_of_the_losses(weight):
+    settings = SETTINGS.changed(weights=LossWeights(relevance=weight))
+    plain, rough = (
+        step_losses(micro_model(), *step_inputs(), settings.changed(precision=precision))
+        for precision in ("float32", "bfloat16")
+    )
+    assert rough.logits.dtype == rough.total.dtype == torch.float32
+    assert not torch.equal(rough.logits, plain.logits), "the model ran in float32"
+    torch.testing.assert_close(rough.classification, plain.classification, rtol=0.05, atol=0)
 
 
 @pytest.mark.parametrize("method", ["relevance", "gradmask", "rrr"])

@@ -116,6 +116,9 @@ def test_trend_table_by_hand():
     assert found.loc[("a", "smoothgrad"), "low"] == pytest.approx(-0.2)
     row = found.loc[("b", "smoothgrad")]
     assert (row["low"], row["high"]) == bootstrap_interval(slopes(score_tensor(table[:12])))
+    few = trend_table(table[:12], resamples=2, seed=1, level_pct=60.0).iloc[0]
+    expected = bootstrap_interval(slopes(score_tensor(table[:12])), 2, 1, 60.0)
+    assert (few["low"], few["high"]) == expected != (row["low"], row["high"])
     assert row["kind"] == "supervised" and row["seed"] == 1
     assert trend_table(table)["model"].tolist() == ["b", "a", "b"], "in the order given"
 
@@ -172,6 +175,17 @@ def test_seeds_widen_the_interval():
     error = 0.1 * (2 / 9 / 2) ** 0.5
     assert width["supervised"] == pytest.approx(2 * 1.96 * error, rel=0.15)
     assert width["difference"] == pytest.approx(2 * 1.96 * error * 2**0.5, rel=0.15)
+
+
+def test_level_and_seed_reach_the_intervals():
+    table = per_image(image_noise=0.3)
+    wide, narrow, other = (
+        kind_intervals(table, **options).set_index("kind").loc["supervised"]
+        for options in ({}, {"level_pct": 50.0}, {"seed": 1})
+    )
+    ratio = (narrow["high"] - narrow["low"]) / (wide["high"] - wide["low"])
+    assert ratio == pytest.approx(0.674 / 1.96, rel=0.15)
+    assert (other["low"], other["high"]) != (wide["low"], wide["high"])
 
 
 def test_kind_intervals_do_not_depend_on_the_order_of_rows():
@@ -342,8 +356,8 @@ def robustvit(**runs):
 
 @pytest.mark.parametrize(
     ("runs", "change", "std", "rising"),
-    [  # head 1 rises by 0.1 and 0.3, head 2 by 0.1 and -0.1
-        ({"seed0": [0.4, 0.4, 0.6, 0.6], "seed1": [0.6, 0.6, 0.5, 0.3]}, 0.1, 0.0, 1),
+    [  # head 1 rises by 0.1 and 0.3, head 2 by 0.3 and -0.1: not in every run
+        ({"seed0": [0.4, 0.4, 0.8, 0.8], "seed1": [0.6, 0.6, 0.5, 0.3]}, 0.15, 0.005**0.5, 1),
         ({"seed0": [0.3, 0.5, 0.6, 0.6], "seed1": [0.5, 0.7, 0.8, 0.8]}, 0.2, 0.02**0.5, 2),
         ({"seed0": [0.3, 0.5, 0.6, 0.6]}, 0.1, np.nan, 2),
         ({"seed0": [0.2, 0.4, 0.6, 0.4]}, 0.0, np.nan, 0),
