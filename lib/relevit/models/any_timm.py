@@ -233,7 +233,7 @@ def _built(
     try:
         with seeded(seed):
             return timm.create_model(timm_name, num_classes=count, **options).eval()
-    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+    except (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown:
             what = f"option {unknown[1]!r} is unknown to timm's {timm_name}; leave it out"

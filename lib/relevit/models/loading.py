@@ -12,6 +12,7 @@ from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
 from relevit.attention.class_token import with_short_last_block
+from relevit.base.device import choose_device
 from relevit.base.seeding import seeded
 from relevit.config.words import DINOV2, KINDS, SHIPPED, MiniName
 from relevit.models.checkpoints import load_weights, need_sound, read_tensors
@@ -162,8 +163,9 @@ def load_model(
     `weights` is a file written by the suite; without it, the shipped weights are used, those of
     Cutouts where there are such, or of a paper's model the published ones.
     Raises: ValueError for an unknown name or a file that does not fit, FileNotFoundError; without
-    `weights` further as `load_paper_model`.
+    `weights` further as `load_paper_model`; as `choose_device`.
     """
+    device = choose_device(device) if isinstance(device, str) else device
     if weights is None and name in PAPER_MODELS:
         return load_paper_model(name).to(device)
     model = build_model(name)

@@ -197,6 +197,7 @@ def test_a_module_as_it_is():
         ("deit-b", {}, r"the papers' name; use timm's: 'deit_base_patch16_224\.fb_in1k'"),
         ("vit_small_patch8_224", {"depht": 2}, r"option 'depht' is unknown to timm's"),
         (NAME, {"num_heads": 5}, r"timm cannot make it with .*divisible by num_heads"),
+        (NAME, {"patch_size": 0}, r"timm cannot make it with .*by zero"),
         (NAME, {"num_classes": 5}, r"option 'num_classes' is set here: give classes"),
         (NAME, SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* need squares"),
         ("vit_base_patch16_sapiens2.fb", {}, r"1024 x 768 pixels, .* need squares"),

@@ -77,6 +77,12 @@ def test_unknown_name_lists_the_names(use):
         use("vit-c")
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_device_that_is_not_there_is_an_error(device):
+    with pytest.raises(ValueError, match=f"device '{device}'"):
+        load_model("tiny", device=device)
+
+
 def test_models_of_the_papers_are_not_pretrained_here():
     with pytest.raises(ValueError, match="'vit-b' comes trained with its head; use load_model"):
         load_pretrained("vit-b")
