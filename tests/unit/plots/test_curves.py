@@ -25,9 +25,10 @@ def test_rates_are_judged_at_the_kept_epoch():
 
     def history(top1, loss):
         keys = ("epoch", "validation_top1_pct", column, "validation_loss_total")
+        keys += ("validation_loss_background",)
         return [
             dict(zip(keys, row, strict=True))
-            for row in zip((0, 1), top1, loss, (1.0, 0.5), strict=True)
+            for row in zip((0, 1), top1, loss, (1.0, 0.5), (0.2, 0.1), strict=True)
         ]
 
     histories = {1e-6: history((90, 89), (1.0, 1.05)), 1e-3: history((90, 60), (1.0, 3.0))}

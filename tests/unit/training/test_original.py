@@ -44,7 +44,7 @@ def test_shipped_models_have_learned_their_images(name):
 
 
 def test_trained_originals_of_other_images_are_other_runs(tmp_path):
-    few = {"source": "train", "images": 40, "precision": "float32"}
+    few = {"model": "tiny", "source": "train", "images": 40, "precision": "float32"}
     identities = []
     for params in (HABITATS, HABITATS.model_copy(update={"home_share": 0.5}), FIRST):
         cfg = OriginalParams(benchmark=params, **few)
