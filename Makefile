@@ -48,7 +48,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 reproduce: setup  ## Run the whole suite with the workshop preset (about 70 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
-quick: setup  ## Run the whole suite with the quick preset (about 6 min on 2 cores)
+quick: setup  ## Run the whole suite with the quick preset (6 to 9 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
