@@ -9,7 +9,14 @@ finetuning or pictures.
 from relevit.evaluate import class_changes, knn, robustness, sis
 from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.frozen_features import class_features, linear_probe
-from relevit.evaluate.looking import background_swap, cured_first, look, look_at_parts, look_rows
+from relevit.evaluate.looking import (
+    background_swap,
+    cured_first,
+    join_looks,
+    look,
+    look_at_parts,
+    look_rows,
+)
 from relevit.evaluate.methods import (
     ABLATION,
     ablation_maps,
@@ -54,6 +61,7 @@ __all__ = [
     "erased_parts",
     "erasing_ranks",
     "error_table",
+    "join_looks",
     "knn",
     "linear_probe",
     "load_classifier",

@@ -45,6 +45,14 @@ class Look:
         """Which answers are right."""
         return torch.tensor([colour == RIGHT for colour in self.colours])
 
+    def select(self, indices: Sequence[int]) -> Look:
+        """The same of these images alone, in their order."""
+        return Look(
+            *(getattr(self, name)[list(indices)] for name in TENSORS),
+            titles=[self.titles[i] for i in indices],
+            colours=[self.colours[i] for i in indices],
+        )
+
 
 def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str] = CLASSES) -> Look:
     """Explain each image's predicted class, BATCH images at a time; results on the CPU.
@@ -92,7 +100,11 @@ def look_at_parts(
             alike[-1].append(part)
         else:
             alike.append([part])
-    looks = [look(model, spec, join(group), classes) for group in alike]
+    return join_looks([look(model, spec, join(group), classes) for group in alike])
+
+
+def join_looks(looks: Sequence[Look]) -> Look:
+    """The images of all, one after the other."""
     return Look(
         *(torch.cat([getattr(one, name) for one in looks]) for name in TENSORS),
         titles=[title for one in looks for title in one.titles],

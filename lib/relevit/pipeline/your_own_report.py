@@ -101,12 +101,11 @@ def _accuracy(result: OwnResult) -> dict[str, Any]:
 
 def _maps(result: OwnResult) -> dict[str, Any]:
     batch, looks = examples(result.run, result.models)
-    after = looks[WITH]
-    rows = [(name, seen.heatmaps) for name, seen in looks.items()]
-    figure = plots.heatmap_grid(batch.images, rows, after.titles, after.colours)
+    names = [result.run.data.classes[label] for label in batch.labels]
+    figure = plots.looks_grid(batch.images, names, looks, batch.masks)
     part: dict[str, Any] = {
         "heading": "Where it looks",
-        "texts": ["GAE's map of the predicted class. Titles are the answers after finetuning."],
+        "texts": ["GAE's map of the predicted class, below each model's answer."],
         "figures": [_img(figure)],
     }
     if len(result.looks):

@@ -53,6 +53,7 @@ from relevit.plots.images import (
     edge_matrix,
     heatmap_grid,
     image_grid,
+    looks_grid,
     neighbour_grid,
     phrase_figure,
     subset_grid,

@@ -17,6 +17,7 @@ from matplotlib.patches import Patch
 from torch import Tensor
 
 from relevit.data.pairs import Pairs
+from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.plots.style import GAIN, GREY, HEAT, INK, LOSS, OBJECT, PALE_OBJECT, REST, subplots
 from relevit.relevance import to_pixels
@@ -59,14 +60,16 @@ def heatmap_grid(
     side: float = 0.95,
     ends: tuple[str, str] = ("lowest", "highest\nof its map"),
     masks: Bool[Tensor, "count 1 height width"] | None = None,
+    answers: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
 ) -> Figure:
     """The images, and below them one row of heatmaps for each model, laid over the image.
 
     `colours` are those of the titles, as of a `Look`: blue is right and orange is wrong, which
     is in italics too. `ends` says what 0 and 1 are, and `masks` are outlined on the heatmaps.
+    `answers` are titles and colours of the heatmaps themselves, of each row.
     """
     lines = max([0, *(1 + text.count("\n") for text in titles or ())])
-    titled = [lines] + [0] * len(rows)
+    titled = [lines] + [bool(answers)] * len(rows)
     figure, axes = _close_axes(len(rows) + 1, len(images), side, titled=titled)
     for c, image in enumerate(images):
         picture = _pixels(image)
@@ -79,6 +82,8 @@ def heatmap_grid(
             if masks is not None and masks[c].any():  # an image of some sets has none
                 edge = {"levels": [0.5], "colors": "white", "linewidths": 0.6}
                 axes[r, c].contour(masks[c, 0].cpu().numpy(), **edge)
+        for axis, (texts, of_texts) in zip(axes[1:, c], answers, strict=False):
+            _title(axis, texts[c], of_texts[c], 7)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
         _name_row(axis, name)
     bar = axes[1, -1].inset_axes((1.1, 0, 0.07, 1))
@@ -88,12 +93,24 @@ def heatmap_grid(
     if masks is not None and masks.any():
         below = {"transform": axes[1, -1].transAxes, "va": "top", "fontsize": 7}
         axes[1, -1].text(1.1, -0.16, "white line:\nthe object", **below)
-    if colours:
+    if colours or answers:
         words = {"right": GAIN, "wrong": LOSS}
         for place, (word, colour) in enumerate(words.items()):
             shown = axes[0, -1].text(1.1, 1 - 0.16 * place, word, transform=axes[0, -1].transAxes)
             shown.set(fontsize=7.5, color=colour, va="top", style=_style(colour))
     return figure
+
+
+def looks_grid(
+    images: Images,
+    names: Sequence[str],
+    looks: Mapping[str, Look],
+    masks: Bool[Tensor, "count 1 height width"] | None = None,
+) -> Figure:
+    """The images under their `names`, and below them what each model sees in them and answers."""
+    rows = [(name, seen.heatmaps) for name, seen in looks.items()]
+    answers = [(seen.titles, seen.colours) for seen in looks.values()]
+    return heatmap_grid(images, rows, names, masks=masks, answers=answers)
 
 
 def phrase_figure(

@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from relevit.data.batch import Batch
-from relevit.evaluate.looking import RIGHT, WRONG, Look, cured_first, look, look_at_parts, look_rows
+from relevit.evaluate.looking import (
+    RIGHT,
+    WRONG,
+    Look,
+    cured_first,
+    join_looks,
+    look,
+    look_at_parts,
+    look_rows,
+)
 from relevit.relevance import gae, to_pixels
 
 from ..micro_finetuning import SPEC, micro_model, pictures
@@ -112,6 +121,13 @@ def seen_as(shares_pct, right):
     none = torch.zeros(len(shares))
     maps = torch.zeros(len(shares), 1, 2, 2)
     return Look(maps, none.long(), none, none, shares, [""] * len(shares), colours)
+
+
+def test_looks_are_joined_and_chosen_image_by_image():
+    both = join_looks([seen_as([1.0, 2.0], [True, False]), seen_as([3.0], [True])])
+    chosen = both.select([2, 1])
+    assert chosen.on_object_pct.tolist() == [3.0, 2.0] and chosen.right.tolist() == [True, False]
+    assert len(chosen.heatmaps) == len(chosen.titles) == 2
 
 
 @pytest.mark.parametrize("known", [True, False])

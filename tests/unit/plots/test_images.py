@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 
 from relevit.data.pairs import Pairs
+from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.plots.images import (
     captioned_images,
     cut_steps,
     heatmap_grid,
+    looks_grid,
     phrase_figure,
     subset_grid,
 )
@@ -46,6 +48,23 @@ def test_wrong_answers_are_in_italics_and_heat_has_a_scale():
         "lowest",
         "highest\nof its map",
     ]
+    assert [text.get_text() for text in figure.axes[1].texts] == ["right", "wrong"]
+
+
+def test_each_models_answer_stands_above_its_own_map():
+    none, maps = torch.zeros(2), torch.rand(2, 1, 8, 8)
+    answers = {"original": (["dog", "cat"], [LOSS, GAIN]), "ours": (["cat", "cat"], [GAIN, GAIN])}
+    looks = {
+        name: Look(maps, none.long(), none, none, none, *answer) for name, answer in answers.items()
+    }
+    figure = looks_grid(IMAGES, ["a cat", "a cat"], looks)
+    assert [axis.get_title() for axis in figure.axes[:6]] == [
+        *("a cat", "a cat"),
+        *("dog", "cat"),
+        *("cat", "cat"),
+    ]
+    styles = [axis.title.get_fontstyle() for axis in figure.axes[:6]]
+    assert styles == ["normal", "normal", "italic", "normal", "normal", "normal"]
     assert [text.get_text() for text in figure.axes[1].texts] == ["right", "wrong"]
 
 
