@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -36,6 +37,13 @@ def test_a_run_of_the_sweep_does_not_hide_the_runs_that_the_nine_sets_read(tmp_p
     assert so_far.landed_stages(tmp_path, ["02_finetune"], AT) == []
     put_summary(tmp_path / "03_robustness", -5)
     assert so_far.landed_stages(tmp_path, ["02_finetune"], AT) == ["02_finetune", "03_robustness"]
+
+
+def test_results_and_checkpoints_may_go_while_it_looks(tmp_path, monkeypatch):
+    put_summary(tmp_path / "08_ablations" / "full.0" / "checkpoint", 5)  # no result of a stage
+    assert so_far.landed_stages(tmp_path, [], AT) == []
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [self / "seed0" / "summary.json"])
+    assert so_far.landed_stages(tmp_path, [], AT) == []
 
 
 def test_errors_become_what_the_cell_waits_for():

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import nbformat
@@ -139,8 +139,15 @@ def _banner(cfg: ReportParams) -> str:
 
 
 def _newest(folder: Path) -> float:
-    """When the last of a stage's results was written; 0 without any."""
-    return max((path.stat().st_mtime for path in folder.rglob(SUMMARY)), default=0.0)
+    """When the last of a stage's results was written, its own or of one of its runs; 0 for none.
+
+    Deeper folders are not walked: those of checkpoints come and go while one looks.
+    """
+    newest = 0.0
+    for path in (folder / SUMMARY, *folder.glob(f"*/{SUMMARY}")):
+        with suppress(FileNotFoundError):  # a run that is made again removes its own
+            newest = max(newest, path.stat().st_mtime)
+    return newest
 
 
 def _folder(preset: str) -> Path:
