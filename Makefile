@@ -45,7 +45,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (about 70 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (70 to 100 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 
 quick: setup  ## Run the whole suite with the quick preset (6 to 9 min on 2 cores)
