@@ -101,7 +101,7 @@ def _accuracy(result: OwnResult) -> dict[str, Any]:
 
 def _maps(result: OwnResult) -> dict[str, Any]:
     batch, looks = examples(result.run, result.models)
-    names = [result.run.data.classes[label] for label in batch.labels]
+    names = [str(result.run.data.classes[label]) for label in batch.labels]
     figure = plots.looks_grid(batch.images, names, looks, batch.masks)
     part: dict[str, Any] = {
         "heading": "Where it looks",
