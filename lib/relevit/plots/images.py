@@ -82,7 +82,7 @@ def heatmap_grid(
             if masks is not None and masks[c].any():  # an image of some sets has none
                 edge = {"levels": [0.5], "colors": "white", "linewidths": 0.6}
                 axes[r, c].contour(masks[c, 0].cpu().numpy(), **edge)
-        for axis, (texts, of_texts) in zip(axes[1:, c], answers, strict=False):
+        for axis, (texts, of_texts) in zip(axes[1:, c], answers, strict=bool(answers)):
             _title(axis, texts[c], of_texts[c], 7)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
         _name_row(axis, name)

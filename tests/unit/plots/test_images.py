@@ -52,10 +52,11 @@ def test_wrong_answers_are_in_italics_and_heat_has_a_scale():
 
 
 def test_each_models_answer_stands_above_its_own_map():
-    none, maps = torch.zeros(2), torch.rand(2, 1, 8, 8)
+    none, heat = torch.zeros(2), {"original": 0.25, "ours": 0.75}
     answers = {"original": (["dog", "cat"], [LOSS, GAIN]), "ours": (["cat", "cat"], [GAIN, GAIN])}
     looks = {
-        name: Look(maps, none.long(), none, none, none, *answer) for name, answer in answers.items()
+        name: Look(torch.full((2, 1, 8, 8), heat[name]), none.long(), none, none, none, *answer)
+        for name, answer in answers.items()
     }
     figure = looks_grid(IMAGES, ["a cat", "a cat"], looks)
     assert [axis.get_title() for axis in figure.axes[:6]] == [
@@ -63,6 +64,8 @@ def test_each_models_answer_stands_above_its_own_map():
         *("dog", "cat"),
         *("cat", "cat"),
     ]
+    below = [float(axis.images[1].get_array().mean()) for axis in figure.axes[2:6]]
+    assert below == [0.25, 0.25, 0.75, 0.75]
     styles = [axis.title.get_fontstyle() for axis in figure.axes[:6]]
     assert styles == ["normal", "normal", "italic", "normal", "normal", "normal"]
     assert [text.get_text() for text in figure.axes[1].texts] == ["right", "wrong"]
