@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from operator import index
-from typing import Any, SupportsIndex, get_args
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -33,18 +33,10 @@ from relevit.attention.token_rows import (
     read_rows,
 )
 from relevit.config.words import Explanation, Protocol
+from relevit.protocols import check_protocol
 
 # One class for all images or one for each, None for the predicted ones.
 Target = SupportsIndex | Sequence[SupportsIndex] | np.ndarray | Tensor | None
-
-
-def check_protocol(protocol: str) -> None:
-    """Raise ValueError unless `protocol` is `published` or `described`."""
-    if protocol not in get_args(Protocol):
-        raise ValueError(
-            f"protocol {protocol!r} is unknown; use 'published' (what the papers' code does) "
-            "or 'described' (what their text says)"
-        )
 
 
 def explaining(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-# The papers' text or their published code, where the two differ (docs/differences.md).
-Protocol = Literal["published", "described"]
+from relevit.protocols import Protocol as Protocol  # one of these words
 
 # Number formats; `auto` takes the one that the device has in hardware.
 Precision = Literal["float32", "bfloat16"]

@@ -1,0 +1,37 @@
+"""Where a paper's text and its published code part: each difference is an option, named here once.
+
+The defaults of a formula are the text's. `PUBLISHED` says what the code does otherwise, `DESCRIBED`
+what the text leaves open or a default does not say; both by the function that takes the option.
+Ids are rows of docs/differences.md. Formulas know options, never protocols.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+Protocol = Literal["published", "described"]
+Options = dict[str, Any]
+
+PUBLISHED: dict[str, Options] = {}
+
+DESCRIBED: dict[str, Options] = {}
+
+PROTOCOLS = {"published": PUBLISHED, "described": DESCRIBED}
+
+
+def check_protocol(protocol: str) -> None:
+    """Raise ValueError unless `protocol` is one of PROTOCOLS."""
+    if protocol not in get_args(Protocol):
+        raise ValueError(
+            f"protocol {protocol!r} is unknown; use 'published' (what the papers' code does) "
+            "or 'described' (what their text says)"
+        )
+
+
+def options(protocol: str, name: str) -> Options:
+    """What `protocol` asks of the function `name`, as keyword arguments; {} for its defaults.
+
+    Raises: ValueError for an unknown protocol.
+    """
+    check_protocol(protocol)
+    return dict(PROTOCOLS[protocol].get(name, {}))
