@@ -12,7 +12,16 @@ from typing import Any, Literal, get_args
 Protocol = Literal["published", "described"]
 Options = dict[str, Any]
 
-PUBLISHED: dict[str, Options] = {}
+PUBLISHED: dict[str, Options] = {
+    # RobustViT Sec. 4: masks by TokenCut. The component of the seed (B18) is a default: the text
+    # takes it over from TokenCut's. 01_masks has `bias` as a parameter of its own.
+    "key_features": {"bias": "kept"},  # B14
+    "refine": {
+        "second_piece": True,  # B19
+        "fall_back": False,  # B17
+        "smallest_share": 520 / 224**2,  # B15
+    },
+}
 
 DESCRIBED: dict[str, Options] = {}
 

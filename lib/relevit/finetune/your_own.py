@@ -53,6 +53,7 @@ from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import shipped_weights
 from relevit.models.spec import View
+from relevit.protocols import options
 from relevit.training.epochs import WEIGHTS, History
 
 RUN = "run.json"  # what a folder was made from
@@ -527,7 +528,7 @@ def _tokencut(
     say(f"TokenCut finds the objects of {len(batch)} {what} images")
     network = feature_model(FEATURES, FEATURE_SIDE, device)
     found = automatic_masks(
-        network, feature_spec(FEATURES), batch.images, protocol=choices.protocol
+        network, feature_spec(FEATURES), batch.images, **options(choices.protocol, "refine")
     )
     if not bool(found.kept.any()):
         raise ValueError(

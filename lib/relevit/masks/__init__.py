@@ -1,6 +1,6 @@
 """Masks without annotation: TokenCut on self-supervised features, refined to the image's edges.
 
-Also how good they are, and their file. The room may import relevance and what lies below it.
+Also how good they are, and their file.
 """
 
 from relevit.masks.automatic import (
@@ -11,37 +11,7 @@ from relevit.masks.automatic import (
     refine,
     zoom_in,
 )
-from relevit.masks.bilateral import BilateralSettings, bilateral_solve, solid
+from relevit.masks.backbone import feature_model, feature_spec
+from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.stored import MASKS, load_masks, masks_of, save_masks
-from relevit.masks.token_cut import (
-    TAU,
-    Cut,
-    feature_model,
-    feature_spec,
-    joined_share,
-    key_features,
-    tokencut,
-)
-
-__all__ = [
-    "MASKS",
-    "TAU",
-    "AutomaticMasks",
-    "BilateralSettings",
-    "Cut",
-    "automatic_masks",
-    "bilateral_solve",
-    "feature_model",
-    "feature_spec",
-    "joined_share",
-    "key_features",
-    "load_masks",
-    "mask_quality",
-    "masks_of",
-    "quality_rows",
-    "refine",
-    "save_masks",
-    "solid",
-    "tokencut",
-    "zoom_in",
-]
+from relevit.masks.token_cut import Cut, joined_share, key_features, tokencut

@@ -29,15 +29,9 @@ def save_masks(folder: Path, masks: Mapping[Of, tuple[AutomaticMasks, Images]]) 
     """Write the masks of each seed's training images, and of the validation images, to `folder`.
 
     The file also tells the images apart, so that masks never meet other images.
-    Raises: ValueError when masks and images differ in number.
     """
     tensors, images = {}, {}
     for of, (found, pictures) in masks.items():
-        if len(found) != len(pictures):
-            raise ValueError(
-                f"save_masks: {len(found)} masks for the {len(pictures)} images of {_named(of)}; "
-                "give one mask for each image"
-            )
         tensors |= {f"{of}/{part}": getattr(found, part).to(torch.uint8) for part in PARTS}
         images[str(of)] = _fingerprint(pictures)
     # One entry, because safetensors writes several in a random order: same run, same bytes.
@@ -50,36 +44,32 @@ def load_masks(folder: Path, of: Of, images: Images | None = None) -> AutomaticM
 
     `folder` is that of 01_masks. With `images`, the masks must be of these very images.
     Raises: FileNotFoundError without the file. ValueError when it is damaged, has no such masks,
-    has those of another number of images or of other images, or keeps a mask without object or
-    background.
+    or has those of other images.
     """
     path = folder / MASKS
     if not path.is_file():
         raise FileNotFoundError(f"load_masks: {path} is missing; run the notebook 01_masks")
-    again = "delete it and run the notebook 01_masks again"
     try:
         tensors, facts = read_tensors(path)
-        known = facts["images"]
-        if not isinstance(known, dict):
-            raise ValueError("its images are no values by name")
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"load_masks: {path} is damaged ({error}); {again}") from error
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    known = facts.get("images")
+    if not isinstance(known, dict):
+        raise _damaged(path, "no images by name")
     if str(of) not in known:
         raise ValueError(
             f"load_masks: {path} has no masks of {_named(of)}, only of {sorted(known)}; add the "
             "seed to the parameter seeds of 01_masks and run it again"
         )
-    try:
-        stored = [tensors[f"{of}/{part}"] for part in PARTS]
-    except KeyError as error:
-        raise ValueError(f"load_masks: {path} is damaged (no {error}); {again}") from error
-    coarse, refined, kept = (tuple(part.shape) for part in stored)
-    of_kind = all(part.dtype == torch.uint8 for part in stored)
-    if not of_kind or len(coarse) != 4 or refined != coarse or kept != coarse[:1]:
-        raise ValueError(f"load_masks: {path} is damaged (no masks of {_named(of)}); {again}")
-    found = AutomaticMasks(*(part.bool() for part in stored))
-    _check(found, of, images, known[str(of)], path)
-    return found
+    parts = [tensors.get(f"{of}/{part}") for part in PARTS]
+    if not _fit(*parts):
+        raise _damaged(path, f"no masks of {_named(of)}")
+    if images is not None and _fingerprint(images) != known[str(of)]:
+        raise ValueError(
+            f"load_masks: {path} has masks of other images than the {len(images)} of {_named(of)} "
+            "asked for; run 01_masks again with the same parameters of 02_finetune"
+        )
+    return AutomaticMasks(*(part.bool() for part in parts))
 
 
 def masks_of(
@@ -93,34 +83,26 @@ def masks_of(
     stacks = [pictures for _, pictures in known]
     rows = {_fingerprint(one[None]): row for row, one in enumerate(chain(*stacks))}
     wanted = [rows.get(_fingerprint(one[None])) for one in images]
-    missing = wanted.count(None)
-    if missing:
+    if None in wanted:
         raise ValueError(
-            f"masks: {missing} of {len(images)} images have no mask among {where}; let 01_masks "
-            "and 02_finetune take all validation images (validation_maps), and 01_masks the seed 0"
+            f"masks: {wanted.count(None)} of {len(images)} images have no mask among {where}; let "
+            "01_masks and 02_finetune take all validation images (validation_maps), and 01_masks "
+            "the seed 0"
         )
     parts = [torch.cat([getattr(found, part) for found, _ in known])[wanted] for part in PARTS]
     return AutomaticMasks(*parts)
 
 
-def _check(found: AutomaticMasks, of: Of, images: Images | None, known: str, path: Path) -> None:
-    """Raise ValueError unless these are sound masks of these images."""
-    if images is not None and len(images) != len(found):
-        raise ValueError(
-            f"load_masks: {path} has masks of {len(found)} images of {_named(of)}, asked for are "
-            f"{len(images)}; run 01_masks again with the same parameters of 02_finetune"
-        )
-    if images is not None and _fingerprint(images) != known:
-        raise ValueError(
-            f"load_masks: {path} has masks of other images than the {len(images)} of {_named(of)} "
-            "asked for; run 01_masks again with the same parameters of 02_finetune"
-        )
-    kept = found.refined[found.kept].float().mean(dim=(1, 2, 3))
-    if not bool(((kept > 0) & (kept < 1)).all()):
-        raise ValueError(
-            f"load_masks: {path} is damaged (a kept mask of {_named(of)} has no object or no "
-            "background); delete it and run the notebook 01_masks again"
-        )
+def _fit(coarse: Tensor | None, refined: Tensor | None, kept: Tensor | None) -> bool:
+    if coarse is None or refined is None or kept is None:
+        return False
+    whole = coarse.ndim == 4 and refined.shape == coarse.shape and kept.shape == coarse.shape[:1]
+    return whole and {coarse.dtype, refined.dtype, kept.dtype} == {torch.uint8}
+
+
+def _damaged(path: Path, why: object) -> ValueError:
+    again = "delete it and run the notebook 01_masks again"
+    return ValueError(f"load_masks: {path} is damaged ({why}); {again}")
 
 
 def _named(of: Of) -> str:

@@ -20,9 +20,12 @@ from relevit.masks import (
     masks_of,
     save_masks,
 )
-from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.checkpoints import save_weights
 from relevit.models.loading import build_model, model_spec
 from relevit.models.spec import IMAGENET
+from relevit.protocols import options
+
+PARTS = ("coarse", "refined", "kept")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def folder(tmp_path, batch, masks):
 @pytest.mark.parametrize("of", [0, "validation"])
 def test_masks_come_back(folder, batch, masks, of):
     found = load_masks(folder, of, batch.images)
-    for part in ("coarse", "refined", "kept"):
+    for part in PARTS:
         assert torch.equal(getattr(found, part), getattr(masks, part))
         assert getattr(found, part).dtype == torch.bool
 
@@ -65,85 +68,48 @@ def test_masks_are_found_by_their_images(batch, masks):
     ]
     order = [2, 0, 2]
     found = masks_of(batch.images[order], known, "some")
-    for part in ("coarse", "refined", "kept"):
+    for part in PARTS:
         assert torch.equal(getattr(found, part), getattr(masks, part)[order])
     with pytest.raises(ValueError, match=r"masks: 2 of 3 images have no mask among some; let 01_m"):
         masks_of(batch.images, known[1:], "some")
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"masks\.safetensors is missing; run the"):
-        load_masks(tmp_path, 0)
-
-
-def test_unknown_seed(folder):
-    with pytest.raises(ValueError, match=r"no masks of seed 7, only of \['0', 'validation'\]; add"):
-        load_masks(folder, 7)
-
-
-def test_other_number_of_images(folder, batch):
-    with pytest.raises(ValueError, match="masks of 3 images of seed 0, asked for are 2; run 01_ma"):
-        load_masks(folder, 0, batch.images[:2])
-
-
-def test_other_images(folder, batch):
-    with pytest.raises(ValueError, match="of other images than the 3 of the validation images"):
-        load_masks(folder, "validation", batch.images.flip(0))
-
-
-ODD = {  # in place of the parts of seed 0
-    "fractions": {"refined": torch.full((3, 1, 56, 56), 0.4)},
-    "other sizes": {"coarse": torch.ones(3, 1, 28, 28, dtype=torch.uint8)},
-    "no number": {"kept": torch.tensor(1, dtype=torch.uint8)},
-    "too few": {"kept": torch.ones(2, dtype=torch.uint8)},
+ONES = torch.ones(3, 1, 56, 56, dtype=torch.uint8)
+DAMAGED = {  # in place of the masks of seed 0, or of the facts
+    "fractions": ({"0/refined": 0.4 * ONES}, {"0": "a"}),
+    "other sizes": ({"0/coarse": ONES[..., ::2].contiguous()}, {"0": "a"}),
+    "no number": ({"0/kept": torch.tensor(1, dtype=torch.uint8)}, {"0": "a"}),
+    "too few": ({"0/kept": torch.ones(2, dtype=torch.uint8)}, {"0": "a"}),
+    "not there": ({"0/kept": None}, {"0": "a"}),
+    "odd facts": ({}, 3),
+    "no facts": ({}, None),
 }
 
 
-@pytest.mark.parametrize("images", [["0"], None, 3, "0"])
-def test_facts_of_another_kind(folder, images):
-    tensors, facts = load_file(folder / MASKS), {"relevit": json.dumps({"images": images})}
-    save_file(tensors, folder / MASKS, metadata=facts)
-    with pytest.raises(ValueError, match=r"load_masks: .* is damaged \(its images are no values"):
+@pytest.mark.parametrize("change", DAMAGED)
+def test_damaged_file(folder, change):
+    changed, images = DAMAGED[change]
+    tensors = {k: v for k, v in (load_file(folder / MASKS) | changed).items() if v is not None}
+    save_file(tensors, folder / MASKS, metadata={"relevit": json.dumps({"images": images})})
+    with pytest.raises(ValueError, match=r"load_masks: .*masks\.safetensors is damaged .*; delete"):
         load_masks(folder, 0)
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize("change", ODD)
-def test_numbers_that_are_no_masks(folder, change):
-    tensors = load_file(folder / MASKS) | {f"0/{k}": v for k, v in ODD[change].items()}
-    facts = {"relevit": '{"images": {"0": "a"}}'}
-    save_file(tensors, folder / MASKS, metadata=facts)
-    with pytest.raises(ValueError, match=r"load_masks: .* is damaged \(no masks of seed 0\); dele"):
-        load_masks(folder, 0)
-
-
-@pytest.mark.parametrize("damage", ["cut short", "no facts", "no part"])
-def test_damaged_file(folder, damage):
-    path = folder / MASKS
-    tensors = load_file(path)
-    if damage == "cut short":
-        path.write_bytes(path.read_bytes()[:-10])
-    elif damage == "no facts":
-        save_file(tensors, path)
-    else:
-        facts = {"relevit": '{"images": {"0": "a"}}'}
-        save_file({k: v for k, v in tensors.items() if k != "0/kept"}, path, metadata=facts)
+def test_file_that_is_cut_short_is_damaged(folder):
+    (folder / MASKS).write_bytes((folder / MASKS).read_bytes()[:-10])
     with pytest.raises(ValueError, match=r"load_masks: .* is damaged .*; delete it and run"):
         load_masks(folder, 0)
 
 
-@pytest.mark.parametrize("value", [0, 1])
-def test_kept_mask_without_object_or_background(folder, value):
-    tensors, _ = read_tensors(folder / MASKS)
-    tensors["0/refined"][1] = value
-    save_file(tensors, folder / MASKS, metadata={"relevit": '{"images": {"0": "a"}}'})
-    with pytest.raises(ValueError, match="a kept mask of seed 0 has no object or no background"):
-        load_masks(folder, 0)
-
-
-def test_one_mask_for_each_image(tmp_path, batch, masks):
-    with pytest.raises(ValueError, match="3 masks for the 2 images of seed 0; give one mask"):
-        save_masks(tmp_path, {0: (masks, batch.images[:2])})
+def test_masks_that_are_not_there(folder, tmp_path_factory, batch):
+    with pytest.raises(FileNotFoundError, match=r"masks\.safetensors is missing; run the"):
+        load_masks(tmp_path_factory.mktemp("empty"), 0)
+    with pytest.raises(ValueError, match=r"no masks of seed 7, only of \['0', 'validation'\]; add"):
+        load_masks(folder, 7)
+    with pytest.raises(ValueError, match="of other images than the 2 of seed 0 asked for; run 01_"):
+        load_masks(folder, 0, batch.images[:2])
+    with pytest.raises(ValueError, match="of other images than the 3 of the validation images"):
+        load_masks(folder, "validation", batch.images.flip(0))
 
 
 # From end to end
@@ -152,7 +118,11 @@ def test_one_mask_for_each_image(tmp_path, batch, masks):
 def test_masks_of_images(batch):
     model, seen = feature_model("tiny-mae", 84), []
     found = automatic_masks(
-        model, model_spec("tiny-mae"), batch.images, on_image=lambda: seen.append(1)
+        model,
+        model_spec("tiny-mae"),
+        batch.images,
+        on_image=lambda: seen.append(1),
+        **options("published", "refine"),
     )
     assert found.coarse.shape == found.refined.shape == (3, 1, 56, 56)
     assert len(found) == len(seen) == 3 and found.kept.dtype == torch.bool
@@ -185,9 +155,9 @@ def test_features_have_the_pixel_statistics_of_their_pretraining():
 
 def test_dinov2_is_resampled_once(small_and_alone, replica, monkeypatch):
     """From the pretrained grid to the new one, not by way of the grid of 112 pixels."""
-    monkeypatch.setattr("relevit.masks.token_cut.load_pretrained", lambda name: replica_model())
+    monkeypatch.setattr("relevit.masks.backbone.load_pretrained", lambda name: replica_model())
     pretrained = torch.randn(1, 1 + 37 * 37, 8)
-    monkeypatch.setattr("relevit.masks.token_cut.load_dinov2", lambda: {"pos_embed": pretrained})
+    monkeypatch.setattr("relevit.masks.backbone.load_dinov2", lambda: {"pos_embed": pretrained})
 
     def replica_model():
         from timm.models.vision_transformer import VisionTransformer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from scipy.linalg import eigh
@@ -52,6 +50,7 @@ def test_only_the_piece_of_the_seed_is_the_mask(square):
     far = bool(cut.mask[0, 5, 4])
     assert far == (int(cut.seed) == square.numel() - 1)
     assert int(cut.mask.sum()) == (1 if far else 6)
+    assert torch.equal(tokencut(two_kinds(square), (6, 5), component=False).mask[0], square)
 
 
 def test_corners_do_not_join():
@@ -102,25 +101,6 @@ def test_below_their_cosine_all_are_joined(square):
     assert bool(tokencut(two_kinds(square), (6, 5), -0.1).mask.all())
 
 
-@pytest.mark.parametrize(
-    ("features", "grid", "tau", "text"),
-    [
-        (
-            torch.ones(1, 12, 2),
-            (3, 5),
-            0.2,
-            r"12 tokens on a grid of 3 x 5; give \(rows, columns\)",
-        ),
-        (torch.ones(1, 1, 2), (1, 1), 0.2, "two patches or more"),
-        (torch.ones(1, 12, 2), (3, 4), 1.0, "tau is 1.0; it is a cosine, so between -1 and 1"),
-        (torch.full((1, 12, 2), math.nan), (3, 4), 0.2, "NaN or infinite numbers; check the model"),
-    ],
-)
-def test_errors_say_what_to_do(features, grid, tau, text):
-    with pytest.raises(ValueError, match=text):
-        tokencut(features, grid, tau)
-
-
 # Keys
 
 
@@ -146,20 +126,3 @@ def test_keys_give_the_attention_of_the_last_block(build_vit, images, kind):
     torch.testing.assert_close(
         found["kept"], seen["qkv"].detach().chunk(3, dim=2)[1][:, model.num_prefix_tokens :]
     )
-
-
-def test_model_is_left_as_it_was_also_after_an_error(build_vit, images, state_of):
-    model = build_vit()
-    before = state_of(model)
-    key_features(model, images)
-    with pytest.raises((AssertionError, RuntimeError)):
-        key_features(model, images[:, :, :-3])
-    assert state_of(model) == before
-
-
-@pytest.mark.wrong_types
-def test_wrong_bias_and_wrong_model_are_refused(build_vit, images):
-    with pytest.raises(ValueError, match=r"bias is 'gone'; use one of \('removed', 'kept'\)"):
-        key_features(build_vit(), images, "gone")
-    with pytest.raises(ValueError, match=r"Linear has no linear layer blocks\[-1\].attn.qkv"):
-        key_features(torch.nn.Linear(2, 2), images)
