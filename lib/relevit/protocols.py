@@ -21,6 +21,9 @@ PUBLISHED: dict[str, Options] = {
         "fall_back": False,  # B17
         "smallest_share": 520 / 224**2,  # B15
     },
+    # Beyond Intuition Sec. 4.2: CLIP.
+    "prompt": {"fitting": False},  # "a photo of a ant"
+    "zero_shot_perturbation": {"shares_pct": range(10, 101, 10), "rule": "measured"},  # E7
 }
 
 DESCRIBED: dict[str, Options] = {}

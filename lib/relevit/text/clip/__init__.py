@@ -6,8 +6,7 @@ import what `relevit.text` may, and `relevit.text` itself.
 
 from relevit.text.clip.captions import captioned, class_of_caption, colour_alone, described
 from relevit.text.clip.dual import CLIP_METHODS
-from relevit.text.clip.encoders import begin_towers, draw_examples, join_encoder, ready_encoder
-from relevit.text.clip.joining import examples
+from relevit.text.clip.encoders import join_encoder, ready_encoder
 from relevit.text.clip.phrases import (
     first_of_groups,
     group_pairs,
@@ -17,6 +16,7 @@ from relevit.text.clip.phrases import (
     setting_maps,
     settings_table,
 )
+from relevit.text.clip.towers import begin_towers, draw_examples, examples
 from relevit.text.clip.words import word_shares
 from relevit.text.clip.zero_shot import (
     embed_batches,

@@ -39,25 +39,16 @@ class SimilarityHead(nn.Module):
         self,
         projection: nn.Module,
         features: Float[Tensor, "classes features"],
-        scale: float | Float[Tensor, ""],
+        scale: Float[Tensor, ""],
     ) -> None:
         super().__init__()
-        if features.ndim != 2 or not len(features) or not bool(features.isfinite().all()):
-            raise ValueError(
-                f"SimilarityHead: features {tuple(features.shape)}; needed is one finite vector "
-                "[classes, width] for each class: make them with embed_texts or embed_images"
-            )
-        self.projection = projection
-        features = normalize(features.detach(), dim=1)
-        self.register_buffer("features", features, persistent=False)
-        self.register_buffer(
-            "scale", torch.as_tensor(scale).detach().to(features), persistent=False
-        )
-        self.out_features = len(features)
+        self.projection, self.out_features = projection, len(features)
+        self.register_buffer("features", normalize(features.detach(), dim=1), persistent=False)
+        self.register_buffer("scale", scale.detach().to(features), persistent=False)
 
     @property
     def weight(self) -> Tensor:
-        """There is none, which the rules of LRP ask for. Raises: ValueError."""
+        """There is none, which the rules of LRP ask for."""
         raise ValueError(
             "lrp: a similarity is a cosine and has no weights that a rule of LRP could go through "
             f"(Beyond Intuition has no LRP for CLIP); use one of {CLIP_METHODS}"
@@ -95,35 +86,20 @@ class DualEncoder(nn.Module):
     def embed_images(
         self, images: Float[Tensor, "batch 3 height width"], chunk: int = CHUNK
     ) -> Float[Tensor, "batch features"]:
-        """Features of length 1 of normalised images, `chunk` at a time, detached.
-
-        Raises: ValueError without images.
-        """
-        if not len(images):
-            raise ValueError("DualEncoder: no images to embed; give at least one")
+        """Features of length 1 of normalised images, `chunk` at a time, detached."""
         tower = with_head(self.image_tower, self.image_projection)
-        made = [tower(part.to(self._like(tower))) for part in images.split(chunk)]
+        made = [tower(part.to(self.scale)) for part in images.split(chunk)]
         return normalize(torch.cat(made), dim=1)
 
     @torch.no_grad()
-    def embed_texts(
-        self, texts: Sequence[Tokens], chunk_tokens: int = CHUNK_TOKENS
-    ) -> Float[Tensor, "batch features"]:
-        """Features of length 1 of texts, detached; texts of one length are run together.
-
-        Nothing is padded: a text's features do not depend on the others.
-        Raises: ValueError without texts, and as `TextTransformer.embed`.
-        """
-        tower = with_head(self.text_tower, self.text_projection)
-        return normalize(run_texts(tower, texts, chunk_tokens), dim=1)
+    def embed_texts(self, texts: Sequence[Tokens]) -> Float[Tensor, "batch features"]:
+        """Features of length 1 of texts, detached; a text's do not depend on the others."""
+        return normalize(run_texts(with_head(self.text_tower, self.text_projection), texts), dim=1)
 
     def embed_phrases(
         self, tokenizer: Tokenizer, phrases: Sequence[str]
     ) -> Float[Tensor, "batch features"]:
-        """Features of texts as they are written: captions, or prompts of classes.
-
-        Raises: ValueError as `encode_whole`.
-        """
+        """Features of texts as they are written: captions, or prompts of classes."""
         limit = self.text_tower.limit
         return self.embed_texts([encode_whole(tokenizer, text, limit) for text in phrases])
 
@@ -140,34 +116,23 @@ class DualEncoder(nn.Module):
     def text_classifier(self, image_features: Float[Tensor, "classes features"]) -> TextTransformer:
         """The text tower, shared, whose logits are the similarities to these images.
 
-        For `relevit.text.token_maps.attribute`, or any method with `embed(ids)` as images. Settings
-        as for images; CLIP's text tower has 12 blocks and 8 heads, so that the published Ours-H,
-        which takes one for the other (differences D11), gives other numbers there.
+        For `relevit.text.token_maps.attribute`, or any method with `embed(ids)` as images. CLIP's
+        text tower has 12 blocks and 8 heads, so that the published Ours-H, which takes one for the
+        other (D11), gives other numbers there.
         """
         return self._classifier(self.text_tower, self.text_projection, image_features)
 
-    def similarities(
-        self, images: Float[Tensor, "batch 3 height width"], texts: Sequence[Tokens]
-    ) -> Float[Tensor, "batch texts"]:
-        """Logits of every pair: scale times the cosine."""
-        return self.scale * self.embed_images(images) @ self.embed_texts(texts).T
-
     def _classifier(self, tower: nn.Module, projection: nn.Module, features: Tensor) -> nn.Module:
-        like = self._like(tower)
-        result = with_head(tower, SimilarityHead(projection, features.to(like), self.scale))
+        head = SimilarityHead(projection, features.to(self.scale), self.scale)
+        result = with_head(tower, head)
         result.family = "clip"
         return result.eval()
-
-    @staticmethod
-    def _like(tower: nn.Module) -> Tensor:
-        return next(tower.parameters())
 
 
 def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
     """The tokens of a caption or prompt, all of them: as CLIP's own tokenizer, nothing is cut.
 
-    Raises: ValueError for more than `limit` tokens, an empty text, or one of which the vocabulary
-    knows no word.
+    Raises: ValueError for more than `limit` tokens, and as `encode`.
     """
     tokens = encode(tokenizer, text, limit)
     if tokens.left_out:
@@ -178,26 +143,15 @@ def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
     return tokens
 
 
-def check_methods(where: str, methods: Sequence[str]) -> None:
-    """Raise ValueError unless all are CLIP_METHODS."""
-    wrong = [name for name in methods if name not in CLIP_METHODS]
-    if wrong:
-        raise ValueError(f"{where}: methods {wrong} are not for CLIP; use some of {CLIP_METHODS}")
-
-
 @torch.no_grad()
-def run_texts(
-    tower: TextTransformer, texts: Sequence[Tokens], chunk_tokens: int = CHUNK_TOKENS
-) -> Float[Tensor, "texts classes"]:
+def run_texts(tower: TextTransformer, texts: Sequence[Tokens]) -> Float[Tensor, "texts classes"]:
     """What a text tower makes of texts, detached; those of one length are run together.
 
-    Raises: ValueError without texts, and as `TextTransformer.embed`.
+    Nothing is padded: what is made of a text does not depend on the others.
     """
-    if not texts:
-        raise ValueError("DualEncoder: no texts to embed; give at least one")
     device = next(tower.parameters()).device
     made: dict[int, Tensor] = {}
-    for places in same_length(texts, chunk_tokens):
+    for places in same_length(texts, CHUNK_TOKENS):
         ids = torch.tensor([texts[i].ids for i in places], device=device)
         made |= dict(zip(places, tower(tower.embed(ids)), strict=True))
     return torch.stack([made[i] for i in range(len(texts))])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -17,22 +18,13 @@ from torch import Tensor, nn
 
 from relevit.base.device import choose_device
 from relevit.config import ClipParams
-from relevit.data import things
-from relevit.data.foregrounds import class_split
-from relevit.text.clip.captions import names, prompt, published_prompt
+from relevit.data.foregrounds import CLASSES, class_split
+from relevit.protocols import options
+from relevit.text.clip.captions import prompt
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.clip.from_transformers import clip_folder, load_clip, random_clip
-from relevit.text.clip.joining import (
-    Examples,
-    JoinSettings,
-    Towers,
-    captioned_examples,
-    captioned_pairs,
-    join_towers,
-    quick_towers,
-    together,
-    workshop_towers,
-)
+from relevit.text.clip.joining import join_towers
+from relevit.text.clip.towers import Examples, Towers, begin_towers, together
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -60,74 +52,28 @@ class Encoder:
         return self.dual.image_classifier(self.texts(phrases))
 
 
-def begin_towers(cfg: ClipParams, seed: int) -> Towers:
-    """Both towers before they are joined, on `cfg.device`. Raises: as the towers' makers."""
-    if cfg.dual_model == "dinov2-minilm":
-        towers = workshop_towers()
-    else:
-        towers = quick_towers(seed, things.PRETRAINING if cfg.captioned_things else None)
-    device = choose_device(cfg.device)
-    towers.image.to(device)
-    towers.text.to(device)
-    return towers
-
-
-def draw_examples(cfg: ClipParams, towers: Towers) -> tuple[Examples, Examples | None]:
-    """What the image tower makes of captioned animals, all classes, and of captioned things.
-
-    Of two animals it is run where both have captions for at least one of `cfg.head_seeds`.
-    """
-    animals = captioned_examples(towers, cfg.captioned_images, seed=cfg.seed)
-    if cfg.captioned_pairs:
-        groups = [class_split(seed)[0] for seed in cfg.head_seeds]
-        pairs = captioned_pairs(towers, cfg.captioned_pairs, seed=cfg.seed, groups=groups)
-        animals = together([animals, pairs])
-    if not cfg.captioned_things:
-        return animals, None
-    drawings = things.PRETRAINING
-    return animals, captioned_examples(
-        towers, cfg.captioned_things, drawings=drawings, seed=cfg.seed
-    )
-
-
 def join_encoder(
     cfg: ClipParams, towers: Towers, parts: tuple[Examples, Examples | None], seed: int
 ) -> Encoder:
     """Train the projections for one seed, which also draws the classes with captions.
 
-    A text tower that learns is begun anew. Raises: ValueError as `join_towers`.
+    `parts` are those of `draw_examples`. A text tower that learns is begun anew.
     """
     seen, unseen = class_split(seed)
-    animals, others = parts
+    animals, things = parts
     if not towers.frozen:
         towers = begin_towers(cfg, seed)
-    settings = JoinSettings(
-        width=cfg.joint_width,
-        epochs=cfg.joining_epochs,
-        batch_size=cfg.batch_size,
-        lr=cfg.lr,
-        temperature=cfg.temperature,
-        seed=seed,
+    shown = animals.of_classes(seen)
+    dual, history = join_towers(
+        cfg, towers, shown if things is None else together([shown, things]), seed
     )
-    shown = [animals.of_classes(seen)] + ([others] if others is not None else [])
-    dual, joint = join_towers(towers, shown, settings)
-    return Encoder(
-        dual,
-        towers.tokenizer,
-        tuple(map(prompt, names())),
-        {SEEN: seen, UNSEEN: unseen},
-        seed,
-        joint.history,
-    )
+    prompts = tuple(map(prompt, CLASSES))
+    return Encoder(dual, towers.tokenizer, prompts, {SEEN: seen, UNSEEN: unseen}, seed, history)
 
 
 def ready_encoder(cfg: ClipParams, classes: Sequence[str]) -> Encoder:
-    """CLIP as published, or with `source` random two blocks of its shape, on `cfg.device`.
-
-    Prompts are those of the published script, or with `protocol` described have their own article.
-    Raises: as `clip_folder` and `load_clip`.
-    """
-    prompts = tuple(map(published_prompt if cfg.protocol == "published" else prompt, classes))
+    """CLIP as published, or with `source` random two blocks of its shape, on `cfg.device`."""
+    prompts = tuple(map(partial(prompt, **options(cfg.protocol, "prompt")), classes))
     if cfg.source == "random":
         dual, tokenizer = random_clip(prompts, cfg.seed)
     else:

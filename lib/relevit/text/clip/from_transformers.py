@@ -5,18 +5,14 @@ Also a random one in the paper's shape, so that its preset can be rehearsed with
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from timm.data import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
-from timm.models.vision_transformer import VisionTransformer
+import timm
 from torch import Tensor, nn
 
-from relevit.attention.class_token import with_short_last_block
-from relevit.base.errors import one_line, text_extra
+from relevit.base.errors import text_extra
 from relevit.base.files import from_project
 from relevit.base.seeding import seeded
 from relevit.models.spec import ModelSpec
@@ -27,6 +23,7 @@ from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from transformers import CLIPModel
 
 CLIP = "clip-b32"  # its folder below weights_root
 PAPER_CLIP = "openai/clip-vit-base-patch32"  # Beyond Intuition Sec. 4.2
@@ -43,33 +40,25 @@ CONVERT = (
     "t = torch.load('pytorch_model.bin', weights_only=True); "
     "save_file({k: v.contiguous() for k, v in t.items()}, 'model.safetensors', {'format': 'pt'})"
 )
-_ACTIVATIONS = ("quick_gelu", "gelu")
-Colour = tuple[float, float, float]  # red, green, blue
 
 
 def from_clip(
-    model: nn.Module, mean: Colour = OPENAI_CLIP_MEAN, std: Colour = OPENAI_CLIP_STD
+    model: CLIPModel,
+    mean: Sequence[float] = timm.data.OPENAI_CLIP_MEAN,
+    std: Sequence[float] = timm.data.OPENAI_CLIP_STD,
 ) -> DualEncoder:
-    """A `CLIPModel` of transformers, its image side as timm's Vision Transformer, in eval mode.
+    """A CLIP of transformers, its image side as timm's Vision Transformer, in eval mode.
 
     `mean` and `std` are of the pixels it was trained with. The weights are copied.
-    Raises: ValueError for another architecture or activation.
     """
-    try:
-        vision = model.config.vision_config
-        image = _image_tower(model.state_dict(), vision)
-        text = from_clip_text(model)
-        projection = nn.Linear(vision.hidden_size, model.config.projection_dim, bias=False)
-        projection.to(model.visual_projection.weight)
-        projection.load_state_dict(model.visual_projection.state_dict())
-        scale = model.logit_scale.detach().exp()
-    except (AttributeError, KeyError, RuntimeError) as error:
-        raise ValueError(
-            f"clip: {type(model).__name__} is not of CLIP's kind: its parts do not fit "
-            f"({one_line(error)}); use transformers' CLIPModel"
-        ) from error
-    image.pretrained_cfg = {"mean": mean, "std": std}
-    spec = ModelSpec("clip", TIMM_NAME, vision.image_size, mean, std)
+    image, text = _image_tower(model), from_clip_text(model)
+    width, features = model.visual_projection.in_features, model.visual_projection.out_features
+    projection = nn.Linear(width, features, bias=False).to(model.visual_projection.weight)
+    projection.load_state_dict(model.visual_projection.state_dict())
+    image.pretrained_cfg = {"mean": tuple(mean), "std": tuple(std)}
+    side = model.config.vision_config.image_size
+    spec = ModelSpec("clip", TIMM_NAME, side, tuple(mean), tuple(std))
+    scale = model.logit_scale.detach().exp()
     return DualEncoder(image, text, projection, text.head, scale, spec).to(scale.device)
 
 
@@ -89,23 +78,20 @@ def clip_folder(weights_root: str) -> Path:
     return folder
 
 
-def load_clip(folder: Path | str) -> tuple[DualEncoder, Tokenizer]:
-    """CLIP and its tokenizer from `folder`.
+def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
+    """CLIP and its tokenizer from `clip_folder`. No pickle is read, and no code of it is run.
 
-    It has `config.json`, `tokenizer.json` and `model.safetensors`, as the hub has them. No pickle
-    is read, and no code of the folder is run. Pixel statistics are those of its
-    `preprocessor_config.json`, where it has one, else CLIP's.
-    Raises: FileNotFoundError for a missing file, ValueError for a model of another kind or one that
-    lacks tensors and for a damaged file, ImportError without the extra `text`.
+    Pixel statistics are those of its `preprocessor_config.json`, where it has one, else CLIP's.
+    Raises: ValueError for a damaged file, or weights of another model or that lack tensors.
     """
     with text_extra("12_clip"):
-        from transformers import CLIPModel
-    folder = Path(folder)
-    _need_files(folder, "clip", f"as {PAPER_CLIP} has them")
-    tokenizer, statistics = load_tokenizer(folder), _pixel_statistics(folder / PIXELS)
+        from transformers import CLIPImageProcessor, CLIPModel
     problem = f"clip: {folder} holds no CLIP model that transformers can read"
     model = read_weights(CLIPModel, folder, problem, f"copy the files of {PAPER_CLIP} again")
-    return from_clip(model.float().eval(), *statistics), tokenizer
+    told = (folder / PIXELS).is_file()
+    pixels = CLIPImageProcessor.from_pretrained(folder) if told else CLIPImageProcessor()
+    dual = from_clip(model.float().eval(), pixels.image_mean, pixels.image_std)
+    return dual, load_tokenizer(folder)
 
 
 def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tokenizer]:
@@ -126,71 +112,43 @@ def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tok
         return from_clip(CLIPModel(config).eval()), tokenizer
 
 
-def _image_tower(tensors: dict[str, Tensor], config: Any) -> VisionTransformer:
-    if config.hidden_act not in _ACTIVATIONS:
-        raise ValueError(
-            f"clip: activation {config.hidden_act!r} of the image side; known are {_ACTIVATIONS}"
-        )
+def _image_tower(model: CLIPModel) -> nn.Module:
+    config = model.config.vision_config
     with seeded(0):  # its own random weights are overwritten
-        tower = VisionTransformer(
+        tower = timm.create_model(
+            TIMM_NAME,
+            num_classes=0,
             img_size=config.image_size,
             patch_size=config.patch_size,
-            in_chans=config.num_channels,
-            num_classes=0,
             embed_dim=config.hidden_size,
             depth=config.num_hidden_layers,
             num_heads=config.num_attention_heads,
-            pre_norm=True,
-            act_layer=config.hidden_act,
             # Half a unit more, as timm rounds the product down.
             mlp_ratio=(config.intermediate_size + 0.5) / config.hidden_size,
-            norm_layer=partial(nn.LayerNorm, eps=config.layer_norm_eps),
         )
-    source = {k.removeprefix("vision_model."): v for k, v in tensors.items()}
-    renamed = {
+    source = model.vision_model.state_dict()
+    tensors: dict[str, Tensor] = {
         "cls_token": source["embeddings.class_embedding"][None, None],
         "pos_embed": source["embeddings.position_embedding.weight"][None],
         "patch_embed.proj.weight": source["embeddings.patch_embedding.weight"],
     }
     for theirs, ours in (("pre_layrnorm", "norm_pre"), ("post_layernorm", "norm")):
-        renamed |= {f"{ours}.{kind}": source[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
-    for i in range(config.num_hidden_layers):
-        start = f"encoder.layers.{i}."
-        layer = {k.removeprefix(start): v for k, v in source.items() if k.startswith(start)}
-        renamed |= block_tensors(layer, CLIP_NAMES, f"blocks.{i}.")
-    tower.to(renamed["pos_embed"]).load_state_dict(renamed)
-    return with_short_last_block(tower.eval())
+        tensors |= {f"{ours}.{kind}": source[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
+    for i, layer in enumerate(model.vision_model.encoder.layers):
+        tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
+    tower.to(tensors["pos_embed"]).load_state_dict(tensors)
+    return tower.eval()
 
 
 def _need_files(folder: Path, where: str, remedy: str) -> None:
-    """Raise FileNotFoundError unless a folder has weights and FILES."""
     absent = [name for name in FILES if not (folder / name).is_file()]
-    if not any((folder / name).is_file() for name in WEIGHTS):
-        raise FileNotFoundError(
-            f"{where}: {folder} has no {', '.join((WEIGHTS[0], *absent))}; pickled weights (.bin, "
-            f".pt) are not read: put {WEIGHTS[0]}, {' and '.join(FILES)} there, {remedy}. Where "
-            f"there is a pytorch_model.bin alone, run once in its folder: python -c "
-            f'"{CONVERT}"'
+    if any((folder / name).is_file() for name in WEIGHTS):
+        advice = "copy it from where the weights came from"
+    else:
+        absent = [WEIGHTS[0], *absent]
+        advice = (
+            "pickled weights (.bin, .pt) are not read: where there is a pytorch_model.bin alone, "
+            f'run once in its folder: python -c "{CONVERT}"; else put the files there'
         )
     if absent:
-        raise FileNotFoundError(
-            f"{where}: {folder} has no {', '.join(absent)}; copy it from where the weights came "
-            f"from, {remedy}"
-        )
-
-
-def _pixel_statistics(path: Path) -> tuple[Colour, Colour]:
-    """Mean and standard deviation of red, green and blue, of pixels in [0, 1]."""
-    if not path.is_file():
-        return OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        mean, std = (tuple(map(float, found[key])) for key in ("image_mean", "image_std"))
-        if len(mean) != 3 or len(std) != 3 or not min(std) > 0:
-            raise ValueError(f"image_mean {mean}, image_std {std}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"clip: {path} is damaged or of another kind ({one_line(error)}); needed are image_mean"
-            " and image_std, three numbers each: copy it again, or delete it to take CLIP's own"
-        ) from error
-    return mean, std
+        raise FileNotFoundError(f"{where}: {folder} has no {', '.join(absent)}; {advice}, {remedy}")

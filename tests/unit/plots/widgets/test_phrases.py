@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from relevit.data.foregrounds import CLASSES
 from relevit.data.pairs import draw_pairs
 from relevit.plots.widgets.phrases import phrase_explorer
-from relevit.text.clip.captions import described, names, prompt
+from relevit.text.clip.captions import described, prompt
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.clip.encoders import Encoder
-from relevit.text.clip.joining import quick_towers
+from relevit.text.clip.towers import quick_towers
 
 pytest.importorskip("tokenizers")
-PHRASES = [described(label) for label in range(40)]
+PHRASES = list(map(described, CLASSES))
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def encoder():
     words = towers.text.embedding.words.embedding_dim
     projections = torch.nn.Linear(towers.image.embed_dim, 8), torch.nn.Linear(words, 8)
     dual = DualEncoder(towers.image, towers.text, *projections, 10.0, towers.spec)
-    return Encoder(dual, towers.tokenizer, tuple(map(prompt, names())), {"all": range(40)})
+    return Encoder(dual, towers.tokenizer, tuple(map(prompt, CLASSES)), {"all": range(40)})
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,5 @@ def test_a_phrase_that_means_nothing_is_refused(explorer, shown, phrase, said):
 
 def test_errors(encoder, pairs):
     none = pairs.select(torch.tensor([], dtype=torch.long))
-    with pytest.raises(ValueError, match=r"methods \['lrp'\] are not for CLIP"):
-        phrase_explorer(encoder, encoder.dual.spec, pairs, PHRASES, methods=["lrp"])
     with pytest.raises(ValueError, match="no images; give at least one pair"):
         phrase_explorer(encoder, encoder.dual.spec, none, PHRASES)

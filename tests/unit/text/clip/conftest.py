@@ -4,50 +4,71 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.config import ClipParams
-from relevit.text.clip.encoders import begin_towers, draw_examples, join_encoder
+from relevit.text.clip import begin_towers, draw_examples, group_pairs, held_out, join_encoder
 from relevit.text.clip.from_transformers import from_clip
-from relevit.text.clip.phrases import group_pairs
-from relevit.text.clip.zero_shot import held_out
 
-from .replica import hf_clip
-
-CFG = ClipParams.checked(
-    {"captioned_images": 80, "joining_epochs": 1, "pairs": 2, "images": 3, "head_seeds": [1]},
-    "test",
-)
+from .replica import TEXTS, hf_clip
 
 
 @pytest.fixture(scope="session")
-def random_dual():
-    """CLIP of transformers with random weights, in float32."""
-    pytest.importorskip("transformers", reason="needs the extra 'text'")
-    return from_clip(hf_clip()).float()
+def model():
+    """CLIP of transformers with random weights, in float64."""
+    return hf_clip()
+
+
+@pytest.fixture(scope="session")
+def dual(model):
+    return from_clip(model)
+
+
+@pytest.fixture(scope="session")
+def image_side(dual):
+    """Three texts as classes of images."""
+    return dual.image_classifier(dual.embed_texts(TEXTS))
+
+
+@pytest.fixture(scope="session")
+def single(model):
+    """The same in float32, as images that are bytes need it."""
+    return from_clip(model).float()
+
+
+@pytest.fixture(scope="session")
+def single_side(single):
+    return single.image_classifier(single.embed_texts(TEXTS))
 
 
 @pytest.fixture(scope="session")
 def cfg():
-    return CFG
+    few = {"captioned_images": 80, "captioned_pairs": 24, "joining_epochs": 1}
+    return ClipParams.checked(few | {"pairs": 2, "images": 3, "head_seeds": [0, 1]}, "test")
 
 
 @pytest.fixture(scope="session")
-def towers():
-    pytest.importorskip("tokenizers", reason="needs the extra 'text'")
-    return begin_towers(CFG, 1)
+def towers(cfg):
+    return begin_towers(cfg, 1)
 
 
 @pytest.fixture(scope="session")
-def encoder(towers):
+def drawn(cfg, towers):
+    """What the image tower makes of captioned animals, and of things, of which there are none."""
+    return draw_examples(cfg, towers)
+
+
+@pytest.fixture(scope="session")
+def encoder(cfg, towers, drawn):
     """A small encoder, joined for one epoch."""
-    return join_encoder(CFG, towers, draw_examples(CFG, towers), 1)
+    return join_encoder(cfg, towers, drawn, 1)
 
 
 @pytest.fixture(scope="session")
-def shown(encoder):
-    return held_out(CFG, encoder.dual.spec)
+def shown(cfg, encoder):
+    return held_out(cfg, encoder.dual.spec)
 
 
 @pytest.fixture(scope="session")
-def group_duo(encoder):
+def group_duo(cfg, encoder):
     """Two pairs of each group."""
-    return group_pairs(CFG, encoder, 112)
+    return group_pairs(cfg, encoder, 112)
