@@ -31,8 +31,7 @@ PAPER_CLIP = "openai/clip-vit-base-patch32"  # Beyond Intuition Sec. 4.2
 # load by the same id; it was not fetched here.
 REVISION = "c237dc49a33fc61debc9276459120b7eac67e7ef"
 TIMM_NAME = "vit_base_patch32_clip_quickgelu_224"  # timm's model of the same anatomy
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-FILES = ("config.json", "tokenizer.json")  # beside them
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
 PIXELS = "preprocessor_config.json"
 # One line of Python that makes the file from a pickle, which is then read as tensors and no code.
 CONVERT = (
@@ -68,13 +67,19 @@ def clip_folder(weights_root: str) -> Path:
     Raises: FileNotFoundError for a folder that lacks one, also a fetched one, ConnectionError when
     the hub cannot be reached, ImportError without the extra `text`.
     """
+    own = f"give weights_root, a folder with {CLIP}/ and in it {', '.join(FILES)}"
     if weights_root:
+        where, remedy = "12_clip: weights_root", "leave it empty to fetch them"
         folder = from_project(weights_root) / CLIP
-        _need_files(folder, "12_clip: weights_root", "or leave it empty to fetch them")
-        return folder
-    own = f"give weights_root, a folder with {CLIP}/ and in it {', '.join((*FILES, WEIGHTS[0]))}"
-    folder = from_hub("12_clip", PAPER_CLIP, ("*.json", "model*.safetensors"), own, REVISION)
-    _need_files(folder, f"12_clip: commit {REVISION[:8]} from the hub", f"or {own}")
+    else:
+        where, remedy = f"12_clip: commit {REVISION[:8]} from the hub", own
+        folder = from_hub("12_clip", PAPER_CLIP, (*FILES, PIXELS), own, REVISION)
+    if absent := [name for name in FILES if not (folder / name).is_file()]:
+        raise FileNotFoundError(
+            f"{where}: {folder} has no {', '.join(absent)}; put it there, or {remedy}. Pickled "
+            "weights (.bin, .pt) are not read: where there is a pytorch_model.bin alone, run once "
+            f'in its folder: python -c "{CONVERT}"'
+        )
     return folder
 
 
@@ -123,6 +128,7 @@ def _image_tower(model: CLIPModel) -> nn.Module:
             embed_dim=config.hidden_size,
             depth=config.num_hidden_layers,
             num_heads=config.num_attention_heads,
+            act_layer=config.hidden_act,
             # Half a unit more, as timm rounds the product down.
             mlp_ratio=(config.intermediate_size + 0.5) / config.hidden_size,
         )
@@ -138,17 +144,3 @@ def _image_tower(model: CLIPModel) -> nn.Module:
         tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
     tower.to(tensors["pos_embed"]).load_state_dict(tensors)
     return tower.eval()
-
-
-def _need_files(folder: Path, where: str, remedy: str) -> None:
-    absent = [name for name in FILES if not (folder / name).is_file()]
-    if any((folder / name).is_file() for name in WEIGHTS):
-        advice = "copy it from where the weights came from"
-    else:
-        absent = [WEIGHTS[0], *absent]
-        advice = (
-            "pickled weights (.bin, .pt) are not read: where there is a pytorch_model.bin alone, "
-            f'run once in its folder: python -c "{CONVERT}"; else put the files there'
-        )
-    if absent:
-        raise FileNotFoundError(f"{where}: {folder} has no {', '.join(absent)}; {advice}, {remedy}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
@@ -193,9 +192,8 @@ def settings_table(pairs: Pairs, maps: Mapping[tuple[str, str, int], PairMaps]) 
     for (method, setting, start), made in maps.items():
         usual = published[method]
         top = (made.argmax(dim=-1) == usual.argmax(dim=-1)).double().mean().item()
-        orders = map(rank_correlation, made.flatten(0, 1), usual.flatten(0, 1))
-        known = [order for order in orders if not np.isnan(order)]
-        order = float(np.mean(known)) if known else float("nan")
+        pairs_of_maps = zip(made.flatten(0, 1), usual.flatten(0, 1), strict=True)
+        order = pd.Series([rank_correlation(*two) for two in pairs_of_maps]).mean()
         rows.append((method, setting, start, order, 100 * top))
     columns = ["method", "setting", "first_block", "same_order", "same_top_pct"]
     table = pd.DataFrame(rows, columns=columns)

@@ -10,7 +10,7 @@ from ..builders import tokens
 FIRST, END = 48, 49  # the tokens around every text
 
 
-def hf_clip(*, words=50, end=END, attention="sdpa", **vision):
+def hf_clip(*, act="quick_gelu", words=50, end=END, attention="sdpa", **vision):
     """`CLIPModel` in float64 with weights that are far from zero, sizes that nobody would guess.
 
     `attention="eager"` keeps its maps, whose softmax it rounds to float32.
@@ -24,6 +24,7 @@ def hf_clip(*, words=50, end=END, attention="sdpa", **vision):
         num_attention_heads=2,
         vocab_size=words,
         max_position_embeddings=9,
+        hidden_act=act,
         bos_token_id=FIRST,
         eos_token_id=end,
         pad_token_id=1,
@@ -36,6 +37,7 @@ def hf_clip(*, words=50, end=END, attention="sdpa", **vision):
             num_attention_heads=3,
             image_size=28,
             patch_size=7,
+            hidden_act=act,
         )
         | vision
     )

@@ -22,9 +22,10 @@ def text_side(dual):
     return dual.text_classifier(dual.embed_images(images()))
 
 
-@pytest.mark.parametrize("end", [49, 2])  # 2: the wrong id in the configuration of older files
-def test_both_classifiers_give_the_similarities_of_transformers(end):
-    model = hf_clip(end=end, intermediate_size=47)
+# 2 is the wrong id of the last token, as in the configuration of older files.
+@pytest.mark.parametrize(("act", "end"), [("quick_gelu", 49), ("gelu", 2)])
+def test_both_classifiers_give_the_similarities_of_transformers(act, end):
+    model = hf_clip(act=act, end=end, intermediate_size=47)
     dual = from_clip(model)
     expected = theirs(model, images(), TEXTS).logits_per_image
     assert expected.std() > 0.1
