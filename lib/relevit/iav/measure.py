@@ -8,7 +8,7 @@ from typing import Literal
 
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS
@@ -37,31 +37,11 @@ class HeadView:
     Source: IAV Eq. 1. `attention` holds the rows of the class token (or of whatever pools),
     `attributions` a map per patch under each name to be shown, for example "SmoothGrad", and
     `scores` each head's IA-score against the map of that name, from 0 to 1 (unitless).
-    Raises: ValueError without a map, for other names in one than in the other, and for shapes
-    that do not belong together.
     """
 
     attention: Float[Tensor, "images layers heads patches"]
     attributions: Mapping[str, Float[Tensor, "images patches"]]
     scores: Mapping[str, Float[Tensor, "images layers heads"]]
-
-    def __post_init__(self) -> None:
-        images, layers, heads, patches = self.attention.shape
-        if not self.scores or set(self.attributions) != set(self.scores):
-            raise ValueError(
-                f"HeadView: maps {sorted(self.attributions)} and scores {sorted(self.scores)}; "
-                "the names must be the same, at least one; give both for each map"
-            )
-        for what, held, shape in (
-            ("map", self.attributions, (images, patches)),
-            ("scores", self.scores, (images, layers, heads)),
-        ):
-            for name, values in held.items():
-                if tuple(values.shape) != shape:
-                    raise ValueError(
-                        f"HeadView: {what} {name!r} of shape {list(values.shape)}; the attention "
-                        f"{list(self.attention.shape)} needs {list(shape)}; take the same images"
-                    )
 
 
 @dataclass(frozen=True)
@@ -70,8 +50,6 @@ class Explanation:
 
     attention: Float[Tensor, "images layers heads patches"]
     maps: Mapping[str, Float[Tensor, "images patches"]]  # not negative
-    explained: Int[Tensor, " images"]
-    right: Bool[Tensor, " images"]
 
     def scores(self, name: str) -> Float[Tensor, "images layers heads"]:
         """IA-scores with one of the maps (IAV Eq. 1)."""
@@ -80,7 +58,7 @@ class Explanation:
     def first(self, count: int) -> Explanation:
         """The same for the first images alone."""
         maps = {name: values[:count] for name, values in self.maps.items()}
-        return Explanation(self.attention[:count], maps, self.explained[:count], self.right[:count])
+        return Explanation(self.attention[:count], maps)
 
     def held_against(self, name: str, other: Float[Tensor, "images patches"]) -> Explanation:
         """With one more map, of whatever origin (Any-AV)."""
@@ -120,34 +98,28 @@ class Explainer:
     ) -> Explanation:
         """Explain the true or the predicted class of each picture; `on_part` hears of progress."""
         device = next(model.parameters()).device
-        parts = []
+        attention, maps = [], []
         pairs = zip(pictures.images.split(PART), pictures.labels.split(PART), strict=True)
-        for picture, truth in pairs:
+        for picture, target in pairs:
             pixels = spec.normalise(picture.to(device))
-            # Inference mode makes classes that autograd cannot be asked for.
-            with torch.no_grad():
-                predicted = model(pixels).argmax(dim=1).cpu()
-            target = truth if self.label == "true" else predicted
-            maps = {m: self._map(m, model, pixels, target.to(device)) for m in self.methods}
-            attention = class_attention(model, pixels, chunk=self.chunk).float().cpu()
-            parts.append((attention, maps, target, predicted == truth))
+            if self.label == "predicted":
+                # Inference mode makes classes that autograd cannot be asked for.
+                with torch.no_grad():
+                    target = model(pixels).argmax(dim=1)
+            maps.append({m: self._map(m, model, pixels, target.to(device)) for m in self.methods})
+            attention.append(class_attention(model, pixels, chunk=self.chunk).float().cpu())
             on_part(len(picture))
-        attention, maps, target, right = zip(*parts, strict=True)
         joined = {name: torch.cat([part[name] for part in maps]) for name in self.methods}
-        return Explanation(torch.cat(attention), joined, torch.cat(target), torch.cat(right))
+        return Explanation(torch.cat(attention), joined)
 
     def _map(
         self, name: str, model: nn.Module, pixels: Tensor, target: Tensor
     ) -> Float[Tensor, "images patches"]:
-        options = {}
+        options, precision = {}, "float32"
         if name == "smoothgrad":
-            options = {
-                "draws": self.draws,
-                "noise": self.noise,
-                "chunk": self.chunk,
-                "seed": self.seed,
-            }
-        with autocast(pixels.device, self.precision if name == "smoothgrad" else "float32"):
+            options = {name: getattr(self, name) for name in ("draws", "noise", "chunk", "seed")}
+            precision = self.precision
+        with autocast(pixels.device, precision):
             values = METHODS[name](model, pixels, target, protocol="described", **options)
         return values.detach().float().cpu().clamp_min(0)
 
@@ -170,9 +142,9 @@ def follow_epochs(
         found = last
         if epoch < epochs:
             found = explainer(run.load(epoch, device), run.spec, pictures)
-        tables.append(_epoch_table(run, epoch, found))
-        drifts += _drift_rows(run, epoch, found, last)
-    return pd.concat(tables, ignore_index=True), pd.DataFrame(drifts)
+        tables.append(_of(run, _means(found), epoch=epoch))
+        drifts.append(_of(run, _drift(found, last), epoch=epoch))
+    return pd.concat(tables, ignore_index=True), pd.concat(drifts, ignore_index=True)
 
 
 def space_table(
@@ -184,14 +156,10 @@ def space_table(
     """
     neighbours = max(1, min(NEIGHBOURS, len(labels) // len(labels.unique())))
     rows = [
-        {
-            **run.columns,
-            "layer": layer + 1,
-            **class_structure(scores[:, layer], labels, neighbours)._asdict(),
-        }
+        {"layer": layer + 1, **class_structure(scores[:, layer], labels, neighbours)._asdict()}
         for layer in range(scores.shape[1])
     ]
-    return pd.DataFrame(rows)
+    return _of(run, pd.DataFrame(rows))
 
 
 def object_share_pct(pictures: Pictures) -> Float[Tensor, " images"]:
@@ -205,11 +173,8 @@ def score_table(
     run: FinetunedRun, scores: Mapping[str, Float[Tensor, "images layers heads"]], labels: Tensor
 ) -> pd.DataFrame:
     """One run's rows: model, kind, seed, map, image, label, layer, head, score."""
-    parts = [
-        score_rows(values, labels).assign(**run.columns, map=name)
-        for name, values in scores.items()
-    ]
-    return _first(pd.concat(parts, ignore_index=True), [*run.columns, "map"])
+    parts = [_of(run, score_rows(values, labels), map=name) for name, values in scores.items()]
+    return pd.concat(parts, ignore_index=True)
 
 
 def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad") -> pd.DataFrame:
@@ -225,7 +190,7 @@ def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad")
         "uniform": float(uniform_score(seen.maps[name]).mean()),
         "centred": centred_scores(seen.attention, seen.maps[name]).mean(dim=(0, 2)).numpy(),
     })  # fmt: skip
-    return _first(rows.assign(**run.columns), list(run.columns))
+    return _of(run, rows)
 
 
 def entropy_table(
@@ -238,33 +203,29 @@ def entropy_table(
     entropy = attention_entropy(attention)
     rows = score_rows(entropy, torch.arange(len(entropy))).rename(columns={"score": "entropy"})
     rows["object_share_pct"] = object_share_pct.numpy()[rows["image"]]
-    return _first(rows.drop(columns="label").assign(**run.columns), list(run.columns))
+    return _of(run, rows.drop(columns="label"))
 
 
-def _epoch_table(run: FinetunedRun, epoch: int, found: Explanation) -> pd.DataFrame:
-    """Means over images: model, kind, seed, epoch, layer, head, global_iav, entropy."""
+def _means(found: Explanation) -> pd.DataFrame:
+    """Means over images: layer, head, global_iav, entropy."""
     means = global_iav(found.scores("smoothgrad"))
-    entropy = attention_entropy(found.attention, reduce="mean")
     rows = score_rows(means[None], torch.zeros(1, dtype=torch.long))
     rows = rows.rename(columns={"score": "global_iav"}).drop(columns=["image", "label"])
-    rows["entropy"] = entropy.flatten().numpy()
-    return _first(rows.assign(**run.columns, epoch=epoch), [*run.columns, "epoch"])
+    rows["entropy"] = attention_entropy(found.attention).mean(dim=0).flatten().numpy()
+    return rows
 
 
-def _drift_rows(
-    run: FinetunedRun, epoch: int, found: Explanation, last: Explanation
-) -> list[dict[str, object]]:
-    """How far the maps are from the last epoch's (IAV Fig. 4), one row a quantity."""
+def _drift(found: Explanation, last: Explanation) -> pd.DataFrame:
+    """How far the maps are from the last epoch's (IAV Fig. 4): quantity, difference."""
     pairs = {
         "smoothgrad": (found.maps["smoothgrad"], last.maps["smoothgrad"]),
         "attention": (found.attention, last.attention),
     }
-    about = {**run.columns, "epoch": epoch}
-    return [
-        {**about, "quantity": name, "difference": float(map_drift(*pair).mean())}
-        for name, pair in pairs.items()
-    ]
+    rows = [(name, float(map_drift(*pair).mean())) for name, pair in pairs.items()]
+    return pd.DataFrame(rows, columns=["quantity", "difference"])
 
 
-def _first(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    return table[[*columns, *(name for name in table.columns if name not in columns)]]
+def _of(run: FinetunedRun, rows: pd.DataFrame, **more: object) -> pd.DataFrame:
+    """The rows with what names the run, and more, in front."""
+    about = {**run.columns, **more}
+    return rows.assign(**about)[[*about, *rows.columns]]

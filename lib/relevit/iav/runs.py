@@ -60,19 +60,10 @@ class FinetunedRun:
         return HUB_MODELS[self.model] if self.model in HUB_MODELS else model_spec(self.model)
 
     def load(self, epoch: int, device: str = "auto") -> nn.Module:
-        """The model after an epoch, in eval mode; 0 is before finetuning, with an untrained head.
-
-        Raises: FileNotFoundError for an epoch that the run does not have.
-        """
-        path = epoch_file(self.folder, epoch)
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"iav: {path} is missing; ask for an epoch that the run has, or run the notebook "
-                f"{STAGE} again"
-            )
+        """The model after an epoch, in eval mode; 0: before finetuning, with an untrained head."""
         build = build_hub_model if self.model in HUB_MODELS else build_model
         model = build(self.model, classes=len(self.classes))
-        load_weights(path, model, self.spec.name)
+        load_weights(epoch_file(self.folder, epoch), model, self.spec.name)
         return model.eval().to(choose_device(device))
 
 
@@ -151,7 +142,6 @@ def finetune_run(
     Source: IAV Sec. V, all weights and a new head, on a cosine schedule, 30 epochs of CIFAR-10 in
     batches of 768 at 1e-5 (the optimiser is not given: AdamW here). Cutouts are drawn anew in
     each epoch. The seed draws the head and the order, and of Cutouts the images.
-    Raises: as `train_classifier`, `load_hub_model` and `read_cifar10`.
     """
     model, origin = _pretrained(cfg, run)
     device = choose_device(cfg.device)

@@ -1,12 +1,20 @@
 """Where every head looks, and IA-scores: how far it agrees with a map of what matters.
 
-Source: Park and Choi, Explanation on Pretraining Bias of Finetuned Vision Transformer (IAV).
+Source: Park and Choi, Explanation on Pretraining Bias of Finetuned Vision Transformer (IAV). With
+a_lh the class token's attention row of head h in layer l, and m what an image's answer owes to
+each patch:
+
+    IA-score (Eq. 1)    s_lh = <a_lh, m> / (|a_lh| |m|)
+    IAV (Eq. 2)         the s_lh of an image as one vector
+    global-IAV (Eq. 3)  its mean over images
+    Any-AV, AAV         the same with any other map for m, such as an object's mask
+
 Layers and heads are counted from 1 in names, and from 0 in tensors.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -14,11 +22,62 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import record_attention
 from relevit.attention.token_rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
-from relevit.attribution.path import check_chunk
 
+Scores = Float[Tensor, "batch layers heads"]
+Attention = Float[Tensor, "batch layers heads patches"]
 Reduce = Literal["mean", "sum"]
 CHUNK = 50  # images run at once; bounds the memory
 HIGH = 0.5  # IAV Sec. V.F: a head whose median score lies above is High-IA
+
+
+def ia_scores(attention: Attention, attribution: Float[Tensor, "batch patches"]) -> Scores:
+    """Cosine of every head's attention row with the image's attribution, in [0, 1].
+
+    Source: IAV Eq. 1. `attribution` is one value a patch, 0 or more: `smoothgrad` and `gradcam`
+    give it for the predicted or for the true class; the paper allows either. Another map in its
+    place, such as another model's SmoothGrad or `patch_average` of a mask, makes the Any-AV.
+    Neither map's scale matters. A map that is zero everywhere points nowhere and scores 0; the
+    paper does not say.
+    Raises: ValueError for an attribution with negative values, NaN or infinity.
+    """
+    if not bool((attribution.isfinite() & (attribution >= 0)).all()):
+        raise ValueError(
+            f"ia_scores: attribution from {float(attribution.min()):g} to "
+            f"{float(attribution.max()):g}; needed are finite values of 0 or more; take absolute "
+            "values or set negative ones to 0, and of GradCAM the map 'described', which is no NaN "
+            "where it is constant"
+        )
+    products = unit_norm(attention) * unit_norm(attribution)[:, None, None]
+    return products.sum(dim=-1).clamp(max=1)  # rounding may exceed 1
+
+
+def iav(scores: Scores) -> Float[Tensor, "batch entries"]:
+    """All heads' scores of an image as one vector: layer by layer, in it head by head.
+
+    Source: IAV Eq. 2. It has layers x heads entries, named by `head_names`.
+    """
+    return scores.flatten(1)
+
+
+def global_iav(scores: Scores, reduce: Reduce = "mean") -> Float[Tensor, "layers heads"]:
+    """The scores over images, head by head; with scores of an AAV it is the global-AAV.
+
+    Source: IAV Eq. 3, described as an average and printed as a plain sum, which is as many times
+    as large as there are images: `reduce` tells which. Only the mean can be compared across
+    numbers of images.
+    """
+    return scores.mean(dim=0) if reduce == "mean" else scores.sum(dim=0)
+
+
+def attention_entropy(attention: Attention) -> Scores:
+    """Entropy of each attention row in nats: log(patches) when uniform, 0 on a single patch.
+
+    Source: IAV Eq. 4, -sum_p A log A (described as an average over images and printed as a sum:
+    `global_iav` makes either). A row is divided by its sum first, so that it is a distribution
+    over the patches whatever other tokens got; the paper does not say. 0 log 0 is 0.
+    """
+    rows = _float(attention)
+    return torch.special.entr(rows / rows.sum(dim=-1, keepdim=True)).sum(dim=-1)
 
 
 @torch.no_grad()
@@ -28,7 +87,7 @@ def class_attention(
     *,
     chunk: int = CHUNK,
     pooling: Pooling | None = None,
-) -> Float[Tensor, "batch layers heads patches"]:
+) -> Attention:
     """Attention from the class token to the patches, layer by layer and head by head.
 
     Source: IAV Eq. 1, the class token's row of each head. Values are the softmax's own, so a
@@ -40,87 +99,42 @@ def class_attention(
     layers can be compared. `both` is the sum of the two (differences D5). The paper has
     class-token models only. `pooling` asks for other rows than those that the head reads.
     `chunk` images run at once, whose maps are all in memory together: chunk x layers x heads x
-    tokens squared numbers. Results do not depend on it beyond rounding. The model runs in the
-    mode it is in: use eval mode where it has dropout. Modes and hooks stay as they were.
-    Raises: ValueError for a chunk below 1, as `head_pooling` and as `record_attention`.
+    tokens squared numbers. The model runs in the mode it is in.
     """
-    check_chunk(chunk)
     pooling, prefix = head_pooling(model, pooling), prefix_tokens(model)
     return torch.cat([_rows(model, part, pooling, prefix) for part in images.split(chunk)])
 
 
-def ia_scores(
-    attention: Float[Tensor, "batch layers heads patches"],
-    attribution: Float[Tensor, "batch patches"],
-) -> Float[Tensor, "batch layers heads"]:
-    """Cosine of every head's attention row with the image's attribution, in [0, 1].
-
-    Source: IAV Eq. 1. `attribution` is one value a patch, 0 or more: `smoothgrad` and `gradcam`
-    give it for the predicted or for the true class; the paper allows either. With another
-    map in its place, such as another model's SmoothGrad or `patch_average` of a mask, the
-    score is the paper's Any-AV (AAV).
-    Neither map's scale matters. A map that is zero everywhere points nowhere and scores 0; the
-    paper does not say.
-    Raises: ValueError for shapes that do not fit, negative values, NaN or infinity.
-    """
-    if attention.ndim != 4 or attribution.shape != (attention.shape[0], attention.shape[3]):
-        raise ValueError(
-            f"ia_scores: attention {tuple(attention.shape)} and attribution "
-            f"{tuple(attribution.shape)}; needed are [batch, layers, heads, patches] and [batch, "
-            "patches] for the same images and patches; average pixel maps with patch_average"
-        )
-    _check_maps("ia_scores", "attention", attention)
-    _check_maps("ia_scores", "attribution", attribution)
-    products = unit_norm(attention) * unit_norm(attribution)[:, None, None]
-    return products.sum(dim=-1).clamp(max=1)  # rounding may exceed 1
+# Ours beside the paper's
 
 
 def uniform_score(attribution: Float[Tensor, "batch patches"]) -> Float[Tensor, " batch"]:
     """The IA-score of attention that is the same everywhere: what a head scores for no choice.
 
     High where the attribution is flat, and 1 at most. Ours; the paper does not hold its scores
-    against it. Raises: as `ia_scores`.
+    against it.
     """
     flat = torch.ones_like(attribution)[:, None, None]
     return ia_scores(flat, attribution)[:, 0, 0]
 
 
-def centred_scores(
-    attention: Float[Tensor, "batch layers heads patches"],
-    attribution: Float[Tensor, "batch patches"],
-) -> Float[Tensor, "batch layers heads"]:
+def centred_scores(attention: Attention, attribution: Float[Tensor, "batch patches"]) -> Scores:
     """Correlation of every head's row with the attribution, in [-1, 1]: Eq. 1 without the means.
 
     Uniform attention scores 0 here, whatever the attribution, so that spread alone earns nothing;
     a head that looks away from what matters scores below 0. Ours, not the paper's.
-    Raises: as `ia_scores`.
     """
-    ia_scores(attention, attribution)  # its checks
     rows, values = _without_mean(attention), _without_mean(attribution)
     products = unit_norm(rows) * unit_norm(values)[:, None, None]
     return products.sum(dim=-1).clamp(-1, 1)  # rounding may exceed 1
 
 
 def unit_norm(maps: Float[Tensor, "*batch patches"]) -> Float[Tensor, "*batch patches"]:
-    """Each map divided by its Euclidean length, in float32 or better; a zero map stays zero.
-
-    Raises: ValueError for NaN or infinity.
-    """
-    _check_finite("unit_norm", "maps", maps)
+    """Each map divided by its Euclidean length, in float32 or better; a zero map stays zero."""
     maps = _float(maps)
     # First by the largest value: squares of gradients can be too small for single precision.
     maps = _divided(maps, maps.abs().amax(dim=-1, keepdim=True))
     return _divided(maps, maps.norm(dim=-1, keepdim=True))
-
-
-def iav(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, "batch entries"]:
-    """All heads' scores of an image as one vector: layer by layer, in it head by head.
-
-    Source: IAV Eq. 2. It has layers x heads entries, named by `head_names`.
-    Raises: ValueError for another shape.
-    """
-    _check_scores("iav", scores)
-    return scores.flatten(1)
 
 
 def head_names(layers: int, heads: int) -> list[str]:
@@ -128,73 +142,24 @@ def head_names(layers: int, heads: int) -> list[str]:
     return [f"L{layer}H{head}" for layer in range(1, layers + 1) for head in range(1, heads + 1)]
 
 
-def global_iav(
-    scores: Float[Tensor, "batch layers heads"], reduce: Reduce = "mean"
-) -> Float[Tensor, "layers heads"]:
-    """The scores over images, head by head.
-
-    Source: IAV Eq. 3, described as an average and printed as a plain sum, which is as many times
-    as large as there are images: `reduce` tells which. Only the mean can be compared across
-    numbers of images. With scores of an AAV it is the global-AAV.
-    Raises: ValueError for another shape or an unknown `reduce`.
-    """
-    _check_scores("global_iav", scores)
-    return _reduced("global_iav", scores, reduce)
-
-
-def attention_entropy(
-    attention: Float[Tensor, "batch layers heads patches"], reduce: Reduce | None = None
-) -> Float[Tensor, "*batch layers heads"]:
-    """Entropy of each attention row in nats: log(patches) when uniform, 0 on a single patch.
-
-    Source: IAV Eq. 4, -sum_p A log A, described as an average over images and printed as a sum
-    (`reduce`; None keeps every image). A row is divided by its sum first, so that it is a
-    distribution over the patches whatever other tokens got; the paper does not say. 0 log 0
-    is 0.
-    Raises: ValueError for another shape, an unknown `reduce`, negative values, NaN or infinity,
-    or a row without any attention on the patches, which has no entropy.
-    """
-    if attention.ndim != 4:
-        raise ValueError(
-            f"attention_entropy: attention {tuple(attention.shape)}; needed is [batch, layers, "
-            "heads, patches]; take it from class_attention"
-        )
-    _check_maps("attention_entropy", "attention", attention)
-    rows = _float(attention)
-    sums = rows.sum(dim=-1, keepdim=True)
-    if bool((sums <= 0).any()):
-        raise ValueError(
-            f"attention_entropy: {int((sums <= 0).sum())} rows are zero on all patches; needed is "
-            "some attention in each row; leave these images out"
-        )
-    entropy = torch.special.entr(rows / sums).sum(dim=-1)
-    return entropy if reduce is None else _reduced("attention_entropy", entropy, reduce)
-
-
-def head_types(
-    scores: Float[Tensor, "batch layers heads"], threshold: float = HIGH
-) -> Bool[Tensor, "layers heads"]:
+def head_types(scores: Scores, threshold: float = HIGH) -> Bool[Tensor, "layers heads"]:
     """True for High-IA heads: those whose median score over images lies above `threshold`.
 
     Source: IAV Sec. V.F. The others are Low-IA, one at the threshold included.
-    Raises: ValueError for another shape.
     """
-    _check_scores("head_types", scores)
     # By quantile, which halves the distance between the two middle ones; torch.median does not.
     # Layer by layer: it takes no more than 16 million values.
     medians = [layer.quantile(0.5, dim=0) for layer in _float(scores).unbind(1)]
     return torch.stack(medians) > threshold
 
 
-def identity_share(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, " layers"]:
+def identity_share(scores: Scores) -> Float[Tensor, " layers"]:
     """Share of the variance of a layer's scores that knowing the head explains, 0 to 1.
 
     Eta squared: variance of the heads' means over the variance of all scores of the layer; 0
     where these are all equal. It is what IAV Sec. V.E says in words, that scores lie in
     head-specific intervals. By chance alone it would be about (heads - 1) / (batch x heads).
-    Raises: ValueError for another shape.
     """
-    _check_scores("identity_share", scores)
     between = scores.double().mean(dim=0).expand_as(scores).var(dim=(0, 2), correction=0)
     total = scores.double().var(dim=(0, 2), correction=0)
     equal = scores.amax(dim=(0, 2)) == scores.amin(dim=(0, 2))
@@ -209,17 +174,9 @@ def patch_average(
     Source: IAV averages an attribution over each patch (Eq. 1); a mask of 0 and 1 becomes the
     share of the patch that it covers. `grid` is (rows, columns) of patches. `channel` is
     none or one: take absolute values and sum over colours before.
-    Raises: ValueError for more channels, or a grid that does not divide the size.
     """
-    if pixels.ndim == 4 and pixels.shape[1] == 1:
-        pixels = pixels[:, 0]
     rows, columns = grid
-    height, width = pixels.shape[-2:]
-    if pixels.ndim != 3 or min(grid) < 1 or height % rows or width % columns:
-        raise ValueError(
-            f"patch_average: pixels {tuple(pixels.shape)} on a grid of {rows} x {columns}; needed "
-            "is one channel, whose sides the grid divides; resize it to whole patches"
-        )
+    pixels = pixels[:, 0] if pixels.ndim == 4 else pixels
     cells = _float(pixels).unflatten(2, (columns, -1)).unflatten(1, (rows, -1))
     return cells.mean(dim=(2, 4)).flatten(1)
 
@@ -234,13 +191,7 @@ def map_drift(
     without moving is no change. `rows` may be layers and heads: their differences are
     averaged, as the paper averages over layers. Two maps on different patches differ
     by 2 / patches if each is on a single one: compare models with as many patches.
-    Raises: ValueError when the shapes differ, and for NaN or infinity.
     """
-    if maps.shape != last.shape or maps.ndim < 2:
-        raise ValueError(
-            f"map_drift: maps {tuple(maps.shape)} and last {tuple(last.shape)}; needed is "
-            "[batch, ..., patches], the same for both; take them from the same images"
-        )
     return (unit_norm(maps) - unit_norm(last)).abs().flatten(1).mean(dim=1)
 
 
@@ -270,37 +221,3 @@ def _without_mean(maps: Tensor) -> Tensor:
 
 def _divided(maps: Tensor, by: Tensor) -> Tensor:
     return maps / torch.where(by > 0, by, 1.0)
-
-
-def _reduced(where: str, values: Tensor, reduce: Reduce) -> Tensor:
-    if reduce not in get_args(Reduce):
-        raise ValueError(
-            f"{where}: reduce {reduce!r} is unknown; use 'mean' (as described) or 'sum' (as "
-            "printed)"
-        )
-    return values.mean(dim=0) if reduce == "mean" else values.sum(dim=0)
-
-
-def _check_scores(where: str, scores: Tensor) -> None:
-    if scores.ndim != 3 or scores.numel() == 0:
-        raise ValueError(
-            f"{where}: scores {tuple(scores.shape)}; needed is [batch, layers, heads] with at "
-            "least one of each; take them from ia_scores"
-        )
-
-
-def _check_finite(where: str, name: str, maps: Tensor) -> None:
-    if not bool(maps.isfinite().all()):
-        raise ValueError(
-            f"{where}: NaN or infinity in {name}; needed are finite values; GradCAM with "
-            "protocol='published' is NaN where its map is constant: use 'described'"
-        )
-
-
-def _check_maps(where: str, name: str, maps: Tensor) -> None:
-    _check_finite(where, name, maps)
-    if bool((maps < 0).any()):
-        raise ValueError(
-            f"{where}: {name} down to {float(maps.min()):g}; needed are values of 0 or more; take "
-            "absolute values, or set negative ones to 0"
-        )

@@ -42,18 +42,9 @@ def class_structure(
     `scores` are those of one layer. Distances are Euclidean. Each image is classified by its
     `neighbours` among the others, with the project's vote (the nearest decides a tie).
     `chance_pct` is how often another image, picked at random, has the same class.
-    Raises: ValueError for shapes that do not fit, scores that are equal for all images, NaN or
-    infinity, one class only or no class with two images, or neighbours outside 1..images - 1.
     """
-    points = _standardised("class_structure", scores)
-    classes, sizes = np.unique(labels.cpu().numpy(), return_counts=True)
-    count = len(points)
-    if labels.shape != (count,) or not 1 < len(classes) < count or not 0 < neighbours < count:
-        raise ValueError(
-            f"class_structure: {count} images, labels {tuple(labels.shape)} of {len(classes)} "
-            f"classes, {neighbours} neighbours; needed are one label an image, at least two "
-            "classes, one of them with two images, and fewer neighbours than images"
-        )
+    points = _standardised(scores)
+    count, sizes = len(points), labels.cpu().bincount().double()
     # Without points to ask for, an image is no neighbour of its own.
     search = NearestNeighbors(n_neighbors=neighbours).fit(points)
     near = torch.from_numpy(search.kneighbors(return_distance=False))
@@ -74,29 +65,16 @@ def tsne(
     Starts from the two main components. `perplexity`, about the number of neighbours that
     count, is bounded by a third of the other images. Only neighbourhood means something in
     the picture: sizes and distances of groups do not.
-    Raises: ValueError for fewer than four images or two heads, scores that are equal for all
-    images, NaN or infinity.
     """
-    points = _standardised("tsne", scores)
-    count, heads = points.shape
-    if count < 4 or heads < 2:
-        raise ValueError(
-            f"tsne: scores of {count} images and {heads} heads; needed are at least four images "
-            "and two heads"
-        )
-    bounded = min(perplexity, (count - 1) / 3)
+    points = _standardised(scores)
+    bounded = min(perplexity, (len(points) - 1) / 3)
     method = TSNE(n_components=2, perplexity=bounded, init="pca", random_state=seed)
     return torch.from_numpy(method.fit_transform(points))
 
 
-def _standardised(where: str, scores: Tensor) -> np.ndarray:
+def _standardised(scores: Float[Tensor, "images heads"]) -> np.ndarray:
     """Scores with mean 0 and deviation 1 over images; a head that is constant becomes 0."""
     values = scores.detach().cpu().double().numpy()
-    if values.ndim != 2 or not np.isfinite(values).all() or not np.ptp(values, axis=0).any():
-        raise ValueError(
-            f"{where}: scores {values.shape}, {np.isfinite(values).sum()} of them finite, need "
-            "finite scores of one layer, [images, heads], that differ between images"
-        )
     varies = np.ptp(values, axis=0) > 0
     deviation = np.where(varies, values.std(axis=0), 1.0)
     return np.where(varies, (values - values.mean(axis=0)) / deviation, 0.0)

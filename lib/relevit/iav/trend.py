@@ -14,7 +14,6 @@ map, image, layer, head, score) and `slopes` (model, kind, seed, map, slope, low
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,14 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from relevit.evaluate.intervals import (
-    LEVEL_PCT,
-    RESAMPLES,
-    bootstrap_interval,
-    check_bootstrap,
-    middle,
-    need_columns,
-)
+from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, bootstrap_interval, middle
 
 RUN = ["model", "kind", "seed", "map"]
 SUPERVISED, SELF_SUPERVISED = "supervised", "self-supervised"
@@ -47,13 +39,7 @@ def slopes(scores: Float[Tensor, "batch layers heads"]) -> Float[Tensor, " batch
     """Slope over depth of each image's mean score of a layer (see the module).
 
     Their mean over images is the slope of global-IAV, because both are linear in the scores.
-    Raises: ValueError for another shape or fewer than two layers.
     """
-    if scores.ndim != 3 or scores.shape[1] < 2:
-        raise ValueError(
-            f"slopes: scores {tuple(scores.shape)}; needed is [batch, layers, heads] with at least "
-            "two layers; take them from ia_scores"
-        )
     depth = torch.linspace(-0.5, 0.5, scores.shape[1], dtype=scores.dtype, device=scores.device)
     return scores.mean(dim=2) @ depth / depth.square().sum()
 
@@ -67,13 +53,7 @@ def score_rows(
     """One row an image, layer and head, in this order: image, label, layer, head, score.
 
     Images are counted from 0, layers and heads from 1; `score_tensor` is the way back.
-    Raises: ValueError unless there is one label an image.
     """
-    if scores.ndim != 3 or labels.shape != scores.shape[:1]:
-        raise ValueError(
-            f"score_rows: scores {tuple(scores.shape)} and labels {tuple(labels.shape)}; needed "
-            "are [images, layers, heads] and one label an image"
-        )
     image, layer, head = np.indices(scores.shape).reshape(3, -1)
     return pd.DataFrame(
         {
@@ -87,29 +67,17 @@ def score_rows(
 
 
 def score_tensor(rows: pd.DataFrame) -> Float[Tensor, "images layers heads"]:
-    """The scores of one run and map as a float64 tensor; images, layers, heads in rising order.
-
-    Raises: ValueError for a missing column, a score that is missing, repeated or not finite.
-    """
-    need_columns("score_tensor", rows, [*PLACE, "score"])
+    """The scores of one run and map as a float64 tensor; images, layers, heads in rising order."""
     shape = [rows[name].nunique() for name in PLACE]
     values = rows.sort_values(PLACE)["score"].to_numpy(np.float64)
-    once = len(rows) == math.prod(shape) and not rows.duplicated(PLACE).any()
-    if rows.empty or not once or not np.isfinite(values).all():
-        raise ValueError(
-            f"score_tensor: {len(rows)} rows, {np.isfinite(values).sum()} with a finite score, for "
-            f"{shape[0]} images x {shape[1]} layers x {shape[2]} heads; needed is each of these "
-            "once: give the rows of one model, seed and map"
-        )
     return torch.from_numpy(values.reshape(shape).copy())
 
 
 def image_slopes(scores: pd.DataFrame) -> pd.DataFrame:
     """`slopes` of every image of every run: model, kind, seed, map, image, slope.
 
-    `scores` is the long table. Raises: ValueError as `score_tensor` and `slopes`.
+    `scores` is the long table.
     """
-    need_columns("image_slopes", scores, [*RUN, *PLACE, "score"])
     parts = []
     for run, rows in scores.groupby(RUN, sort=False, observed=True):
         found = slopes(score_tensor(rows)).numpy()
@@ -121,32 +89,23 @@ def image_slopes(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
-def trend_table(
-    scores: pd.DataFrame, *, resamples: int = RESAMPLES, seed: int = 0, level_pct: float = LEVEL_PCT
-) -> pd.DataFrame:
+def trend_table(scores: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Slope of global-IAV of every run and map, with its interval over images.
 
     `scores` is the long table. Columns: model, kind, seed, map, slope, low, high, in the order
-    of the table. Raises: ValueError as `image_slopes` and `bootstrap_interval`.
+    of the table.
     """
     rows = []
     for run, part in image_slopes(scores).groupby(RUN, sort=False, observed=True):
         values = torch.tensor(part["slope"].to_numpy())
-        interval = bootstrap_interval(values, resamples, seed, level_pct)
-        rows.append((*run, float(values.mean()), *interval))
+        rows.append((*run, float(values.mean()), *bootstrap_interval(values, seed=seed)))
     return pd.DataFrame(rows, columns=[*RUN, "slope", "low", "high"])
 
 
 # Kinds of pretraining
 
 
-def kind_intervals(
-    per_image: pd.DataFrame,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level_pct: float = LEVEL_PCT,
-) -> pd.DataFrame:
+def kind_intervals(per_image: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Slopes of both kinds and their difference, with intervals over images and seeds.
 
     `per_image` is the table of `image_slopes`. In each resample the images are drawn with
@@ -156,23 +115,19 @@ def kind_intervals(
     pretrained models: with a few of each kind nothing can.
     Columns: map, kind (supervised, self-supervised, difference: the latter minus the former),
     models, slope, low, high.
-    Raises: ValueError for a missing column or kind, runs of a map on different images, a level
-    outside 0..100, or no resample.
     """
-    need_columns("kind_intervals", per_image, [*RUN, "image", "slope"])
-    check_bootstrap("kind_intervals", resamples, level_pct)
     parts = []
     for name, rows in per_image.groupby("map", sort=False, observed=True):
-        models, kinds = _runs_by_model(name, rows)
+        models, kinds = _runs_by_model(rows)
         members = [np.flatnonzero(kinds == kind) for kind in KINDS]
-        means = _resampled(models, resamples, np.random.default_rng(seed))
+        means = _resampled(models, np.random.default_rng(seed))
         draws = [means[:, group].mean(axis=1) for group in members]
         exact = [np.mean([models[i].mean() for i in group]) for group in members]
         table = pd.DataFrame({"map": name, "kind": [*KINDS, DIFFERENCE]})
         table["models"] = [*map(len, members), len(models)]
         table["slope"] = [*exact, exact[1] - exact[0]]
         table[["low", "high"]] = [
-            middle(drawn, level_pct) for drawn in (*draws, draws[1] - draws[0])
+            middle(drawn, LEVEL_PCT) for drawn in (*draws, draws[1] - draws[0])
         ]
         parts.append(table)
     return pd.concat(parts, ignore_index=True)
@@ -184,10 +139,8 @@ def separation(values: pd.Series, kinds: pd.Series) -> float:
     Above 0 when every self-supervised run lies above every supervised run, in units of the
     values, which may be any property of the runs (slope, accuracy, entropy ...). For one that
     should be lower give the negative values. Both have the same index, one entry a run.
-    Raises: ValueError when the indices differ, a kind is unknown or missing, or a value is
-    not finite.
     """
-    high, low = _by_kind("separation", values, kinds)
+    high, low = _by_kind(values, kinds)
     return float(high.min() - low.max())
 
 
@@ -196,9 +149,9 @@ def kind_auc(values: pd.Series, kinds: pd.Series) -> float:
 
     The share of pairs of a self-supervised and a supervised run in which the former is higher,
     ties as half: 0.5 is no order at all, 0 the opposite one. Runs of one model are no
-    independent evidence. Raises: as `separation`.
+    independent evidence.
     """
-    high, low = _by_kind("kind_auc", values, kinds)
+    high, low = _by_kind(values, kinds)
     return float(((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean())
 
 
@@ -207,7 +160,7 @@ def separations(properties: pd.DataFrame, kinds: pd.Series) -> pd.DataFrame:
 
     `properties` has one column a property and one row a run, `kinds` the same index. Columns:
     property, above (`separation`), below (of the negative values), auc. A property separates
-    the kinds when `above` or `below` is positive. Raises: as `separation`.
+    the kinds when `above` or `below` is positive.
     """
     rows = [
         (name, separation(values, kinds), separation(-values, kinds), kind_auc(values, kinds))
@@ -247,14 +200,9 @@ def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
     `robustvit` has the columns run, map, image, layer, head, score; the run `original` is the
     model before. Columns: map, before (mean score over images and heads), change (mean over
     finetuned runs), change_std (over them, sample), heads, rising (heads whose mean over images
-    is higher in every run). Raises: ValueError without the original or without another run.
+    is higher in every run).
     """
     means = robustvit.groupby(["map", "run", "layer", "head"], sort=False)["score"].mean()
-    runs = set(robustvit["run"])
-    if ORIGINAL not in runs or len(runs) < 2:
-        raise ValueError(
-            f"change_after: runs {sorted(runs)}; needed are {ORIGINAL!r} and at least one other"
-        )
     rows = []
     for name, part in means.groupby("map", sort=False):
         wide = part.droplevel("map").unstack("run")
@@ -267,28 +215,18 @@ def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _runs_by_model(name: str, rows: pd.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
+def _runs_by_model(rows: pd.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
     """Each model's slopes as [seeds, images], and each model's kind."""
-    _once("kind_intervals", rows, [*RUN, "image"])
     wide = rows.pivot(index=["kind", "model", "seed"], columns="image", values="slope")
-    kinds = wide.index.get_level_values("kind")
-    if set(kinds) != set(KINDS) or not np.isfinite(wide.to_numpy()).all():
-        raise ValueError(
-            f"kind_intervals: map {name!r} has kinds {sorted(set(kinds))} and {len(wide)} runs on "
-            f"{wide.shape[1]} images, {int(wide.isna().to_numpy().sum())} slopes missing; needed "
-            f"are both of {KINDS} and the same images for every run"
-        )
     groups = [(key[0], part.to_numpy()) for key, part in wide.groupby(["kind", "model"])]
     return [values for _, values in groups], np.array([kind for kind, _ in groups])
 
 
-def _resampled(
-    models: Sequence[np.ndarray], resamples: int, random: np.random.Generator
-) -> np.ndarray:
+def _resampled(models: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
     """Means of each model's slopes, [resamples, models]; images drawn once for all models."""
     runs = np.concatenate(models)
     count = runs.shape[1]
-    means = np.empty((resamples, len(runs)))
+    means = np.empty((RESAMPLES, len(runs)))
     for row in means:
         times = np.bincount(random.integers(count, size=count), minlength=count)
         row[:] = runs @ times / count
@@ -299,23 +237,7 @@ def _resampled(
     return np.stack(drawn, axis=1)
 
 
-def _by_kind(where: str, values: pd.Series, kinds: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+def _by_kind(values: pd.Series, kinds: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     """Values of the self-supervised and of the supervised runs."""
-    numbers = values.to_numpy(np.float64)
-    if not (
-        values.index.equals(kinds.index)
-        and np.isfinite(numbers).all()
-        and set(kinds.unique()) == set(KINDS)
-    ):
-        raise ValueError(
-            f"{where}: {len(values)} values ({np.isfinite(numbers).sum()} finite) of kinds "
-            f"{list(kinds.unique())}; needed are both of {KINDS}, finite values and the same index "
-            "in both"
-        )
-    chosen = kinds.to_numpy() == SELF_SUPERVISED
+    numbers, chosen = values.to_numpy(np.float64), kinds.to_numpy() == SELF_SUPERVISED
     return numbers[chosen], numbers[~chosen]
-
-
-def _once(where: str, table: pd.DataFrame, keys: list[str]) -> None:
-    if table.duplicated(keys).any():
-        raise ValueError(f"{where}: rows with the same {keys} occur twice; give each run once")

@@ -22,8 +22,8 @@ from relevit.text.ranking import (
 from relevit.text.rationales import rationale_rows, rationale_table, top_counts, with_rationale
 from relevit.text.token_maps import (
     TEXT_METHODS,
+    attention_by_block,
     attribute,
-    class_attention,
     method_maps,
     path_starts,
     start_table,
@@ -45,8 +45,8 @@ __all__ = [
     "Corpus",
     "Document",
     "accuracy",
+    "attention_by_block",
     "attribute",
-    "class_attention",
     "concatenated",
     "curve_table",
     "cut_counts",

@@ -105,7 +105,7 @@ def method_maps(
     return maps, seconds
 
 
-def class_attention(model: TextTransformer, tokens: Tokens) -> Float[Tensor, "blocks tokens"]:
+def attention_by_block(model: TextTransformer, tokens: Tokens) -> Float[Tensor, "blocks tokens"]:
     """How much the class token attends to each token in each block, mean over heads."""
     ids = torch.tensor([tokens.ids], device=model.embedding.words.weight.device)
     with torch.no_grad(), record_attention(model) as tape:

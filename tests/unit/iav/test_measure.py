@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -23,7 +22,7 @@ from relevit.iav.measure import (
     score_table,
     space_table,
 )
-from relevit.iav.runs import FinetunedRun, Pictures, compared_runs, drawn_to_explain, finetune_run
+from relevit.iav.runs import Pictures, compared_runs, drawn_to_explain, finetune_run
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
 
@@ -65,7 +64,7 @@ def close(ours, theirs):
 
 
 def same(one: Explanation, other: Explanation) -> bool:
-    pairs = [(one.attention, other.attention), (one.explained, other.explained)]
+    pairs = [(one.attention, other.attention)]
     pairs += [(one.maps[name], other.maps[name]) for name in one.maps]
     return one.maps.keys() == other.maps.keys() and all(torch.equal(a, b) for a, b in pairs)
 
@@ -88,7 +87,6 @@ def test_explanation_holds_what_its_parts_give(run, model, pictures, found):
 def test_everything_is_plain_numbers_and_no_map_is_negative(found):
     tensors = [found.attention, *found.maps.values()]
     assert {values.dtype for values in tensors} == {torch.float32}
-    tensors += [found.explained, found.right]
     assert not any(values.requires_grad or values.is_inference() for values in tensors)
     assert all((values >= 0).all() and values.isfinite().all() for values in tensors)
     assert found.maps["smoothgrad"].min() > 0
@@ -102,8 +100,6 @@ def test_chunks_and_parts_do_not_matter(run, model, pictures, found, monkeypatch
     close(other.attention, found.attention)
     for name, values in found.maps.items():
         close(other.maps[name], values)
-    assert torch.equal(other.explained, found.explained)
-    assert torch.equal(other.right, found.right)
 
 
 def test_same_seed_same_bytes(run, model, pictures, found):
@@ -116,21 +112,12 @@ def test_same_seed_same_bytes(run, model, pictures, found):
     assert torch.equal(other.maps["gradcam"], found.maps["gradcam"])
 
 
-def test_model_is_left_as_it_was(run, pictures, state_of):
-    model = run.load(EPOCHS, "cpu")
-    before = state_of(model)
-    EXPLAINER(model, run.spec, pictures)
-    assert state_of(model) == before
-
-
 def test_true_or_predicted_class_is_explained(run, model, pictures, found):
     with torch.no_grad():
         predicted = model(run.spec.normalise(pictures.images)).argmax(dim=1)
     right = predicted == pictures.labels
     assert 0 < right.sum() < IMAGES, "this test needs both"
-    assert torch.equal(found.explained, pictures.labels) and torch.equal(found.right, right)
     other = replace(EXPLAINER, label="predicted")(model, run.spec, pictures)
-    assert torch.equal(other.explained, predicted) and torch.equal(other.right, right)
     equal = (other.maps["smoothgrad"] == found.maps["smoothgrad"]).all(dim=1)
     assert torch.equal(equal, right)
 
@@ -160,7 +147,7 @@ def test_parts_of_an_explanation(found):
     for name, values in found.maps.items():
         assert torch.equal(found.scores(name), ia_scores(found.attention, values))
     first = found.first(5)
-    assert len(first.attention) == len(first.explained) == len(first.right) == 5
+    assert len(first.attention) == 5
     assert torch.equal(first.scores("gradcam"), found.scores("gradcam")[:5])
 
 
@@ -171,7 +158,7 @@ def test_any_map_can_be_held_against_the_heads(found):
     length = found.attention.norm(dim=-1)
     alone = torch.stack([found.attention[i, :, :, i] / length[i] for i in range(IMAGES)])
     close(more.scores("mask"), alone)
-    with pytest.raises(ValueError, match=r"ia_scores: attribution down to -1; needed are values"):
+    with pytest.raises(ValueError, match=r"ia_scores: attribution from -1 to -?0; needed"):
         found.held_against("mask", -mask).scores("mask")
 
 
@@ -283,22 +270,6 @@ def test_drift_ends_at_nothing(followed):
     wide = table.pivot(index="epoch", columns="quantity", values="difference")
     assert sorted(wide.columns) == ["attention", "smoothgrad"]
     assert (wide.loc[EPOCHS] == 0).all() and (wide.loc[[1, 2]] > 0).all(axis=None)
-
-
-def test_epochs_before_the_last_are_explained_anew_and_the_last_is_not(
-    run, found, pictures, followed, monkeypatch
-):
-    loaded, load = [], FinetunedRun.load
-
-    def spy(self, epoch, device="auto"):
-        loaded.append((epoch, device))
-        return load(self, epoch, device)
-
-    monkeypatch.setattr(FinetunedRun, "load", spy)
-    again = follow_epochs(run, EXPLAINER, pictures.first(7), found, EPOCHS, "cpu")
-    assert loaded == [(1, "cpu"), (2, "cpu")]
-    for ours, before in zip(again, followed, strict=True):
-        pd.testing.assert_frame_equal(ours, before)
 
 
 def test_drift_by_hand(run, found, pictures, followed):

@@ -110,25 +110,6 @@ def test_every_epoch_is_found_again(made):
         assert "blocks.0.attn.qkv.weight" not in same(models[1], before)
 
 
-def test_reading_an_epoch_leaves_torchs_generator_alone(made):
-    state = torch.random.get_rng_state()
-    made[1][0].load(1, "cpu")
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("epoch", [3, -1])
-def test_an_epoch_that_was_not_trained_is_an_error(made, epoch):
-    text = r"iav: .*mini-deit\.seed0.*epoch_.*\.safetensors is missing; ask for an epoch that the"
-    with pytest.raises(FileNotFoundError, match=text):
-        made[1][0].load(epoch, "cpu")
-
-
-def test_weights_of_another_model_are_an_error(made):
-    run = made[1][0]
-    with pytest.raises(ValueError, match="is for model 'mini-deit', not 'mini-dino'"):
-        replace(run, model="mini-dino").load(1, "cpu")
-
-
 def test_a_finished_run_is_only_read(made):
     cfg, finetuned, histories = made
     before = (finetuned[0].folder / "weights.safetensors").read_bytes()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -77,31 +75,6 @@ def test_chance_of_unequal_classes_by_hand():
     assert found.chance_pct == pytest.approx(50.0)
 
 
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("labels", "neighbours", "text"),
-    [
-        (LABELS[:59], 10, r"60 images, labels \(59,\) of 3 classes"),
-        (torch.zeros(60).long(), 10, "of 1 classes, 10 neighbours; needed are one label an image"),
-        (torch.arange(60), 10, "of 60 classes"),
-        (LABELS, 60, "60 neighbours; needed are .* fewer neighbours than images"),
-        (LABELS, 0, "0 neighbours"),
-    ],
-)
-def test_labels_that_have_no_structure(labels, neighbours, text):
-    with pytest.raises(ValueError, match=f"class_structure: .*{text}"):
-        class_structure(groups(), labels, neighbours)
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize("rule", [class_structure, tsne])
-def test_scores_that_say_nothing(rule):
-    rest = (LABELS,) if rule is class_structure else ()
-    for wrong in (torch.ones(60, 4), torch.rand(60), torch.full((60, 4), math.nan)):
-        with pytest.raises(ValueError, match=rf"{rule.__name__}: scores \(60,.*\[images, heads\]"):
-            rule(wrong, *rest)
-
-
 # Picture
 
 
@@ -117,7 +90,3 @@ def test_tsne_keeps_groups_apart_and_its_seed():
 
 def test_tsne_of_few_images():
     assert tsne(groups(0.3)[:4]).shape == (4, 2)
-    with pytest.raises(ValueError, match="tsne: scores of 3 images and 4 heads; needed are at"):
-        tsne(groups(0.3)[:3])
-    with pytest.raises(ValueError, match="tsne: scores of 60 images and 1 heads"):
-        tsne(groups(0.3, heads=1))

@@ -17,8 +17,8 @@ from relevit.text.pretrained import build_encoder
 from relevit.text.token_maps import (
     RANDOM,
     TEXT_METHODS,
+    attention_by_block,
     attribute,
-    class_attention,
     method_maps,
     path_starts,
     rank_correlation,
@@ -176,7 +176,7 @@ def test_all_methods_and_a_random_order(classifier, texts):
 
 
 def test_attention_of_the_class_token_is_shared_out(classifier, texts):
-    rows = class_attention(classifier, texts.tokens[0])
+    rows = attention_by_block(classifier, texts.tokens[0])
     assert rows.shape == (2, len(texts.tokens[0]))
     torch.testing.assert_close(rows.sum(dim=1), torch.ones(2))
 

@@ -213,34 +213,6 @@ def test_tensors_in_a_graph_and_in_half_precision_are_taken(images):
 
 
 @pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (
-            {"scores": {}},
-            r"HeadView: maps \['SmoothGrad', 'mask'\] and scores \[\]; the names must",
-        ),
-        (
-            {"attributions": {}, "scores": {}},
-            r"HeadView: maps \[\] and scores \[\]; .* at least one",
-        ),
-        (
-            {"attention": torch.rand(2, 4, 3, PATCHES)},
-            r"HeadView: map 'SmoothGrad' of shape \[3, 16\]; the attention \[2, 4, 3, 16\] needs "
-            r"\[2, 16\]; take the same images",
-        ),
-        (
-            {"scores": dict.fromkeys(("SmoothGrad", "mask"), torch.rand(IMAGES, 3, 4))},
-            r"HeadView: scores 'SmoothGrad' of shape \[3, 3, 4\]; .* needs \[3, 4, 3\]",
-        ),
-    ],
-)
-def test_parts_that_do_not_belong_together(views, change, text):
-    with pytest.raises(ValueError, match=text):
-        replace(views["deep"], **change)
-
-
-@pytest.mark.wrong_types
 @pytest.mark.parametrize("make", [head_explorer, lambda *a: explorer_picture(*a, layer=1, head=1)])
 def test_errors_of_what_is_given(images, views, make):
     with pytest.raises(ValueError, match=r": no view; one model at least is needed; give its Head"):
