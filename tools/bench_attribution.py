@@ -23,11 +23,11 @@ from torch.nn.functional import linear
 
 from bench_core import Numbers, Table, Variant
 from relevit.attention.recording import Tape, record_attention
-from relevit.attribution import METHODS
-from relevit.attribution.observe import first_block
-from relevit.attribution.path import PUBLISHED_STEPS
+from relevit.attribution import METHODS, method_options
+from relevit.protocols import PUBLISHED
 
 Kept = dict[nn.Module, Tensor]
+PUBLISHED_STEPS = PUBLISHED["path"]["steps"]
 # LRP amplifies rounding: with random weights a float32 map of ViT-B/16 is 0.2 to 6 % off the
 # float64 one, by the published order as by ours. The tests compare the two in float64.
 LRP_LIMIT = 1e-2
@@ -47,7 +47,7 @@ TABLES = (
 
 def backward_to_all_weights(model: nn.Module, image: Tensor, label: Tensor) -> Tape:
     """One forward and one backward pass; the maps of the tape have their gradients."""
-    with record_attention(model, inputs=True) as tape:
+    with record_attention(model) as tape:
         logits = model(image)
     for attention in tape.maps:
         attention.retain_grad()
@@ -82,7 +82,7 @@ def published_map(model: nn.Module, image: Tensor, label: Tensor, name: str) -> 
         tape = backward_to_all_weights(model, image * share, label)
         total = total + tape.maps[-1].grad
     joint = torch.eye(total.shape[-1]).to(image)
-    start = first_block(model, None, "published", name)
+    start = method_options(model, name, "published")["start_block"]
     for i in range(start - 1, len(tape.maps)):
         attention = tape.maps[i]
         matrix = MATRICES[name](model.blocks[i], tape.inputs[i][0], attention[0], attention.grad[0])
@@ -205,7 +205,7 @@ def published_transformer_attribution(model: nn.Module, image: Tensor, label: Te
     for block, attention in zip(reversed(model.blocks), reversed(tape.maps), strict=True):
         of_map, relevance = through_block(block, before, after, attention, relevance)
         matrices.insert(0, (of_map * attention.grad).clamp(min=0).mean(dim=1))
-    start = first_block(model, None, "published", "transformer_attribution")
+    start = method_options(model, "transformer_attribution", "published")["start_block"]
     unit = torch.eye(matrices[0].shape[-1]).to(image)
     joint = unit
     for matrix in matrices[start - 1 :]:

@@ -15,14 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relevit.attention.token_rows import pool_rows
-from relevit.attribution.beyond_intuition import feed_back, perceive
-from relevit.attribution.observe import observe
-from relevit.attribution.path import integration_path
+from relevit.attribution.beyond_intuition import feed_back, integral, perceive
+from relevit.attribution.seen import observe
 from relevit.data.cutouts import draw
 from relevit.models.loading import load_model, model_spec
 
-MODEL, IMAGES, CHUNK = "tiny", 40, 40
+MODEL, IMAGES = "tiny", 40
 TARGET_PASSES = 6  # that may cost the accuracy of the published 20
 REFERENCES = {"200 Riemann": ("riemann", 200), "64 Gauss": ("gauss", 64)}
 STATISTICS = (("mean", torch.mean), ("median", torch.median), ("max", torch.max))
@@ -39,17 +37,13 @@ def results(sums: dict[str, tuple[str, int]]) -> dict[str, dict[str, Tensor]]:
     """Feedback and map of every image, [images, patches], for every sum."""
     model, spec = load_model(MODEL).double(), model_spec(MODEL)
     images = spec.normalise(draw("val", range(IMAGES), size=spec.image_size).images).double()
-    black = (-torch.tensor(spec.mean) / torch.tensor(spec.std)).view(3, 1, 1).to(images)
     seen = observe(model, images, gradients="last")
-    rows = perceive(model, seen, "token_wise", "described", 1)
+    rows = perceive(model, seen, "token_wise")
     found = {}
     for name, (rule, points) in sums.items():
-        path = integration_path("described", points, rule)
-        feedback = feed_back(model, images, seen, "integrated_gradient", path, black, CHUNK)
-        found[name] = {
-            "feedback": pool_rows(feedback, seen.pooling, seen.prefix),
-            "map": pool_rows(rows * feedback, seen.pooling, seen.prefix),
-        }
+        way = integral(model, images, steps=points, rule=rule)
+        feedback = feed_back(model, images, seen, "integrated_gradient", way)
+        found[name] = {"feedback": seen.pool(feedback), "map": seen.pool(rows * feedback)}
     return found
 
 

@@ -2,7 +2,7 @@
 
 The published order (RobustViT's code) makes one gradient call per block, multiplies N x N
 matrices, and runs two more forward passes a step: the current model for the class term, the
-original for the log. Ours is `relevit.relevance.gae` and `relevit.finetune.step.step_losses`. The
+original for the log. Ours is `relevit.attribution.gae` and `relevit.finetune.step.step_losses`. The
 floor is a step with one forward pass, one gradient of the class score down to the attention
 maps, left unused, and one backward pass to the weights; none uses fused attention.
 """
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from bench_core import Numbers, Table, Variant
 from relevit.attention.recording import record_attention
+from relevit.attribution import gae, patch_grid, to_heatmap
 from relevit.base.device import autocast
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.losses import background_loss, confidence_loss, foreground_loss
-from relevit.relevance import gae, to_pixels
 
 SETTINGS = FinetuneSettings(lr=1.0e-6)
 LOSSES = ("background", "foreground", "relevance", "classification", "total")
@@ -62,7 +62,8 @@ def published_relevance(model: nn.Module, images: Tensor, labels: Tensor) -> Ten
 
 def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
     """A finetuning step in the published order."""
-    heat = to_pixels(published_relevance(model, images, labels), masks.shape[-2:])
+    relevance = published_relevance(model, images, labels)
+    heat = to_heatmap(relevance, masks.shape[-2:], patch_grid(model, images))
     background = background_loss(heat, masks)
     foreground = foreground_loss(heat, masks)
     with record_attention(model):
@@ -85,7 +86,7 @@ def our_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) ->
 
 def floor_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
     """A step that computes the attention gradients and leaves them unused."""
-    with record_attention(model, class_row=True) as tape:
+    with record_attention(model) as tape:
         logits = model(images)
     score = logits.gather(1, labels[:, None]).sum()
     torch.autograd.grad(score, tape.maps, retain_graph=True)

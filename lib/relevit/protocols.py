@@ -1,8 +1,9 @@
 """Where a paper's text and its published code part: each difference is an option, named here once.
 
 The defaults of a formula are the text's. `PUBLISHED` says what the code does otherwise, `DESCRIBED`
-what the text leaves open or a default does not say; both by the function that takes the option.
-Ids are rows of docs/differences.md. Formulas know options, never protocols.
+what the text says and a default does not; both by the function that takes the option. What is not
+named is the same in both. Ids are rows of docs/differences.md. Formulas know options, never
+protocols.
 """
 
 from __future__ import annotations
@@ -24,15 +25,51 @@ PUBLISHED: dict[str, Options] = {
     # Beyond Intuition Sec. 4.2: CLIP.
     "prompt": {"fitting": False},  # "a photo of a ant"
     "zero_shot_perturbation": {"shares_pct": range(10, 101, 10), "rule": "measured"},  # E7
+    # Attribution methods. First blocks are of 12; on a shallower model it is the same share.
+    "raw_attention": {"mean_over": "keys", "scale": True},  # D2, C19
+    "rollout": {"start_block": 2, "normalise": True},  # C15
+    "gradcam": {"weigh": "queries", "scale": True},  # D3, D2, C19
+    "ga": {"start_block": 2, "mean_first": True},  # C2, C1
+    "lrp": {"mean_shares": False, "interleaved": False},  # F1, D5
+    "partial_lrp": {"mean_shares": False, "interleaved": False},  # F1, D5
+    "transformer_attribution": {
+        "start_block": 2,  # C16
+        "mean_shares": False,  # F1
+        "interleaved": False,  # D5
+    },
+    "head_wise": {"start_block": 4, "inner": False},  # C3, C5
+    "token_wise": {"start_block": 7, "after_norm": True},  # C3, C7
+    "path": {"steps": 20, "rule": "riemann", "baseline": "zero"},  # C9, C10, D9
 }
 
 DESCRIBED: dict[str, Options] = {}
 
-PROTOCOLS = {"published": PUBLISHED, "described": DESCRIBED}
+# What the published code does otherwise again for a family of models.
+PUBLISHED_OF: dict[str, dict[str, Options]] = {
+    "bert": {
+        "rollout": {"start_block": 1},  # D8
+        "gradcam": {"weigh": "map"},  # F3
+        "ga": {"start_block": 12, "mean_first": False},  # D8, C1
+        "transformer_attribution": {"start_block": 12},  # D8
+        "head_wise": {"start_block": 12},  # D8
+        "token_wise": {"start_block": 9},  # D8
+    },
+    "clip": {
+        "rollout": {"start_block": 1},  # D11
+        "transformer_attribution": {"start_block": 1},  # D11
+        "ga": {"start_block": 12, "mean_first": False},  # D11, C1
+        "head_wise": {"start_block": 12},  # D11
+        "token_wise": {"start_block": 12, "after_attention": True},  # D11, D12
+    },
+    # Its head reads class token and mean; these four read the class token alone (D5).
+    "dino": {
+        name: {"pooling": "class_token"} for name in ("raw_attention", "rollout", "gradcam", "ga")
+    },
+}
 
 
 def check_protocol(protocol: str) -> None:
-    """Raise ValueError unless `protocol` is one of PROTOCOLS."""
+    """Raise ValueError unless `protocol` is `published` or `described`."""
     if protocol not in get_args(Protocol):
         raise ValueError(
             f"protocol {protocol!r} is unknown; use 'published' (what the papers' code does) "
@@ -40,10 +77,13 @@ def check_protocol(protocol: str) -> None:
         )
 
 
-def options(protocol: str, name: str) -> Options:
+def options(protocol: str, name: str, family: str = "") -> Options:
     """What `protocol` asks of the function `name`, as keyword arguments; {} for its defaults.
 
+    `family` is that of the model, where the published code has rules of its own for some.
     Raises: ValueError for an unknown protocol.
     """
     check_protocol(protocol)
-    return dict(PROTOCOLS[protocol].get(name, {}))
+    if protocol == "described":
+        return dict(DESCRIBED.get(name, {}))
+    return PUBLISHED.get(name, {}) | PUBLISHED_OF.get(family, {}).get(name, {})

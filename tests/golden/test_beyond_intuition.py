@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.attribution.beyond_intuition import express
 
 TOLERANCE = 1e-9
 OURS = {"oursH": "head_wise", "oursT": "token_wise"}
@@ -98,8 +97,8 @@ VARIANTS = {
 )
 def test_variants(golden, golden_models, golden_inputs, kind, name, method):
     model, values = golden_models(kind), golden(f"f4_beyond_{kind}")
-    options = {"perception": OURS[method], "start_block": 1} | VARIANTS[name]
-    close(express(model, golden_inputs["images"], **options), values[f"{method}_none_s1_{name}"])
+    ours = METHODS[OURS[method]](model, golden_inputs["images"], start_block=1, **VARIANTS[name])
+    close(ours, values[f"{method}_none_s1_{name}"])
 
 
 def test_norm_before_the_mean(golden, golden_models, golden_inputs):

@@ -12,7 +12,7 @@ import torch
 from relevit.attention.token_rows import carry_rows
 from relevit.attribution import METHODS
 from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
-from relevit.attribution.observe import observe
+from relevit.attribution.seen import observe
 
 TOLERANCE = 1e-5
 EPS = {"asis": 1e-5, "eps1e-6": 1e-6}  # of the final norm, in the published class and in timm's
@@ -59,7 +59,7 @@ def test_rules_of_the_first_code(golden, golden_models, golden_inputs, kind):
 def test_attention_relevance_of_every_block(golden, golden_models, golden_inputs):
     values, model = golden("f5_lrp"), golden_models("tiny")
     model.norm.eps = EPS["asis"]
-    seen = observe(model, golden_inputs["images"], golden_inputs["labels"], whole=True)
+    seen = observe(model, golden_inputs["images"], golden_inputs["labels"])
     blocks = [b.attention for b in through_blocks(model, seen, from_head(model, seen))][::-1]
     close(torch.stack([b[0] for b in blocks]), values["asis_attncam_img0_index"])
     rolled = carry_rows([b.clamp(min=0).mean(dim=1) for b in blocks], "class_token", 1)

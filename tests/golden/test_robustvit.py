@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from relevit.attribution import gae, relevance_and_logits, to_heatmap
 from relevit.finetune.hyperparameters import LossWeights
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
-from relevit.relevance import gae, relevance_and_logits, to_pixels
 
 SETTINGS = FinetuneSettings(lr=3.0e-6)
 CASES = [
@@ -43,7 +43,7 @@ def test_relevance_map(golden, golden_model, golden_inputs, key):
     target = golden_inputs["labels"] if key == "index" else None
     relevance = gae(golden_model, golden_inputs["images"], target)
     close(relevance, values[f"raw_{key}"])
-    close(to_pixels(relevance, (32, 32)), values[f"map_{key}"])
+    close(to_heatmap(relevance, (32, 32), (4, 4)), values[f"map_{key}"])
 
 
 def test_predicted_class(golden, golden_model, golden_inputs):
@@ -122,7 +122,7 @@ def test_one_adamw_step(golden, golden_model, golden_inputs):
 def test_exact_map_has_the_same_values(golden, golden_model, golden_inputs):
     values = golden("f1_robustvit_relevance")
     relevance = gae(
-        golden_model, golden_inputs["images"], golden_inputs["labels"], create_graph=True
+        golden_model, golden_inputs["images"], golden_inputs["labels"], exact_gradient=True
     )
     assert relevance.requires_grad
     close(relevance, values["raw_index"])

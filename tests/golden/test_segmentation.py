@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
+from relevit.attribution import to_heatmap
 from relevit.evaluate.segmentation import segmentation_rows, segmentation_scores
-from relevit.relevance import to_pixels
 
 EXACT = 1e-9
 AS_FLOAT32 = 2.5e-8  # the script's own format; it decides which scores are equal
@@ -29,7 +29,7 @@ def masks(values):
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def heatmaps(values, masks, request):
     maps = torch.from_numpy(values["maps14"]).flatten(1).to(request.param)
-    return to_pixels(maps, masks.shape[-2:])
+    return to_heatmap(maps, masks.shape[-2:], (4, 4))
 
 
 def test_the_four_numbers(values, heatmaps, masks):

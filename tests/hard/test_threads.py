@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relevit.attribution import METHODS, explain_all
+from relevit.attribution import METHODS, explain_all, patch_grid, to_heatmap
 from relevit.data import cutouts
 from relevit.data.corruptions import blur, jigsaw
 from relevit.data.habitats import habitats
@@ -28,7 +28,6 @@ from relevit.iav import class_attention, ia_scores
 from relevit.masks import tokencut
 from relevit.masks.token_cut import key_features
 from relevit.models import load_model, model_spec
-from relevit.relevance import to_pixels
 
 MODEL, SIZE, COUNT, STEPS = "dinov2-s8", 112, 4, 3
 AT_ONCE_S = 300  # limit for all, also on a busy machine
@@ -57,7 +56,9 @@ def results() -> dict[str, Tensor]:
 
     maps = explain_all(model, images, drawn.labels, METHODS)
     found |= maps
-    rows = segmentation_rows(to_pixels(maps["gae"], (SIZE, SIZE)), drawn.masks)
+    rows = segmentation_rows(
+        to_heatmap(maps["gae"], (SIZE, SIZE), patch_grid(model, images)), drawn.masks
+    )
     found["pixels found"] = torch.tensor(rows["correct"].to_numpy())
     found["average precision"] = torch.tensor(rows["ap_pct"].to_numpy())
     erased = perturbation_rows(model, spec.normalise, drawn.images, maps["gae"], drawn.labels)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from checks.feedback import choice, compare, guess, passed, result
 from relevit.attention.token_rows import carry_rows, pool_rows
-from relevit.attribution.beyond_intuition import head_wise_matrices
-from relevit.attribution.observe import Observation
+from relevit.attribution.beyond_intuition import weigh_heads
+from relevit.attribution.seen import Seen
 
 LAYERS, HEADS, TOKENS = 3, 2, 5
 
@@ -79,14 +79,11 @@ def same_map(answer: str | None) -> None:
 def head_wise(answer: Callable) -> None:
     """A block's head-wise matrix: attention and gradient, heads x tokens x tokens -> tokens^2."""
     attention, gradient = _block()
-    seen = Observation(
+    seen = Seen(
         maps=[attention[None]], gradients=[gradient[None]], inputs=[], logits=torch.zeros(1, 2),
         target=torch.zeros(1, dtype=torch.long), pooling="class_token", prefix=1,
     )  # fmt: skip
-    right, published = (
-        head_wise_matrices(nn.Identity(), seen, protocol)[0][0]
-        for protocol in ("described", "published")
-    )
+    right, published = (weigh_heads(seen, inner=inner)[0][0] for inner in (True, False))
     product = attention * gradient
     inner = product.sum((1, 2))
     compare(result(answer, attention, gradient, shape=(TOKENS, TOKENS)), right, {

@@ -25,10 +25,10 @@ from checks import finetune
 
 from relevit import attribution, models, plots
 from relevit.attention.recording import record_attention
+from relevit.attribution import to_heatmap
 from relevit.config import FinetuneParams
 from relevit.data.benchmark import open_benchmark
 from relevit.losses import background_loss
-from relevit.relevance import to_pixels
 
 # %% [markdown]
 # Six images with their masks, and a model that has seen its animals at home nearly always.
@@ -96,7 +96,7 @@ maps = [torch.stack(parts).detach() for parts in (tape.maps, gradients)]
 yours = torch.stack([gae(maps[0][:, i], maps[1][:, i]) for i in range(len(pixels))])
 rows = [("yours", yours), ("library", attribution.gae(network, pixels))]
 size = batch.images.shape[-2:]
-plots.heatmap_grid(batch.images, [(name, to_pixels(row, size)) for name, row in rows])
+plots.heatmap_grid(batch.images, [(name, to_heatmap(row, size, spec.grid)) for name, row in rows])
 
 # %% [markdown]
 # ## Exercise 2: the background term (10 minutes)
@@ -130,7 +130,7 @@ finetune.background(background)
 # object most? Compare with the pictures above.
 
 # %%
-heat = to_pixels(yours, size)
+heat = to_heatmap(yours, size, spec.grid)
 masks = batch.masks.float()
 for number, name in enumerate(bench.names(batch.labels.tolist())):
     pair = heat[number, None], masks[number, None]

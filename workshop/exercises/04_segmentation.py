@@ -28,7 +28,6 @@ from checks import segmentation
 from relevit import attribution, evaluate, models, plots
 from relevit.config import SegmentationParams
 from relevit.data.benchmark import open_benchmark
-from relevit.relevance import to_pixels
 
 # %% [markdown]
 # A *relevance map* says how much each part of an image speaks for the model's answer. Nobody told
@@ -45,7 +44,7 @@ spec = bench.spec(cfg.model)
 network = models.load_model(cfg.model).eval()
 batch, _ = bench.with_masks(24, size=spec.image_size)
 masks, size = batch.masks, batch.images.shape[-2:]
-heat = to_pixels(attribution.gae(network, spec.normalise(batch.images)), size)
+heat = attribution.explain(network, spec.normalise(batch.images))
 plots.heatmap_grid(batch.images[:8], [("map", heat[:8]), ("mask", masks[:8].float())])
 
 # %% [markdown]

@@ -26,12 +26,10 @@ from checks import attribution
 
 from relevit import evaluate, models, plots
 from relevit.attention.recording import record_attention
-from relevit.attribution import METHODS
-from relevit.attribution.beyond_intuition import express
+from relevit.attribution import METHODS, to_heatmap
 from relevit.config import AttributionParams
 from relevit.data.benchmark import open_benchmark
 from relevit.data.pairs import draw_pairs
-from relevit.relevance import to_pixels
 
 # %% [markdown]
 # Twenty images with two animals each. The model has learned these animals one at a time, so two of
@@ -99,7 +97,7 @@ yours = torch.stack([roll_out(attention[1:, i]) for i in range(5)])
 library = METHODS["rollout"](network, pixels[:5], start_block=2)
 size = duo.images.shape[-2:]
 rows = [("yours", yours), ("library", library)]
-plots.heatmap_grid(shown, [(name, to_pixels(row, size)) for name, row in rows], titles)
+plots.heatmap_grid(shown, [(name, to_heatmap(row, size, spec.grid)) for name, row in rows], titles)
 
 # %% [markdown]
 # ## Exercise 2: which animal does a map point at? (8 minutes)
@@ -135,12 +133,12 @@ explain = {
     name: lambda target, method=METHODS[name]: method(network, pixels, target)
     for name in ("rollout", "gae")
 }
-two_objects = evaluate.pointing_table(duo, explain)
+two_objects = evaluate.pointing_table(duo, explain, spec.grid)
 two_objects.round(1)
 
 # %%
 rows = [
-    (f"{name},\n{which} animal", to_pixels(explain[name](duo.labels[:, i])[:5], size))
+    (f"{name},\n{which} animal", to_heatmap(explain[name](duo.labels[:, i])[:5], size, spec.grid))
     for name in explain
     for i, which in enumerate(("first", "second"))
 ]
@@ -232,10 +230,10 @@ relevance = torch.eye(tape.maps[0].shape[-1]).repeat(5, 1, 1)
 for block, slope in zip(tape.maps[2:], gradients[2:], strict=True):
     pairs = zip(block.detach(), slope, strict=True)
     relevance = relevance + torch.stack([weigh_heads(*pair) for pair in pairs]) @ relevance
-heads = {"perception": "head_wise", "protocol": "described", "start_block": 3}
-library = express(network, pixels[:5], duo.labels[:5, 0], feedback="none", **heads)
+heads = {"protocol": "described", "start_block": 3}
+library = METHODS["head_wise"](network, pixels[:5], duo.labels[:5, 0], feedback="none", **heads)
 rows = [("yours", relevance[:, 0, 1:]), ("library", library)]
-plots.heatmap_grid(shown, [(name, to_pixels(row, size)) for name, row in rows], titles)
+plots.heatmap_grid(shown, [(name, to_heatmap(row, size, spec.grid)) for name, row in rows], titles)
 
 # %% [markdown]
 # Does this map follow the class? The paper multiplies it by *feedback*: the gradient of the class's
@@ -243,12 +241,12 @@ plots.heatmap_grid(shown, [(name, to_pixels(row, size)) for name, row in rows], 
 
 # %%
 explain = {
-    f"head weights, feedback: {feedback}": lambda target, feedback=feedback: express(
+    f"head weights, feedback: {feedback}": lambda target, feedback=feedback: METHODS["head_wise"](
         network, pixels, target, feedback=feedback, **heads
     )
     for feedback in ("none", "gradient")
 }
-evaluate.pointing_table(duo, explain).round(1)
+evaluate.pointing_table(duo, explain, spec.grid).round(1)
 
 # %% [markdown]
 # Head weights know the class, and alone they do hardly better than a coin: a weight makes a head

@@ -26,9 +26,9 @@ import torch
 from checks import faithfulness
 
 from relevit import evaluate, models, plots
+from relevit.attribution import to_heatmap
 from relevit.config import FaithfulnessParams
 from relevit.data.benchmark import open_benchmark
-from relevit.relevance import to_pixels
 
 # %% [markdown]
 # Forty images of animals, a model, and two maps of each image: that of GAE, for the model's own
@@ -45,7 +45,7 @@ maps = evaluate.shared_maps(network, spec, batch.images, ["gae"])
 draw = torch.Generator().manual_seed(0)
 maps["random"] = torch.rand(maps["gae"].shape, generator=draw)
 size, few = batch.images.shape[-2:], batch.select(range(6))
-rows = [(name, to_pixels(values[:6], size)) for name, values in maps.items()]
+rows = [(name, to_heatmap(values[:6], size, spec.grid)) for name, values in maps.items()]
 plots.heatmap_grid(few.images, rows, bench.names(few.labels.tolist()))
 
 # %% [markdown]

@@ -26,11 +26,10 @@ import torch
 from checks import iav
 
 from relevit import models, plots
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, to_heatmap
 from relevit.config import IavParams
 from relevit.data.benchmark import open_benchmark
 from relevit.iav import attention_entropy, class_attention, ia_scores, uniform_score
-from relevit.relevance import to_pixels
 
 # %% [markdown]
 # Six images and a model that names their animals. It cuts each image into 8 x 8 *patches*. In each
@@ -49,7 +48,7 @@ pixels, size = spec.normalise(batch.images), batch.images.shape[-2:]
 attention = class_attention(network, pixels)
 attributions = METHODS["smoothgrad"](network, pixels, batch.labels, draws=4)
 names = bench.names(batch.labels.tolist())
-plots.heatmap_grid(batch.images, [("SmoothGrad", to_pixels(attributions, size))], names)
+plots.heatmap_grid(batch.images, [("SmoothGrad", to_heatmap(attributions, size, spec.grid))], names)
 
 # %% [markdown]
 # ## Exercise 1: how far do two maps agree? (10 minutes)
@@ -101,7 +100,9 @@ most, least = (
     heads[each, pick] for pick in (yours.flatten(1).argmax(1), yours.flatten(1).argmin(1))
 )
 rows = [("SmoothGrad", attributions), ("agrees most", most), ("agrees least", least)]
-plots.heatmap_grid(batch.images, [(name, to_pixels(row, size)) for name, row in rows], names)
+plots.heatmap_grid(
+    batch.images, [(name, to_heatmap(row, size, spec.grid)) for name, row in rows], names
+)
 
 # %% [markdown]
 # ## Exercise 2: the head that does not choose (5 minutes)
@@ -202,7 +203,9 @@ table.round(2)
 # %%
 rows = [("SmoothGrad", attributions)]
 rows += [(f"layer {number}", attention[:, number - 1].mean(dim=1)) for number in (3, 8)]
-plots.heatmap_grid(batch.images, [(name, to_pixels(row, size)) for name, row in rows], names)
+plots.heatmap_grid(
+    batch.images, [(name, to_heatmap(row, size, spec.grid)) for name, row in rows], names
+)
 
 # %% [markdown]
 # How can layer 3 score so high?

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import attention_layers
 
-Pooling = Literal["class_token", "patches", "both"]
+Pooling = Literal["class_token", "distilled", "patches", "both"]
 
 
 def prefix_tokens(model: nn.Module) -> int:
@@ -25,22 +25,42 @@ def prefix_tokens(model: nn.Module) -> int:
     return int(getattr(model, "num_prefix_tokens", 1))
 
 
+def patch_grid(model: nn.Module, images: Float[Tensor, "batch ..."]) -> tuple[int, int]:
+    """Rows and columns of the patches that `model` makes of `images`; of a text: 1, its tokens."""
+    embedding = getattr(model, "patch_embed", None) or getattr(model, "embeds", None)
+    if embedding is None:
+        return 1, images.shape[1] - prefix_tokens(model)
+    strict = getattr(embedding, "strict_img_size", False)
+    if strict or not hasattr(embedding, "dynamic_feat_size"):
+        return tuple(embedding.grid_size)
+    return tuple(embedding.dynamic_feat_size(tuple(images.shape[-2:])))
+
+
 def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:
     """The rows that the head of `model` reads, or `pooling` when it is given.
 
-    `class_token`: its row. `patches`: the mean over the patches' rows (Beyond Intuition Eq. 8;
-    differences D1). `both`: the sum of these two, the published rule for DINO's linear
-    classifier, which reads both, in Beyond Intuition's own methods, transformer attribution and
-    partial LRP (D5; the others: `observe.baseline_pooling`). timm models tell by `global_pool`.
+    `class_token`: its row. `distilled`: the mean of the class and the distillation token's, of
+    DeiT's two heads, whose answers are averaged (F13). `patches`: the mean over the patches' rows
+    (Beyond Intuition Eq. 8; differences D1). `both`: the sum of class token and mean, the published
+    rule for DINO's linear classifier, which reads both (D5). timm models tell by `global_pool`.
     Raises: ValueError for an unknown pooling, one that the model's tokens do not allow, a head
     that pools in another way, or a model without global self-attention.
     """
     attention_layers(model)
+    said = getattr(model, "global_pool", "token")
+    if said == "map" or getattr(model, "attn_pool", None) is not None:
+        raise ValueError(
+            f"pooling: the head of this {type(model).__name__} is an attention-pooling head "
+            "(global_pool='map', as SigLIP's), whose own attention no method here explains; use a "
+            "model that pools by its class token or by the mean of its patches"
+        )
     kinds = {"token": "class_token", "avg": "patches", "both": "both"}
-    found = pooling or kinds.get(getattr(model, "global_pool", "token"))
+    found = pooling or kinds.get(said)
+    if pooling is None and found == "class_token" and hasattr(model, "head_dist"):
+        return "distilled"
     if found not in get_args(Pooling):
         raise ValueError(
-            f"pooling: {pooling or getattr(model, 'global_pool', None)!r} is unknown; use a model "
+            f"pooling: {pooling or said!r} is unknown; use a model "
             f"that pools by its class token or by the mean, or choose one of {get_args(Pooling)}"
         )
     if found != "patches" and not getattr(model, "has_class_token", prefix_tokens(model) > 0):
@@ -54,36 +74,32 @@ def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:
 def read_rows(
     matrix: Float[Tensor, "*batch query tokens"], pooling: Pooling, prefix: int
 ) -> Float[Tensor, "*batch rows tokens"]:
-    """The rows that `pooling` needs; a matrix of one row has been cut already."""
-    if matrix.shape[-2] == 1 or pooling == "class_token":
-        return matrix[..., :1, :]
+    """The rows that `pooling` needs."""
+    if pooling in ("class_token", "distilled"):
+        return matrix[..., : 2 if pooling == "distilled" else 1, :]
     patches = matrix[..., prefix:, :]
     return patches if pooling == "patches" else torch.cat([matrix[..., :1, :], patches], dim=-2)
 
 
 def carry_rows(
-    matrices: Sequence[Float[Tensor, "batch _query tokens"]],
+    matrices: Sequence[Float[Tensor, "batch tokens tokens"]],
     pooling: Pooling,
     prefix: int,
     start_block: int = 1,
 ) -> Float[Tensor, "batch rows tokens"]:
-    """The read rows of (I + A_L) ... (I + A_start), blocks counted from 1.
-
-    The last matrix may hold the class token's row only: the rows start as unit vectors, so no
-    other row of it is read.
-    """
+    """The read rows of (I + A_L) ... (I + A_start), blocks counted from 1."""
     batch, _, tokens = matrices[0].shape
     unit = torch.eye(tokens, dtype=matrices[0].dtype, device=matrices[0].device)
     rows = read_rows(unit.expand(batch, tokens, tokens), pooling, prefix)
     for matrix in reversed(matrices[start_block - 1 :]):
-        rows = rows + (matrix if matrix.shape[1] == 1 else rows @ matrix)
+        rows = rows + rows @ matrix
     return rows
 
 
 def pool_rows(
     rows: Float[Tensor, "batch rows tokens"], pooling: Pooling, prefix: int
 ) -> Float[Tensor, "batch patches"]:
-    """One value a patch: the class token's row, the mean of the patches' rows, or their sum."""
+    """One value a patch: the mean over the rows; of `both`, class token plus the patches' mean."""
     patches = rows[:, :, prefix:]
     if pooling == "both":
         return patches[:, 0] + patches[:, 1:].mean(dim=1)

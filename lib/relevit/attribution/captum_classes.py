@@ -10,8 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import attention_layers
+from relevit.attention.token_rows import patch_grid
 from relevit.attribution import METHODS, check_known
-from relevit.relevance import Protocol, Target, check_protocol
+from relevit.attribution.method import Target
+from relevit.protocols import Protocol, check_protocol
 
 Images = Float[Tensor, "batch channels height width"]
 
@@ -48,22 +50,22 @@ class PatchAttribution(Attribution):
         maps = METHODS[self.method](
             self.forward_func, inputs.detach(), target, protocol=self.protocol
         )
-        return spread(maps.detach(), inputs)
+        return spread(maps.detach(), inputs, patch_grid(self.forward_func, inputs))
 
 
-def spread(maps: Float[Tensor, "batch patches"], images: Images) -> Images:
+def spread(maps: Float[Tensor, "batch patches"], images: Images, grid: tuple[int, int]) -> Images:
     """Each patch's value in equal parts at all its pixels and channels.
 
-    Raises: ValueError when the patches form no square or do not divide the images.
+    Raises: ValueError when the patches do not divide the images.
     """
     _, channels, height, width = images.shape
-    side = round(maps.shape[1] ** 0.5)
-    if side * side != maps.shape[1] or height % side or width % side:
+    rows, columns = grid
+    if height % rows or width % columns:
         raise ValueError(
-            f"attribute: {maps.shape[1]} patches do not divide images of {height} x {width} "
+            f"attribute: {rows} x {columns} patches do not divide images of {height} x {width} "
             "pixels; give images whose sides are multiples of the patch size"
         )
-    tall, wide = height // side, width // side
-    grid = maps.unflatten(1, (1, side, side)) / (channels * tall * wide)
-    pixels = grid.repeat_interleave(tall, dim=2).repeat_interleave(wide, dim=3)
+    tall, wide = height // rows, width // columns
+    values = maps.unflatten(1, (1, rows, columns)) / (channels * tall * wide)
+    pixels = values.repeat_interleave(tall, dim=2).repeat_interleave(wide, dim=3)
     return pixels.expand(-1, channels, -1, -1).contiguous()  # as captum takes it

@@ -1,76 +1,64 @@
-"""GradCAM on attention: the last block's heads, weighted by their gradient."""
+"""GradCAM on the last block's attention."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from relevit.attention.recording import Inputs
-from relevit.attention.token_rows import Pooling, pool_rows, read_rows
-from relevit.attribution.observe import (
-    Observation,
-    baseline_pooling,
-    model_family,
-    observe,
-    scaled_to_one,
-)
-from relevit.relevance import Protocol, Target, explaining
+from relevit.attention.token_rows import Pooling, pool_rows
+from relevit.attribution.method import Target, method
+from relevit.attribution.raw_attention import scaled_to_one
+from relevit.attribution.seen import Map, Seen, observe
 
 
-@explaining
+@method()
 def gradcam(
     model: nn.Module,
     images: Inputs,
     target: Target = None,
     *,
-    protocol: Protocol = "published",
+    weigh: Literal["heads", "queries", "map"] = "heads",
+    scale: bool = False,
     pooling: Pooling | None = None,
-    create_graph: bool = False,
-) -> Float[Tensor, "batch patches"]:
+    exact_gradient: bool = False,
+) -> Map:
     """Sum over heads of attention times the head's mean gradient, negative values set to 0.
 
-    Source: Selvaraju et al. 2017 as in Chefer et al. 2021; Beyond Intuition App. B. `published`
-    scales each map to [0, 1], so that one whose values are all clamped is NaN (differences
-    C19), and for average pooling weights each query instead of each head (D3) and averages
-    over keys (D2). For BERT it weights and scales by all queries and keys, the class token's
-    among them (F3). Of DINO it reads the class token (D5). As `described` the clamped map is zero.
-    Raises: as `observe`.
+    Source: Selvaraju et al. 2017 as in Chefer et al. 2021; Beyond Intuition App. B. Where the head
+    averages the patches, `weigh="queries"` weights each query instead of each head (differences D3)
+    and averages over keys (D2). `map` weights and scales by all queries and keys, the class token's
+    among them, as the published code for BERT does (F3). `scale` brings each map to [0, 1], so that
+    one whose values are all clamped is NaN (C19).
     """
-    pooling = baseline_pooling(model, pooling, protocol)
-    as_bert = protocol == "published" and model_family(model) == "bert"
     seen = observe(
-        model,
-        images,
-        target,
-        gradients="last",
-        pooling=pooling,
-        whole=as_bert,
-        create_graph=create_graph,
+        model, images, target, gradients="last", pooling=pooling, exact_gradient=exact_gradient
     )
-    if protocol == "published" and seen.pooling == "patches":
-        return scaled_to_one(_by_query(seen))
-    if as_bert and seen.pooling == "class_token":
+    if weigh == "map" and seen.pooling == "class_token":
         return _by_whole_map(seen)
-    rows, slopes = (
-        read_rows(matrix, seen.pooling, seen.prefix)[..., seen.prefix :]
-        for matrix in (seen.maps[-1], seen.gradients[-1])
-    )
-    cam = (rows * slopes.mean(dim=(2, 3), keepdim=True)).mean(dim=1).clamp(min=0)
-    pooled = pool_rows(cam, seen.pooling, 0)
-    return scaled_to_one(pooled) if protocol == "published" else pooled
+    if weigh != "heads" and seen.pooling == "patches":
+        found = _by_query(seen)
+    else:
+        rows, slopes = (
+            seen.rows(matrix)[..., seen.prefix :] for matrix in (seen.maps[-1], seen.gradients[-1])
+        )
+        cam = (rows * slopes.mean(dim=(2, 3), keepdim=True)).mean(dim=1).clamp(min=0)
+        found = pool_rows(cam, seen.pooling, 0)
+    return scaled_to_one(found) if scale else found
 
 
-def _by_whole_map(seen: Observation) -> Tensor:
-    """The class token's row of the whole map of all queries and keys, scaled as one."""
-    weight = seen.gradients[-1].mean(dim=(2, 3), keepdim=True)
-    cam = (weight * seen.maps[-1]).mean(dim=1).clamp(min=0)
-    return scaled_to_one(cam.flatten(1)).view_as(cam)[:, 0, seen.prefix :]
-
-
-def _by_query(seen: Observation) -> Tensor:
+def _by_query(seen: Seen) -> Map:
     attention, slope = (
         matrix[:, :, seen.prefix :, seen.prefix :] for matrix in (seen.maps[-1], seen.gradients[-1])
     )
     weight = slope.mean(dim=(1, 3), keepdim=True)
     return torch.mean(weight * attention, dim=(1, 3)).clamp(min=0)
+
+
+def _by_whole_map(seen: Seen) -> Map:
+    """The class token's row of the whole map of all queries and keys, scaled as one."""
+    weight = seen.gradients[-1].mean(dim=(2, 3), keepdim=True)
+    cam = (weight * seen.maps[-1]).mean(dim=1).clamp(min=0)
+    return scaled_to_one(cam.flatten(1)).view_as(cam)[:, 0, seen.prefix :]

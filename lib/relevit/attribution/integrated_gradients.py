@@ -8,19 +8,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attribution.path import Rule, integration_path, path_baseline
+from relevit.attribution.method import Target, method
+from relevit.attribution.path import Baseline, Rule, integration_path, path_baseline
 from relevit.attribution.pixel_gradients import (
     classes_to_explain,
     logits_in_chunks,
     sum_of_gradients,
     sum_over_patches,
 )
-from relevit.relevance import Protocol, Target, explaining
 
 STEPS = 20
 CHUNK = 40  # images run at once along the path; bounds the memory
 
 
+@method("path")
 def integrated_gradients(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
@@ -38,30 +39,26 @@ def integrated_gradients(
     return sum_over_patches(model, pixels.sum(dim=1))
 
 
-@explaining
 def integrated_gradients_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Target = None,
     *,
-    protocol: Protocol = "published",
     steps: int = STEPS,
-    rule: Rule | None = None,
-    baseline: Float[Tensor, "3 1 1"] | None = None,
+    rule: Rule = "trapezoid",
+    baseline: Baseline = "empty",
     chunk: int = CHUNK,
 ) -> Float[Tensor, "batch 3 height width"]:
     """(image - baseline) times the mean gradient of the class's logit on the way between them.
 
     Source: Sundararajan et al. 2017, Eq. 1. The papers here integrate gradients of attention,
-    not of pixels; `protocol` sets points and baseline as it does there, see `integration_path`
-    and `path_baseline`. `published` counts both ends of the path in full, so that its sum is
-    off by more than `described`'s. `chunk` images are run at once.
-    Raises: ValueError as `integration_path` and `path_baseline`, for a chunk below 1, a bad
-    target, or a model without global self-attention, which no method here takes.
+    not of pixels; points and baseline are as there, see `integration_path` and
+    `path_baseline`. The published rule counts both ends of the path in full, so that its sum is
+    off by more. `chunk` images are run at once.
     """
-    path, images = integration_path(protocol, steps, rule), images.detach()
+    path, images = integration_path(steps, rule), images.detach()
     target = classes_to_explain(model, images, target, chunk)
-    start = path_baseline(model, images, protocol, baseline)
+    start = path_baseline(model, images, baseline)
     shares = images.new_tensor(path.points)
 
     def stop(rows: Tensor, points: Tensor) -> Tensor:
@@ -73,26 +70,25 @@ def integrated_gradients_pixels(
     return (images - start) * slopes
 
 
-@explaining
+@method("path")
 def completeness_gap(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Target = None,
     *,
-    protocol: Protocol = "published",
     steps: int = STEPS,
-    rule: Rule | None = None,
-    baseline: Float[Tensor, "3 1 1"] | None = None,
+    rule: Rule = "trapezoid",
+    baseline: Baseline = "empty",
     chunk: int = CHUNK,
 ) -> Float[Tensor, " batch"]:
     """Sum of an image's attributions minus the logit's change from the baseline; ideally 0.
 
-    In units of the logit. It shrinks with `steps`. Raises: as `integrated_gradients_pixels`.
+    In units of the logit. It shrinks with `steps`.
     """
     target = classes_to_explain(model, images, target, chunk)
-    options = dict(protocol=protocol, steps=steps, rule=rule, baseline=baseline, chunk=chunk)
+    options = dict(steps=steps, rule=rule, baseline=baseline, chunk=chunk)
     found = integrated_gradients_pixels(model, images, target, **options).sum(dim=(1, 2, 3))
-    start = path_baseline(model, images, protocol, baseline).expand_as(images[:1])
+    start = path_baseline(model, images, baseline).expand_as(images[:1])
     logits = logits_in_chunks(model, torch.cat([images, start]), chunk)
     before = logits[-1, target]
     after = logits[:-1].gather(1, target[:, None])[:, 0]

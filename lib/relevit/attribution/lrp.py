@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 from relevit.attribution import lrp_rules as rules
-from relevit.attribution.observe import Observation, observe
+from relevit.attribution.method import Target, method
 from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
 from relevit.attribution.replay import (
     Made,
@@ -28,10 +28,10 @@ from relevit.attribution.replay import (
     qkv_bias,
     replay,
 )
-from relevit.config.words import Protocol
-from relevit.relevance import Target, explaining
+from relevit.attribution.seen import Seen, observe
 
 
+@method()
 def lrp(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
@@ -45,25 +45,26 @@ def lrp(
     return sum_over_patches(model, lrp_pixels(model, images, target, **options))
 
 
-@explaining
 def lrp_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Target = None,
     *,
-    protocol: Protocol = "published",
+    mean_shares: bool = True,
+    interleaved: bool = True,
     plain: bool = False,
     pooling: Pooling | None = None,
 ) -> Float[Tensor, "batch height width"]:
     """Relevance of every pixel for the class's logit, summed over colours.
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR). `plain` takes the
-    older rules, see `through_blocks`. `protocol` matters where the head reads a mean, see
-    `from_head`. Raises: as `observe` and `patch_sides`.
+    older rules, see `through_blocks`; `mean_shares` and `interleaved` as `from_head`.
     """
     with torch.no_grad():
-        seen = observe(model, images, target, pooling=pooling, whole=True)
-        relevance = from_head(model, seen, protocol, plain=plain)
+        seen = observe(model, images, target, pooling=pooling)
+        relevance = from_head(
+            model, seen, mean_shares=mean_shares, interleaved=interleaved, plain=plain
+        )
         patch_sides(model)  # refuses what is not made of pixels, before long work
         for found in through_blocks(model, seen, relevance, plain=plain):
             relevance = found.tokens
@@ -106,16 +107,17 @@ class BlockRelevance(NamedTuple):
 
 def from_head(
     model: nn.Module,
-    seen: Observation,
-    protocol: Protocol = "published",
+    seen: Seen,
     *,
+    mean_shares: bool = True,
+    interleaved: bool = True,
     plain: bool = False,
     made: list[Made] | None = None,
 ) -> Float[Tensor, "batch tokens width"]:
     """Relevance of the last block's output: 1 at the logit of the class, 0 at the others.
 
-    A head that averages the patches hands each its share in the mean. As published each gets
-    the whole instead, so that relevance is not conserved there (differences F1). DINO's head
+    A head that averages the patches hands each its share in the mean; without `mean_shares` each
+    gets the whole, so that relevance is not conserved there (differences F1). DINO's head
     reads class token and mean, whatever `pooling` asks for: see `_from_both` (D5). The final norm,
     its eps and its place before or after the mean, is the model's own (C17, D4). `made` as
     `record_layers` gives it.
@@ -144,10 +146,10 @@ def from_head(
             one_hot, _head_norm(model, pooled), model.head.weight, apart=plain
         )
         shares = rules.through_mean(relevance, after[:, seen.prefix :])
-        result[:, seen.prefix :] = relevance[:, None] if protocol == "published" else shares
+        result[:, seen.prefix :] = shares if mean_shares else relevance[:, None]
         return result
     if head_pooling(model) == "both":
-        return _from_both(model, one_hot, after, protocol, plain)
+        return _from_both(model, one_hot, after, mean_shares, interleaved, plain)
     for i, head in enumerate(heads):  # distilled: the logits are the mean of two heads
         inputs = _head_norm(model, after[:, i])
         relevance = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)
@@ -159,28 +161,34 @@ def from_head(
 
 
 def _from_both(
-    model: nn.Module, one_hot: Tensor, after: Tensor, protocol: Protocol, plain: bool
+    model: nn.Module,
+    one_hot: Tensor,
+    after: Tensor,
+    mean_shares: bool,
+    interleaved: bool,
+    plain: bool,
 ) -> Tensor:
     """Relevance of the tokens that DINO's classifier reads, where it reads them interleaved.
 
-    As published it is split as if the classifier's first half read the class token (differences
-    D5), and each patch gets the whole of the mean's (F1).
+    Without `interleaved` it is split as if the classifier's first half read the class token
+    (differences D5).
     """
     relevance = rules.through_linear(one_hot, model.pool(after), model.head.weight, apart=plain)
     prefix, width = prefix_tokens(model), after.shape[2]
     result = torch.zeros_like(after)
-    if protocol == "published":
-        result[:, 0] = relevance[:, :width]
-        result[:, prefix:] = relevance[:, None, width:]
+    if interleaved:
+        of_class, of_mean = relevance[:, 0::2], relevance[:, 1::2]
     else:
-        result[:, 0] = relevance[:, 0::2]
-        result[:, prefix:] = rules.through_mean(relevance[:, 1::2], after[:, prefix:])
+        of_class, of_mean = relevance[:, :width], relevance[:, width:]
+    result[:, 0] = of_class
+    shares = rules.through_mean(of_mean, after[:, prefix:])
+    result[:, prefix:] = shares if mean_shares else of_mean[:, None]
     return result
 
 
 def through_blocks(
     model: nn.Module,
-    seen: Observation,
+    seen: Seen,
     relevance: Tensor,
     *,
     plain: bool = False,
@@ -274,7 +282,7 @@ def _heads(model: nn.Module) -> list[nn.Module]:
     return [model.head] + [h for h in [getattr(model, "head_dist", None)] if h is not None]
 
 
-def _logits(model: nn.Module, seen: Observation, after: Tensor) -> Tensor:
+def _logits(model: nn.Module, seen: Seen, after: Tensor) -> Tensor:
     if seen.pooling == "patches":
         return model.head(_head_norm(model, after[:, seen.prefix :].mean(dim=1)))
     if head_pooling(model) == "both":

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
 from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
-from relevit.attribution.path import check_chunk
-from relevit.relevance import Target, checked_target
+from relevit.attribution.method import Target, checked_target
 
 Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]
 
@@ -22,9 +21,8 @@ def logits_in_chunks(
     """Logits without a graph, `chunk` images at a time.
 
     The first image's attention is recorded, so that models without global self-attention are
-    refused here as by every other method. Raises: ValueError for these and for a bad chunk.
+    refused here as by every other method. Raises: ValueError for these.
     """
-    check_chunk(chunk)
     with torch.no_grad():
         with record_attention(model):
             logits = [model(images[:1])]

@@ -8,41 +8,37 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relevit.attribution.method import Target, method
 from relevit.attribution.pixel_gradients import (
     classes_to_explain,
     patch_sides,
     sum_of_gradients,
     sum_over_patches,
 )
-from relevit.relevance import Protocol, Target, check_protocol, explaining
 
 DRAWS = 20
 NOISE = 0.15
 CHUNK = 40  # noisy images run at once; bounds the memory
 
 
+@method()
 def smoothgrad(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Target = None,
-    *,
-    protocol: Protocol = "published",
     **options: Any,
 ) -> Float[Tensor, "batch patches"]:
     """Absolute `smoothgrad_pixels`, summed over colours, mean over each patch's pixels.
 
     Source: Smilkov et al. 2017; IAV averages a non-negative attribution over every patch, and
-    gives neither noise nor draws: these are SmoothGrad's own. No published code differs from a
-    text here, so `protocol` does not change this map. `options` and errors: as
+    gives neither noise nor draws: these are SmoothGrad's own. `options` as
     `smoothgrad_pixels`.
     """
-    check_protocol(protocol)
     slopes = smoothgrad_pixels(model, images, target, **options)
     height, width = patch_sides(model)
     return sum_over_patches(model, slopes.abs().sum(dim=1)) / (height * width)
 
 
-@explaining
 def smoothgrad_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],

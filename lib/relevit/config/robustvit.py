@@ -11,12 +11,12 @@ from relevit.config.base import Checked, Params, Seed, Seeds
 from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate, Size, Weight
 from relevit.config.words import (
     AnyModelName,
-    Explanation,
     KeyBias,
     MaskSource,
     Method,
     PrecisionChoice,
     Protocol,
+    TrainedMap,
     Variant,
 )
 
@@ -77,7 +77,7 @@ class FinetuneChoices(Checked):
     batch_size: BatchSize = Field(8, ge=1, description="images")
     protocol: Protocol = "published"
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
-    explanation: Explanation = Field("gae", description="map that the relevance losses look at")
+    explanation: TrainedMap = Field("gae", description="map that the relevance losses look at")
     class_term: ClassTerm = Field(
         "confidence", description="target of the class term: the model's own answer or the label"
     )

@@ -14,7 +14,7 @@ PrecisionChoice = Literal["auto", Precision]
 Baseline = Literal["gradmask", "rrr"]
 Method = Literal["relevance", Baseline]
 MaskSource = Literal["annotated", "tokencut"]
-Explanation = Literal["gae", "attention", "rollout"]
+TrainedMap = Literal["gae", "attention", "rollout"]
 
 # Variants of the method; what each changes is in `finetune.variants`.
 Variant = Literal[

@@ -12,12 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attribution.beyond_intuition import PERCEPTIONS
-from relevit.attribution.observe import observe
+from relevit.attribution import method_options
+from relevit.attribution.beyond_intuition import average_heads, weigh_heads, weigh_tokens
 from relevit.attribution.replay import replay, scale_branch
-from relevit.relevance import Protocol
-
-RECURRENCES = {"rollout": "avg_attention", "head_wise": "head_wise", "token_wise": "token_wise"}
+from relevit.attribution.seen import observe
+from relevit.protocols import Protocol
 
 
 def approximation_errors(
@@ -30,15 +29,22 @@ def approximation_errors(
     Source: Beyond Intuition Sec. 3.2, |Z_l - (A~ + I) Z_(l-1) W_MLP|^2 with the true tokens
     before each block and W_MLP = W1 W2 + I, norms, activation and biases left out (BI-05).
     A~ is the attention averaged over heads for rollout, and weighed by heads or by tokens as in
-    `perception`. Columns: method, block (from 1), index (image), squared_error (summed over
+    the two methods. Columns: method, block (from 1), index (image), squared_error (summed over
     tokens and channels).
     """
-    seen = observe(model, images, gradients="all", whole=True)
+    seen = observe(model, images, gradients="all")
+    rules = {name: method_options(model, name, protocol) for name in ("head_wise", "token_wise")}
+    for own in rules.values():
+        own.pop("start_block", None)  # each block is judged by itself
     tables = []
     with torch.no_grad():
         truth = [*seen.inputs[1:], _output(model, seen)]
-        for method, name in RECURRENCES.items():
-            matrices = PERCEPTIONS[name].matrices(model, seen, protocol)
+        recurrences = {
+            "rollout": average_heads(seen),
+            "head_wise": weigh_heads(seen, **rules["head_wise"]),
+            "token_wise": weigh_tokens(model, seen, **rules["token_wise"]),
+        }
+        for method, matrices in recurrences.items():
             for block, error in enumerate(_errors(model, seen.inputs, truth, matrices), start=1):
                 tables.append(
                     pd.DataFrame(

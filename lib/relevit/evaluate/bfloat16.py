@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from relevit.attention.class_token import shorten
 from relevit.base.device import Precision
 
 # How far apart the logits are that decide an answer, by `prediction_gap` and the like.
@@ -150,14 +149,13 @@ def rank_gap(
 
 
 def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """A copy in evaluation mode, `shorten`ed. Tensors are copied when the format of one changes."""
+    """A copy in evaluation mode. Tensors are copied when the format of one changes."""
     tensors = [*model.parameters(), *model.buffers()]
     changed = dtype is not None and any(t.is_floating_point() and t.dtype != dtype for t in tensors)
     if changed:
         copied = copy.deepcopy(model).to(dtype)
     else:
         copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-    shorten(copied)
     return copied.eval()
 
 

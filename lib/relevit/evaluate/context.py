@@ -12,11 +12,11 @@ import pandas as pd
 import torch
 from torch import nn
 
+from relevit.attribution import explain
 from relevit.data.batch import Batch
 from relevit.data.habitats import CHALLENGE
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.models.spec import ModelSpec
-from relevit.relevance import gae, to_pixels
 
 PARTS = ("object", "props", "texture")
 Draw = Callable[..., Batch]
@@ -50,7 +50,7 @@ def relevance_shares(model: nn.Module, spec: ModelSpec, batches: Iterable[Batch]
     parts = []
     for batch in batches:
         pixels = spec.normalise(batch.images.to(device))
-        heat = to_pixels(gae(model, pixels), pixels.shape[-2:]).cpu().double()
+        heat = explain(model, pixels).cpu().double()
         heat = heat / heat.sum(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)
         on_object = batch.masks > 0.5
         on_props = torch.zeros_like(on_object) if batch.props is None else batch.props

@@ -15,7 +15,6 @@ from jaxtyping import Float, UInt8
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
-from relevit.attention.class_token import shorten
 from relevit.base.device import Precision, autocast
 from relevit.data.batch import Batch
 from relevit.models.spec import ModelSpec
@@ -41,7 +40,6 @@ def class_features(
     Raises: ValueError for no images, or NaN or infinity in a vector.
     """
     network = copy.deepcopy(model).eval()
-    shorten(network)
     like = next(network.parameters())
     parts = []
     for images in batches:

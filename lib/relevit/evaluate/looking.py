@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
+from relevit.attribution import explain
 from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.benchmark import Benchmark
@@ -22,7 +23,6 @@ from relevit.data.foregrounds import CLASSES
 from relevit.data.textures import SEEN
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.spec import ModelSpec
-from relevit.relevance import foreground_iou_pct, gae, to_pixels
 
 RIGHT, WRONG = "#1f5fa8", "#b85c00"  # blue and orange: told apart by the colour-blind too
 TENSORS = ("heatmaps", "predictions", "confidence_pct", "iou_pct", "on_object_pct")  # of a Look
@@ -67,7 +67,7 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         with torch.inference_mode():
             found = _sought(model(pixels).float(), batch.candidates)
         target = found.argmax(dim=1) if batch.candidates else None
-        heatmaps.append(to_pixels(gae(model, pixels, target), pixels.shape[-2:]).cpu())
+        heatmaps.append(explain(model, pixels, target).cpu())
         logits.append(found.cpu())
     heat = torch.cat(heatmaps)
     confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
@@ -221,3 +221,22 @@ def _first(wanted: Tensor, count: int) -> list[int]:
     """Up to `count` indices, the wanted ones first, then the rest in order."""
     order = torch.argsort(wanted.int(), descending=True, stable=True)
     return order[:count].tolist()
+
+
+def foreground_iou_pct(
+    heatmaps: Float[Tensor, "batch 1 height width"], masks: Bool[Tensor, "batch 1 height width"]
+) -> Float[Tensor, " batch"]:
+    """Overlap of each heatmap, cut at its own mean, with its object mask, in percent.
+
+    The cut is the one of the papers' segmentation test (differences E1).
+    Raises: ValueError for masks of another shape, or that are not boolean.
+    """
+    if masks.shape != heatmaps.shape or masks.dtype != torch.bool:
+        raise ValueError(
+            f"foreground_iou_pct: heatmaps {list(heatmaps.shape)} and masks {list(masks.shape)} of "
+            f"{masks.dtype}; give booleans of the heatmaps' shape, say masks > 0.5"
+        )
+    found = heatmaps > heatmaps.mean(dim=(1, 2, 3), keepdim=True)
+    both = (found & masks).sum(dim=(1, 2, 3))
+    either = (found | masks).sum(dim=(1, 2, 3))
+    return 100 * both / either.clamp(min=1)

@@ -14,15 +14,14 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.attribution import METHODS, check_known, explain_all
+from relevit.attribution import METHODS, check_known, explain_all, method_options, to_heatmap
 from relevit.attribution.beyond_intuition import express_all
-from relevit.attribution.observe import first_block, model_family
 from relevit.data import cutouts
 from relevit.evaluate.perturbation import auc_table, perturbation_rows
 from relevit.evaluate.predictions import predict
 from relevit.evaluate.segmentation import METRICS, segmentation_intervals, segmentation_rows
 from relevit.models.spec import ModelSpec
-from relevit.relevance import Protocol, to_pixels
+from relevit.protocols import Protocol
 
 PART = 500  # images tested at once, whatever their number: what they need fits in memory
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
@@ -69,8 +68,7 @@ def method_maps(
         maps |= shared_maps(model, spec, batch.images, [name], target=target, protocol=protocol)
         seconds[name] = (time.perf_counter() - start) / len(batch)
         on_method()
-    vit = "ga" in methods and model_family(model) == "vit"
-    if vit and first_block(model, None, protocol, "ga") > 1:
+    if "ga" in methods and method_options(model, "ga", protocol).get("start_block", 1) > 1:
         rule = partial(_ga_all_blocks, model, protocol=protocol)
         maps |= _explained(model, spec, batch.images, rule, target, lambda count: None)
     return maps, seconds
@@ -108,8 +106,10 @@ def ablation_maps(
     `on_part` as `shared_maps`.
     """
 
+    rules = {name: method_options(model, name, protocol) for name, _ in ABLATION}
+
     def rows(pixels: Tensor, target: None) -> Maps:
-        made = express_all(model, pixels, target, pairs=ABLATION, protocol=protocol)
+        made = express_all(model, pixels, target, pairs=ABLATION, rules=rules, protocol=protocol)
         return dict(zip(map("|".join, ABLATION), made, strict=True))
 
     return _explained(model, spec, images, rows, None, on_part)
@@ -130,18 +130,19 @@ def right_answers(
 def segmentation_table(
     maps: Mapping[str, Tensor],
     masks: Bool[Tensor, "images 1 height width"],
+    grid: tuple[int, int],
     protocol: Protocol = "published",
 ) -> pd.DataFrame:
     """Segmentation test of each method: method, metric, value_pct, low_pct, high_pct.
 
     The interval holds 95 % of the bootstrap over images. A method that has a map of its own for
-    this test is judged by it (OUTLINING).
+    this test is judged by it (OUTLINING). `grid` is of patches (`patch_grid`).
     """
     parts = []
     for name, values in _outlining(maps).items():
         pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
         rows = pd.concat(
-            segmentation_rows(to_pixels(some, masks.shape[-2:]), truth, protocol=protocol)
+            segmentation_rows(to_heatmap(some, masks.shape[-2:], grid), truth, protocol=protocol)
             for some, truth in pairs
         )
         parts.append(segmentation_intervals(rows).assign(method=name))

@@ -23,10 +23,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from relevit.attribution import patch_grid, to_heatmap
 from relevit.base.device import Precision
 from relevit.config.words import Fill, Unit
 from relevit.evaluate.bfloat16 import Answers, label_gap
-from relevit.relevance import to_pixels
 
 Rule = Literal["published", "described", "trapezoid", "measured"]
 Direction = Literal["positive", "negative"]
@@ -61,7 +61,7 @@ def perturbation_rows(
     `images` are [batch, 3, height, width] in any format that `normalise` takes, 0 being
     black: bytes for `ModelSpec.normalise`. It must treat each pixel alone. `maps` are
     [batch, patches] or, for pixels, heatmaps [batch, 1, height, width]; patch maps become
-    pixels by bilinear interpolation (`to_pixels`). `explained` is the class whose logit is
+    pixels by bilinear interpolation (`to_heatmap`). `explained` is the class whose logit is
     kept, by default the one predicted for the whole image. `shares_pct` are the shares of
     the parts to erase, rounded down to whole parts; 0 is always added.
     `precision` runs a converted copy of the weights; None keeps the model's own format. With
@@ -85,7 +85,9 @@ def perturbation_rows(
     # Normalising first and erasing with a normalised black saves doing it at each share.
     blank = torch.zeros_like(pixels[:1])
     colour = normalise(torch.zeros_like(images[:1])).to(pixels) if fill == "black" else blank
-    parts = _parts(maps.detach().to(pixels.device), images.shape[-2:], unit)
+    parts = _parts(
+        maps.detach().to(pixels.device), images.shape[-2:], unit, patch_grid(model, pixels)
+    )
     shares = [0.0, *(float(share) for share in shares_pct)]
     counts = [erased_parts(parts.shape[1], share) for share in shares]
     tables = []
@@ -235,12 +237,15 @@ def check_name(kind: str, given: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{kind} {given!r} is unknown; use one of {list(allowed)}")
 
 
-def _parts(maps: Tensor, size: torch.Size, unit: Unit) -> Float[Tensor, "batch parts"]:
+def _parts(
+    maps: Tensor, size: torch.Size, unit: Unit, grid: tuple[int, int]
+) -> Float[Tensor, "batch parts"]:
     """Relevance of each part that can be erased."""
     if unit == "token" or maps.ndim == 4:
         return maps.flatten(1)
     # float64, so that interpolation ties no patches that differ; empty maps stay NaN.
-    return to_pixels(maps.double() if maps.device.type != "mps" else maps, tuple(size)).flatten(1)
+    maps = maps.double() if maps.device.type != "mps" else maps
+    return to_heatmap(maps, tuple(size), grid).flatten(1)
 
 
 def _logits(

@@ -9,23 +9,25 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from relevit.attribution import to_heatmap
 from relevit.data.pairs import Pairs
-from relevit.relevance import to_pixels
 
 
 def pointing_table(
-    pairs: Pairs, explain: dict[str, Callable[[Int[Tensor, " pairs"]], Tensor]]
+    pairs: Pairs,
+    explain: dict[str, Callable[[Int[Tensor, " pairs"]], Tensor]],
+    grid: tuple[int, int],
 ) -> pd.DataFrame:
     """The pointing game between the two objects, for each method.
 
-    `explain[method](target)` gives patch maps [pairs, patches] for one class an image. Each map
-    points where it is highest; what counts is whether that is nearer to its own class's object
-    than to the other's. Chance is 50 %. Columns: method, images (explanations, two a pair),
-    own_object_pct, standard_error_pts.
+    `explain[method](target)` gives patch maps [pairs, patches] for one class an image, of a
+    `grid` of patches. Each map points where it is highest; what counts is whether that is nearer
+    to its own class's object than to the other's. Chance is 50 %.
+    Columns: method, images (explanations, two a pair), own_object_pct, standard_error_pts.
     """
     rows = []
     for name, method in explain.items():
-        sides = [points_at_own(pairs, method(pairs.labels[:, i]), i) for i in (0, 1)]
+        sides = [points_at_own(pairs, method(pairs.labels[:, i]), i, grid) for i in (0, 1)]
         own = torch.stack(sides, dim=1)
         rows.append([name, own.numel(), *own_share_pct(own)])
     return pd.DataFrame(rows, columns=["method", "images", "own_object_pct", "standard_error_pts"])
@@ -54,10 +56,13 @@ def own_share_pct(
     return 100 * share.item(), 100 * (squares.sqrt() / total).item()
 
 
-def points_at_own(pairs: Pairs, maps: Tensor, which: int) -> Bool[Tensor, " pairs"]:
+def points_at_own(
+    pairs: Pairs, maps: Tensor, which: int, grid: tuple[int, int]
+) -> Bool[Tensor, " pairs"]:
     """Whether each map is highest nearer to the object `which` (0 or 1) than to the other."""
     size = pairs.images.shape[-2:]
-    peaks = to_pixels(maps.float(), tuple(size), normalise=False).flatten(1).argmax(dim=1)
+    heat = to_heatmap(maps.float(), tuple(size), grid, normalise=False)
+    peaks = heat.flatten(1).argmax(dim=1)
     places = torch.stack([peaks // size[1], peaks % size[1]], dim=1)
     own = _distance(pairs.masks[:, which], places)
     return own < _distance(pairs.masks[:, 1 - which], places)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from relevit.evaluate.intervals import check_bootstrap
-from relevit.relevance import Protocol, check_protocol
+from relevit.protocols import Protocol, check_protocol
 
 METRICS = ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct")
 # Cuts of the described mF1, all inside [0, 1]: at 0 and 1 every map gives the same answer.

@@ -21,7 +21,7 @@ from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
 from relevit.finetune.runs import arm_name, finetune_at, kept_epoch, origin_weights
-from relevit.relevance import check_protocol
+from relevit.protocols import check_protocol
 from relevit.training.epochs import History
 
 RATES = "rates.parquet"  # of 02_learning_rate

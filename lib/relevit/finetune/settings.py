@@ -16,7 +16,7 @@ from relevit.finetune.hyperparameters import (
     paper_weights,
     table_model,
 )
-from relevit.relevance import check_protocol
+from relevit.protocols import check_protocol
 
 
 class FinetuneSettings(FinetuneChoices):

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from relevit.attention.recording import attention_for_gradients, unfused_attention
+from relevit.attribution import checked_target, patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import autocast
 from relevit.config.words import Baseline, Protocol
 from relevit.finetune.hyperparameters import check_baseline
@@ -32,7 +33,7 @@ from relevit.losses import (
     gradmask_loss,
     rrr_loss,
 )
-from relevit.relevance import check_protocol, checked_target, relevance_and_logits, to_pixels
+from relevit.protocols import check_protocol
 
 TERMS = ("background", "foreground", "relevance", "classification", "total")
 
@@ -98,12 +99,13 @@ def step_losses(
             model,
             images,
             target,
-            exact=settings.exact_gradient and train,
+            exact_gradient=settings.exact_gradient and train,
             explanation=settings.explanation,
         )
     relevance, logits = _at_least_float32(relevance), _at_least_float32(logits)
     scaled = settings.protocol == "published"
-    heatmaps = to_pixels(relevance, masks.shape[-2:], normalise=scaled)
+    grid = patch_grid(model, images)
+    heatmaps = to_heatmap(relevance, masks.shape[-2:], grid, normalise=scaled)
     background = background_loss(heatmaps, masks, protocol=settings.protocol)
     foreground = foreground_loss(heatmaps, masks, protocol=settings.protocol)
     classification = _class_term(settings, logits, labels)

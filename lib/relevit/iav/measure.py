@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, patch_grid
 from relevit.base.device import Precision, autocast
 from relevit.iav.runs import FinetunedRun, Pictures
 from relevit.iav.scores import (
@@ -42,6 +42,7 @@ class HeadView:
     attention: Float[Tensor, "images layers heads patches"]
     attributions: Mapping[str, Float[Tensor, "images patches"]]
     scores: Mapping[str, Float[Tensor, "images layers heads"]]
+    grid: tuple[int, int]  # rows and columns of patches
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Explanation:
 
     attention: Float[Tensor, "images layers heads patches"]
     maps: Mapping[str, Float[Tensor, "images patches"]]  # not negative
+    grid: tuple[int, int]  # rows and columns of patches
 
     def scores(self, name: str) -> Float[Tensor, "images layers heads"]:
         """IA-scores with one of the maps (IAV Eq. 1)."""
@@ -58,7 +60,7 @@ class Explanation:
     def first(self, count: int) -> Explanation:
         """The same for the first images alone."""
         maps = {name: values[:count] for name, values in self.maps.items()}
-        return Explanation(self.attention[:count], maps)
+        return Explanation(self.attention[:count], maps, self.grid)
 
     def held_against(self, name: str, other: Float[Tensor, "images patches"]) -> Explanation:
         """With one more map, of whatever origin (Any-AV)."""
@@ -70,6 +72,7 @@ class Explanation:
             self.attention,
             {title: self.maps[name] for name, title in names.items()},
             {title: self.scores(name) for name, title in names.items()},
+            self.grid,
         )
 
 
@@ -110,7 +113,7 @@ class Explainer:
             attention.append(class_attention(model, pixels, chunk=self.chunk).float().cpu())
             on_part(len(picture))
         joined = {name: torch.cat([part[name] for part in maps]) for name in self.methods}
-        return Explanation(torch.cat(attention), joined)
+        return Explanation(torch.cat(attention), joined, patch_grid(model, pixels))
 
     def _map(
         self, name: str, model: nn.Module, pixels: Tensor, target: Tensor

@@ -199,7 +199,7 @@ def _rows(
     model: nn.Module, images: Tensor, pooling: Pooling, prefix: int
 ) -> Float[Tensor, "batch layers heads patches"]:
     # One row of the last map is enough where only the class token's is read.
-    with record_attention(model, class_row=pooling == "class_token") as tape:
+    with record_attention(model) as tape:
         model(images)
     layers = []
     for attention in tape.maps:

@@ -343,7 +343,7 @@ def _try_it(network: nn.Module, size: int) -> None:
         logits = network(black)
     if not isinstance(logits, Tensor) or logits.ndim != 2:
         raise ValueError("it gives no logits, [batch, classes]")
-    patches = tape.tokens - prefix_tokens(network)
+    patches = tape.inputs[-1].shape[1] - prefix_tokens(network)
     if math.isqrt(patches) ** 2 != patches:
         raise ValueError(f"its {patches} patches form no square")
 

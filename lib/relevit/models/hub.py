@@ -15,7 +15,6 @@ import timm
 import torch
 from torch import nn
 
-from relevit.attention.class_token import with_short_last_block
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.config.words import HUB, KINDS
@@ -36,7 +35,7 @@ HUB_KINDS = {name: KINDS[name] for name in HUB_MODELS}
 def build_hub_model(name: str, classes: int) -> nn.Module:
     """The architecture alone, for weights that were finetuned here. Raises: ValueError."""
     with torch.random.fork_rng(devices=[]):
-        return with_short_last_block(timm.create_model(_spec(name).timm_name, num_classes=classes))
+        return timm.create_model(_spec(name).timm_name, num_classes=classes)
 
 
 def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None = None) -> nn.Module:
@@ -53,10 +52,10 @@ def load_hub_model(name: str, classes: int, seed: int = 0, folder: Path | None =
         if path is not None:
             model = timm.create_model(timm_name, num_classes=classes)
             _fill(model, path, name)
-            return with_short_last_block(model)
+            return model
         try:
             model = timm.create_model(timm_name, pretrained=True, num_classes=classes)
-            return with_short_last_block(model)
+            return model
         except (OSError, RuntimeError) as error:
             raise ConnectionError(
                 f"hub: the weights of {timm_name} cannot be had ({one_line(error)}); "

@@ -11,7 +11,6 @@ import torch
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.class_token import with_short_last_block
 from relevit.base.device import choose_device
 from relevit.base.seeding import seeded
 from relevit.config.words import DINOV2, KINDS, SHIPPED, MiniName
@@ -82,7 +81,7 @@ def build_model(
             **spec.options,
         )
     model.pretrained_cfg.update(mean=spec.mean, std=spec.std)
-    return with_short_last_block(model)
+    return model
 
 
 def load_pretrained(

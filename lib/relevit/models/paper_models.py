@@ -18,7 +18,6 @@ from jaxtyping import Float
 from timm.models import get_pretrained_cfg, load_state_dict_from_hf
 from torch import Tensor, nn
 
-from relevit.attention.class_token import with_short_last_block
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.models.published_weights import (
@@ -67,7 +66,7 @@ def load_paper_model(
     _check(model, count, weights, head, depth, random)
     if random or model.random:
         both = head != "new" and count == model.classes and model.reads == BOTH
-        return with_short_last_block(_built(model, count, depth, seed, preset, both))
+        return _built(model, count, depth, seed, preset, both)
     path = None if weights is None else _weights_file(model, weights)
     place = path or model.source
     if path is None:
@@ -83,7 +82,7 @@ def load_paper_model(
     built = _built(model, count, depth, seed, preset, both)
     with _fitting(model, place):
         fill(built, tensors, keep_head=keep)
-    return with_short_last_block(built)
+    return built
 
 
 def class_and_mean(

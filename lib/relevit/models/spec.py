@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+import timm
 import torch
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image
@@ -136,6 +137,12 @@ class ModelSpec:
     options: dict[str, Any] = field(default_factory=dict)
     classes: int = CUTOUTS_CLASSES  # of its head, unless another number is asked for
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the patches of a picture, as timm's model has them."""
+        options = {"img_size": self.image_size} | self.options
+        return _grid(self.timm_name, tuple(options.items()))
+
     def normalise(
         self, images: UInt8[Tensor, "batch 3 height width"], like: Tensor | None = None
     ) -> Float[Tensor, "batch 3 height width"]:
@@ -160,6 +167,12 @@ class ModelSpec:
         """Back to [0, 1], for pictures."""
         mean, std = _statistics(self.mean, self.std, torch.device("cpu"))
         return (images.float().cpu() * std + mean).clamp(0, 1)
+
+
+@lru_cache(maxsize=64)
+def _grid(timm_name: str, options: tuple[tuple[str, Any], ...]) -> tuple[int, int]:
+    with torch.device("meta"):  # without any weights
+        return tuple(timm.create_model(timm_name, **dict(options)).patch_embed.grid_size)
 
 
 @lru_cache(maxsize=64)

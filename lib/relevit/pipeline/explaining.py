@@ -13,8 +13,7 @@ from torch import Tensor
 
 from relevit import plots
 from relevit.attention.recording import evaluating
-from relevit.attribution import check_known
-from relevit.attribution.explain import explain
+from relevit.attribution import check_known, explain
 from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
 from relevit.data.own.outlines import upright
@@ -58,7 +57,7 @@ def explain_file(
         shares = model.network(inputs)[0].float().softmax(dim=0)
     predicted = int(shares.argmax())
     shown = predicted if target is None else target
-    heat = explain(model.network, inputs, method, shown).float()
+    heat = explain(model.network, inputs, shown, method=method).float()
     said = {
         "target": shown,
         "name": classes[shown],

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
+from relevit.attribution import to_heatmap
 from relevit.data.pairs import Pairs
 from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.plots.style import GAIN, GREY, HEAT, INK, LOSS, OBJECT, PALE_OBJECT, REST, subplots
-from relevit.relevance import to_pixels
 
 DIMMED = 0.22  # brightness of what a mask leaves out
 PIECES = {"other": REST, "dropped": PALE_OBJECT, "object": OBJECT}  # of a cut
@@ -114,14 +114,20 @@ def looks_grid(
 
 
 def phrase_figure(
-    pairs: Pairs, maps: Mapping[str, Float[Tensor, "pairs 2 patches"]], phrases: Sequence[str]
+    pairs: Pairs,
+    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
+    phrases: Sequence[str],
+    grid: tuple[int, int],
 ) -> Figure:
     """Both phrases of each image side by side, one row of heatmaps for each method (Fig. 7).
 
-    `phrases` has one for each class. Each heatmap is stretched over its own range.
+    `phrases` has one for each class, `grid` says how many rows and columns of patches there are.
+    Each heatmap is stretched over its own range.
     """
     size = tuple(pairs.images.shape[-2:])
-    rows = [(name, to_pixels(both.flatten(0, 1).float(), size)) for name, both in maps.items()]
+    rows = [
+        (name, to_heatmap(both.flatten(0, 1).float(), size, grid)) for name, both in maps.items()
+    ]
     titles = [fill(phrases[label], 16) for label in pairs.labels.flatten().tolist()]
     return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles)
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from relevit.evaluate.intervals import need_columns
 from relevit.evaluate.perturbation import erasing_ranks
-from relevit.relevance import Protocol, check_protocol
+from relevit.protocols import Protocol, check_protocol
 from relevit.text.documents import Document
 from relevit.text.tokens import Texts, TokenMap, Tokens
 

@@ -18,9 +18,8 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from relevit.attention.recording import record_attention
-from relevit.attribution import METHODS, VARIANTS
-from relevit.attribution.observe import first_block
-from relevit.relevance import Protocol, checked_target
+from relevit.attribution import METHODS, VARIANTS, checked_target, method_options
+from relevit.protocols import Protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens, same_length
 
@@ -124,7 +123,8 @@ def start_table(
     """
     rows = {}
     for name in STARTING:
-        starts = [first_block(model, None, kind, name) for kind in ("published", "described")]
+        rows = [method_options(model, name, kind) for kind in ("published", "described")]
+        starts = [row.get("start_block", 1) for row in rows]
         made = (
             attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
             for start in starts

@@ -40,7 +40,7 @@ from relevit.evaluate.perturbation import (
     image_auc_pct,
     trapezoid_weights,
 )
-from relevit.relevance import Protocol, check_protocol
+from relevit.protocols import Protocol, check_protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens
 

@@ -8,10 +8,10 @@ import weakref
 import pytest
 import timm
 import torch
+from relevit.attention.class_token import reads_class_token_only
 from timm.layers import Attention, use_fused_attn
 from torch import nn
 
-from relevit.attention.class_token import reads_class_token_only
 from relevit.attention.recording import (
     alone,
     attention_for_gradients,

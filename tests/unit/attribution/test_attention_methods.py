@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from relevit.attention.recording import record_attention
-from relevit.attribution import METHODS
-from relevit.attribution.observe import first_block, observe, scaled_to_one
+from relevit.attribution import METHODS, method_options
+from relevit.attribution.raw_attention import scaled_to_one
+from relevit.attribution.seen import observe
 from relevit.text.encoder import build_tiny
 from relevit.text.token_maps import attribute
 from relevit.text.tokens import Tokens
@@ -89,8 +90,8 @@ def test_raw_attention_is_the_last_map(build_vit, images, kind):
 )
 def test_published_start_on_shallow_models(build_vit, depth, method, start):
     model = build_vit(depth=depth, embed_dim=2, num_heads=1)
-    assert first_block(model, None, "published", method) == start
-    assert first_block(model, None, "described", method) == 1
+    assert method_options(model, method, "published").get("start_block", 1) == start
+    assert method_options(model, method, "described").get("start_block", 1) == 1
 
 
 @pytest.mark.parametrize("method", ["ga", "head_wise", "token_wise"])
@@ -99,8 +100,8 @@ def test_published_start_for_clip_is_the_last_block(build_vit, method):
     for depth in (12, 6, 2):
         model = build_vit(depth=depth, embed_dim=2, num_heads=1)
         model.family = "clip"
-        assert first_block(model, None, "published", method) == depth
-        assert first_block(model, None, "described", method) == 1
+        assert method_options(model, method, "published").get("start_block", 1) == depth
+        assert method_options(model, method, "described").get("start_block", 1) == 1
 
 
 # GradCAM as each family's published code has it, by hand from maps and gradients
@@ -123,7 +124,7 @@ def embedded(model):
 def parts(model, embedded):
     """Maps and gradients of the last block, whole, for class 1."""
     target = torch.ones(2, dtype=torch.long)
-    seen = observe(model, embedded, target, gradients="last", whole=True)
+    seen = observe(model, embedded, target, gradients="last")
     return seen.maps[-1], seen.gradients[-1], target
 
 

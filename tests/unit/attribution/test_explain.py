@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.attribution import METHODS
-from relevit.attribution.explain import explain
-from relevit.relevance import to_pixels
+from relevit.attribution import METHODS, explain, to_heatmap
 
 from ..attribution_cases import PROTOCOLS, know_black
 
@@ -24,7 +22,7 @@ def test_heatmaps_at_the_images_size(build_vit, images, method, protocol):
     assert bool(((maps == 0).flatten(1).all(1) | (maps.amax(dim=(1, 2, 3)) == 1)).all())
     if method != "smoothgrad":  # draws
         plain = METHODS[method](model, images, None, protocol=protocol).nan_to_num()
-        assert torch.equal(maps, to_pixels(plain, (28, 28)))
+        assert torch.equal(maps, to_heatmap(plain, (28, 28), (4, 4)))
 
 
 @pytest.mark.parametrize("target", [2, [2, 2, 2], (2, 2, 2), np.int64(2), torch.tensor(2)])

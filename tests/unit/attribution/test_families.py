@@ -23,7 +23,8 @@ from relevit.attention.token_rows import head_pooling
 from relevit.attribution import METHODS
 from relevit.attribution.integrated_gradients import completeness_gap, integrated_gradients_pixels
 from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
-from relevit.attribution.observe import observe, scaled_to_one
+from relevit.attribution.raw_attention import scaled_to_one
+from relevit.attribution.seen import observe
 from relevit.attribution.smoothgrad import smoothgrad_pixels
 from relevit.models.paper_models import load_paper_model
 from replicas import weights as micro
@@ -186,7 +187,7 @@ def test_every_method_runs_on_the_head_that_reads_both(dino, faces, name, protoc
 
 def test_relevance_of_class_token_and_mean_sums_to_one(dino, faces):
     with torch.no_grad():
-        seen = observe(dino, faces, torch.tensor([4, 0, 2]), whole=True)
+        seen = observe(dino, faces, torch.tensor([4, 0, 2]))
         relevance = from_head(dino, seen, "described")
         one = torch.ones(3).double()
         assert (relevance[:, 0].abs().sum(dim=1) > 0).all()
@@ -204,7 +205,7 @@ def test_published_relevance_is_split_as_if_concatenated(dino, faces):
         with torch.no_grad():
             model.head.weight.zero_()
             model.head.weight[4, half] = 1
-            seen = observe(model, faces, 4, whole=True)
+            seen = observe(model, faces, 4)
             relevance = from_head(model, seen, "published").sum(dim=2)
             described = from_head(model, seen, "described").sum(dim=2)
         rows = slice(1) if tokens == 1 else slice(1, None)

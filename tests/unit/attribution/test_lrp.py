@@ -12,7 +12,7 @@ from timm.models.vision_transformer import ResPostBlock
 from relevit.attribution import METHODS
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
-from relevit.attribution.observe import observe
+from relevit.attribution.seen import observe
 
 from .. import attribution_cases
 from ..attribution_cases import LRP
@@ -136,7 +136,7 @@ def test_patches_keep_their_place():
 def test_relevance_sums_to_one_after_every_block(build_vit, images, kind):
     model = build_vit(kind, depth=3)
     with torch.no_grad():
-        seen = observe(model, images, torch.tensor([0, 3, 1]), whole=True)
+        seen = observe(model, images, torch.tensor([0, 3, 1]))
         relevance = from_head(model, seen, "described")
         one = torch.ones(3).double()
         close(relevance.sum(dim=(1, 2)), one, 1e-6)
@@ -148,7 +148,7 @@ def test_relevance_sums_to_one_after_every_block(build_vit, images, kind):
 
 def test_published_average_pooling_hands_on_too_much(build_vit, images):
     model = build_vit("average")
-    seen = observe(model, images, whole=True)
+    seen = observe(model, images)
     with torch.no_grad():
         relevance = from_head(model, seen, "published")
     close(relevance.sum(dim=(1, 2)), torch.full((3,), 16.0).double(), 1e-6)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.attribution import METHODS, explain_all
-from relevit.relevance import gae
+from relevit.attribution import METHODS, explain_all, gae
 
 from .. import attribution_cases
 from ..attribution_cases import (
@@ -178,7 +177,7 @@ def test_model_is_left_as_it_was(vit, images, state_of, name, kind, case):
     if case == "runs" or (case == "keeps its graph" and name not in GRAPH):
         explain(name, model, images, target)
     elif case == "keeps its graph":
-        explain(name, model, images, target, create_graph=True)
+        explain(name, model, images, target, exact_gradient=True)
     else:
         with pytest.raises((ValueError, RuntimeError), match=r"target|broken layer"):
             explain(name, model, images, target)
@@ -212,7 +211,7 @@ def test_dropout_does_not_matter(vit, images, state_of, name):
 @pytest.mark.parametrize("name", GRAPH)
 def test_map_in_the_graph_is_of_the_model_in_its_own_mode(vit, images, name):
     model = vit(attn_drop_rate=0.5).train()
-    maps = [explain(name, model, images, create_graph=True).detach() for _ in range(2)]
+    maps = [explain(name, model, images, exact_gradient=True).detach() for _ in range(2)]
     assert not torch.equal(*maps)
 
 
@@ -269,7 +268,7 @@ def test_images_get_no_gradient(vit, images, name):
 
 @pytest.mark.parametrize("name", GRAPH)
 def test_map_is_in_the_graph_when_asked(vit, images, name):
-    found = explain(name, vit(), images, protocol="described", create_graph=True)
+    found = explain(name, vit(), images, protocol="described", exact_gradient=True)
     assert found.requires_grad
     close(found.detach(), explain(name, vit(), images, protocol="described"))
 
@@ -295,7 +294,7 @@ def test_gradient_equals_finite_differences(build_vit, images, name, protocol, k
     if (name, protocol) == ("gradcam", "published"):
         protocol = "described"  # as published a map may be NaN, and so is its gradient
     model = know_black(build_vit(kind))
-    figure = map_figure(name, model, images, protocol=protocol, create_graph=True)
+    figure = map_figure(name, model, images, protocol=protocol, exact_gradient=True)
     parameters = [model.get_parameter(name) for name, _ in WEIGHTS]
     found = torch.autograd.grad(figure, parameters, allow_unused=True)
     for parameter, (weight, entry), gradient in zip(parameters, WEIGHTS, found, strict=True):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from relevit.attribution import explain
 from relevit.data.batch import Batch
 from relevit.evaluate.looking import (
     RIGHT,
@@ -18,7 +19,6 @@ from relevit.evaluate.looking import (
     look_at_parts,
     look_rows,
 )
-from relevit.relevance import gae, to_pixels
 
 from ..micro_finetuning import SPEC, micro_model, pictures
 
@@ -53,7 +53,7 @@ def test_a_candidate_is_answered_and_explained(model, batch):
     with torch.no_grad():
         shares = model(pixels)[:, list(among)].softmax(dim=1)
     assert torch.allclose(seen.confidence_pct, 100 * shares.amax(dim=1))
-    maps = to_pixels(gae(model, pixels, seen.predictions), pixels.shape[-2:])
+    maps = explain(model, pixels, seen.predictions)
     assert torch.equal(seen.heatmaps, maps)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
 
+from relevit.attribution import foreground_iou_pct
 from relevit.evaluate.segmentation import (
     METRICS,
     THRESHOLDS,
@@ -16,7 +17,6 @@ from relevit.evaluate.segmentation import (
     segmentation_rows,
     segmentation_scores,
 )
-from relevit.relevance import foreground_iou_pct
 
 PROTOCOLS = ("published", "described")
 NAN, INFINITY = float("nan"), float("inf")

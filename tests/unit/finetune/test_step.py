@@ -10,11 +10,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from relevit.attention.recording import unfused_attention
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, gae, to_heatmap
 from relevit.finetune.hyperparameters import BASELINES, LossWeights
 from relevit.finetune.step import baseline_losses, step_losses
 from relevit.losses import background_loss, foreground_loss
-from relevit.relevance import gae, to_pixels
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
 
@@ -75,7 +74,7 @@ def test_heatmaps_are_gae_of_the_target_and_the_terms_the_protocols(target, prot
     settings = SETTINGS.changed(target=target, protocol=protocol)
     losses = step_losses(model, images, masks, labels, settings)
     relevance = gae(model, images, labels if target == "label" else None)
-    expected = to_pixels(relevance, (SIZE, SIZE), normalise=protocol == "published")
+    expected = to_heatmap(relevance, (SIZE, SIZE), (2, 2), normalise=protocol == "published")
     torch.testing.assert_close(losses.heatmaps.detach(), expected)
     for name, term in (("background", background_loss), ("foreground", foreground_loss)):
         wanted = float(term(expected, masks, protocol=protocol))
@@ -111,7 +110,9 @@ def test_another_explanation_takes_the_place_of_gae(name, method):
     model = micro_model()
     images, masks, labels = step_inputs()
     losses = step_losses(model, images, masks, labels, SETTINGS.changed(explanation=name))
-    expected = to_pixels(METHODS[method](model, images, protocol="described"), (SIZE, SIZE))
+    expected = to_heatmap(
+        METHODS[method](model, images, protocol="described"), (SIZE, SIZE), (2, 2)
+    )
     # Scaling nearly even attention to [0, 1] magnifies its rounding.
     torch.testing.assert_close(losses.heatmaps.detach(), expected, atol=1e-3, rtol=0)
     assert any(g is not None and g.abs().max() > 0 for g in gradients(model, losses.relevance))

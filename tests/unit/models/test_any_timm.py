@@ -11,11 +11,11 @@ import pytest
 import timm
 import torch
 
+from relevit.attribution import gae
 from relevit.models import MODELS, any_timm
 from relevit.models.any_timm import open_model
 from relevit.models.checkpoints import save_weights
 from relevit.models.loading import load_model
-from relevit.relevance import gae
 
 pytestmark = pytest.mark.usefixtures("no_network")
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from relevit.attention.recording import record_attention
 from relevit.attribution.beyond_intuition import token_wise_matrices
-from relevit.attribution.observe import observe
+from relevit.attribution.seen import observe
 from relevit.text.encoder import build_tiny
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
@@ -129,7 +129,7 @@ def test_what_is_no_bert_is_refused():
 def test_clip_takes_its_values_after_attention_as_published():
     tower = from_clip_text(clip())
     embedded = tower.embed(torch.tensor([[1, 5, 6, WORDS - 1]])).detach()
-    seen = observe(tower, embedded, whole=True)
+    seen = observe(tower, embedded)
     block, tokens = tower.blocks[1], seen.inputs[1]
     _, _, value = block.attn.qkv.weight.chunk(3)
     bias = block.attn.qkv.bias.chunk(3)[2]

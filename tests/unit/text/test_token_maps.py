@@ -7,9 +7,9 @@ import torch
 
 from relevit.attention.recording import record_attention
 from relevit.attention.token_rows import carry_rows
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, method_options
 from relevit.attribution.lrp import from_head, through_blocks
-from relevit.attribution.observe import first_block, observe
+from relevit.attribution.seen import observe
 from relevit.config import TextParams
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.encoder import build_tiny
@@ -108,7 +108,7 @@ def test_one_block_in_closed_form():
 def test_relevance_is_conserved_down_to_the_embedded_tokens(model):
     """LRP with the norms behind the sums and the pooler: what goes in comes out."""
     with torch.no_grad():
-        seen = observe(model, model.embed(torch.tensor([TEXTS[0].ids])), whole=True)
+        seen = observe(model, model.embed(torch.tensor([TEXTS[0].ids])))
         relevance = from_head(model, seen)
         torch.testing.assert_close(relevance.sum(), torch.tensor(1.0).double())
         for found in through_blocks(model, seen, relevance):
@@ -132,11 +132,11 @@ def test_blocks_at_which_the_published_scripts_start():
     deep = build_tiny(WORDS, 2, depth=12)
     starts = {"rollout": 1, "ga": 12, "transformer_attribution": 12, "head_wise": 12}
     for method, block in (starts | {"token_wise": 9}).items():
-        assert first_block(deep, None, "published", method) == block
-        assert first_block(deep, None, "described", method) == 1
+        assert method_options(deep, method, "published").get("start_block", 1) == block
+        assert method_options(deep, method, "described").get("start_block", 1) == 1
     six = build_tiny(WORDS, 2, depth=6)  # the same share of the depth
-    assert first_block(six, None, "published", "head_wise") == 6
-    assert first_block(six, None, "published", "token_wise") == 5
+    assert method_options(six, "head_wise", "published").get("start_block", 1) == 6
+    assert method_options(six, "token_wise", "published").get("start_block", 1) == 5
 
 
 def test_wrong_questions_are_refused(model):

@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from relevit.attribution import patch_grid, to_heatmap
 from relevit.config.words import Fill, Unit
 from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, INK, method_colour
 from relevit.plots.widgets.explorer import Explorer, show_heat, show_image, slider, strip
-from relevit.relevance import to_pixels
 
 STEP = 5  # percent of the image, between two places of the slider
 SHARES = tuple(range(0, 100, STEP))
@@ -71,6 +71,7 @@ class ErasingExplorer(Explorer):
     ) -> None:
         self._model, self._spec, self._batch, self._classes = model, spec, batch, classes
         self._maps, self._unit, self._fill = dict(maps), unit, fill
+        self._grid = patch_grid(model, batch.images)
         self._answered: dict[tuple, Tensor] = {}
         self.image = slider("image", 1, len(batch))
         first = "gae" if "gae" in maps else next(iter(maps))
@@ -91,7 +92,7 @@ class ErasingExplorer(Explorer):
         relevance = self._maps[self.method.value][place : place + 1].float().nan_to_num().cpu()
         figure, axes = strip(2.1, *[(0.08, 2.1)] * 3, (0.4, 3.2))
         show_image(axes[0], image, f"image {place + 1}: {self._name(place)}")
-        heat = to_pixels(relevance, tuple(image.shape[-2:]))[0, 0]
+        heat = to_heatmap(relevance, tuple(image.shape[-2:]), self._grid)[0, 0]
         show_heat(axes[1], image, heat, self.method.value)
         show_image(axes[2], self._shown(place, step), f"{SHARES[step]} % erased")
         self._show_curves(axes[3], curves, watched, step)
@@ -102,7 +103,8 @@ class ErasingExplorer(Explorer):
         relevance = self._maps[self.method.value][place : place + 1].float().cpu()
         image = self._batch.images[place : place + 1]
         if self._unit == "pixel":
-            relevance = to_pixels(relevance.double(), tuple(image.shape[-2:])).flatten(1)
+            size = tuple(image.shape[-2:])
+            relevance = to_heatmap(relevance.double(), size, self._grid).flatten(1)
         ranks = erasing_ranks(relevance, ORDERS[order])
         counts = [erased_parts(ranks.shape[1], SHARES[step]) for step in steps]
         hidden = ranks < torch.tensor(counts)[:, None]

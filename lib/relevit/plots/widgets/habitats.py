@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from relevit.attribution import explain
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import home_family
 from relevit.data.habitats import HOMES
@@ -18,7 +19,6 @@ from relevit.evaluate.looking import RIGHT, WRONG
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, INK
 from relevit.plots.widgets.explorer import Explorer, show_heat, show_image, slider, strip
-from relevit.relevance import gae, to_pixels
 
 POSES = 10
 BEST = 3  # answers shown
@@ -97,7 +97,7 @@ class HabitatExplorer(Explorer):
         pixels = self._spec.normalise(drawn.images.to(device))
         with torch.no_grad():
             shares = self._model(pixels).float().softmax(dim=1).cpu()
-        heat = to_pixels(gae(self._model, pixels), tuple(pixels.shape[-2:])).cpu()[:, 0]
+        heat = explain(self._model, pixels).cpu()[:, 0]
         return [_Seen(*parts) for parts in zip(drawn.images, heat, shares, strict=True)]
 
     def _first_flip(self) -> int:

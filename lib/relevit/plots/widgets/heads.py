@@ -22,12 +22,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from torch import Tensor, nn
 
+from relevit.attribution import patch_grid, to_heatmap
 from relevit.iav.measure import HeadView
 from relevit.iav.scores import class_attention, ia_scores
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import DPI, GREY, HEAT, INK
 from relevit.plots.widgets.explorer import Explorer, slider, title_of
-from relevit.relevance import to_pixels
 
 SCALE = "cividis"  # of the scores; the heatmaps are in inferno on grey
 
@@ -81,10 +81,11 @@ def method_explorer(
     Raises: ValueError as `head_explorer`.
     """
     device = next(model.parameters()).device
-    attention = class_attention(model, spec.normalise(images.to(device))).float().cpu()
+    pixels = spec.normalise(images.to(device))
+    attention = class_attention(model, pixels).float().cpu()
     whole = {name: values.float().nan_to_num().cpu() for name, values in maps.items()}
     scores = {name: ia_scores(attention, values.clamp(min=0)) for name, values in whole.items()}
-    view = HeadView(attention, whole, scores)
+    view = HeadView(attention, whole, scores, patch_grid(model, pixels))
     return head_explorer(images, {spec.name: view}, titles, score="cosine")
 
 
@@ -213,7 +214,7 @@ class HeadPicture:
         self._image.set_data(picture)
         pair = (view.attributions[choice.map_name][index], view.attention[index, layer, head])
         maps = torch.stack([values.detach().float().cpu() for values in pair])
-        heatmaps = to_pixels(maps, picture.shape[:2])[:, 0].numpy()
+        heatmaps = to_heatmap(maps, picture.shape[:2], view.grid)[:, 0].numpy()
         for grey, heat, heatmap in zip(self._grey, self._heat, heatmaps, strict=True):
             grey.set_data(picture.mean(axis=2))
             heat.set_data(heatmap)

@@ -12,14 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, patch_grid, to_heatmap
 from relevit.config.words import Protocol
 from relevit.data.pairs import Pairs
 from relevit.evaluate.pointing import points_at_own
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, method_colour
 from relevit.plots.widgets.explorer import Explorer, show_heat, show_image, slider, strip
-from relevit.relevance import to_pixels
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit.text.clip.encoders import Encoder
 
@@ -90,10 +89,11 @@ class PhraseExplorer(Explorer):
         relevance = made.detach().float().nan_to_num().cpu()
         figure, axes = strip(2.4, (0.08, 2.4), (0.08, 2.4), (0.15, 3.4))
         show_image(axes[0], image, fill(self._two(place), 34))
-        heat = to_pixels(relevance, tuple(image.shape[-2:]))[0, 0]
+        grid = patch_grid(classifier, pixels)
+        heat = to_heatmap(relevance, tuple(image.shape[-2:]), grid)[0, 0]
         show_heat(axes[1], image, heat, fill(f"{self.method.value}: {text}", 34))
         self._show_fits(axes[2], text, cosines)
-        return figure, self._words(text, place, cosines, relevance)
+        return figure, self._words(text, place, cosines, relevance, grid)
 
     def _pixels(self, place: int) -> Tensor:
         device = next(self._encoder.dual.parameters()).device
@@ -113,7 +113,9 @@ class PhraseExplorer(Explorer):
         axis.spines[:].set_visible(False)
         axis.grid(False)
 
-    def _words(self, text: str, place: int, cosines: Tensor, relevance: Tensor) -> str:
+    def _words(
+        self, text: str, place: int, cosines: Tensor, relevance: Tensor, grid: tuple[int, int]
+    ) -> str:
         others = [i for i, phrase in enumerate(self._phrases, start=1) if phrase != text]
         below = int((cosines[others] < cosines[0]).sum())
         said = (
@@ -123,7 +125,7 @@ class PhraseExplorer(Explorer):
         one = self._pairs.select([place])
         if not bool(one.masks.any()):
             return f"{said}."
-        nearer = int(one.labels[0, 0 if bool(points_at_own(one, relevance, 0)) else 1])
+        nearer = int(one.labels[0, 0 if bool(points_at_own(one, relevance, 0, grid)) else 1])
         if float(relevance.max()) <= float(relevance.min()):
             return f"{said}; the map is empty."
         return f"{said}; the map is highest near: {self._phrases[nearer]}."

@@ -5,7 +5,6 @@ And what the published settings for CLIP change in the maps (differences D11, D1
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
@@ -13,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution.beyond_intuition import express
-from relevit.attribution.observe import first_block
+from relevit.attribution import METHODS, method_options
+from relevit.attribution.beyond_intuition import express_all
 from relevit.config import ClipParams
 from relevit.data.batch import Batch
 from relevit.data.pairs import Pairs, draw_pairs
@@ -96,6 +95,7 @@ def pointing(
     pairs: Pairs | None,
     maps: Mapping[str, PairMaps],
     logits: Float[Tensor, "pairs classes"],
+    grid: tuple[int, int],
 ) -> pd.DataFrame:
     """The pointing game with one phrase for each object; a pair counts for the group of both.
 
@@ -107,7 +107,7 @@ def pointing(
     """
     if pairs is None:
         return pd.DataFrame(columns=COLUMNS + POINTED)
-    own = {name: _points_at_own(pairs, both) for name, both in maps.items()}
+    own = {name: _points_at_own(pairs, both, grid) for name, both in maps.items()}
     rows = []
     for group, classes in encoder.groups.items():
         inside = torch.isin(pairs.labels, torch.tensor(list(classes))).all(dim=1, keepdim=True)
@@ -155,32 +155,34 @@ def setting_maps(
     perception differs: gradients along the path, which take nearly all of the time, are taken once.
     Everything else is as published. For a head that reads the class token.
     """
-    # Without the family the tokens before the block are taken, Z of Eq. 14, as for images.
-    plain = copy.copy(classifier)
-    plain.family = "vit"
-    start = first_block(classifier, None, "published", "token_wise")  # and head_wise
+    # and head_wise
+    start = method_options(classifier, "token_wise", "published")["start_block"]
+    plain = {"after_attention": False}  # the tokens before the block, Z of Eq. 14, as for images
     rules = {
-        ("token_wise", "published", start): classifier,
+        ("token_wise", "published", start): {},
         ("token_wise", "values of Z (D12)", start): plain,
-        ("token_wise", "all blocks (D11)", 1): classifier,
+        ("token_wise", "all blocks (D11)", 1): {},
         ("token_wise", "both", 1): plain,
-        ("head_wise", "published", start): classifier,
-        ("head_wise", "all blocks (D11)", 1): classifier,
+        ("head_wise", "published", start): {},
+        ("head_wise", "all blocks (D11)", 1): {},
     }
     pixels = spec.normalise(pairs.images.to(next(classifier.parameters()).device))
     maps: dict[tuple[str, str, int], list[Tensor]] = {rule: [] for rule in rules}
     for target in pairs.labels.to(pixels.device).T:
-        feedback = express(classifier, pixels, target, perception="none")
-        for (method, setting, start), model in rules.items():
-            perception = express(
-                model, pixels, target, perception=method, feedback="none", start_block=start
+        alone = [("none", "integrated_gradient")]
+        [feedback] = express_all(classifier, pixels, target, pairs=alone, rules={})
+        for (method, setting, start), own in rules.items():
+            perception = METHODS[method](
+                classifier, pixels, target, feedback="none", start_block=start, **own
             )
             made = (perception * feedback).nan_to_num(nan=0.0).cpu()
             maps[method, setting, start].append(made)
     return {rule: torch.stack(sides, dim=1) for rule, sides in maps.items()}
 
 
-def settings_table(pairs: Pairs, maps: Mapping[tuple[str, str, int], PairMaps]) -> pd.DataFrame:
+def settings_table(
+    pairs: Pairs, maps: Mapping[tuple[str, str, int], PairMaps], grid: tuple[int, int]
+) -> pd.DataFrame:
     """How far `setting_maps` agree with those as published, and where they point.
 
     Columns: method, setting, first_block, same_order (Spearman's correlation over patches with the
@@ -198,11 +200,11 @@ def settings_table(pairs: Pairs, maps: Mapping[tuple[str, str, int], PairMaps]) 
     columns = ["method", "setting", "first_block", "same_order", "same_top_pct"]
     table = pd.DataFrame(rows, columns=columns)
     if bool(pairs.masks.any()):
-        own = (_points_at_own(pairs, made) for made in maps.values())
+        own = (_points_at_own(pairs, made, grid) for made in maps.values())
         table["own_object_pct"] = [own_share_pct(right)[0] for right in own]
     return table
 
 
-def _points_at_own(pairs: Pairs, maps: PairMaps) -> Bool[Tensor, "pairs 2"]:
+def _points_at_own(pairs: Pairs, maps: PairMaps, grid: tuple[int, int]) -> Bool[Tensor, "pairs 2"]:
     """Whether each phrase's map points at its own object, as `pointing_table` decides it."""
-    return torch.stack([points_at_own(pairs, maps[:, i], i) for i in (0, 1)], dim=1)
+    return torch.stack([points_at_own(pairs, maps[:, i], i, grid) for i in (0, 1)], dim=1)

@@ -20,7 +20,7 @@ from sklearn.datasets._twenty_newsgroups import (
     strip_newsgroup_quoting,
 )
 
-from relevit.relevance import Protocol, check_protocol
+from relevit.protocols import Protocol, check_protocol
 from relevit.text.documents import Corpus, Document
 
 TRAIN = "20news-bydate-train"

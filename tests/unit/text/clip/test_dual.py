@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.attribution.observe import observe
+from relevit.attribution.seen import observe
 from relevit.text.clip.dual import CLIP_METHODS, SimilarityHead, with_head
 from relevit.text.clip.from_transformers import from_clip
 from relevit.text.token_maps import attribute
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_both_sides_at_once(image_side, text_side):
     for side, (classifier, inputs, attentions) in enumerate(kinds):
         slopes = torch.autograd.grad(both.logits_per_image[2, 2], attentions, retain_graph=True)
         target = torch.full((len(inputs),), 2)
-        seen = observe(classifier, inputs.detach(), target, gradients="all", whole=True)
+        seen = observe(classifier, inputs.detach(), target, gradients="all")
         place = 2 if side == 0 else 0
         # The text's last token stands first here.
         tokens = seen.maps[0].shape[-1]

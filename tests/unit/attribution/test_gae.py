@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
-from relevit.relevance import (
+from relevit.attribution import (
     check_protocol,
     foreground_iou_pct,
     gae,
@@ -49,7 +49,7 @@ def gae_by_the_book(model, images, target, *, exact=False):
         relevance = torch.eye(maps[0].shape[-1]).double()
         for attention in maps:
             (gradient,) = torch.autograd.grad(
-                score, attention, retain_graph=True, create_graph=exact
+                score, attention, retain_graph=True, exact_gradient=exact
             )
             positive = torch.relu(gradient * attention)[0]
             relevance = relevance + (positive.sum(0) / len(positive)) @ relevance
@@ -68,7 +68,7 @@ def test_gae_equals_the_computation_by_the_book(build_vit, images, kind, protoco
     expected = gae_by_the_book(build_vit(kind), images, target).detach()
     assert expected.std(dim=1).min() > 0, "the map is too flat to tell anything"
     close(gae(build_vit(kind), images, target, protocol=protocol), expected)
-    exact = gae(build_vit(kind), images, target, protocol=protocol, create_graph=True)
+    exact = gae(build_vit(kind), images, target, protocol=protocol, exact_gradient=True)
     close(exact.detach(), expected)
 
 
@@ -125,7 +125,7 @@ def test_weights_are_in_the_graph_only_when_asked(build_vit, images, create_grap
     """A detached map costs no backward pass through the weights of the first block."""
     model, seen = build_vit(), []
     model.blocks[0].norm1.register_forward_hook(lambda *args: seen.append(args[-1].requires_grad))
-    gae(model, images, create_graph=create_graph)
+    gae(model, images, exact_gradient=create_graph)
     assert seen == [create_graph]
 
 

@@ -1,0 +1,93 @@
+"""One forward pass over the images, and what the methods read off it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.token_rows import (
+    Pooling,
+    carry_rows,
+    head_pooling,
+    pool_rows,
+    prefix_tokens,
+    read_rows,
+)
+from relevit.attribution.method import Target, checked_target
+
+Map = Float[Tensor, "batch patches"]
+Rows = Float[Tensor, "batch rows tokens"]
+Matrices = list[Float[Tensor, "batch query key"]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Attention maps of all blocks, first block first, and what one class's logit owes to each.
+
+    `gradients` has an entry for each map, for the last one, or none, as asked for. `inputs` are the
+    tokens before each block, `target` the class that is explained.
+    """
+
+    maps: list[Float[Tensor, "batch heads query key"]]
+    gradients: list[Float[Tensor, "batch heads query key"]]
+    inputs: list[Float[Tensor, "batch tokens width"]]
+    logits: Float[Tensor, "batch classes"]
+    target: Int[Tensor, " batch"]
+    pooling: Pooling
+    prefix: int  # tokens before the patches
+
+    def rows(self, matrix: Float[Tensor, "*batch query key"]) -> Float[Tensor, "*batch rows key"]:
+        """The rows that the head reads: the class token's, or all patches'."""
+        return read_rows(matrix, self.pooling, self.prefix)
+
+    def pool(self, rows: Rows) -> Map:
+        """One value a patch from these rows."""
+        return pool_rows(rows, self.pooling, self.prefix)
+
+    def propagate(self, matrices: Sequence[Tensor], start_block: int = 1) -> Rows:
+        """These rows of (I + A_L) ... (I + A_start), blocks counted from 1."""
+        return carry_rows(matrices, self.pooling, self.prefix, start_block)
+
+
+def observe(
+    model: nn.Module,
+    images: Inputs,
+    target: Target = None,
+    *,
+    gradients: Literal["none", "last", "all"] = "none",
+    pooling: Pooling | None = None,
+    exact_gradient: bool = False,
+) -> Seen:
+    """Run the model once.
+
+    With `exact_gradient` maps and gradients are differentiable with respect to the weights;
+    otherwise they are detached and the weights are frozen meanwhile, which is cheaper.
+    Raises: ValueError for a bad target or pooling, or a model without global self-attention.
+    """
+    pooling = head_pooling(model, pooling)
+    with ExitStack() as stack:
+        stack.enter_context(torch.set_grad_enabled(exact_gradient or gradients != "none"))
+        if not exact_gradient:
+            stack.enter_context(frozen_weights(model))
+        with record_attention(model) as tape:
+            logits = model(images)
+        target = checked_target(logits, target)
+        wanted = {"none": [], "last": tape.maps[-1:], "all": tape.maps}[gradients]
+        found = ()
+        if wanted:
+            score = logits.gather(1, target[:, None]).sum()
+            found = torch.autograd.grad(
+                score, wanted, retain_graph=exact_gradient, create_graph=exact_gradient
+            )
+    maps, inputs = tape.maps, tape.inputs
+    if not exact_gradient:
+        maps, inputs = ([tensor.detach() for tensor in kept] for kept in (maps, inputs))
+        logits = logits.detach()
+    return Seen(maps, list(found), inputs, logits, target, pooling, prefix_tokens(model))
