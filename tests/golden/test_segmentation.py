@@ -28,8 +28,8 @@ def masks(values):
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def heatmaps(values, masks, request):
-    maps = torch.from_numpy(values["maps14"]).flatten(1).to(request.param)
-    return to_heatmap(maps, masks.shape[-2:], (4, 4))
+    maps = torch.from_numpy(values["maps14"]).to(request.param)
+    return to_heatmap(maps.flatten(1), masks.shape[-2:], tuple(maps.shape[1:]))
 
 
 def test_the_four_numbers(values, heatmaps, masks):
