@@ -24,7 +24,11 @@ PUBLISHED: dict[str, Options] = {
     },
     # Beyond Intuition Sec. 4.2: CLIP.
     "prompt": {"fitting": False},  # "a photo of a ant"
-    "zero_shot_perturbation": {"shares_pct": range(10, 101, 10), "rule": "measured"},  # E7
+    "zero_shot_perturbation": {
+        "shares_pct": range(10, 101, 10),  # E7
+        "trapezoids": True,  # E6
+        "whole": True,  # E6
+    },
     # Attribution methods. First blocks are of 12; on a shallower model it is the same share.
     "raw_attention": {"mean_over": "keys", "scale": True},  # D2, C19
     "rollout": {"start_block": 2, "normalise": True},  # C15
@@ -40,6 +44,9 @@ PUBLISHED: dict[str, Options] = {
     "head_wise": {"start_block": 4, "inner": False},  # C3, C5
     "token_wise": {"start_block": 7, "after_norm": True},  # C3, C7
     "path": {"steps": 20, "rule": "riemann", "baseline": "zero"},  # C9, C10, D9
+    # The tests of maps. What is erased (E5) and its colour (E7) the texts leave open: `Erasing`.
+    "auc_weights": {"trapezoids": True, "whole": True, "end_at_zero": True},  # E6
+    "segmentation_rows": {"both_channels": True, "f1_by_row": True},  # E2, E3
 }
 
 DESCRIBED: dict[str, Options] = {}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.evaluate.perturbation import accuracy_curves, auc_table, perturbation_rows
+from relevit.evaluate.perturbation import Judged, accuracy_curves, auc_table, perturbation_rows
+from relevit.protocols import options
 
 TOLERANCE = 1e-9
 NAMES = {"pos": "positive", "neg": "negative"}
@@ -23,9 +24,8 @@ def rows(values, golden_model):
     return perturbation_rows(
         golden_model,
         lambda images: (images - 0.5) / 0.5,
-        tensors["images01"].double(),
-        tensors["vis"],
-        tensors["target"],
+        [Judged(tensors["images01"].double(), tensors["vis"], tensors["target"])],
+        golden_model.patch_embed.grid_size,
         chunk=30,  # shares of one image fall in different chunks
     )
 
@@ -78,15 +78,16 @@ def test_curve(values, case):
 
 
 @pytest.mark.parametrize(
-    ("rule", "name"), [("published", "auc"), ("trapezoid", "NOTCODE_auc_0.1_0.9")]
+    ("rule", "name"),
+    [(options("published", "auc_weights"), "auc"), ({"trapezoids": True}, "NOTCODE_auc_0.1_0.9")],
 )
 def test_areas(case, rule, name):
     published, rows = case
-    (auc_pct,) = auc_table(rows, rule)["auc_pct"]
+    (auc_pct,) = auc_table(rows, **rule)["auc_pct"]
     assert auc_pct / 100 == pytest.approx(float(published[name]), rel=TOLERANCE)
 
 
 def test_described_area_is_the_mean_accuracy(case):
     published, rows = case
-    (auc_pct,) = auc_table(rows, "described")["auc_pct"]
+    (auc_pct,) = auc_table(rows)["auc_pct"]
     assert auc_pct / 100 == pytest.approx(published["step_acc"].mean(), rel=TOLERANCE)

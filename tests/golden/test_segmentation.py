@@ -9,7 +9,9 @@ import torch
 
 from relevit.attribution import to_heatmap
 from relevit.evaluate.segmentation import segmentation_rows, segmentation_scores
+from relevit.protocols import options
 
+PUBLISHED = options("published", "segmentation_rows")
 EXACT = 1e-9
 AS_FLOAT32 = 2.5e-8  # the script's own format; it decides which scores are equal
 
@@ -34,7 +36,9 @@ def heatmaps(values, masks, request):
 
 def test_the_four_numbers(values, heatmaps, masks):
     images = zip(heatmaps.split(1), masks.split(1), strict=True)
-    found = segmentation_scores(pd.concat(segmentation_rows(*image) for image in images))
+    found = segmentation_scores(
+        pd.concat(segmentation_rows(*image, **PUBLISHED) for image in images)
+    )
     expected = {"pixel_accuracy": "pixAcc", "miou": "mIoU", "map": "mAP", "mf1": "mF1"}
     for ours, published in expected.items():
         tolerance = AS_FLOAT32 if ours == "map" else EXACT
@@ -42,7 +46,7 @@ def test_the_four_numbers(values, heatmaps, masks):
 
 
 def test_totals(values, heatmaps, masks):
-    rows = segmentation_rows(heatmaps, masks)
+    rows = segmentation_rows(heatmaps, masks, **PUBLISHED)
     assert rows["correct"].sum() == values["total_correct"]
     assert rows["pixels"].sum() == values["total_label"]
     for place, kind in enumerate(("background", "foreground")):
@@ -51,7 +55,7 @@ def test_totals(values, heatmaps, masks):
 
 
 def test_images(values, heatmaps, masks):
-    rows = segmentation_rows(heatmaps, masks)
+    rows = segmentation_rows(heatmaps, masks, **PUBLISHED)
     tolerance = EXACT if heatmaps.dtype == torch.float32 else AS_FLOAT32
     np.testing.assert_allclose(rows["ap_pct"], 100 * values["per_image_AP"], rtol=tolerance)
     by_row = 100 * values["per_image_rowF1"].mean(axis=1)
@@ -59,7 +63,7 @@ def test_images(values, heatmaps, masks):
 
 
 def test_described_average_precision_is_that_of_the_object(values, heatmaps, masks):
-    rows = segmentation_rows(heatmaps, masks, protocol="described")
+    rows = segmentation_rows(heatmaps, masks)
     expected = 100 * values["NOTCODE_per_image_foreground_AP"]
     # float64 separates scores that float32 makes equal.
     tolerance = EXACT if heatmaps.dtype == torch.float32 else 2e-7
@@ -68,7 +72,7 @@ def test_described_average_precision_is_that_of_the_object(values, heatmaps, mas
 
 def test_f1_of_the_whole_image_at_the_mean(values, heatmaps, masks):
     """Counts and described F1 share this value: F1 = 2 inter / (inter + union)."""
-    rows = segmentation_rows(heatmaps, masks, protocol="described")
+    rows = segmentation_rows(heatmaps, masks)
     inter, union = rows["inter_foreground"], rows["union_foreground"]
     expected = values["NOTCODE_per_image_wholeimage_F1"]
     np.testing.assert_allclose(2 * inter / (inter + union), expected, rtol=EXACT)

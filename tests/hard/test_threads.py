@@ -19,7 +19,7 @@ from relevit.data import cutouts
 from relevit.data.corruptions import blur, jigsaw
 from relevit.data.habitats import habitats
 from relevit.evaluate.intervals import bootstrap_interval
-from relevit.evaluate.perturbation import perturbation_rows
+from relevit.evaluate.perturbation import Judged, perturbation_rows
 from relevit.evaluate.predictions import predict
 from relevit.evaluate.segmentation import segmentation_rows
 from relevit.finetune.settings import FinetuneSettings
@@ -56,18 +56,16 @@ def results() -> dict[str, Tensor]:
 
     maps = explain_all(model, images, drawn.labels, METHODS)
     found |= maps
-    rows = segmentation_rows(
-        to_heatmap(maps["gae"], (SIZE, SIZE), patch_grid(model, images)), drawn.masks
-    )
+    grid = patch_grid(model, images)
+    rows = segmentation_rows(to_heatmap(maps["gae"], (SIZE, SIZE), grid), drawn.masks)
     found["pixels found"] = torch.tensor(rows["correct"].to_numpy())
     found["average precision"] = torch.tensor(rows["ap_pct"].to_numpy())
-    erased = perturbation_rows(model, spec.normalise, drawn.images, maps["gae"], drawn.labels)
+    tested = [Judged(drawn.images, maps["gae"], drawn.labels)]
+    erased = perturbation_rows(model, spec.normalise, tested, grid)
     found["erased answers"] = torch.tensor(erased["hit"].to_numpy())
     found["scores of heads"] = ia_scores(class_attention(model, images), maps["smoothgrad"])
 
-    features = key_features(model, images)
-    side = round(features.shape[1] ** 0.5)
-    found["automatic masks"] = tokencut(features, (side, side)).mask
+    found["automatic masks"] = tokencut(key_features(model, images), grid).mask
     found["weights"] = finetuned(model, images, drawn)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from relevit.evaluate.perturbation import perturbation_rows
+from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
 
 GRID, SIDE = 4, 8
 
@@ -56,6 +56,10 @@ def drawn(batch=5, seed=0):
     )
 
 
-def run(model, images, maps, labels=None, **options):
+def run(model, images, maps, labels=None, *, explained=None, normalise=plain, **options):
+    """One batch; `options` are those of the test and of what is erased."""
+    how = {name: options.pop(name) for name in ("precision", "chunk") if name in options}
     labels = torch.zeros(len(images), dtype=torch.long) if labels is None else labels
-    return perturbation_rows(model, plain, images, maps, labels, **options)
+    batch = Judged(images, maps, labels, explained)
+    grid = (GRID, GRID) if maps.ndim == 4 or maps.shape[1] == GRID**2 else (7, 7)
+    return perturbation_rows(model, normalise, [batch], grid, Erasing(**options), **how)

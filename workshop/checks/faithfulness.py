@@ -10,6 +10,7 @@ from torch import Tensor
 
 from checks.feedback import choice, compare, guess, passed, result
 from relevit.evaluate.perturbation import auc_weights, erase, erased_parts, erasing_ranks
+from relevit.protocols import options
 
 SHARE_PCT = 30.0
 
@@ -63,7 +64,7 @@ def fall(prediction: tuple, curves: pd.DataFrame, share_pct: float) -> None:
 def area(answer: Callable) -> None:
     """Area under a curve in percent: shares from 0 % on, accuracies; 0 where all is erased."""
     shares, accuracy = [0.0, 10.0, 30.0, 60.0, 90.0], [95.0, 80.0, 50.0, 20.0, 5.0]
-    weights = auc_weights(shares, "published")
+    weights = auc_weights(shares, **options("published", "auc_weights"))
     given, there = result(answer, shares, accuracy, shape=()), torch.tensor(accuracy)
     right = float(weights @ accuracy)
     steps = torch.diff(torch.tensor([*shares, 100.0]))
@@ -105,4 +106,4 @@ def _image_and_relevance() -> tuple[Tensor, Tensor]:
 
 
 def _erased(image: Tensor, hidden: Tensor) -> Tensor:
-    return erase(image[None], hidden[None], torch.zeros_like(image[None]))[0]
+    return erase(image[None], hidden.reshape(1, 4, 4), torch.zeros_like(image[None]))[0]

@@ -21,6 +21,8 @@
 # check below it: it says what is not right yet.
 
 # %%
+from dataclasses import replace
+
 import pandas as pd
 import torch
 from checks import faithfulness
@@ -29,6 +31,7 @@ from relevit import evaluate, models, plots
 from relevit.attribution import to_heatmap
 from relevit.config import FaithfulnessParams
 from relevit.data.benchmark import open_benchmark
+from relevit.protocols import options
 
 # %% [markdown]
 # Forty images of animals, a model, and two maps of each image: that of GAE, for the model's own
@@ -129,8 +132,8 @@ gae_pct, chance_pct = 10, 90
 # The whole test: each image, both maps, both directions, at five shares.
 
 # %%
-options = {"unit": "token", "shares_pct": shares[1:]}
-answers = evaluate.perturb(network, spec, batch, maps, **options)
+erasing = evaluate.Erasing(unit="token", shares_pct=shares[1:])
+answers = evaluate.perturb(network, spec, batch, maps, erasing)
 curves = pd.concat(
     evaluate.accuracy_curves(rows).assign(method=name) for name, rows in answers.groupby("method")
 )
@@ -178,10 +181,11 @@ faithfulness.area(area)
 # *below* the random map in the positive test, and *above* it in the negative one.
 
 # %%
+rule = options("published", "auc_weights")
 for (name, direction), rows in answers.groupby(["method", "direction"]):
     points = evaluate.accuracy_curves(rows)
     yours = area(points["share_pct"].tolist(), points["accuracy_pct"].tolist())
-    (library,) = evaluate.auc_table(rows)["auc_pct"]
+    (library,) = evaluate.auc_table(rows, **rule)["auc_pct"]
     print(f"{name:<7} {direction}   yours {yours:.1f}   library {library:.1f}")
 
 # %% [markdown]
@@ -192,14 +196,16 @@ for (name, direction), rows in answers.groupby(["method", "direction"]):
 
 # %%
 only = {"random": maps["random"]}
-grey = evaluate.perturb(network, spec, batch, only, fill="mean", directions=["positive"], **options)
+in_grey = replace(erasing, fill="mean", directions=["positive"])
+grey = evaluate.perturb(network, spec, batch, only, in_grey)
 black = answers[(answers["method"] == "random") & (answers["direction"] == "positive")]
 both = {"black": black, "grey": grey}
 table = {
     name: evaluate.accuracy_curves(rows)["accuracy_pct"].tolist() for name, rows in both.items()
 }
 table = pd.DataFrame(table, index=[f"{share} %" for share in shares]).T
-table.assign(AUC=[evaluate.auc_table(rows)["auc_pct"].item() for rows in both.values()]).round(1)
+areas = [evaluate.auc_table(rows, **rule)["auc_pct"].item() for rows in both.values()]
+table.assign(AUC=areas).round(1)
 
 # %% [markdown]
 # The two rows differ. Why?

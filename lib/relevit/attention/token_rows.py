@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from relevit.attention.recording import attention_layers
@@ -25,7 +25,7 @@ def prefix_tokens(model: nn.Module) -> int:
     return int(getattr(model, "num_prefix_tokens", 1))
 
 
-def patch_grid(model: nn.Module, images: Float[Tensor, "batch ..."]) -> tuple[int, int]:
+def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[int, int]:
     """Rows and columns of the patches that `model` makes of `images`; of a text: 1, its tokens."""
     embedding = getattr(model, "patch_embed", None) or getattr(model, "embeds", None)
     if embedding is None:

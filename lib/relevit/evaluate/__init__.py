@@ -30,6 +30,7 @@ from relevit.evaluate.methods import (
     shared_maps,
 )
 from relevit.evaluate.perturbation import (
+    Erasing,
     accuracy_curves,
     auc_table,
     erase,

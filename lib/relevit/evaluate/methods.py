@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,14 +13,28 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.attribution import METHODS, check_known, explain_all, method_options, to_heatmap
+from relevit.attribution import (
+    METHODS,
+    check_known,
+    explain_all,
+    method_options,
+    patch_grid,
+    to_heatmap,
+)
 from relevit.attribution.beyond_intuition import express_all
+from relevit.base.device import Precision
 from relevit.data import cutouts
-from relevit.evaluate.perturbation import auc_table, perturbation_rows
+from relevit.evaluate.perturbation import (
+    AS_PUBLISHED,
+    Erasing,
+    auc_table,
+    judged,
+    perturbation_rows,
+)
 from relevit.evaluate.predictions import predict
 from relevit.evaluate.segmentation import METRICS, segmentation_intervals, segmentation_rows
 from relevit.models.spec import ModelSpec
-from relevit.protocols import Protocol
+from relevit.protocols import Protocol, options
 
 PART = 500  # images tested at once, whatever their number: what they need fits in memory
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
@@ -138,11 +151,12 @@ def segmentation_table(
     The interval holds 95 % of the bootstrap over images. A method that has a map of its own for
     this test is judged by it (OUTLINING). `grid` is of patches (`patch_grid`).
     """
+    figures = options(protocol, "segmentation_rows")
     parts = []
     for name, values in _outlining(maps).items():
         pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
         rows = pd.concat(
-            segmentation_rows(to_heatmap(some, masks.shape[-2:], grid), truth, protocol=protocol)
+            segmentation_rows(to_heatmap(some, masks.shape[-2:], grid), truth, **figures)
             for some, truth in pairs
         )
         parts.append(segmentation_intervals(rows).assign(method=name))
@@ -155,30 +169,24 @@ def perturb(
     spec: ModelSpec,
     batch: cutouts.Batch,
     maps: Mapping[str, Tensor],
-    on_method: Callable[[], object] = lambda: None,
+    erasing: Erasing = AS_PUBLISHED,
     *,
     explained: Int[Tensor, " images"] | None = None,
-    **options: Any,
+    precision: Precision | None = None,
+    on_method: Callable[[], object] = lambda: None,
 ) -> pd.DataFrame:
-    """The rows of `perturbation_rows` for each method on the same images, with its name.
-
-    `explained` and `options` as `perturbation_rows`.
-    """
+    """The rows of `perturbation_rows` for each method on the same images, with its name."""
     parts = []
     for name, values in maps.items():
-        for start in range(0, len(batch), PART):
-            some = slice(start, start + PART)
-            rows = perturbation_rows(
-                model,
-                spec.normalise,
-                batch.images[some],
-                values[some],
-                batch.labels[some],
-                None if explained is None else explained[some],
-                first_index=start,
-                **options,
-            )
-            parts.append(rows.assign(method=name))
+        rows = perturbation_rows(
+            model,
+            spec.normalise,
+            judged(batch.images, values, batch.labels, explained),
+            patch_grid(model, batch.images),
+            erasing,
+            precision=precision,
+        )
+        parts.append(rows.assign(method=name))
         on_method()
     return pd.concat(parts, ignore_index=True)
 
@@ -188,9 +196,10 @@ def perturb_by_label(
     spec: ModelSpec,
     batch: cutouts.Batch,
     rows: pd.DataFrame,
+    erasing: Erasing = AS_PUBLISHED,
     *,
     protocol: Protocol = "published",
-    **options: Any,
+    precision: Precision | None = None,
 ) -> pd.DataFrame:
     """The rows of `perturb` had every map been for the label instead of the predicted class.
 
@@ -204,7 +213,7 @@ def perturb_by_label(
     part = batch.select(wrong)
     methods = rows["method"].unique()
     maps = shared_maps(model, spec, part.images, methods, target=part.labels, protocol=protocol)
-    anew = perturb(model, spec, part, maps, explained=part.labels, **options)
+    anew = perturb(model, spec, part, maps, erasing, explained=part.labels, precision=precision)
     anew["index"] = anew["index"].map(dict(enumerate(wrong)))
     return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
 
@@ -212,15 +221,14 @@ def perturb_by_label(
 def area_table(
     rows: pd.DataFrame, methods: Iterable[str] | None = None, protocol: Protocol = "published"
 ) -> pd.DataFrame:
-    """Areas under the curves of `perturb`, by the rule of `auc_weights` that `protocol` names.
+    """Areas under the curves of `perturb`, by the options of `auc_weights` that `protocol` names.
 
-    `published` counts the whole image too and sets the end to 0, `described` is the mean over the
-    masked inputs (differences E6).
     Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
     """
     methods = rows["method"].unique() if methods is None else methods
+    rule = options(protocol, "auc_weights")
     parts = [
-        auc_table(rows[rows["method"] == name], protocol).assign(method=name) for name in methods
+        auc_table(rows[rows["method"] == name], **rule).assign(method=name) for name in methods
     ]
     columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
     return pd.concat(parts, ignore_index=True)[columns]

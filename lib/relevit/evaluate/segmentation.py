@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from relevit.evaluate.intervals import check_bootstrap
-from relevit.protocols import Protocol, check_protocol
+from relevit.evaluate.intervals import LEVEL_PCT
 
+RESAMPLES = 1000
 METRICS = ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct")
-# Cuts of the described mF1, all inside [0, 1]: at 0 and 1 every map gives the same answer.
+# Cuts of the mF1, all inside [0, 1]: at 0 and 1 every map gives the same answer.
 THRESHOLDS = torch.arange(1, 100) / 100
 
 
@@ -28,38 +28,36 @@ def segmentation_rows(
     heatmaps: Float[Tensor, "batch 1 height width"],
     masks: Bool[Tensor, "batch 1 height width"],
     *,
-    protocol: Protocol = "published",
+    both_channels: bool = False,
+    f1_by_row: bool = False,
 ) -> pd.DataFrame:
     """Figures of each image on its own; any scale of the maps will do.
 
     A pixel is found when its scaled value is above the map's mean (differences E1). Columns,
     in pixels: `pixels`, `correct`, `inter_*` and `union_*` of `background` and `foreground`;
     then `ap_pct`, `f1_pct`, and `empty` (see the module).
-    `ap_pct` (E2): `published` is the average precision over the pixels of both channels,
-    (1 - map) against the background and map against the object; `described` that of the map
-    against the object. An average precision is a mean of precisions over all thresholds.
-    `f1_pct` (E3): `published` cuts at the mean and takes one F1 an image row, 0 for a row
-    with nothing in it; `described` is the F1 of the whole image, averaged over THRESHOLDS.
-    The text says "averaging the scores at each threshold"; it leaves open which thresholds,
-    and whether background counts: evenly spaced ones, and no, are our choices.
-    An empty map has, by what is said above, the published AP 50, the described AP of chance
-    (the object's share of the image) and F1 0.
-    Raises: ValueError for other shapes, masks that are not boolean, an unknown protocol, and
-    with `described` for a mask without object, which has neither recall nor F1.
+    `ap_pct` is the average precision of the map against the object, a mean of precisions over all
+    thresholds; with `both_channels` over the pixels of (1 - map) against the background and of the
+    map against the object (E2).
+    `f1_pct` is the F1 of the whole image, averaged over THRESHOLDS: the text says "averaging the
+    scores at each threshold"; it leaves open which thresholds, and whether background counts:
+    evenly spaced ones, and no, are our choices. `f1_by_row` cuts at the mean and takes one F1 an
+    image row, 0 for a row with nothing in it (E3).
+    By what is said above an empty map has the AP of chance (the object's share of the image, or 50
+    with `both_channels`) and F1 0, and an image without object 0 in both, as in scikit-learn.
     """
-    check_protocol(protocol)
-    _check(heatmaps, masks, protocol)
     scaled, empty = _scaled(heatmaps.detach().cpu())
     masks = masks.cpu()
     found = scaled > scaled.mean(dim=(1, 2, 3), keepdim=True)
     columns = _counts(found, masks)
-    if protocol == "published":
+    scores, truth = scaled, masks
+    if both_channels:
         background = torch.where(empty[:, None, None, None], 0.0, 1 - scaled)
         scores, truth = torch.cat([background, scaled], 1), torch.cat([~masks, masks], 1)
-        columns["ap_pct"] = 100 * average_precision(scores.flatten(1), truth.flatten(1))
+    columns["ap_pct"] = 100 * average_precision(scores.flatten(1), truth.flatten(1))
+    if f1_by_row:
         columns["f1_pct"] = 100 * _f1(found, masks, dim=3).mean(dim=(1, 2))
     else:
-        columns["ap_pct"] = 100 * average_precision(scaled.flatten(1), masks.flatten(1))
         columns["f1_pct"] = 100 * _f1_over_thresholds(scaled.flatten(1), masks.flatten(1))
     columns["empty"] = empty
     return pd.DataFrame({name: values.numpy() for name, values in columns.items()})
@@ -70,28 +68,20 @@ def segmentation_scores(rows: pd.DataFrame) -> dict[str, float]:
 
     Pixel accuracy and IoU are over the pixels of the whole data set, mIoU is the mean of the
     IoU of background and of foreground (differences E1); mAP and mF1 are means over images.
-    Raises: ValueError when there are no rows or columns are missing.
     """
-    _check_rows(rows, "segmentation_scores")
     return dict(zip(METRICS, _scores(rows, np.ones((1, len(rows))))[0].tolist(), strict=True))
 
 
-def segmentation_intervals(
-    rows: pd.DataFrame, *, level_pct: float = 95.0, resamples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
+def segmentation_intervals(rows: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """The four numbers with bootstrap intervals over images.
 
     Columns: metric, value_pct, low_pct, high_pct. Images are drawn with replacement, as many
-    as there are; the interval holds the middle `level_pct` of the numbers of all resamples.
+    as there are; the interval holds the middle LEVEL_PCT of the numbers of all resamples.
     It tells how far other images of the same kind could move a number, not other models.
-    Raises: ValueError for a level outside 0..100 or less than one resample, or as
-    `segmentation_scores`.
     """
-    _check_rows(rows, "segmentation_intervals")
-    check_bootstrap("segmentation_intervals", resamples, level_pct)
     images = len(rows)
-    draws = np.random.default_rng(seed).multinomial(images, [1 / images] * images, resamples)
-    tail = (1 - level_pct / 100) / 2
+    draws = np.random.default_rng(seed).multinomial(images, [1 / images] * images, RESAMPLES)
+    tail = (1 - LEVEL_PCT / 100) / 2
     low, high = np.quantile(_scores(rows, draws), [tail, 1 - tail], axis=0)
     value = _scores(rows, np.ones((1, images)))[0]
     columns = {"metric": METRICS, "value_pct": value, "low_pct": low, "high_pct": high}
@@ -106,14 +96,8 @@ def average_precision(
     The sum over the distinct scores, from high to low, of the gain in recall times the
     precision there, so that equal scores come in together. Scores lie in [0, 1]; 0 when
     nothing is true, as in scikit-learn. Float32 and float64 are compared as they are.
-    Raises: ValueError for other formats, and for scores outside [0, 1] or NaN.
     """
     kinds = {torch.float32: torch.int32, torch.float64: torch.int64}
-    if scores.dtype not in kinds or not bool(((scores >= 0) & (scores <= 1)).all()):
-        raise ValueError(
-            f"average_precision: {scores.dtype} scores from {scores.min():g} to "
-            f"{scores.max():g}; needed are float32 or float64 in [0, 1]: scale them first"
-        )
     # In [0, 1] floats are ordered as their bits are, and the highest bit but the sign is free;
     # the product drops the sign, so that -0 is 0.
     # Sorting integers that end in the truth is 10 times as fast as sorting with indices.
@@ -178,7 +162,7 @@ def _f1_over_thresholds(
     found = _above(place, bins, len(scaled))
     both = _above(place[masks], bins, len(scaled))
     there = masks.sum(dim=1, keepdim=True)
-    return (2 * both.double() / (found + there)).mean(dim=1)
+    return (2 * both.double() / (found + there).clamp_min(1)).mean(dim=1)
 
 
 def _above(place: Int[Tensor, "*pixels"], bins: int, batch: int) -> Int[Tensor, "batch thresholds"]:
@@ -202,36 +186,3 @@ def _scores(rows: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
     accuracy = total("correct") / total("pixels")
     means = [total(column) / images for column in ("ap_pct", "f1_pct")]
     return np.stack([100 * accuracy, 100 * (ious[0] + ious[1]) / 2, *means], axis=1)
-
-
-def _check(heatmaps: Tensor, masks: Tensor, protocol: Protocol) -> None:
-    shapes = tuple(heatmaps.shape), tuple(masks.shape)
-    if shapes[0] != shapes[1] or len(shapes[0]) != 4 or shapes[0][1] != 1 or 0 in shapes[0]:
-        raise ValueError(
-            f"segmentation: heatmaps {shapes[0]} and masks {shapes[1]}; both must be [batch, 1, "
-            "height, width]: bring patch maps to the size of the masks with relevance.to_pixels"
-        )
-    if masks.dtype != torch.bool or not heatmaps.is_floating_point():
-        raise ValueError(
-            f"segmentation: heatmaps are {heatmaps.dtype} and masks {masks.dtype}; needed are "
-            "floats and booleans: cut the masks, say with masks > 0.5"
-        )
-    bare = (~masks.flatten(1).any(dim=1)).nonzero()[:, 0].tolist()
-    if protocol == "described" and bare:
-        raise ValueError(
-            f"segmentation: the masks of images {bare} of the batch hold no object; AP and F1 "
-            "need one: leave these images out, or use protocol='published'"
-        )
-
-
-def _check_rows(rows: pd.DataFrame, where: str) -> None:
-    needed = ["pixels", "correct", "ap_pct", "f1_pct"]
-    needed += [
-        f"{part}_{kind}" for part in ("inter", "union") for kind in ("background", "foreground")
-    ]
-    absent = [name for name in needed if name not in rows.columns]
-    if absent or rows.empty:
-        raise ValueError(
-            f"{where}: {len(rows)} rows, columns missing: {absent}; needed is one row an image "
-            "from segmentation_rows"
-        )

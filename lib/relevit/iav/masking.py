@@ -14,12 +14,17 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from relevit.base.device import Precision
-from relevit.evaluate.perturbation import SHARES_PCT, Fill, accuracy_curves, perturbation_rows
+from relevit.evaluate.perturbation import (
+    SHARES_PCT,
+    Erasing,
+    Grid,
+    accuracy_curves,
+    judged,
+    perturbation_rows,
+)
 from relevit.models.spec import ModelSpec
 
 RANDOM = "random"
-IMAGES = 500  # kept normalised in memory at once; the answers do not depend on it
 
 
 def masking_curves(
@@ -28,46 +33,28 @@ def masking_curves(
     images: UInt8[Tensor, "batch 3 height width"],
     labels: Int[Tensor, " batch"],
     maps: Mapping[str, Float[Tensor, "batch patches"]],
+    grid: Grid,
     ratios_pct: Sequence[float] = SHARES_PCT,
     *,
-    fill: Fill = "mean",
-    precision: Precision | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Accuracy while more and more patches are masked, those with the highest value first.
 
     Source: IAV Fig. 5, whose ratios are 0.1 to 0.9. `maps` are the orders by name: `attention`
     is the class row's mean over all heads and layers, `smoothgrad` one non-negative value a
-    patch. The order `random` is added (`random_order`, from `seed`). Ratios are rounded down to
-    whole patches, and 0 is always added. Patches take the mean colour, 0 after normalisation, or
-    black: the paper does not say which. `precision` as in `perturbation_rows`.
+    patch; the order `random` is added (`random_order`, from `seed`). `grid` has the (rows,
+    columns) of the patches. Ratios are rounded down to whole patches, and 0 is always added.
+    Patches take the mean colour, 0 after normalisation: the paper does not say which.
 
-    One row an order and ratio, in this order. Columns: `order`, `ratio_pct`, `top1_pct`,
-    `images` (their number).
-    Raises: ValueError for no map, a map called 'random', maps that do not fit the images or
-    one another, or as `perturbation_rows`.
+    One row an order and ratio, in this order: `order`, `ratio_pct`, `top1_pct`, `images`.
     """
-    patches = _check(maps, len(images))
-    orders = {**maps, RANDOM: random_order(len(images), patches, seed=seed)}
+    orders = {**maps, RANDOM: random_order(len(images), grid[0] * grid[1], seed=seed)}
+    erasing = Erasing("token", "mean", ["positive"], ratios_pct)
     tables = []
     for name, values in orders.items():
-        hits = [
-            perturbation_rows(
-                model,
-                spec.normalise,
-                images[part],
-                values[part],
-                labels[part],
-                unit="token",
-                fill=fill,
-                directions=["positive"],
-                shares_pct=ratios_pct,
-                precision=precision,
-                first_index=int(part[0]),
-            )
-            for part in torch.arange(len(images)).split(IMAGES)
-        ]
-        curve = accuracy_curves(pd.concat(hits, ignore_index=True)).assign(order=name)
+        parts = judged(images, values, labels)
+        rows = perturbation_rows(model, spec.normalise, parts, grid, erasing)
+        curve = accuracy_curves(rows).assign(order=name)
         tables.append(curve.rename(columns={"share_pct": "ratio_pct", "accuracy_pct": "top1_pct"}))
     columns = ["order", "ratio_pct", "top1_pct", "images"]
     return pd.concat(tables, ignore_index=True)[columns]
@@ -86,20 +73,3 @@ def random_order(
         for number in range(first_index, first_index + images)
     ]
     return torch.from_numpy(np.stack(orders)).float()
-
-
-def _check(maps: Mapping[str, Tensor], images: int) -> int:
-    """The number of patches."""
-    shapes = {name: tuple(values.shape) for name, values in maps.items()}
-    if not shapes or RANDOM in shapes:
-        raise ValueError(
-            f"masking_curves: maps {list(shapes)}; needed is at least one, and {RANDOM!r} is the "
-            "name of the order that is added: call the map something else"
-        )
-    shape, *others = set(shapes.values())
-    if others or len(shape) != 2 or shape[0] != images or 0 in shape:
-        raise ValueError(
-            f"masking_curves: {images} images and maps of shapes {shapes}; needed is one value a "
-            "patch for each image: give [batch, patches] for all of them"
-        )
-    return shape[1]

@@ -2,7 +2,7 @@
 
 Source: Beyond Intuition Sec. 4.2, Fig. 6 (claims BI-08 to BI-11). Its figure has curves and no
 numbers, so that our areas and means were fixed here before any result was seen. The areas are
-means over the erased shares of 10 to 100 % (rule `described` of `relevit.evaluate.perturbation`).
+means over the erased shares of 10 to 100 % (the default of `relevit.evaluate.perturbation`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) 
     parts = []
     for name in perturbation["method"].unique():
         own = perturbation[perturbation["method"] == name]
-        area = image_auc_pct(own, "described").rename(columns={"direction": "score"})
+        area = image_auc_pct(own).rename(columns={"direction": "score"})
         half = first_half_auc_pct(own[own["direction"] == "positive"])
         half = half.drop(columns="direction").assign(score="positive, first half")
         parts += [found.assign(method=name) for found in (area, half)]

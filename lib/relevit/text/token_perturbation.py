@@ -2,9 +2,9 @@
 
 Source: Beyond Intuition Sec. 4.2 (BERT: Movie Reviews, 20 Newsgroups; Fig. 6, claims BI-09 to
 BI-11). The rows are those of `relevit.evaluate.perturbation`, whose `accuracy_curves`,
-`image_auc_pct` and `auc_table` serve here too. Their rule `described` is the mean over the erased
-shares; the rule `published` takes the accuracy at 100 % for 0, which no text does: it ends at a
-guess. `bert_pertub_movie.py` runs 52 to 68 % alone, in steps of 2 (differences D10).
+`image_auc_pct` and `auc_table` serve here too, with their default, the mean over the erased
+shares; the published `end_at_zero` takes the accuracy at 100 % for 0, which no text does: it ends
+at a guess. `bert_pertub_movie.py` runs 52 to 68 % alone, in steps of 2 (differences D10).
 
 Special tokens ([CLS], [SEP]) are no parts of the text: they are neither counted nor erased, so
 that at 100 % they alone are left. Both published scripts count them and may erase them, and that
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -32,9 +32,6 @@ from relevit.evaluate.perturbation import (
     Direction,
     accuracy_curves,
     answer_rows,
-    check_name,
-    check_rows,
-    check_shares,
     erased_parts,
     erasing_ranks,
     image_auc_pct,
@@ -89,8 +86,6 @@ def token_perturbation_rows(
     Raises: ValueError for maps, labels, shares or names that do not fit, before any answer.
     """
     check_protocol(protocol)
-    check_name("erase", erase, get_args(Erase))
-    check_shares(shares_pct, batch_tokens)
     labels = torch.as_tensor(labels).cpu()
     _check_texts(tokens, maps, labels)
     _check_classes(model, labels, explained)
@@ -114,9 +109,8 @@ def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
     Ours, fixed before any result was seen: trapezoids over the measured shares from 0 to 50 %,
     the whole text among them, over the width of that range. So it is a mean accuracy, lower where
     the positive curve drops more sharply, and linear in the accuracies as `image_auc_pct`.
-    Raises: ValueError unless 0 and 50 % were measured, and as `image_auc_pct`.
+    Raises: ValueError unless 0 and 50 % were measured.
     """
-    check_rows(rows, "first_half_auc_pct")
     first = rows[rows["share_pct"] <= FIRST_HALF_PCT]
     shares = sorted(first["share_pct"].unique().tolist())
     if len(shares) < 2 or shares[0] != 0 or shares[-1] != FIRST_HALF_PCT:
@@ -124,7 +118,6 @@ def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
             f"first_half_auc_pct: shares up to half are {shares}; needed are 0, "
             f"{FIRST_HALF_PCT:g} and those between: add them to shares_pct"
         )
-    image_auc_pct(first, "described")  # refuses texts that are repeated or lack a share
     weights = trapezoid_weights(np.array(shares)) / FIRST_HALF_PCT
     area = 100 * first["hit"] * first["share_pct"].map(dict(zip(shares, weights, strict=True)))
     keys = [first["index"], first["direction"]]
@@ -163,7 +156,7 @@ def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.
         last = curves[curves["share_pct"] == curves["share_pct"].max()].set_index("direction")
         area, half = (
             scores.groupby("direction", sort=False)[AREA]
-            for scores in (image_auc_pct(own, "described"), first_half_auc_pct(own))
+            for scores in (image_auc_pct(own), first_half_auc_pct(own))
         )
         table = pd.DataFrame(
             {

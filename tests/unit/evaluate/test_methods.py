@@ -11,6 +11,7 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.data import cutouts
+from relevit.evaluate import Erasing, perturbation
 from relevit.evaluate import methods as comparison
 from relevit.evaluate.methods import (
     ABLATION,
@@ -26,6 +27,7 @@ from relevit.evaluate.methods import (
 )
 from relevit.models.loading import ModelSpec, load_model, model_spec
 
+HALF = Erasing(shares_pct=(50,))
 SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
 
 
@@ -70,11 +72,11 @@ def test_published_segmentation_judges_ga_over_all_blocks_and_erasing_from_block
     assert list(seconds) == ["ga", "gae"]
     torch.testing.assert_close(maps["ga"], METHODS["ga"](model, pixels, start_block=2))
     expected = {"ga": METHODS["ga"](model, pixels, start_block=1), "gae": maps["gae"]}
-    found = segmentation_table(maps, pictures.masks)
-    pd.testing.assert_frame_equal(found, segmentation_table(expected, pictures.masks))
-    erased = segmentation_table({"ga": maps["ga"]}, pictures.masks)
+    found = segmentation_table(maps, pictures.masks, (4, 4))
+    pd.testing.assert_frame_equal(found, segmentation_table(expected, pictures.masks, (4, 4)))
+    erased = segmentation_table({"ga": maps["ga"]}, pictures.masks, (4, 4))
     assert not found[found["method"] == "ga"].equals(erased)
-    alone = segmentation_table({"ga_all_blocks": maps["ga_all_blocks"]}, pictures.masks)
+    alone = segmentation_table({"ga_all_blocks": maps["ga_all_blocks"]}, pictures.masks, (4, 4))
     assert alone["method"].unique().tolist() == ["ga_all_blocks"]
 
 
@@ -111,7 +113,7 @@ def test_answers_are_right_wrong_or_of_unknown_class(micro, pictures):
 
 def test_the_mask_itself_is_the_best_map_and_its_opposite_the_worst(pictures):
     inner = torch.nn.functional.avg_pool2d(pictures.masks.float(), 7).flatten(1)
-    table = segmentation_table({"mask": inner, "opposite": 1 - inner}, pictures.masks)
+    table = segmentation_table({"mask": inner, "opposite": 1 - inner}, pictures.masks, (4, 4))
     wide = table.pivot(index="method", columns="metric", values="value_pct")
     assert (wide.loc["mask"] > wide.loc["opposite"]).all()
     assert (table["low_pct"] <= table["value_pct"]).all()
@@ -123,13 +125,14 @@ def test_tables_do_not_depend_on_how_many_images_are_tested_at_once(micro, pictu
     explained = torch.arange(4, -1, -1)
 
     def both():
-        rows = perturb(micro, SPEC, pictures, maps, explained=explained, shares_pct=(50,))
+        rows = perturb(micro, SPEC, pictures, maps, HALF, explained=explained)
         keys = ["method", "direction", "index", "share_pct"]
-        table = segmentation_table(maps, pictures.masks)
+        table = segmentation_table(maps, pictures.masks, (4, 4))
         return table, rows.sort_values(keys).reset_index(drop=True)
 
     whole = both()
     monkeypatch.setattr(comparison, "PART", 2)
+    monkeypatch.setattr(perturbation, "PART", 2)
     for parts, expected in zip(both(), whole, strict=True):
         pd.testing.assert_frame_equal(parts, expected, rtol=1e-4)
 
@@ -138,7 +141,8 @@ def test_erasing_the_object_hurts_more_than_erasing_the_rest():
     spec, model = model_spec("tiny"), load_model("tiny")
     batch = cutouts.draw("val", range(20), size=spec.image_size)
     inner = torch.nn.functional.avg_pool2d(batch.masks.float(), 14).flatten(1)
-    rows = perturb(model, spec, batch, {"mask": inner, "opposite": -inner}, shares_pct=(20, 40))
+    erasing = Erasing(shares_pct=(20, 40))
+    rows = perturb(model, spec, batch, {"mask": inner, "opposite": -inner}, erasing)
     areas = area_table(rows)
     wide = areas.pivot(index="method", columns="direction", values="auc_pct")
     assert wide.loc["mask", "positive"] < wide.loc["mask", "negative"]
@@ -152,8 +156,8 @@ def test_ablation_has_the_rows_of_the_paper(micro, pictures):
     whole, _ = method_maps(micro, SPEC, pictures, ["head_wise", "token_wise"])
     torch.testing.assert_close(maps["head_wise|integrated_gradient"], whole["head_wise"])
     torch.testing.assert_close(maps["token_wise|integrated_gradient"], whole["token_wise"])
-    areas = area_table(perturb(micro, SPEC, pictures, maps, shares_pct=(50,)))
-    table = ablation_table(segmentation_table(maps, pictures.masks), areas)
+    areas = area_table(perturb(micro, SPEC, pictures, maps, HALF))
+    table = ablation_table(segmentation_table(maps, pictures.masks, (4, 4)), areas)
     assert list(zip(table["perception"], table["feedback"], strict=True)) == list(ABLATION)
     row = table.iloc[3]
     expected = areas[areas["method"] == "head_wise|integrated_gradient"].set_index("direction")
@@ -165,15 +169,15 @@ def test_ablation_has_the_rows_of_the_paper(micro, pictures):
 
 def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictures):
     """Against the long way: explain the label of every image, erase every image."""
-    names, options = ["gae", "rollout"], {"shares_pct": (30, 60), "unit": "token"}
+    names, erasing = ["gae", "rollout"], Erasing("token", shares_pct=(30, 60))
     answers = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
     labels = torch.where(torch.arange(5) % 2 == 0, answers, (answers + 1) % 5)
     batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
     own, _ = method_maps(micro, SPEC, batch, names)
-    rows = perturb(micro, SPEC, batch, own, **options)
-    found = perturb_by_label(micro, SPEC, batch, rows, **options)
+    rows = perturb(micro, SPEC, batch, own, erasing)
+    found = perturb_by_label(micro, SPEC, batch, rows, erasing)
     maps, _ = method_maps(micro, SPEC, batch, names, target=labels)
-    long_way = perturb(micro, SPEC, batch, maps, explained=labels, **options)
+    long_way = perturb(micro, SPEC, batch, maps, erasing, explained=labels)
     keys = ["method", "direction", "index", "share_pct"]
     found, long_way = (t.sort_values(keys).reset_index(drop=True) for t in (found, long_way))
     pd.testing.assert_frame_equal(found, long_way, rtol=1e-4)
@@ -184,7 +188,7 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
 def test_areas_are_the_mean_over_the_masked_inputs_as_described(micro, pictures):
     """As published the whole image counts too, and the end is set to 0 (differences E6)."""
     maps, _ = method_maps(micro, SPEC, pictures, ["gae", "rollout"])
-    rows = perturb(micro, SPEC, pictures, maps, shares_pct=(30, 60))
+    rows = perturb(micro, SPEC, pictures, maps, Erasing(shares_pct=(30, 60)))
     by_hand = rows[rows["share_pct"] > 0].groupby(["method", "direction"])["hit"].mean()
     found = area_table(rows, protocol="described").set_index(["method", "direction"])["auc_pct"]
     assert found.to_dict() == pytest.approx((100 * by_hand).to_dict())
@@ -195,5 +199,5 @@ def test_all_answers_right_is_the_same_table(micro, pictures):
     labels = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
     batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
     maps, _ = method_maps(micro, SPEC, batch, ["gae"])
-    rows = perturb(micro, SPEC, batch, maps, shares_pct=(50,))
-    assert perturb_by_label(micro, SPEC, batch, rows, shares_pct=(50,)) is rows
+    rows = perturb(micro, SPEC, batch, maps, HALF)
+    assert perturb_by_label(micro, SPEC, batch, rows, HALF) is rows

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from relevit.attribution.raw_attention import raw_attention
-from relevit.iav import masking
+from relevit.evaluate import perturbation
 from relevit.iav.masking import masking_curves, random_order
 from relevit.models.loading import ModelSpec
 
@@ -35,7 +35,7 @@ def test_accuracy_falls_when_half_of_the_left_half_is_masked():
 
     That is from 40 % on, or at 90 %: 10 % are 1.6 patches, and part of a patch is none.
     """
-    table = masking_curves(Seen(), SPEC, white(), zeros(), MAPS)
+    table = masking_curves(Seen(), SPEC, white(), zeros(), MAPS, (GRID, GRID))
     assert table.columns.tolist() == ["order", "ratio_pct", "top1_pct", "images"]
     assert table["order"].unique().tolist() == ["attention", "smoothgrad", "random"]
     for _, rows in table.groupby("order"):
@@ -47,7 +47,9 @@ def test_accuracy_falls_when_half_of_the_left_half_is_masked():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_random_masks_the_patches_of_random_order(seed):
-    table = masking_curves(Seen(), SPEC, white(), zeros(), MAPS, [10, 25, 50], seed=seed)
+    table = masking_curves(
+        Seen(), SPEC, white(), zeros(), MAPS, (GRID, GRID), [10, 25, 50], seed=seed
+    )
     order = random_order(6, GRID**2, seed=seed)
     ranks = GRID**2 - 1 - order.reshape(6, GRID, GRID)[:, :, : GRID // 2].flatten(1)
     expected = [100 * float(((ranks < n).sum(dim=1) <= 4).double().mean()) for n in (0, 1, 4, 8)]
@@ -65,14 +67,12 @@ def test_random_order_of_an_image_depends_on_its_number_and_the_seed_alone():
     assert np.bincount(first, minlength=64).max() < 150
 
 
-def test_patches_are_whole_and_take_the_mean_colour_or_black():
+def test_patches_are_whole_and_take_the_mean_colour():
     spec = ModelSpec("stub", "none", SIDE, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
-    for fill, value in (("mean", 0.0), ("black", -2.0)):
-        model = Seen()
-        maps = {"attention": left_first(1)}
-        masking_curves(model, spec, white(1), zeros(1), maps, [50], fill=fill)
-        masked = model.seen()[1]  # the first order comes first
-        assert (masked[..., : SIDE // 2] == value).all() and (masked[..., SIDE // 2 :] == 2).all()
+    model = Seen()
+    masking_curves(model, spec, white(1), zeros(1), {"attention": left_first(1)}, (4, 4), [50])
+    masked = model.seen()[1]  # the first order comes first
+    assert (masked[..., : SIDE // 2] == 0).all() and (masked[..., SIDE // 2 :] == 2).all()
 
 
 def test_blocks_of_images_do_not_matter(monkeypatch):
@@ -80,9 +80,9 @@ def test_blocks_of_images_do_not_matter(monkeypatch):
     images = torch.randint(100, 256, (7, 3, SIDE, SIDE), generator=random).byte()
     maps = {"attention": torch.rand(7, GRID**2, generator=random)}
     labels = torch.randint(0, 2, (7,), generator=random)
-    whole = masking_curves(Seen(), SPEC, images, labels, maps)
-    monkeypatch.setattr(masking, "IMAGES", 3)
-    assert masking_curves(Seen(), SPEC, images, labels, maps).equals(whole)
+    whole = masking_curves(Seen(), SPEC, images, labels, maps, (GRID, GRID))
+    monkeypatch.setattr(perturbation, "PART", 3)
+    assert masking_curves(Seen(), SPEC, images, labels, maps, (GRID, GRID)).equals(whole)
     assert whole["top1_pct"].nunique() > 2
 
 
@@ -94,31 +94,8 @@ def test_attention_of_a_transformer(build_vit, state_of):
     maps = {"attention": raw_attention(model, pixels, protocol="described")}
     labels = model(pixels).argmax(dim=1)
     before = state_of(model)
-    table = masking_curves(model, SPEC, images, labels, maps, [50, 100])
+    table = masking_curves(model, SPEC, images, labels, maps, (4, 4), [50, 100])
     assert state_of(model) == before
     assert (table[table["ratio_pct"] == 0]["top1_pct"] == 100).all()
     last = table[table["ratio_pct"] == 100]["top1_pct"]
     assert last.nunique() == 1  # nothing is left, whatever the order
-
-
-@pytest.mark.wrong_types
-def test_maps_that_do_not_fit_are_errors():
-    run = [Seen(), SPEC, white(), zeros()]
-    with pytest.raises(ValueError, match=r"masking_curves: maps \[\]; needed is at least one"):
-        masking_curves(*run, {})
-    with pytest.raises(ValueError, match=r"'random' is the name of the order that is added"):
-        masking_curves(*run, {"random": left_first(6)})
-    text = r"maps of shapes \{.*\(6, 16\).*\(6, 4\)\}; needed is one value a patch .*all of them"
-    with pytest.raises(ValueError, match=text):
-        masking_curves(*run, {"attention": left_first(6), "smoothgrad": left_first(6)[:, :4]})
-    with pytest.raises(ValueError, match=r"shapes .*\(6, 4, 4\)"):
-        masking_curves(*run, {"attention": left_first(6).reshape(6, 4, 4)})
-    with pytest.raises(ValueError, match=r"6 images and maps of shapes .*\(5, 16\)"):
-        masking_curves(*run, {"attention": left_first(5)})
-
-
-def test_ratios_and_labels_that_do_not_fit_are_errors():
-    with pytest.raises(ValueError, match=r"shares_pct \[0\.1, 0\.1\]"):
-        masking_curves(Seen(), SPEC, white(), zeros(), MAPS, [0.1, 0.1])
-    with pytest.raises(ValueError, match=r"labels .*3 classes"):
-        masking_curves(Seen(), SPEC, white(), zeros() + 3, MAPS)

@@ -252,9 +252,9 @@ def test_curves_and_areas_by_hand(rows):
     assert hits == [[[1, 0, 0, 0, 0], [1, 1, 1, 1, 0]], [[1, 1, 1, 1, 0], [1, 1, 1, 1, 0]]]
     curves = accuracy_curves(rows)["accuracy_pct"].tolist()
     assert curves == [100, 50, 50, 50, 0, 100, 100, 100, 100, 0]
-    assert auc_table(rows, "described")["auc_pct"].tolist() == [37.5, 75]
+    assert auc_table(rows)["auc_pct"].tolist() == [37.5, 75]
     first = first_half_auc_pct(rows)
-    whole = image_auc_pct(rows, "described")
+    whole = image_auc_pct(rows)
     pd.testing.assert_frame_equal(first.drop(columns="auc_pct"), whole.drop(columns="auc_pct"))
     assert whole.sort_values(["direction", "index"])["auc_pct"].tolist() == [75, 75, 0, 75]
     assert first.sort_values(["direction", "index"])["auc_pct"].tolist() == [100, 100, 25, 100]
@@ -304,10 +304,6 @@ def test_first_half_needs_its_ends(rows):
     for bad in (rows[rows["share_pct"] != 50], rows[rows["share_pct"] != 0]):
         with pytest.raises(ValueError, match=r"shares up to half are \[.*\]; needed are 0, 50 and"):
             first_half_auc_pct(bad)
-    with pytest.raises(ValueError, match="twice for one direction and share"):
-        first_half_auc_pct(pd.concat([rows, rows]))
-    with pytest.raises(ValueError, match=r"first_half_auc_pct: .* columns missing: .'hit'"):
-        first_half_auc_pct(rows.drop(columns="hit"))
 
 
 NOTHING = Tokens("", (CLS, SEP), ((0, 0), (0, 0)), (True, True))
@@ -327,12 +323,7 @@ BARE = Tokens("x", (4,), ((0, 1),), (False,))
         ({"labels": torch.tensor([2])}, "labels [2] for 1 texts and a model of 2 classes"),
         ({"explained": torch.tensor([-1])}, "explained [-1] for 1 texts"),
         ({"explained": torch.tensor([0, 0])}, "explained [0, 0] for 1 texts"),
-        ({"shares_pct": [50, 40]}, "shares_pct [50, 40]"),
-        ({"shares_pct": [110]}, "shares_pct [110]"),
-        ({"batch_tokens": 0}, "chunk 0"),
-        ({"directions": ["up"]}, "direction 'up' is unknown"),
         ({"protocol": "both"}, "protocol 'both' is unknown"),
-        ({"erase": "black"}, "erase 'black' is unknown; use one of ['pad', 'mask']"),
         ({"erase": "mask"}, "erase='mask' and mask_id=None; erase='mask' needs"),
         ({"mask_id": 3}, "erase='pad' and mask_id=3"),
     ],

@@ -99,7 +99,7 @@ class ErasingExplorer(Explorer):
         return figure, self._words(shares, watched, step)
 
     def _erased(self, place: int, order: str, steps: list[int]) -> tuple[Tensor, Tensor]:
-        """Which parts are hidden at each of the steps, [steps, parts], and as many images."""
+        """Which parts are hidden at each of the steps, on their grid, and as many images."""
         relevance = self._maps[self.method.value][place : place + 1].float().cpu()
         image = self._batch.images[place : place + 1]
         if self._unit == "pixel":
@@ -107,7 +107,8 @@ class ErasingExplorer(Explorer):
             relevance = to_heatmap(relevance.double(), size, self._grid).flatten(1)
         ranks = erasing_ranks(relevance, ORDERS[order])
         counts = [erased_parts(ranks.shape[1], SHARES[step]) for step in steps]
-        hidden = ranks < torch.tensor(counts)[:, None]
+        cells = tuple(image.shape[-2:]) if self._unit == "pixel" else self._grid
+        hidden = (ranks < torch.tensor(counts)[:, None]).unflatten(1, cells)
         return hidden, image.expand(len(steps), -1, -1, -1)
 
     def _answers(self, place: int, order: str) -> Float[Tensor, "steps classes"]:

@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from relevit.base.device import Precision
 from relevit.config import ClipParams
 from relevit.config.words import Fill
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.methods import perturb, perturb_by_label, shared_maps
-from relevit.evaluate.perturbation import SHARES_PCT, Rule, auc_table
+from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
 from relevit.models.spec import ModelSpec
 from relevit.paper.attribution import METHOD_NAMES, TARGET_NAMES
 from relevit.paper.published import read_table
@@ -147,26 +148,30 @@ def zero_shot_perturbation(
     methods: Sequence[str] = CLIP_METHODS,
     fill: Fill = "mean",
     shares_pct: Sequence[float] = SHARES_PCT,
-    rule: Rule = "described",
+    precision: Precision | None = None,
     on_method: Callable[[], object] = lambda: None,
-    **how: Any,
+    **area: bool,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
 
     `protocol` is that of the maps, each for the predicted class and, under target `label`, for the
     right one. Erased pixels get the mean colour, as in the script for CLIP; the text names none
-    (differences E7). `rule` is the area's: of the text, the mean over the masked inputs (E6). The
-    script goes on to 100 % and measures that end too (E7). `how` as `perturbation_rows`.
+    (differences E7). `area` are the options of `auc_weights`: of the text, the mean over the masked
+    inputs (E6). The script goes on to 100 % and measures that end too (E7).
     Returns: the rows of `perturb` with target; and the areas: method, direction, images,
     auc_pct, standard_error_pts, target.
     """
-    how |= {"fill": fill, "shares_pct": shares_pct}
+    erasing = Erasing(fill=fill, shares_pct=shares_pct)
     maps = shared_maps(classifier, spec, batch.images, methods, protocol=protocol)
-    predicted = perturb(classifier, spec, batch, maps, on_method, **how)
-    by_label = perturb_by_label(classifier, spec, batch, predicted, protocol=protocol, **how)
+    predicted = perturb(
+        classifier, spec, batch, maps, erasing, precision=precision, on_method=on_method
+    )
+    by_label = perturb_by_label(
+        classifier, spec, batch, predicted, erasing, protocol=protocol, precision=precision
+    )
     parts = {"predicted": predicted, "label": by_label}
     areas = [
-        auc_table(rows[rows["method"] == name], rule).assign(method=name, target=target)
+        auc_table(rows[rows["method"] == name], **area).assign(method=name, target=target)
         for target, rows in parts.items()
         for name in methods
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.evaluate.perturbation import erase, perturbation_rows
+from relevit.evaluate.perturbation import Erasing, Judged, erase, perturbation_rows
 from relevit.plots.widgets.erasing import ErasingExplorer, erasing_explorer
 
 
@@ -45,9 +45,8 @@ def test_the_probability_is_that_of_the_perturbation_test(
     explorer, network, spec, batch, maps, shown
 ):
     explorer.share.value = 50
-    rows = perturbation_rows(
-        network, spec.normalise, batch.images, maps["gae"], batch.labels, unit="token"
-    )
+    tested = [Judged(batch.images, maps["gae"], batch.labels)]
+    rows = perturbation_rows(network, spec.normalise, tested, (2, 2), Erasing(unit="token"))
     one = rows[(rows["index"] == 0) & (rows["direction"] == "positive")].set_index("share_pct")
     text = shown(explorer)[1]
     assert f"has {one.loc[50, 'probability_pct']:.0f} %" in text
