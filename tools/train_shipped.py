@@ -25,16 +25,15 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from pretraining import masked_autoencoder, recipes
+from pretraining.masked_autoencoder import PretrainSettings
 from relevit.config import BenchmarkParams, Common
 from relevit.config.words import SHIPPED
 from relevit.data.benchmark import Cutouts, open_benchmark
 from relevit.models.checkpoints import FACTS, read_tensors
 from relevit.models.loading import build_model, load_pretrained, model_spec
-from relevit.training import masked_autoencoder
-from relevit.training import recipes as pretraining
 from relevit.training.classifier import TrainSettings
 from relevit.training.epochs import LOG, WEIGHTS
-from relevit.training.masked_autoencoder import PretrainSettings
 from relevit.training.original import train_original
 
 ROOT = Path(__file__).parents[1]
@@ -86,20 +85,20 @@ def ship(folder: Path, name: str, data: str) -> None:
 
 def ship_pretraining(name: str, folder: Path) -> None:
     """Pretrain a mini model and put its backbone and log among the package's assets."""
-    model, _ = pretraining.pretrain(name, folder, on_epoch=show)
-    pretraining.save_backbone(model, TARGET / f"{name}-pretrained.safetensors")
-    shutil.copyfile(folder / LOG, TARGET / f"{name}-pretraining.jsonl")
+    model, _ = recipes.pretrain(name, folder, on_epoch=show)
+    recipes.save_backbone(model, TARGET / f"{name}-pretrained.safetensors")
+    shutil.copyfile(folder / LOG, TARGET / f"{name}-pretrained.jsonl")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", choices=[*TRAINING, *pretraining.RECIPES])
+    parser.add_argument("model", choices=[*TRAINING, *recipes.MINIS])
     parser.add_argument("--images", choices=list(SHIPPED), default="habitats")
     asked = parser.parse_args()
     name, data = asked.model, asked.images
     torch.set_num_threads(THREADS.get(name, 1))
     folder = ROOT / "outputs" / "shipped" / data / name
-    if name in pretraining.RECIPES:
+    if name in recipes.MINIS:
         ship_pretraining(name, folder)
     else:
         train(name, open_benchmark(Common(benchmark=BenchmarkParams(data=data))), folder)

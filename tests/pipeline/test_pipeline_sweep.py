@@ -61,6 +61,10 @@ def papermill_of(process: subprocess.Popen, name: str) -> psutil.Process:
     raise AssertionError(f"no process of {name} is running")
 
 
+def rows(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines()) if path.is_file() else 0
+
+
 def start_until(
     project: Path, run: str, epoch: int, kill: Callable[[subprocess.Popen], None]
 ) -> Ended:
@@ -70,8 +74,8 @@ def start_until(
         process = subprocess.Popen(
             command(PRESET), cwd=project, stdout=log, stderr=log, start_new_session=True
         )
-        checkpoint = folder_of(project, run) / "checkpoint" / f"epoch_{epoch:04d}"
-        while not checkpoint.is_dir() and process.poll() is None:
+        log_of_run = folder_of(project, run) / "log.jsonl"  # written after each checkpoint
+        while process.poll() is None and rows(log_of_run) <= epoch:
             time.sleep(0.005)
         if process.poll() is None:
             kill(process)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import save_file
 
 from relevit.config import PretrainingParams
 from relevit.data.real.cifar import CLASSES
 from relevit.models.loading import MINI_KINDS, MODELS, build_model
-from relevit.training.recipes import backbone_file, save_backbone
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16
@@ -34,7 +35,7 @@ def params(folder, **values):
     """Parameters of 07_pretraining whose results go below `folder`, from backbones of our own."""
     quick = {
         "models": PAIR,
-        "source": "train",
+        "weights_root": str(folder / "backbones"),
         "device": "cpu",
         "precision": "float32",
         "images": 40,
@@ -46,10 +47,17 @@ def params(folder, **values):
     return PretrainingParams(output_root=str(folder), **(quick | values))
 
 
+def backbone_file(cfg, name):
+    return Path(cfg.weights_root) / f"{name}.safetensors"
+
+
 def write_backbones(cfg, seed=7):
-    """Untrained backbones where the pretraining would leave them."""
+    """Untrained backbones of the mini models, without heads, as the pretraining leaves them."""
     for name in set(cfg.models) & set(MINI_KINDS):
-        save_backbone(build_model(name, seed), backbone_file(cfg, name))
+        state = build_model(name, seed).state_dict()
+        body = {key: value.half() for key, value in state.items() if not key.startswith("head.")}
+        Path(cfg.weights_root).mkdir(exist_ok=True)
+        save_file(body, backbone_file(cfg, name))
 
 
 def write_cifar10(root):

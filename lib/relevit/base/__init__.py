@@ -5,7 +5,7 @@ It imports the parameters (`relevit.config`) and no other room. Importing it loa
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import write_atomically
-from relevit.base.results import read_table
+from relevit.base.results import read_rows, read_table
 from relevit.base.stages import (
     need_stage,
     possible_stage,
@@ -22,6 +22,7 @@ __all__ = [
     "need_stage",
     "possible_stage",
     "read_pipeline",
+    "read_rows",
     "read_stage",
     "read_summary",
     "read_table",

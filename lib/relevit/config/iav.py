@@ -54,12 +54,10 @@ class PretrainingParams(IavData):
 
     notebook: ClassVar[str] = "07_pretraining"
 
-    weights_root: str = Field("", description="folder with the ViT-B weights; empty: timm's hub")
-    source: Literal["shipped", "train"] = Field(
-        "shipped", description="where the pretrained mini models come from"
+    weights_root: str = Field(
+        "",
+        description="folder with <model>.safetensors (.pth, .bin); empty: timm's hub, or shipped",
     )
-    pretraining_images: Count = Field(12_800, ge=100, description="an epoch, with source train")
-    pretraining_epochs: Epochs = Field(8, ge=1, description="with source train")
     images: Count = Field(160, ge=40, description="finetuned on in each epoch")
     epochs: Epochs = Field(2, ge=2, description="of finetuning")
     batch_size: BatchSize = Field(32, ge=1, description="images")

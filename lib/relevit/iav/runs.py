@@ -33,10 +33,11 @@ from relevit.models.loading import (
     model_spec,
     shipped_weights,
 )
+from relevit.models.published_weights import find_weights
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History, epoch_file
-from relevit.training.recipes import STAGE, backbone_file
 
+STAGE = "07_pretraining"
 EXPLAINED_CLASSES = 10
 
 
@@ -168,8 +169,8 @@ def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, s
         folder = from_project(cfg.weights_root) if cfg.weights_root else None
         origin = "hub" if folder is None else file_fingerprint(weights_file(run.model, folder))
         return load_hub_model(run.model, classes, run.seed, folder), origin
-    trained = cfg.source == "train"
-    path = backbone_file(cfg, run.model) if trained else shipped_weights(f"{run.model}-pretrained")
+    own = find_weights(from_project(cfg.weights_root), run.model) if cfg.weights_root else None
+    path = own or shipped_weights(f"{run.model}-pretrained")
     model = load_pretrained(run.model, run.seed, classes, path)
     return model, file_fingerprint(path)
 

@@ -23,7 +23,7 @@ from relevit.models.spec import HALF, IMAGENET, ModelSpec
 _TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
 # As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
 _MINI = {"patch_size": 14, "embed_dim": 64, "depth": 12, "num_heads": 4}
-# Four pretrainings of one architecture (`relevit.training.recipes`), by kind.
+# Four pretrainings of one architecture (`tools/pretraining`), by kind.
 MINI_KINDS = {name: KINDS[name] for name in get_args(MiniName)}
 
 MODELS = {

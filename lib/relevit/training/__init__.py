@@ -1,6 +1,6 @@
-"""How models come to be before relevance finetuning: epochs, classifiers, pretrainings.
+"""How models come to be before relevance finetuning: epochs, classifiers, the original.
 
-`epochs` is the loop of all trainings, relevance finetuning among them. `classifier` learns from
-labels, `masked_autoencoder` and `self_distillation` without; `recipes` has the four small models,
-`original` the model that everything starts from. Imports evaluation and what lies below it.
+`epochs` is the loop of all trainings, relevance finetuning among them; `classifier` learns from
+labels; `original` is the model that everything starts from. How the small shipped models were
+pretrained is in `tools/pretraining`. Imports evaluation and what lies below it.
 """

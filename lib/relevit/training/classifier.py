@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torchvision.transforms import v2
 
 from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision
-from relevit.base.seeding import seeded
 from relevit.config import Params
 from relevit.data.labelled import Labelled
 from relevit.evaluate.bfloat16 import Answers
@@ -23,16 +21,15 @@ from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
-SMOOTHING, MIXUP, CUTMIX, ERASING = 0.1, 0.8, 1.0, 0.25  # DeiT Tab. 9
+# Normalised images and labels of a batch, mixed: soft labels [batch, classes] come back.
+Mixing = Callable[[Tensor, Tensor, int, np.random.Generator], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class TrainSettings:
     """Plain supervised training: AdamW, linear warm-up, then a cosine to zero.
 
-    `fresh=True` shows new images in every epoch instead of the same ones again. `mixing=True` is
-    the strong augmentation of DeiT (Touvron et al. 2021): in every batch mixup or CutMix, half
-    of the time each, random erasing and smoothed labels.
+    `fresh=True` shows new images in every epoch instead of the same ones again.
     """
 
     lr: float
@@ -45,7 +42,6 @@ class TrainSettings:
     fresh: bool = False
     seed: int = 0
     warmup: float = 0.1  # share of all steps with a rising learning rate
-    mixing: bool = False
 
     @classmethod
     def from_params(cls, cfg: Params, device: torch.device, **others: Any) -> TrainSettings:
@@ -72,6 +68,7 @@ def train_classifier(
     train: Labelled,
     validation: Labelled,
     identity: dict[str, Any],
+    mixing: Mixing | None = None,
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
     on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
@@ -80,7 +77,8 @@ def train_classifier(
 
     Every row of the log holds the epoch's mean loss in nats, the losses in at most twenty equal
     parts of the epoch (`curve`) and top-1 on the validation images. `identity` says what the
-    images are; with the settings it decides whether an earlier run is resumed.
+    images are; with the settings it decides whether an earlier run is resumed. `mixing` changes
+    each batch before its step.
     Raises: ValueError when `train` has fewer images than are asked for; further as `run_epochs`.
     """
     asked = settings.images * (settings.epochs if settings.fresh else 1)
@@ -93,6 +91,8 @@ def train_classifier(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
 
+    device = next(model.parameters()).device
+
     def train_epoch(epoch: int) -> dict[str, Any]:
         model.train()
         offset = settings.images * (epoch - 1) if settings.fresh else 0
@@ -101,8 +101,13 @@ def train_classifier(
         for step, (rows, rng) in enumerate(plan):
             places = (rows + offset).tolist()
             share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
-            images, labels = train.read(places), train.labels[places]
-            losses.append(_step(model, spec, optimizer, images, labels, share, settings, rng))
+            for group in optimizer.param_groups:
+                group["lr"] = share * group["peak"]
+            pixels = spec.normalise(train.read(places).to(device))
+            target = train.labels[places].to(device)
+            if mixing:
+                pixels, target = mixing(pixels, target, model.num_classes, rng)
+            losses.append(_step(model, optimizer, pixels, target, settings.precision))
             on_step(step + 1, len(plan), losses[-1])
         return loss_figures(losses)
 
@@ -150,46 +155,15 @@ def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str
 
 def _step(
     model: nn.Module,
-    spec: ModelSpec,
     optimizer: torch.optim.Optimizer,
-    images: Tensor,
-    labels: Tensor,
-    share: float,
-    settings: TrainSettings,
-    rng: np.random.Generator,
+    pixels: Tensor,
+    target: Tensor,
+    precision: Precision,
 ) -> float:
-    device = next(model.parameters()).device
-    for group in optimizer.param_groups:
-        group["lr"] = share * group["peak"]
-    pixels, target = spec.normalise(images.to(device)), labels.to(device)
-    if settings.mixing:
-        pixels, target = mix(pixels, target, model.num_classes, rng)
-    with autocast(device, settings.precision), attention_for_gradients(model):
+    with autocast(pixels.device, precision), attention_for_gradients(model):
         logits = model(pixels)
     loss = cross_entropy(logits.float(), target)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     optimizer.step()
     return float(loss.detach())
-
-
-def mix(
-    images: Tensor, labels: Tensor, classes: int, rng: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """Normalised images and soft labels [batch, classes], mixed about as DeiT mixes them.
-
-    Source: Touvron et al. 2021, Tab. 9, without RandAugment, stochastic depth and repeated
-    augmentation; erased are the mixed images, with zeros, where the published code erases before,
-    with noise. torchvision draws from torch's own generator, which is left as it was.
-    """
-    with seeded(int(rng.integers(2**31)), images.device):
-        choice = v2.RandomChoice(
-            [
-                v2.MixUp(alpha=MIXUP, num_classes=classes),
-                v2.CutMix(alpha=CUTMIX, num_classes=classes),
-            ]
-        )
-        images, soft = choice(images, labels)
-        erase = v2.RandomErasing(p=ERASING)
-        images = torch.stack([erase(image) for image in images])
-    return images, soft * (1 - SMOOTHING) + SMOOTHING / classes

@@ -1,15 +1,13 @@
 """The epoch loop shared by all trainings: a checkpoint each epoch and exact resume.
 
-An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the
-whole state: a run that was killed and started again ends with the same bytes. So does one whose
-files were damaged: it goes back to the last whole checkpoint, or begins anew.
+An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the whole
+state: a run that was killed and started again ends with the same bytes.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Collection
@@ -22,14 +20,13 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from relevit.base.files import file_fingerprint, full_disk_said, need_disk_space, write_atomically
+from relevit.base.errors import one_line
+from relevit.base.files import need_disk_space, write_atomically
 from relevit.base.results import read_rows
 from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
 History = list[dict[str, Any]]
-WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint", "epochs"
-# What a checkpoint holds, and the file that tells whether all of it is as it was written.
-KEPT, OPTIMIZER, STATE, SUMS = "kept.safetensors", "optimizer.pt", "state.json", "sums.json"
+WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint.pt", "epochs"
 
 
 def run_epochs(
@@ -53,9 +50,9 @@ def run_epochs(
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13, F11); None keeps the last epoch's. `validated`
     are the rows that have validation figures, None for all; others need no `criterion`. The model
-    holds the kept weights afterwards. A damaged file is told in a warning, and its run made again
-    from the last checkpoint that is whole. `keep_epochs=True` leaves every epoch's weights in
+    holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
     `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
+    A file that cannot be read is named in a warning, and its run made again.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints.
     """
@@ -63,44 +60,40 @@ def run_epochs(
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink()  # a write that was killed
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
-    kept = range(epochs + 1) if keep_epochs else range(0)
+    kept = [epoch_file(folder, epoch) for epoch in range(epochs + 1) if keep_epochs]
     done = _finished(folder, model, architecture, name, kept)
     if done is not None:
-        shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # killed while it was removed
+        (folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
         return done
     need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
 
     def figures(epoch: int) -> dict[str, float]:
         return validate() if validated is None or epoch in validated else {}
 
-    history = _resume(folder, model, optimizer, architecture, name, kept)
+    history, best = _resumed(folder, model, optimizer, name, kept)
     if not history:
-        shutil.rmtree(folder / EPOCHS, ignore_errors=True)  # of another run, or not all there
+        (folder / WEIGHTS).unlink(missing_ok=True)  # of another run, as the log is from here on
+        shutil.rmtree(folder / EPOCHS, ignore_errors=True)
         history = [{"epoch": 0} | figures(0)]
-        if keep_epochs:
-            (folder / EPOCHS).mkdir(exist_ok=True)
-            save_weights(epoch_file(folder, 0), model, architecture)
+        _keep(kept, 0, model, architecture)
         on_epoch(history[0])
     for epoch in range(len(history), epochs + 1):
         row = {"epoch": epoch} | train_epoch(epoch) | figures(epoch)
         _need_finite(row, folder)
         history.append(row)
-        best = criterion is None or row[criterion] <= min(r[criterion] for r in history[1:])
-        newest = _save(folder / CHECKPOINT, model, optimizer, architecture, name, history, best)
-        if keep_epochs:
-            _link_or_copy(newest / WEIGHTS, epoch_file(folder, epoch))
+        if criterion is None or row[criterion] <= min(r[criterion] for r in history[1:]):
+            best = {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
+        _keep(kept, epoch, model, architecture)
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best}
+        state |= {"identity": name, "history": history}
+        write_atomically(folder / CHECKPOINT, lambda path, state=state: torch.save(state, path))
         _write_log(folder, history)
         on_epoch(row)
-    return _finish(folder, model, architecture, name, history)
-
-
-def _need_finite(row: dict[str, Any], folder: Path) -> None:
-    for key, value in row.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise FloatingPointError(
-                f"training: {key} is {value} in epoch {row['epoch']} of {folder.name}; "
-                "lower the learning rate (the checkpoint of the epoch before is kept)"
-            )
+    model.load_state_dict(best)
+    _write_log(folder, history)
+    save_weights(folder / WEIGHTS, model, architecture, identity=name)
+    (folder / CHECKPOINT).unlink()
+    return history
 
 
 def epoch_file(folder: Path, epoch: int) -> Path:
@@ -128,134 +121,59 @@ def loss_figures(losses: list[float]) -> dict[str, Any]:
 
 
 def _finished(
-    folder: Path, model: nn.Module, architecture: str, name: str, kept: range
+    folder: Path, model: nn.Module, architecture: str, name: str, kept: list[Path]
 ) -> History | None:
-    """Load the weights of this run where it is finished and whole."""
-    needed = [folder / WEIGHTS, folder / LOG, *(epoch_file(folder, epoch) for epoch in kept)]
-    if not all(path.is_file() for path in needed):
+    """Load the weights of this run where it is finished and all of it is there."""
+    if not all(path.is_file() for path in (folder / WEIGHTS, folder / LOG, *kept)):
         return None
     try:
-        facts = read_tensors(folder / WEIGHTS)[1]
-        if facts.get("identity") != name:
+        if read_tensors(folder / WEIGHTS)[1].get("identity") != name:
             return None
-        if facts.get("log") != file_fingerprint(folder / LOG):
-            if not (folder / CHECKPOINT).exists():  # else a later run, since stopped, wrote its own
-                _warn(folder / LOG, "is not as this run wrote it")
-            return None
+        history = read_rows(folder / LOG)
         load_weights(folder / WEIGHTS, model, architecture)
     except ValueError as error:
-        _warn(folder / WEIGHTS, f"cannot be used ({error})")
+        _warn(folder, error)
         return None
-    return read_rows(folder / LOG)
-
-
-def _resume(
-    folder: Path, model: nn.Module, optimizer: Optimizer, architecture: str, name: str, kept: range
-) -> History:
-    """Load the newest whole checkpoint of this run; an empty history when there is none."""
-    checkpoint = folder / CHECKPOINT
-    for leftover in checkpoint.glob(".*"):
-        shutil.rmtree(leftover)  # an interrupted write or removal
-    for newest in sorted(checkpoint.glob("epoch_*"), reverse=True):
-        if damaged := _damaged(newest):
-            _warn(newest / damaged, "is missing or not as it was written")
-            _remove(newest)
-            continue
-        state = json.loads((newest / STATE).read_text(encoding="utf-8"))
-        if state["identity"] != name:
-            break
-        history = state["history"]
-        if kept:  # it may have been killed between the checkpoint and its copy
-            _link_or_copy(newest / WEIGHTS, epoch_file(folder, history[-1]["epoch"]))
-            if not all(epoch_file(folder, row["epoch"]).is_file() for row in history):
-                break
-        load_weights(newest / WEIGHTS, model, architecture)
-        optimizer.load_state_dict(torch.load(newest / OPTIMIZER, weights_only=True))
-        return history
-    for other in checkpoint.glob("epoch_*"):
-        _remove(other)
-    return []
-
-
-def _damaged(checkpoint: Path) -> str | None:
-    """The name of a file that is not as it was written, if there is one."""
-    try:
-        sums = dict(json.loads((checkpoint / SUMS).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return SUMS
-    found = _sums(checkpoint)
-    return next((name for name, now in found.items() if now is None or now != sums.get(name)), None)
-
-
-def _sums(checkpoint: Path) -> dict[str, str | None]:
-    paths = [checkpoint / name for name in (WEIGHTS, KEPT, OPTIMIZER, STATE)]
-    return {path.name: file_fingerprint(path) if path.is_file() else None for path in paths}
-
-
-def _warn(path: Path, what: str) -> None:
-    warnings.warn(
-        f"training: {path} {what}; the run goes on from its last whole checkpoint, or begins anew",
-        stacklevel=4,
-    )
-
-
-def _remove(folder: Path) -> None:
-    """Hide a checkpoint with one rename, then delete it: it is never seen half deleted."""
-    hidden = folder.with_name(f".{folder.name}.old")
-    os.replace(folder, hidden)
-    shutil.rmtree(hidden)
-
-
-def _save(
-    checkpoint: Path,
-    model: nn.Module,
-    optimizer: Optimizer,
-    architecture: str,
-    name: str,
-    history: History,
-    best: bool,
-) -> Path:
-    """Write one epoch's folder under a hidden name, show it with one rename, drop older ones."""
-    epoch = history[-1]["epoch"]
-    older = sorted(checkpoint.glob("epoch_*"))
-    hidden = checkpoint / f".epoch_{epoch:04d}"
-    hidden.mkdir(parents=True)
-    shown = checkpoint / f"epoch_{epoch:04d}"
-    with full_disk_said(shown):
-        save_weights(hidden / WEIGHTS, model, architecture)
-        torch.save(optimizer.state_dict(), hidden / OPTIMIZER)
-        kept = hidden / WEIGHTS if best or not older else older[-1] / KEPT
-        _link_or_copy(kept, hidden / KEPT)
-        state = {"identity": name, "history": history}
-        (hidden / STATE).write_text(json.dumps(state), encoding="utf-8")
-        (hidden / SUMS).write_text(json.dumps(_sums(hidden)), encoding="utf-8")
-    os.replace(hidden, shown)
-    for folder in older:
-        _remove(folder)
-    return shown
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(exist_ok=True)
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:  # a disk without hard links
-        shutil.copyfile(source, target)
-
-
-def _finish(
-    folder: Path, model: nn.Module, architecture: str, name: str, history: History
-) -> History:
-    newest = max((folder / CHECKPOINT).glob("epoch_*"))
-    load_weights(newest / KEPT, model, architecture)
-    _write_log(folder, history)
-    log = file_fingerprint(folder / LOG)
-    save_weights(folder / WEIGHTS, model, architecture, identity=name, log=log)
-    for checkpoint in (folder / CHECKPOINT).glob("epoch_*"):
-        _remove(checkpoint)
-    shutil.rmtree(folder / CHECKPOINT)
     return history
+
+
+def _resumed(
+    folder: Path, model: nn.Module, optimizer: Optimizer, name: str, kept: list[Path]
+) -> tuple[History, dict[str, Tensor]]:
+    """What the checkpoint of this run holds, put in place; nothing when there is none."""
+    if not (folder / CHECKPOINT).is_file():
+        return [], {}
+    try:
+        state = torch.load(folder / CHECKPOINT, map_location="cpu", weights_only=True)
+        history = state["history"] if state["identity"] == name else []
+    except Exception as error:  # of torch's, zipfile's and pickle's own, of many kinds
+        _warn(folder / CHECKPOINT, error)
+        return [], {}
+    if not history or not all(path.is_file() for path in kept[: len(history)]):
+        return [], {}
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return history, state["best"]
+
+
+def _warn(path: Path, error: Exception) -> None:
+    said = f"training: {path} cannot be used ({one_line(error)}); the run begins anew"
+    warnings.warn(said, stacklevel=4)
+
+
+def _keep(kept: list[Path], epoch: int, model: nn.Module, architecture: str) -> None:
+    if kept:
+        kept[epoch].parent.mkdir(exist_ok=True)
+        save_weights(kept[epoch], model, architecture)
+
+
+def _need_finite(row: dict[str, Any], folder: Path) -> None:
+    for key, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FloatingPointError(
+                f"training: {key} is {value} in epoch {row['epoch']} of {folder.name}; "
+                "lower the learning rate (the checkpoint of the epoch before is kept)"
+            )
 
 
 def _write_log(folder: Path, history: History) -> None:

@@ -153,7 +153,6 @@ def test_training_settings_take_what_the_parameters_name_alike(cfg):
         (IavParams, {"draws": 0}, r"draws = 0 .*greater than or equal to 1 \[noisy copies"),
         (IavParams, {"images": 9}, "images = 9 .*greater than or equal to 10"),
         (PretrainingParams, {"epochs": 1}, "epochs = 1 .*greater than or equal to 2"),
-        (PretrainingParams, {"source": "hub"}, "source = 'hub' .*'shipped' or 'train'"),
         (PretrainingParams, {"blurs": [0.0]}, r"blurs\.0 = 0\.0 .*greater than 0 \[sigma"),
         (PretrainingParams, {"swaps": [0]}, r"swaps\.0 = 0 .*greater than or equal to 1"),
         (PretrainingParams, {"warmup": 1.0}, r"warmup = 1\.0 .*less than 1"),

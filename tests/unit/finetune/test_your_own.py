@@ -148,7 +148,7 @@ def test_the_model_of_a_run_can_be_opened(done, tmp_path):
 def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
-    moments = ("with_lr_5.0e-06/checkpoint/epoch_0001", "with_lr_5.0e-05/log.jsonl", "without_lr_*")
+    moments = ("with_lr_5.0e-06/checkpoint.pt", "with_lr_5.0e-05/log.jsonl", "without_lr_*")
     for moment in moments:
         process = subprocess.Popen(command)
         while process.poll() is None and not list(out.glob(moment)):

@@ -21,9 +21,17 @@ from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures
 from relevit.models.checkpoints import read_tensors
 from relevit.models.hub import HUB_MODELS
 from relevit.models.loading import MINI_KINDS
-from relevit.training.recipes import backbone_file
 
-from ..micro_iav import IN_A_FILE, PAIR, SIZE, micro_models, params, write_backbones, write_cifar10
+from ..micro_iav import (
+    IN_A_FILE,
+    PAIR,
+    SIZE,
+    backbone_file,
+    micro_models,
+    params,
+    write_backbones,
+    write_cifar10,
+)
 
 pytestmark = pytest.mark.usefixtures("no_network", "micro")
 
@@ -145,11 +153,11 @@ def test_another_backbone_is_another_run(made, tmp_path):
 
 
 def test_a_new_release_of_the_shipped_backbone_is_another_run(tmp_path, monkeypatch):
-    cfg = params(tmp_path, source="shipped")
-    place = {f"{name}-pretrained": backbone_file(cfg, name) for name in PAIR}
+    cfg, made = params(tmp_path, weights_root=""), params(tmp_path)
+    place = {f"{name}-pretrained": backbone_file(made, name) for name in PAIR}
     monkeypatch.setattr(runs, "shipped_weights", place.__getitem__)
     for seed in (7, 8):
-        write_backbones(cfg, seed)
+        write_backbones(made, seed)
         assert [count_epochs(cfg, compared_runs(cfg)[1]) for _ in range(2)] == [3, 0]
 
 

@@ -1,7 +1,7 @@
 """Pretrain a Vision Transformer without labels: it learns to say what its own average says.
 
 Source: Caron et al. 2021, Emerging Properties in Self-Supervised Vision Transformers (DINO).
-Left out of the published code: some of the changes of colour (`relevit.training.crops`),
+Left out of the published code: some of the changes of colour (`pretraining.crops`),
 stochastic depth, the rise of the weight decay, and the scaling of the rate with the batch.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 from torch.nn.utils import clip_grad_norm_
 
+from pretraining.crops import draw_views
+from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
 from relevit.data.labelled import Labelled
 from relevit.models.spec import ModelSpec
-from relevit.training.crops import draw_views
 from relevit.training.epochs import History
-from relevit.training.unlabelled import UnlabelledSettings, train_unlabelled
 
 GLOBAL = 2  # large views of an image; the teacher sees no others
 BETAS = (0.9, 0.999)  # the published code's, which are AdamW's own
@@ -89,9 +89,8 @@ def pretrain(
     It ends as the teacher's, which DINO evaluates. The files hold the student and the heads too;
     take the weights from `encoder`. The model's own head stays as it is. Validation gives the
     `validation_figures`.
-    Raises: ValueError when `train` has too few images; as `build_distillation` and `run_epochs`.
+    Raises: as `build_distillation` and `run_epochs`.
     """
-    _need_images(train, settings)
     model = build_distillation(encoder, settings)
     shown = validation.read(range(len(validation)))
     sets = [f"{part.name} {len(part)}" for part in (train, validation)]
@@ -123,9 +122,8 @@ def build_distillation(
     """An untrained student and its equal as teacher, with heads drawn from the seed.
 
     The encoder starts from the weights it has. Torch's own seed is left alone.
-    Raises: ValueError for settings out of range, or an encoder that DINO cannot train.
+    Raises: ValueError for an encoder that DINO cannot train.
     """
-    _check_settings(settings, encoder.patch_embed.patch_size[0])
     if encoder.cls_token is None or encoder.global_pool != "token" or _is_distilled(encoder):
         raise ValueError(
             f"self_distillation: a {type(encoder).__name__} that pools {encoder.global_pool!r}; "
@@ -369,34 +367,3 @@ def _init_linear(module: nn.Module) -> None:
 
 def _is_distilled(encoder: nn.Module) -> bool:
     return getattr(encoder, "dist_token", None) is not None
-
-
-def _need_images(train: Labelled, settings: DistillationSettings) -> None:
-    needed = settings.images * settings.epochs
-    if len(train) < needed:
-        raise ValueError(
-            f"self_distillation: {settings.epochs} epochs of {settings.images} new images need "
-            f"{needed}; {train.name!r} has {len(train)}: take fewer, or a larger set"
-        )
-
-
-def _check_settings(settings: DistillationSettings, patch: int) -> None:
-    """Raise ValueError for the first setting that is out of its range."""
-    shares = ("momentum", "centre_momentum", "temperature_warmup", "frozen_prototypes")
-    positive = ("lr", "student_temperature", "teacher_temperature", "first_teacher_temperature")
-    least = {"images": 1, "epochs": 1, "batch_size": 1, "local_crops": 0, "hidden": 1}
-    least |= {"bottleneck": 1, "prototypes": 2}
-    for name, value in asdict(settings).items():
-        if name.endswith("_px") and (value < patch or value % patch):
-            need = f"a multiple of the patch, which is {patch} px"
-        elif name.endswith("_area") and not 0 < value[0] <= value[1] <= 1:
-            need = "a smaller and a larger share of the image, above 0 and at most 1"
-        elif name in shares and not 0 <= value <= 1:
-            need = "a share in 0..1"
-        elif name in positive and not value > 0:
-            need = "a value above 0"
-        elif name in least and value < least[name]:
-            need = f"at least {least[name]}"
-        else:
-            continue
-        raise ValueError(f"self_distillation: {name} {value}; it must be {need}")

@@ -18,11 +18,11 @@ from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
+from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
 from relevit.data.labelled import Labelled
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History
-from relevit.training.unlabelled import UnlabelledSettings, train_unlabelled
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
 HEAD_WIDTH = 16  # of the decoder's attention heads
