@@ -12,6 +12,7 @@ from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import (
     background_swap,
     cured_first,
+    foreground_iou_pct,
     join_looks,
     look,
     look_at_parts,
@@ -46,6 +47,7 @@ __all__ = [
     "ABLATION",
     "METRICS",
     "Classifier",
+    "Erasing",
     "ablation_maps",
     "ablation_table",
     "accuracy_curves",
@@ -62,6 +64,7 @@ __all__ = [
     "erased_parts",
     "erasing_ranks",
     "error_table",
+    "foreground_iou_pct",
     "join_looks",
     "knn",
     "linear_probe",

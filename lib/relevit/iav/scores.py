@@ -82,11 +82,7 @@ def attention_entropy(attention: Attention) -> Scores:
 
 @torch.no_grad()
 def class_attention(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    *,
-    chunk: int = CHUNK,
-    pooling: Pooling | None = None,
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], *, chunk: int = CHUNK
 ) -> Attention:
     """Attention from the class token to the patches, layer by layer and head by head.
 
@@ -96,12 +92,12 @@ def class_attention(
     A model whose head averages the patches has no class token that anybody reads. What its
     head reads of the last layer is the mean of the patches' outputs, and that is the values
     weighed by the mean of the patches' rows. So this mean is taken, in every layer, so that
-    layers can be compared. `both` is the sum of the two (differences D5). The paper has
-    class-token models only. `pooling` asks for other rows than those that the head reads.
+    layers can be compared; a head that reads both gets the sum of the two (differences D5). The
+    paper has class-token models only.
     `chunk` images run at once, whose maps are all in memory together: chunk x layers x heads x
     tokens squared numbers. The model runs in the mode it is in.
     """
-    pooling, prefix = head_pooling(model, pooling), prefix_tokens(model)
+    pooling, prefix = head_pooling(model), prefix_tokens(model)
     return torch.cat([_rows(model, part, pooling, prefix) for part in images.split(chunk)])
 
 

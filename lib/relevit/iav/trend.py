@@ -74,10 +74,7 @@ def score_tensor(rows: pd.DataFrame) -> Float[Tensor, "images layers heads"]:
 
 
 def image_slopes(scores: pd.DataFrame) -> pd.DataFrame:
-    """`slopes` of every image of every run: model, kind, seed, map, image, slope.
-
-    `scores` is the long table.
-    """
+    """`slopes` of every image of every run: model, kind, seed, map, image, slope."""
     parts = []
     for run, rows in scores.groupby(RUN, sort=False, observed=True):
         found = slopes(score_tensor(rows)).numpy()
@@ -85,15 +82,13 @@ def image_slopes(scores: pd.DataFrame) -> pd.DataFrame:
         parts.append(
             pd.DataFrame({**named, "image": np.sort(rows["image"].unique()), "slope": found})
         )
-    columns = [*RUN, "image", "slope"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return pd.concat(parts, ignore_index=True)
 
 
 def trend_table(scores: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Slope of global-IAV of every run and map, with its interval over images.
 
-    `scores` is the long table. Columns: model, kind, seed, map, slope, low, high, in the order
-    of the table.
+    Columns: model, kind, seed, map, slope, low, high, in the order of the table `scores`.
     """
     rows = []
     for run, part in image_slopes(scores).groupby(RUN, sort=False, observed=True):
@@ -133,39 +128,22 @@ def kind_intervals(per_image: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def separation(values: pd.Series, kinds: pd.Series) -> float:
-    """Smallest self-supervised value minus the largest supervised one.
-
-    Above 0 when every self-supervised run lies above every supervised run, in units of the
-    values, which may be any property of the runs (slope, accuracy, entropy ...). For one that
-    should be lower give the negative values. Both have the same index, one entry a run.
-    """
-    high, low = _by_kind(values, kinds)
-    return float(high.min() - low.max())
-
-
-def kind_auc(values: pd.Series, kinds: pd.Series) -> float:
-    """Area under the ROC curve between the kinds: 1 where self-supervised runs are all higher.
-
-    The share of pairs of a self-supervised and a supervised run in which the former is higher,
-    ties as half: 0.5 is no order at all, 0 the opposite one. Runs of one model are no
-    independent evidence.
-    """
-    high, low = _by_kind(values, kinds)
-    return float(((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean())
-
-
 def separations(properties: pd.DataFrame, kinds: pd.Series) -> pd.DataFrame:
     """Which properties of the runs tell the kinds apart, one row a property.
 
-    `properties` has one column a property and one row a run, `kinds` the same index. Columns:
-    property, above (`separation`), below (of the negative values), auc. A property separates
-    the kinds when `above` or `below` is positive.
+    `properties` has one column a property (slope, accuracy, entropy ...) and one row a run, `kinds`
+    the same index. Columns: property; `above`, the smallest self-supervised value minus the
+    largest supervised one; `below`, the same of the negative values; `auc`, the area under the ROC
+    curve: the share of pairs of a self-supervised and a supervised run in which the former is
+    higher, ties as half. So a property separates the kinds when `above` or `below` is positive,
+    and an auc of 0.5 is no order at all. Runs of one model are no independent evidence.
     """
-    rows = [
-        (name, separation(values, kinds), separation(-values, kinds), kind_auc(values, kinds))
-        for name, values in properties.items()
-    ]
+    chosen, rows = kinds.to_numpy() == SELF_SUPERVISED, []
+    for name, values in properties.items():
+        numbers = values.to_numpy(np.float64)
+        high, low = numbers[chosen], numbers[~chosen]
+        auc = float(((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean())
+        rows.append((name, high.min() - low.max(), low.min() - high.max(), auc))
     return pd.DataFrame(rows, columns=["property", "above", "below", "auc"])
 
 
@@ -235,9 +213,3 @@ def _resampled(models: Sequence[np.ndarray], random: np.random.Generator) -> np.
         seeds = random.integers(part.shape[1], size=part.shape)
         drawn.append(np.take_along_axis(part, seeds, axis=1).mean(axis=1))
     return np.stack(drawn, axis=1)
-
-
-def _by_kind(values: pd.Series, kinds: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Values of the self-supervised and of the supervised runs."""
-    numbers, chosen = values.to_numpy(np.float64), kinds.to_numpy() == SELF_SUPERVISED
-    return numbers[chosen], numbers[~chosen]

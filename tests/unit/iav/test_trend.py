@@ -12,12 +12,10 @@ from relevit.iav import (
     change_after,
     global_iav,
     image_slopes,
-    kind_auc,
     kind_intervals,
     run_properties,
     score_rows,
     score_tensor,
-    separation,
     separations,
     slopes,
     trend_table,
@@ -99,7 +97,6 @@ def test_image_slopes_keep_the_images(scores):
     assert list(found.columns) == [*RUN, "image", "slope"]
     assert found["image"].tolist() == [5, 6, 7]
     assert found["slope"].tolist() == pytest.approx([0.2, 0.3, 0.1])
-    assert image_slopes(table[:0]).empty and trend_table(table[:0]).empty
 
 
 # Intervals over images and seeds
@@ -167,35 +164,24 @@ def slope_table(**models):
 
 
 @pytest.mark.parametrize(
-    ("supervised", "self_supervised", "gap", "auc"),
+    ("supervised", "self_supervised", "above", "below", "auc"),
     [
-        ([-0.4, -0.2], [-0.1, 0.3], 0.1, 1.0),
-        ([-0.4, 0.2], [-0.1, 0.3], -0.3, 0.75),
-        ([0.1, 0.1], [0.1, 0.1], 0.0, 0.5),
-        ([0.5, 0.4], [0.1, 0.3], -0.4, 0.0),
+        ([-0.4, -0.2], [-0.1, 0.3], 0.1, -0.7, 1.0),
+        ([-0.4, 0.2], [-0.1, 0.3], -0.3, -0.7, 0.75),
+        ([0.1, 0.1], [0.1, 0.1], 0.0, 0.0, 0.5),
+        ([0.5, 0.4], [0.1, 0.3], -0.4, 0.1, 0.0),
     ],
 )
-def test_separation_and_auc_by_hand(supervised, self_supervised, gap, auc):
-    table = slope_table(a=supervised, s=self_supervised)
-    assert separation(table["slope"], table["kind"]) == pytest.approx(gap)
-    assert kind_auc(table["slope"], table["kind"]) == auc
-    assert kind_auc(-table["slope"], table["kind"]) == 1 - auc
-
-
-def test_separations_of_several_properties():
-    table = slope_table(a=[-0.4, -0.2], s=[-0.1, 0.3])
-    properties = pd.DataFrame(
-        {
-            "slope": table["slope"],
-            "entropy": [3.0, 2.0, 1.0, 1.5],
-            "top1_pct": [90.0, 70.0, 80.0, 60.0],
-        }
+def test_separations_by_hand(supervised, self_supervised, above, below, auc):
+    kinds = pd.Series(2 * ["supervised"] + 2 * ["self-supervised"])
+    values = pd.Series([*supervised, *self_supervised])
+    first, second = separations(pd.DataFrame({"slope": values, "turned": -values}), kinds).to_dict(
+        "records"
     )
-    rows = separations(properties, table["kind"]).to_dict("records")
-    assert [row["property"] for row in rows] == ["slope", "entropy", "top1_pct"]
-    assert [row["above"] for row in rows] == pytest.approx([0.1, -2.0, -30.0])
-    assert [row["below"] for row in rows] == pytest.approx([-0.7, 0.5, -10.0])
-    assert [row["auc"] for row in rows] == [1.0, 0.0, 0.25]
+    assert [first[name] for name in ("above", "below", "auc")] == pytest.approx([above, below, auc])
+    turned = [below, above, 1 - auc]
+    assert [second[name] for name in ("above", "below", "auc")] == pytest.approx(turned)
+    assert (first["property"], second["property"]) == ("slope", "turned")
 
 
 # One number a run or a map
