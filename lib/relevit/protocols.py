@@ -14,9 +14,9 @@ Protocol = Literal["published", "described"]
 Options = dict[str, Any]
 
 PUBLISHED: dict[str, Options] = {
-    # RobustViT Sec. 4: masks by TokenCut. The component of the seed (B18) is a default: the text
-    # takes it over from TokenCut's. 01_masks has `bias` as a parameter of its own.
+    # RobustViT Sec. 4: masks by TokenCut. 01_masks has `bias` as a parameter of its own.
     "key_features": {"bias": "kept"},  # B14
+    "tokencut": {"component": True},  # B18; a default, as TokenCut's own text has it
     "refine": {
         "second_piece": True,  # B19
         "fall_back": False,  # B17
@@ -46,6 +46,7 @@ PUBLISHED: dict[str, Options] = {
     "path": {"steps": 20, "rule": "riemann", "baseline": "zero"},  # C9, C10, D9
     # The tests of maps. What is erased (E5) and its colour (E7) the texts leave open: `Erasing`.
     "auc_weights": {"trapezoids": True, "whole": True, "end_at_zero": True},  # E6
+    "outlining": {"ga": {"start_block": 1}},  # C2: maps that are others in the segmentation test
     "segmentation_rows": {"both_channels": True, "f1_by_row": True},  # E2, E3
 }
 

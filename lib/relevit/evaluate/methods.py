@@ -40,8 +40,8 @@ PART = 500  # images tested at once, whatever their number: what they need fits 
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
 Maps = dict[str, Float[Tensor, "images patches"]]
 
-# A method's map in the segmentation test, where the perturbation test's is another: the published
-# GA of ViTs begins at block 1 in the former and at block 2 in the latter (differences C2).
+# The name of a method's map in the segmentation test, where the perturbation test's is another:
+# the published GA begins at block 1 in the former and at block 2 in the latter (differences C2).
 OUTLINING = {"ga": "ga_all_blocks"}
 
 # The rows of Beyond Intuition Table 4: perception, feedback.
@@ -81,9 +81,12 @@ def method_maps(
         maps |= shared_maps(model, spec, batch.images, [name], target=target, protocol=protocol)
         seconds[name] = (time.perf_counter() - start) / len(batch)
         on_method()
-    if "ga" in methods and method_options(model, "ga", protocol).get("start_block", 1) > 1:
-        rule = partial(_ga_all_blocks, model, protocol=protocol)
-        maps |= _explained(model, spec, batch.images, rule, target, lambda count: None)
+    for name, own in options(protocol, "outlining").items():
+        usual = method_options(model, name, protocol)
+        if name in methods and usual | own != usual:
+            one = partial(METHODS[name], model, protocol=protocol, **own)
+            rule = partial(_named, OUTLINING[name], one)
+            maps |= _explained(model, spec, batch.images, rule, target, lambda count: None)
     return maps, seconds
 
 
@@ -249,11 +252,8 @@ def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFr
     return names.join(table).reset_index(drop=True)
 
 
-def _ga_all_blocks(
-    model: nn.Module, pixels: Tensor, target: Tensor | None, *, protocol: Protocol
-) -> Maps:
-    made = METHODS["ga"](model, pixels, target, protocol=protocol, start_block=1)
-    return {OUTLINING["ga"]: made}
+def _named(name: str, method: Callable[..., Tensor], pixels: Tensor, target: Tensor | None) -> Maps:
+    return {name: method(pixels, target)}
 
 
 def _outlining(maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
