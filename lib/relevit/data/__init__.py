@@ -1,7 +1,18 @@
 """Images with masks: the embedded benchmark Habitats, and the papers' data sets.
 
-Habitats is drawn here, the others are read in `data.real`; `data.benchmark` gives either by the
+Habitats is drawn here, the others are read in `data.real`; `open_benchmark` gives either by the
 same calls. Imports models (how each wants its pictures), `relevit.base` and `relevit.config`.
-Nothing is loaded before it is asked for, so that `relevit doctor` starts at once: import the
-modules, as in `from relevit.data import cutouts`.
+Nothing is loaded before it is asked for, so that `relevit doctor` starts at once.
 """
+
+from typing import Any
+
+__all__ = ["open_benchmark"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "open_benchmark":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from relevit.data.benchmark import open_benchmark
+
+    return open_benchmark

@@ -1,4 +1,4 @@
-"""Images together with what is known about them: what models are trained and tested on."""
+"""Pictures in memory, with what is known about them: what models are trained and tested on."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ TENSORS = ("images", "masks", "labels", "families", "props")
 
 @dataclass(frozen=True)
 class Batch:
-    """Images with what is known about them.
+    """Pictures with what is known about them; of pairs (`data.pairs`), two masks and labels each.
 
-    `accepted` and `candidates` are those of `data.real.image_set.ImageSet`; empty, as for
-    Cutouts, each label accepts itself alone, and the answer is sought among all classes.
+    `accepted` gives, for a label, all classes that count as right (ObjectNet, merged classes); a
+    label without an entry accepts itself alone. `candidates` are the classes among which the
+    answer is sought; none: all.
     """
 
-    images: UInt8[Tensor, "batch 3 size size"]
+    images: UInt8[Tensor, "batch 3 height width"]
     # True on the object: its alpha is above one half. Of photographs to train on, the object's
     # share of each pixel where that is asked for (differences A7).
-    masks: Bool[Tensor, "batch 1 size size"] | Float[Tensor, "batch 1 size size"]
-    labels: Int[Tensor, " batch"]
+    masks: Bool[Tensor, "batch objects height width"] | Float[Tensor, "batch objects height width"]
+    labels: Int[Tensor, " batch"] | Int[Tensor, "batch objects"]
     families: Int[Tensor, " batch"]  # background, index into textures.FAMILIES; -1: none of them
     accepted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     candidates: tuple[int, ...] = ()
     # True on things that go with the class and are not it, where the object does not cover them.
-    props: Bool[Tensor, "batch 1 size size"] | None = None
+    props: Bool[Tensor, "batch 1 height width"] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,16 +51,7 @@ class Batch:
 
 
 def join(parts: Sequence[Batch]) -> Batch:
-    """One batch out of several, in order.
-
-    Raises: ValueError when they differ in the accepted answers or the candidates.
-    """
-    first = parts[0]
-    for part in parts:
-        if (part.accepted, part.candidates) != (first.accepted, first.candidates):
-            raise ValueError(
-                "batch: parts with other accepted answers or candidates cannot be one batch; "
-                "join parts of one set alone"
-            )
-    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in first._tensors()}
-    return replace(first, **joined)
+    """One batch out of parts of one set, in order."""
+    names = parts[0]._tensors()
+    joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+    return replace(parts[0], **joined)

@@ -9,30 +9,18 @@ homes without an animal (`only_background`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
-from relevit.data import things
-from relevit.data.cutouts import RECIPES, Recipe, World
-from relevit.data.foregrounds import Drawings
-from relevit.data.textures import FAMILIES
+from relevit.data.cutouts import RECIPES, Cutouts, Home, Recipe
+from relevit.data.drawings import ANIMALS, Drawings
 
 # Chosen by the original alone (docs/context.md): trained to the end, it still leans on its context.
 HOME_SHARE, OPACITY = 0.95, 0.2
 CHALLENGE = ("mixed_same", "mixed_random", "only_background")
 
 
-@dataclass(frozen=True)
-class Home:
-    """A place: its texture, and the things that stand about there."""
-
-    name: str
-    texture: str
-    props: tuple[str, ...]
-
-
-HOMES = (
+HOMES = (  # in the order of textures.FAMILIES
     Home("forest", "moss", ("mushroom", "evergreen-tree", "maple-leaf")),
     Home("desert", "sand", ("cactus", "palm-tree", "coconut")),
     Home("sea", "water", ("anchor", "canoe", "ship")),
@@ -68,25 +56,11 @@ RECIPES_AT_HOME: dict[str, Recipe] = RECIPES | {
 
 @lru_cache(maxsize=32)
 def habitats(
-    home_share: float = HOME_SHARE, opacity: float = OPACITY, drawings: Drawings | None = None
-) -> World:
+    home_share: float = HOME_SHARE, opacity: float = OPACITY, drawings: Drawings = ANIMALS
+) -> Cutouts:
     """The world in which classes are at home in `home_share` of the images.
 
     `opacity` is the lowest with which an animal is drawn in training images and their like; 1
     hides none. `drawings` are other classes than the forty animals.
-    Raises: ValueError as `World`.
     """
-    return World(
-        name="habitats",
-        home_share=home_share,
-        recipes=RECIPES_AT_HOME,
-        drawings=drawings,
-        things=things.PRETRAINING,
-        props=tuple(_props(family.name) for family in FAMILIES),
-        opacity=opacity,
-    )
-
-
-def _props(texture: str) -> tuple[int, ...]:
-    names: Sequence[str] = next(home.props for home in HOMES if home.texture == texture)
-    return tuple(things.PRETRAINING.classes.index(name) for name in names)
+    return Cutouts("habitats", home_share, RECIPES_AT_HOME, drawings, HOMES, opacity=opacity)

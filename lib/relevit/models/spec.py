@@ -31,7 +31,8 @@ class View:
 
     Source: RobustViT's published code, 256 -> 224 bilinear (differences B5); timm's models say
     their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
-    `mask_pixels` says how `mask` resizes: to shares of the object, or to the nearest pixel (E4).
+    `mask_pixels` says how masks are resized: to shares of the object, cut at one half; to the nearest
+    pixel (E4); or as the published code has them to train on, with fractions along their edge (A7).
     """
 
     resize: int = 256  # pixels of the shorter side
@@ -39,7 +40,7 @@ class View:
     interpolation: Interpolation = "bilinear"
     squash: bool = False
     # Not in the text of a view, by which answers are kept: these do not depend on masks.
-    mask_pixels: Literal["bilinear", "nearest"] = field(default="bilinear", repr=False)
+    mask_pixels: Literal["bilinear", "nearest", "soft"] = field(default="bilinear", repr=False)
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
         """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
@@ -47,17 +48,20 @@ class View:
         square = self._cut(as_rgb(image), how)
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
-    def mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
-        """The same square of a mask: how much of each pixel is object."""
+    def mask(
+        self, mask: Mask
+    ) -> Bool[Tensor, "1 crop crop"] | Float[Tensor, "1 crop crop"]:
+        """The same square of a mask."""
+        if self.mask_pixels == "soft":
+            return self._soft_mask(mask)
         grey = Image.fromarray(mask.astype(np.float32), mode="F")
         square = self._cut(grey, Image.Resampling[self.mask_pixels.upper()])
-        return torch.from_numpy(np.array(square))[None].clamp(0, 1)
+        return torch.from_numpy(np.array(square))[None] > 0.5
 
-    def soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
-        """The same square of a mask as the published code has it: fractions along its edge (A7).
+    def _soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
+        """Bilinear without antialiasing, as tensors were resized by the torchvision of 2022.
 
-        Bilinear without antialiasing, as tensors were resized by the torchvision that it asks for:
-        no more pixels are fractions than that makes so.
+        No more pixels are fractions than that makes so.
         """
         left, top, right, bottom = self._middle(mask.shape[1], mask.shape[0])
         values = torch.from_numpy(mask[top:bottom, left:right].astype(np.float32))[None, None]

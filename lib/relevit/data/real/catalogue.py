@@ -1,18 +1,23 @@
-"""The real data sets of the paper preset: what each is, where it comes from, how it is read.
+"""The one registry of real data sets: what each is, where it comes from, how it is read.
 
 Facts alone, in `assets/data/catalogue.yaml`, which `relevit doctor` checks a folder against and
-docs/paper_preset.md lists. Counts are those of the sets' authors; None is what they do not say or
+docs/paper_preset.md lists. Nothing is loaded before a set is read. Counts are those of the sets' authors; None is what they do not say or
 what is not known for sure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.resources import files
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
+
+if TYPE_CHECKING:
+    from relevit.models.spec import View
 
 NOT_KNOWN = "not known"
 
@@ -23,9 +28,9 @@ class Entry:
 
     `images` counts texts where `holds` says so. `size_gb` (10^9 bytes) is unpacked.
 
-    `reader` is a dotted name and `calls` the options it is called with, once for each part of the
-    set. `side` is given to readers that want the size of the pictures. `readable` and
-    `readable_classes` are what the readers give of a whole set, where that is another number than
+    `reader` is the dotted name of a function of (entry, data_root, view, **options) that gives an
+    `ImageSet`, or for texts of data_root alone; `calls` are its options, once for each part of the
+    set. `readable` and `readable_classes` are what the readers give of a whole set, where that is another number than
     the authors' (or one of several); an empty `readable_classes` is not compared.
     """
 
@@ -41,10 +46,22 @@ class Entry:
     used_by: tuple[str, ...]
     reader: str
     calls: tuple[Mapping[str, Any], ...] = ({},)
-    side: int | None = None
     readable: tuple[int, ...] | None = None
     readable_classes: tuple[int, ...] | None = None
     holds: Literal["images", "texts"] = "images"
+
+    @property
+    def remedy(self) -> str:
+        """What errors say to do."""
+        return f"unpack {' and '.join(self.archives)}"
+
+    def read(self, data_root: Path, *view: View, part: int = 0, **options: Any) -> Any:
+        """One part of the set; `options` go before those of the part."""
+        module, _, name = self.reader.rpartition(".")
+        reader, options = getattr(import_module(module), name), {**self.calls[part], **options}
+        if self.holds == "texts":
+            return reader(data_root, **options)
+        return reader(self, data_root, *view, **options)
 
     @property
     def expected_images(self) -> tuple[int, ...]:
@@ -81,23 +98,22 @@ def number(value: float | None) -> str:
 
 
 def markdown() -> str:
-    """The catalogue as the table of docs/paper_preset.md."""
-    lines = [
-        "| set | what | images or texts | classes | unpacked, GB | archives | folder | terms "
-        "| used by |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for entry in CATALOGUE.values():
-        cells = (
-            f"`{entry.key}`",
-            f"[{entry.title}]({entry.page})",
-            number(entry.images),
-            number(entry.classes),
-            number(entry.size_gb),
-            ", ".join(f"`{name}`" for name in entry.archives),
-            ", ".join(f"`{name}`" for name in entry.folders),
-            entry.terms,
-            ", ".join(entry.used_by),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    """The catalogue as the table of docs/paper_preset.md; `python -m relevit.data.real.catalogue`."""
+    columns: dict[str, Callable[[Entry], str]] = {
+        "set": lambda entry: f"`{entry.key}`",
+        "what": lambda entry: f"[{entry.title}]({entry.page})",
+        "images or texts": lambda entry: number(entry.images),
+        "classes": lambda entry: number(entry.classes),
+        "unpacked, GB": lambda entry: number(entry.size_gb),
+        "archives": lambda entry: ", ".join(f"`{name}`" for name in entry.archives),
+        "folder": lambda entry: ", ".join(f"`{name}`" for name in entry.folders),
+        "terms": lambda entry: entry.terms,
+        "used by": lambda entry: ", ".join(entry.used_by),
+    }
+    rows = [list(columns), *([cell(e) for cell in columns.values()] for e in CATALOGUE.values())]
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]]) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown())

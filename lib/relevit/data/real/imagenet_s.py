@@ -8,25 +8,23 @@ order of the sorted wnids, 0 for anything else, 1000 for what the annotators lef
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
-from relevit.data.pictures import opened
-from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_S_WNIDS, MERGED
-from relevit.data.real.image_set import PAPER_VIEW, ImageSet, need_folder, read_class_folders
+from relevit.data.image_set import PAPER_VIEW, ImageSet, picture_set
+from relevit.data.pictures import opened, read_picture
+from relevit.data.real.catalogue import Entry
+from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_S_WNIDS, MERGED, SHORT_NAMES
+from relevit.data.real.folders import list_pictures, need
 from relevit.models.spec import Mask, View
 
 Part = Literal["train-semi", "validation"]
-Merged = Literal["skip", "keep"]
-NAME = "imagenet_s"
 FOLDER = "ImageNetS919"
-ARCHIVE = "ImageNetS919.zip"
 LEFT_OPEN = 1000  # number of a pixel that may or may not be the object
 CLASS_IDS: Mapping[str, int] = MappingProxyType(
     {wnid: number for number, wnid in enumerate(IMAGENET_S_WNIDS, start=1)}
@@ -34,7 +32,12 @@ CLASS_IDS: Mapping[str, int] = MappingProxyType(
 
 
 def read_imagenet_s(
-    data_root: Path, view: View = PAPER_VIEW, *, part: Part = "train-semi", merged: Merged = "skip"
+    entry: Entry,
+    data_root: Path,
+    view: View = PAPER_VIEW,
+    *,
+    part: Part = "train-semi",
+    merged: Literal["skip", "keep"] = "skip",
 ) -> ImageSet:
     """The pictures of a part, with masks: 9,190 of `train-semi`, or 12,419 of `validation`.
 
@@ -45,32 +48,27 @@ def read_imagenet_s(
     Pictures are sorted: the published choice depends on the disk (B1).
     A mask is the picture's own class. What was left open is background, as published (B3), and so
     is an object of another class, on which the published code stops. A mask may be full, but
-    not empty. Masks that cannot be read, have numbers that are no class, are empty, or have
-    another size than the picture raise UnreadableImage when they are asked for.
-    Raises: FileNotFoundError when a folder, or the mask or picture of a pair, is missing;
-    ValueError for another option; further as `read_class_folders`.
+    not empty.
     """
-    _check("part", part, get_args(Part))
-    _check("merged", merged, get_args(Merged))
-    folder, masks = data_root / FOLDER / part, data_root / FOLDER / f"{part}-segmentation"
-    copied = f"copy the pictures from ImageNet, with datapreparation_{part.split('-')[0]}*.py"
-    need_folder(NAME, folder, f"{copied} of ImageNet-S")
-    need_folder(NAME, masks, f"unpack {ARCHIVE} there")
-    index = {wnid: IMAGENET_INDEX[wnid] for wnid in IMAGENET_S_WNIDS}
-    found = read_class_folders(NAME, folder, index, ARCHIVE, view)
-    _need_pairs(folder, masks, found.ids)
-    ids = found.ids
-    whole = replace(
-        found,
+    folder = data_root / FOLDER / part
+    masks = need(entry, folder.with_name(f"{part}-segmentation"))
+    ids = list_pictures(entry, folder, IMAGENET_S_WNIDS)
+    _need_pairs(entry, folder, masks, ids)
+    if merged == "skip":
+        ids = [name for name in ids if _wnid(name) not in MERGED.values()]
+    return picture_set(
+        entry.key,
+        SHORT_NAMES,
+        [IMAGENET_INDEX[_wnid(name)] for name in ids],
+        ids,
+        lambda place: read_picture(folder / ids[place]),
+        view,
+        masks=lambda place: _mask(folder / ids[place], masks / _mask_name(ids[place])),
         accepted={
             IMAGENET_INDEX[kept]: (IMAGENET_INDEX[kept], IMAGENET_INDEX[gone])
             for gone, kept in MERGED.items()
         },
-        masks=lambda place: _mask(folder / ids[place], masks / _mask_name(ids[place])),
     )
-    if merged == "keep":
-        return whole
-    return whole.select([i for i, name in enumerate(ids) if _wnid(name) not in MERGED.values()])
 
 
 def class_numbers(mask: Image.Image) -> Int[np.ndarray, "height width"]:
@@ -78,7 +76,6 @@ def class_numbers(mask: Image.Image) -> Int[np.ndarray, "height width"]:
 
     The sum is in whole numbers of 64 bits. In those of the picture, 8 bits, 256 G is 0 and class
     256 + n becomes class n.
-    Raises: ValueError for a mask that is not RGB, and for numbers that are no class.
     """
     if mask.mode != "RGB":
         raise ValueError(f"the mask has mode {mask.mode}; needed are the numbers in RGB")
@@ -110,22 +107,18 @@ def _mask(picture: Path, path: Path) -> Mask:
     return numbers == own
 
 
-def _need_pairs(folder: Path, masks: Path, ids: Sequence[str]) -> None:
-    """Raise FileNotFoundError unless pictures and masks are the same, without their endings."""
-    pictures = {str(PurePosixPath(name).with_suffix("")) for name in ids}
+def _need_pairs(entry: Entry, folder: Path, masks: Path, ids: Sequence[str]) -> None:
+    """Refuse a picture without its mask, or the other way round; hidden files do not count."""
     outlined = {
-        path.relative_to(masks).with_suffix("").as_posix()
-        for path in masks.glob("*/*.png")
-        if not path.name.startswith(".")  # macOS's `._` files
+        path.relative_to(masks).as_posix() for path in masks.glob("*/*.png") if path.name[0] != "."
     }
-    for lost, place, what in (
-        (pictures - outlined, masks, f"the mask {{}}.png is missing; unpack {ARCHIVE} again"),
-        (outlined - pictures, folder, "the picture {}.JPEG is missing; copy it from ImageNet"),
-    ):
-        if lost:
-            raise FileNotFoundError(
-                f"{NAME}: {what.format(place / min(lost))} ({len(lost)} are missing)"
-            )
+    lost = sorted(outlined ^ {_mask_name(name) for name in ids})
+    if lost:
+        place, what = (folder, "the picture of") if lost[0] in outlined else (masks, "the mask")
+        raise FileNotFoundError(
+            f"{entry.key}: {what} {lost[0]} is missing in {place} ({len(lost)} lack one of both); "
+            f"{entry.remedy} again, and copy the pictures from ImageNet"
+        )
 
 
 def _mask_name(picture: str) -> str:
@@ -134,8 +127,3 @@ def _mask_name(picture: str) -> str:
 
 def _wnid(picture: str) -> str:
     return picture.partition("/")[0]
-
-
-def _check(what: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise ValueError(f"{NAME}: {what} is {given!r}; give one of {known}")

@@ -1,0 +1,241 @@
+"""The papers' own images: ImageNet, ImageNet-S and the shifted sets below one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from relevit.base.files import from_project
+from relevit.config import BenchmarkParams
+from relevit.config.words import Corrupted, Preprocessing, Protocol
+from relevit.data.batch import Batch
+from relevit.data.benchmark import Benchmark, Split
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.data.image_set import AHEAD, ImageSet
+from relevit.data.real.catalogue import CATALOGUE
+from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
+from relevit.models.loading import model_spec
+from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
+from relevit.models.spec import ModelSpec, View
+from relevit.protocols import Options, options
+
+TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
+PROBED = 100  # validation images on which bfloat16 is compared with float32
+# Sets of the benchmark that have another name in the catalogue, or are a part of a set there.
+PARTS: dict[str, tuple[str, Options]] = {
+    **dict.fromkeys(("train", "finetune", "validation"), ("imagenet_s", {"merged": "skip"})),
+    "imagenet_s": ("imagenet_s", {"merged": "skip", "part": "validation"}),
+}
+
+
+def imagenet(params: BenchmarkParams) -> ImageNet:
+    """ImageNet, ImageNet-S and the shifted sets below `data_root`, as the preset has them.
+
+    All models share one view of the pictures: with preprocessing timm it is that of `view_of`,
+    with published it is one for all (differences B5).
+    """
+    return ImageNet(
+        from_project(params.data_root),
+        preprocessing(params.view_of or "vit-b", params.preprocessing).view,
+        params.preprocessing,
+        params.ways,
+        params.objectnet,
+        params.corrupted,
+        params.segmentation_set,
+        params.finetuned_classes,
+    )
+
+
+@dataclass(frozen=True)
+class ImageNet(Benchmark):
+    """The real sets of one folder, each opened when it is first asked for."""
+
+    root: Path
+    view: View
+    preprocessing: Preprocessing
+    ways: int  # classes among which the answers of -A and -R are sought (B6)
+    objectnet: Protocol  # published: the first label counts, borders are left (B7)
+    corrupted: Corrupted
+    segmentation_set: str
+    finetuned: int  # classes
+
+    name: ClassVar = "imagenet"
+    classes: ClassVar = SHORT_NAMES
+    # ObjectNet's authors ask that no picture be shown without the red border.
+    example_sets: ClassVar = tuple(name for name in SHIFTED_SETS if name != "objectnet")
+    composable: ClassVar = False
+    of_the_papers: ClassVar = True
+    all_classes_everywhere: ClassVar = False
+    dino_pair: ClassVar = ("dino-b", "deit-b")
+
+    @property
+    def outlined(self) -> str:
+        return self.segmentation_set
+
+    @property
+    def outlined_sets(self) -> tuple[str, ...]:
+        return (self.segmentation_set,)
+
+    @property
+    def rules(self) -> str:
+        """The choices of the preset that answers depend on."""
+        return f"{self.view} {self.ways} {self.objectnet} {self.corrupted}"
+
+    def spec(self, model: str) -> ModelSpec:
+        return paper_spec(model, self.preprocessing) if model in PAPER_MODELS else model_spec(model)
+
+    def split(self, seed: int) -> Split:
+        """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
+        both = split_classes(self.finetuned, seed or None)
+        first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
+        return sorted(first), sorted(others)
+
+    def validation_seed(self, seed: int) -> int:
+        """A run's own: its validation images are of the classes that its seed leaves out (B2)."""
+        return seed
+
+    def draw(
+        self,
+        set_name: str,
+        indices: Sequence[int],
+        *,
+        labels: Sequence[int] | None = None,
+        seed: int = 0,
+        size: int | None = None,
+        **masks: Any,
+    ) -> Batch:
+        """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
+
+        Those of `val` are the same squares for every test, that which erases them too (F9); those
+        of `validation` are of the classes that the seed does not finetune. With `labels`, an image
+        of each such class instead: the first, the second and so on of those that the seed chooses
+        (seed 0: by name), for finetuning. `masks` is of `masks_for`.
+        """
+        self._check(size)
+        found = self._opened(set_name, seed, **masks)
+        if labels is not None:
+            return found.read(_places(found, labels, seed))
+        order = _order(len(found))
+        return found.read([order[i % len(order)] for i in indices])
+
+    def pictures(
+        self, set_name: str, count: int, *, seed: int = 0, size: int | None = None
+    ) -> ImageSet:
+        self._check(size)
+        found = self._opened(set_name, seed)
+        return found.select(_order(len(found))[:count])
+
+    def batches(
+        self,
+        set_name: str,
+        count: int,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        size: int | None = None,
+        skipped: dict[int, str] | None = None,
+    ) -> Iterator[Batch]:
+        """Where the preset has corrupted: skip, images that cannot be read are left out.
+
+        `skipped` gets their numbers and ids; the others' numbers stay.
+        """
+        found = self.pictures(set_name, count, seed=seed, size=size)
+        lost = {} if skipped is None else skipped
+        return found.batches(
+            batch_size, ahead=AHEAD, skipped=lost if self.corrupted == "skip" else None
+        )
+
+    def masks_for(self, protocol: Protocol) -> Options:
+        """Resizing makes fractions of a mask along its edge.
+
+        `published` leaves them, and they count as object and as background; `described` says a
+        mask, which is one or the other (differences A7).
+        """
+        return options(protocol, "View.mask")
+
+    def to_crop(self, labels: Sequence[int], seed: int, size: int, protocol: Protocol) -> Batch:
+        """The same images, whole and squeezed to TO_CROP pixels.
+
+        The published code crops the model's size out of them at random (differences B4); the paper
+        describes no augmentation, so both protocols have it.
+        """
+        larger = replace(self, view=replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True))
+        masks = self.masks_for(protocol)
+        return larger.draw("finetune", [], labels=labels, seed=seed, size=TO_CROP, **masks)
+
+    def probe(self, spec: ModelSpec) -> Iterator[Batch]:
+        """Validation images, read when asked for: in float32 nothing is compared."""
+        yield self.draw("validation", range(PROBED), size=spec.image_size)
+
+    def describe(self) -> str:
+        return f"{len(self.classes)} classes of photographs, which have no textures to count"
+
+    def note_empty(self, kept: int, empty: int) -> str:
+        return f"{self.outlined}: {kept} images; {empty} without an object left out\n"
+
+    def note_skipped(self, skipped: Mapping[str, Sequence[str]]) -> str:
+        counts = [f"{len(ids)} of {name}, the first {ids[0]}" for name, ids in skipped.items()]
+        return f"pictures left out, since they cannot be read: {'; '.join(counts) or 'none'}\n"
+
+    def _opened(self, set_name: str, seed: int, **masks: Any) -> ImageSet:
+        """A set; the validation images alone depend on the seed."""
+        sets = replace(self, view=replace(self.view, **masks))
+        return _opened(sets, set_name, seed if set_name == "validation" else 0)
+
+    def _check(self, size: int | None) -> None:
+        if size not in (None, self.view.crop):
+            raise ValueError(
+                f"imagenet: images of {size} pixels; the preset's view has {self.view.crop}: "
+                "models of one preset need one image size"
+            )
+
+
+@lru_cache(maxsize=32)
+def _opened(sets: ImageNet, set_name: str, seed: int) -> ImageSet:
+    key, chosen = PARTS.get(set_name, (set_name, {}))
+    if key not in CATALOGUE:
+        raise ValueError(
+            f"imagenet: set {set_name!r} is unknown; use one of {(*CATALOGUE, *PARTS)}"
+        )
+    if key in ("a", "r"):
+        chosen = {"ways": sets.ways}
+    elif key == "objectnet":
+        chosen = options(sets.objectnet, "read_objectnet")
+    found = CATALOGUE[key].read(sets.root, sets.view, **chosen)
+    if set_name != "validation":
+        return found
+    # The first image of each class that runs of this seed do not finetune (A16, B2).
+    kept = sets.split(seed)[1]
+    present = set(found.labels.tolist())
+    return found.select(_places(found, [label for label in kept if label in present], seed=0))
+
+
+def _places(found: ImageSet, labels: Sequence[int], seed: int) -> list[int]:
+    """The next unused picture of each label, in the order that the seed gives the class."""
+    by_label: dict[int, list[int]] = {}
+    for place, label in enumerate(found.labels.tolist()):
+        by_label.setdefault(label, []).append(place)
+    places, used = [], dict.fromkeys(labels, 0)
+    for label in labels:
+        mine = by_label.get(label, [])
+        if used[label] >= len(mine):
+            raise ValueError(
+                f"{found.name}: class {IMAGENET_NAMES[label]} ({label}) has {len(mine)} images, "
+                f"asked for more; give fewer images_per_class, or unpack the archive again"
+            )
+        if seed:
+            mine = [mine[i] for i in np.random.default_rng([seed, label]).permutation(len(mine))]
+        places.append(mine[used[label]])
+        used[label] += 1
+    return places
+
+
+@lru_cache(maxsize=32)
+def _order(count: int) -> list[int]:
+    """One fixed random order for a set of this length, so that its first images are a sample."""
+    return np.random.default_rng(0).permutation(count).tolist()
