@@ -20,6 +20,7 @@ from typing import Any
 import timm
 import torch
 from PIL import Image
+from relevit.data.real.decoding import batches
 from timm.data import create_dataset, create_loader, resolve_model_data_config
 from timm.utils import AverageMeter, accuracy
 from torch import Tensor, nn
@@ -28,9 +29,8 @@ from tqdm import tqdm
 import bench_core
 from bench_core import LIMIT, TINY, Numbers, Table, compare, differences
 from relevit.base.device import fast_bfloat16, tensor_float32
-from relevit.data import cutouts
-from relevit.data.real.decoding import batches
-from relevit.data.real.image_set import ImageSet, View
+from relevit.data.cutouts import CUTOUTS
+from relevit.data.image_set import ImageSet, View
 from relevit.evaluate.predictions import predict
 from relevit.models.loading import ModelSpec
 
@@ -113,7 +113,7 @@ class Contest:
 
 def write_pictures(root: Path, count: int) -> Path:
     """JPEG files of Cutouts, enlarged; `root`/validation/<class>/<number>.jpg."""
-    drawn = (image for batch in cutouts.batches("val", count, 64) for image in batch.images)
+    drawn = (image for batch in CUTOUTS.batches("val", count, 64) for image in batch.images)
     for number, image in enumerate(tqdm(drawn, "pictures", count)):
         folder = root / "validation" / f"n{number * CLASSES // count:08}"
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from bench_core import LIMIT, differences
 from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
 from relevit.base.device import choose_device, choose_precision
-from relevit.data import cutouts
+from relevit.data.cutouts import CUTOUTS
 from relevit.iav.measure import Explainer
 from relevit.iav.runs import Pictures
 from relevit.models.loading import MINI_KINDS, build_model, model_spec
@@ -52,7 +52,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     device = choose_device(args.device)
     precision = choose_precision("auto", device)
     explainer = Explainer(draws=DRAWS, chunk=chunk, precision=precision)
-    batch = cutouts.draw("val", range(count))
+    batch = CUTOUTS.draw("val", range(count))
     seconds, plain, worst = {}, {}, 0.0
     for name in models:
         model, spec = build_model(name).eval().to(device), model_spec(name)

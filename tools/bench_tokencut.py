@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from bench_core import CLOCKS, Numbers, Table, compare, describe, time_rounds
-from relevit.data import cutouts
+from relevit.data.cutouts import CUTOUTS
 from relevit.masks import bilateral_solve, feature_model, key_features, solid
 from relevit.masks.token_cut import affinity, second_eigenpairs
 from relevit.models.loading import model_spec
@@ -66,14 +66,14 @@ def edges_of(side: int, images: int) -> Tensor:
     """TokenCut's graphs of validation images, enlarged to `side` pixels."""
     model, spec = feature_model(MODEL, side), model_spec(MODEL)
     # Not the first: in small sizes all its tokens are alike, and any vector is a cut.
-    batch = cutouts.draw("validation", range(1, images + 1), size=spec.image_size)
+    batch = CUTOUTS.draw("validation", range(1, images + 1), size=spec.image_size)
     pixels = interpolate(spec.normalise(batch.images), side, mode="bicubic", antialias=True)
     return affinity(torch.cat([key_features(model, part) for part in pixels.split(1)]))
 
 
 def solver_row(args: argparse.Namespace) -> dict[str, Any]:
     """Seconds of the bilateral solver by the side of the image."""
-    batch = cutouts.draw("validation", range(args.batch))
+    batch = CUTOUTS.draw("validation", range(args.batch))
     variants = {f"{side} px": partial(_solve_all, side=side) for side in SOLVER_SIDES}
     clock = CLOCKS[args.clock]
     seconds, _ = time_rounds(variants, None, (batch.images, batch.masks), args.repeats, clock)

@@ -29,7 +29,8 @@ from pretraining import masked_autoencoder, recipes
 from pretraining.masked_autoencoder import PretrainSettings
 from relevit.config import BenchmarkParams, Common
 from relevit.config.words import SHIPPED
-from relevit.data.benchmark import Cutouts, open_benchmark
+from relevit.data.benchmark import open_benchmark
+from relevit.data.cutouts import Cutouts
 from relevit.models.checkpoints import FACTS, read_tensors
 from relevit.models.loading import build_model, load_pretrained, model_spec
 from relevit.training.classifier import TrainSettings

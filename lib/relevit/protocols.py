@@ -14,6 +14,11 @@ Protocol = Literal["published", "described"]
 Options = dict[str, Any]
 
 PUBLISHED: dict[str, Options] = {
+    # RobustViT Sec. 4: its images. In both alike: what is cropped (B4), the normalisation (B5) and
+    # the classes that answer (B6) are parameters of a preset; gtsegs' own resizing (E4) is the
+    # default of `read_gtsegs`. Orders are sorted, as a disk's cannot be repeated (B1).
+    "View.mask": {"mask_pixels": "soft"},  # A7
+    "read_objectnet": {"answers": "first", "border": 0},  # B7
     # RobustViT Sec. 4: masks by TokenCut. 01_masks has `bias` as a parameter of its own.
     "key_features": {"bias": "kept"},  # B14
     "tokencut": {"component": True},  # B18; a default, as TokenCut's own text has it

@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis
 
-from relevit.data.real.image_set import UnreadableImage
+from relevit.data.image_set import UnreadableImage
 from relevit.models.published_weights import Misfit
 
 KINDS = (ValueError, OSError, FileNotFoundError, UnreadableImage, Misfit)

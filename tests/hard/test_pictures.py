@@ -14,8 +14,7 @@ from PIL import Image
 from relevit.data.own.folder import read_data
 from relevit.data.own.outlines import open_mask
 from relevit.data.pictures import FORMATS
-from relevit.data.real.decoding import draw
-from relevit.data.real.image_set import read_class_folders
+from relevit.data.real.catalogue import CATALOGUE
 from relevit.models.spec import View, as_rgb
 from relevit.pipeline.cli import check
 from relevit.pipeline.explaining import open_image
@@ -90,11 +89,11 @@ def use(figures, folder, content, ending=".png"):
     (folder / "masks" / "ant" / "tried.png").write_bytes(content)
     options = SimpleNamespace(data=folder, masks=None, skip_unreadable=False, picture=None)
     pictures = read_data(folder).image_set(VIEW)
-    papers = read_class_folders("v2", folder / "images", {"ant": 0, "bee": 1}, "v2.tar", VIEW)
+    papers = CATALOGUE["inat2021_mini"].read(folder, VIEW, folder="images")
     ways = [
         lambda: check(options),
-        lambda: draw(pictures, [0]),
-        lambda: draw(papers, [0]),
+        lambda: pictures.read([0]),
+        lambda: papers.read([0]),
         lambda: open_image(path, VIEW),
     ]
     try:

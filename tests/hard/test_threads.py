@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from relevit.attribution import METHODS, explain_all, patch_grid, to_heatmap
-from relevit.data import cutouts
+from relevit.data.batch import Batch
 from relevit.data.corruptions import blur, jigsaw
 from relevit.data.habitats import habitats
 from relevit.evaluate.intervals import bootstrap_interval
@@ -44,7 +44,7 @@ WEIGHTS = 0.02  # of the length of the way that the weights have gone
 def results() -> dict[str, Tensor]:
     """One of each kind, small."""
     model, spec = load_model(MODEL).eval(), model_spec(MODEL)
-    drawn = cutouts.draw("a", range(COUNT), world=habitats(), size=SIZE)
+    drawn = habitats().draw("a", range(COUNT), size=SIZE)
     images = spec.normalise(drawn.images)
     found = {"images": drawn.images, "masks": drawn.masks, "labels": drawn.labels}
     found |= {"blurred": blur(drawn.images, 2.0), "jigsaw": jigsaw(drawn.images, 4, 3)}
@@ -70,7 +70,7 @@ def results() -> dict[str, Tensor]:
     return found
 
 
-def finetuned(model: torch.nn.Module, images: Tensor, drawn: cutouts.Batch) -> Tensor:
+def finetuned(model: torch.nn.Module, images: Tensor, drawn: Batch) -> Tensor:
     settings = FinetuneSettings(lr=5.0e-6)
     optimizer = make_optimizer(model, settings)
     before = [value.detach().clone() for value in model.parameters()]

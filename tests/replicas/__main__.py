@@ -16,19 +16,11 @@ from relevit.base.files import project_root
 from relevit.base.stages import read_pipeline
 from relevit.data.real.classes import IMAGENET_S_WNIDS, split_classes
 from relevit.pipeline import run as pipeline
-from replicas.cifar import write_cifar10, write_cifar100
+from replicas.cifar import write_cifar
+from replicas.folders import SHARED, write_folders
 from replicas.gtsegs import write_gtsegs
-from replicas.imagenet import (
-    SHARED,
-    write_imagenet,
-    write_imagenet_a,
-    write_imagenet_r,
-    write_sketch,
-    write_v2,
-)
 from replicas.imagenet_s import write_imagenet_s
 from replicas.objectnet import write_objectnet
-from replicas.si_score import write_si_score
 from replicas.text import write_eraser_movies, write_newsgroups
 
 PRESET = "rehearsal"
@@ -43,14 +35,17 @@ def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None
     chosen = {wnid for s in seeds for wnid in split_classes(finetuned_classes, s or None)[0]}
     known = sorted(chosen | set([w for w in SHARED if w in IMAGENET_S_WNIDS][:OTHERS]))
     shared = SHARED[:OTHERS]
-    for write in (write_imagenet, write_imagenet_s, write_v2):
-        write(data_root, classes=known, per_class=3)
-    for write in (write_imagenet_a, write_imagenet_r, write_sketch):
-        write(data_root, classes=shared, per_class=3)
-    for write in (write_objectnet, write_si_score, write_gtsegs):
-        write(data_root, per_class=3)
-    write_cifar10(data_root)
-    write_cifar100(data_root)
+    for key in ("val", "imagenet_train", "v2"):
+        write_folders(key, data_root, classes=known, per_class=3)
+    for key in ("a", "r", "sketch"):
+        write_folders(key, data_root, classes=shared, per_class=3)
+    for key in ("si_location", "si_rotation", "si_size"):
+        write_folders(key, data_root, per_class=3)
+    write_imagenet_s(data_root, classes=known, per_class=3)
+    write_objectnet(data_root, per_class=3)
+    write_gtsegs(data_root, per_class=3)
+    for key in ("cifar10", "cifar100"):
+        write_cifar(key, data_root)
     write_eraser_movies(data_root, train=16, validation=12, test=12)
     write_newsgroups(data_root)
 

@@ -1,54 +1,56 @@
-"""Replicas of the binary versions of CIFAR-10 and CIFAR-100."""
+"""Replicas of CIFAR-10 and CIFAR-100, pickled as the published ones."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
+from PIL import Image
 
-from relevit.data.real.cifar import CLASSES, FOLDER10, FOLDER100, NAMES10, SIDE, TEST10, TRAIN10
-from replicas.pictures import picture
+from relevit.data.real.catalogue import CATALOGUE
+from relevit.data.real.cifar import FILES, SIDE
+from replicas.pictures import Written, picture
 
+CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 FINE, COARSE = 100, 20  # classes and superclasses of CIFAR-100
-NAMES100 = {
-    kind: [f"{kind}_{number:02}" for number in range(count)]
-    for kind, count in (("fine", FINE), ("coarse", COARSE))
-}  # made up; each superclass has five classes in a row
+NAMES = {
+    "cifar10": {"label_names": CLASSES},
+    "cifar100": {
+        f"{kind}_label_names": [f"{kind}_{number:02}" for number in range(count)]
+        for kind, count in (("fine", FINE), ("coarse", COARSE))
+    },  # made up; each superclass has five classes in a row
+}
 
 
-def numbers(
-    count: int, classes: int, seed: int
-) -> tuple[UInt8[np.ndarray, " count"], UInt8[np.ndarray, "count 3 32 32"]]:
-    """Labels, each class in turn, and the planes of the pictures."""
-    labels = np.arange(count, dtype=np.uint8) % classes
-    drawn = [picture(seed + i, int(label)).convert("RGB") for i, label in enumerate(labels)]
-    small = [np.asarray(image.resize((SIDE, SIDE)), dtype=np.uint8) for image in drawn]
-    return labels, np.stack(small).transpose(0, 3, 1, 2)
-
-
-def write_cifar10(data_root: Path, *, per_class: int = 2, seed: int = 0) -> Path:
-    """All six files of `cifar-10-batches-bin`, each with `per_class` pictures of every class."""
-    folder = data_root / FOLDER10
+def write_cifar(
+    key: str, data_root: Path, *, per_class: int = 2, seed: int = 0
+) -> list[list[Written]]:
+    """All files, each with `per_class` pictures of every class."""
+    folder, files = data_root / CATALOGUE[key].folders[0], FILES[key]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / NAMES10).write_text("\n".join(CLASSES) + "\n\n")
-    for number, name in enumerate((*TRAIN10, *TEST10)):
-        labels, planes = numbers(per_class * len(CLASSES), len(CLASSES), seed + 1000 * number)
-        _write_records(folder / name, labels, planes=planes)
-    return folder
+    (folder / files["names"]).write_bytes(pickle.dumps(NAMES[key]))
+    classes = {"cifar10": 10, "cifar100": FINE}[key]
+    parts: list[list[Written]] = []
+    for part in ("train", "test"):
+        parts.append([])
+        for name in files[part]:
+            labels = (np.arange(per_class * classes) % classes).tolist()
+            start = seed + 1000 * len(parts) + len(parts[-1])
+            shown = [picture(start + i, y).resize((SIDE, SIDE)) for i, y in enumerate(labels)]
+            _write_file(folder / name, key, labels, shown)
+            parts[-1] += [
+                Written(f"{part}/{len(parts[-1]) + i}", y, image)
+                for i, (y, image) in enumerate(zip(labels, shown, strict=True))
+            ]
+    return parts
 
 
-def write_cifar100(data_root: Path, *, per_class: int = 2, seed: int = 0) -> Path:
-    """The four files of `cifar-100-binary`, `per_class` pictures of each class in each set."""
-    folder = data_root / FOLDER100
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind, names in NAMES100.items():
-        (folder / f"{kind}_label_names.txt").write_text("\n".join(names) + "\n")
-    for number, name in enumerate(("train.bin", "test.bin")):
-        fine, planes = numbers(per_class * FINE, FINE, seed + 1000 * number)
-        _write_records(folder / name, fine // (FINE // COARSE), fine, planes=planes)
-    return folder
-
-
-def _write_records(path: Path, *labels: np.ndarray, planes: np.ndarray) -> None:
-    path.write_bytes(np.column_stack([*labels, planes.reshape(len(planes), -1)]).tobytes())
+def _write_file(path: Path, key: str, labels: list[int], shown: list[Image.Image]) -> None:
+    planes = np.stack([np.asarray(image).transpose(2, 0, 1) for image in shown])
+    content = {"filenames": [], "data": planes.reshape(len(planes), -1)}
+    if key == "cifar10":
+        content["labels"] = labels
+    else:
+        content |= {"fine_labels": labels, "coarse_labels": [y * COARSE // FINE for y in labels]}
+    path.write_bytes(pickle.dumps(content, protocol=4))

@@ -9,9 +9,10 @@ import h5py
 import numpy as np
 
 from relevit.data.real.classes import IMAGENET_INDEX
-from relevit.data.real.gtsegs import FILE, IMAGES, MASKS, TARGETS
-from replicas.pictures import object_mask, picture
+from relevit.data.real.gtsegs import IMAGES, MASKS, TARGETS
+from replicas.pictures import Written, object_mask, picture
 
+FILE = "gtsegs_ijcv.mat"
 WNIDS = ("n01440764", "n02504458", "n02084071")  # the last, any dog, is not in ImageNet-1k
 NO_CLASS = 1000  # label that its pictures are drawn with
 HEADER = b"MATLAB 7.3 MAT-file, Platform: GLNXA64 HDF5 schema 1.00 ."
@@ -26,8 +27,8 @@ def write_gtsegs(
     classes: Sequence[str] | None = None,
     seed: int = 0,
     targets: bool = True,
-) -> Path:
-    """Write gtsegs_ijcv.mat with `per_class` pictures of each class; gives its path.
+) -> list[list[Written]]:
+    """Write gtsegs_ijcv.mat with `per_class` pictures of each class.
 
     `classes` are wnids, of ImageNet-1k or not; none: WNIDS. Without `targets` the file says
     nothing of classes.
@@ -35,14 +36,16 @@ def write_gtsegs(
     data_root.mkdir(parents=True, exist_ok=True)
     path = data_root / FILE
     wnids = [wnid for wnid in classes or WNIDS for _ in range(per_class)]
+    written = []
     with h5py.File(path, "w", userblock_size=HEADER_BYTES) as file:
         columns: dict[str, list[h5py.Reference]] = {IMAGES: [], MASKS: []}
         for place, wnid in enumerate(wnids):
             label = IMAGENET_INDEX.get(wnid, NO_CLASS)
-            pixels = np.asarray(picture(seed + place, label))
-            mask = object_mask(seed + place, label).astype(np.uint8)
-            columns[IMAGES].append(_keep(file, pixels.transpose(2, 1, 0)))
-            cell = _refer([_keep(file, mask.T)])
+            image, mask = picture(seed + place, label), object_mask(seed + place, label)
+            columns[IMAGES].append(_keep(file, np.asarray(image).transpose(2, 1, 0)))
+            cell = _refer([_keep(file, mask.T.astype(np.uint8))])
+            known = IMAGENET_INDEX.get(wnid, -1) if targets else -1
+            written.append(Written(f"{FILE}/{place:04d}", known, image, mask))
             columns[MASKS].append(_keep(file, cell))
             if targets:
                 text = np.array([[ord(letter)] for letter in wnid], dtype=np.uint16)
@@ -51,7 +54,7 @@ def write_gtsegs(
             file[field] = _refer(references)
     with path.open("r+b") as raw:
         raw.write(HEADER.ljust(124) + VERSION)
-    return path
+    return [written]
 
 
 def _keep(file: h5py.File, values: np.ndarray) -> h5py.Reference:

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
-from relevit.data.real.classes import MERGED, index_of
-from relevit.data.real.image_set import Mask
+from relevit.data.real.classes import IMAGENET_INDEX, MERGED
 from relevit.data.real.imagenet_s import CLASS_IDS, FOLDER, LEFT_OPEN, Part
-from replicas.pictures import Kind, object_mask, picture, save_jpeg
+from relevit.models.spec import Mask
+from replicas.pictures import Kind, Written, object_mask, picture, stored_jpeg
 
 # Numbers 1, 256 and 512 (their R is 0), 918; and two merged classes, 783 and 919.
 WNIDS = ("n01440764", "n02111129", "n03223299", "n13133613", "n04355933", "n15075141")
@@ -23,26 +23,29 @@ RIM = 2  # pixels around the object that are left open
 
 def write_imagenet_s(
     data_root: Path, *, per_class: int = 2, classes: Sequence[str] | None = None, seed: int = 0
-) -> Path:
-    """Write `ImageNetS919` with both parts, `per_class` pictures of each class; gives its folder.
+) -> list[list[Written]]:
+    """Write `ImageNetS919` with both parts, `per_class` pictures of each class.
 
     `classes` are wnids of the 919; none: WNIDS. In the folder of a merged class, every second
     picture of `train-semi` has the name of the class that was merged into it. Kinds of pictures
     take turns.
     """
     folder = data_root / FOLDER
+    parts = []
     for part_number, part in enumerate(get_args(Part)):
+        parts.append([])
         for place, wnid in enumerate(classes or WNIDS):
             for number in range(per_class):
-                count = place * per_class + number
-                kind = KINDS[count % len(KINDS)]
-                which = seed + 1000 * part_number + number
-                label = index_of(wnid)
-                name = _name(part, wnid, count)
-                save_jpeg(picture(which, label, kind=kind), folder / part / wnid / f"{name}.JPEG")
-                path = folder / f"{part}-segmentation" / wnid / f"{name}.png"
-                write_numbers(class_numbers(object_mask(which, label, kind=kind), wnid), path)
-    return folder
+                count, label = place * per_class + number, IMAGENET_INDEX[wnid]
+                which, kind = seed + 1000 * part_number + number, KINDS[count % len(KINDS)]
+                name, mask = _name(part, wnid, count), object_mask(which, label, kind=kind)
+                path = folder / part / wnid / f"{name}.JPEG"
+                stored = stored_jpeg(picture(which, label, kind=kind), path)
+                parts[-1].append(Written(f"{wnid}/{path.name}", label, stored, mask))
+                outline = folder / f"{part}-segmentation" / wnid / f"{name}.png"
+                write_numbers(class_numbers(mask, wnid), outline)
+        outline.with_name("._hidden.png").touch()
+    return parts
 
 
 def class_numbers(mask: Mask, wnid: str) -> Int[np.ndarray, "height width"]:

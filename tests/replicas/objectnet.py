@@ -12,16 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from relevit.data.real.classes import IMAGENET_NAMES
-from relevit.data.real.objectnet import (
-    BETWEEN,
-    FOLDER,
-    LABELS_FILE,
-    LINES_FILE,
-    ORDER_FILE,
-    OVERLAP_FILE,
-)
-from replicas.pictures import picture
+from relevit.data.real.objectnet import BETWEEN, LABELS_FILE, LINES_FILE, ORDER_FILE, OVERLAP_FILE
+from replicas.pictures import Written, picture
 
+FOLDER = "objectnet-1.0"
 NO_CLASS = 1000  # label that a picture of a class without a number is drawn with
 
 
@@ -49,22 +43,26 @@ CLASSES: Mapping[str, Object] = MappingProxyType(
 
 def write_objectnet(
     data_root: Path, *, per_class: int = 2, classes: Sequence[str] | None = None, seed: int = 0
-) -> Path:
-    """Write `objectnet-1.0` with `per_class` pictures of each class; gives its folder.
+) -> list[list[Written]]:
+    """Write `objectnet-1.0` with `per_class` pictures of each class, framed in red.
 
     `classes` are keys of CLASSES; none: all. A picture of a class of several ImageNet classes is
     drawn as the first. The lines of ILSVRC2012 come in a made-up order.
     """
     folder = data_root / FOLDER
     chosen = {name: CLASSES[name] for name in (classes or CLASSES)}
+    written = []
     for name, (_, indices) in chosen.items():
         (folder / "images" / name).mkdir(parents=True, exist_ok=True)
         for number in range(per_class):
-            drawn = picture(seed + number, (*indices, NO_CLASS)[0], kind="border")
+            label = (*indices, NO_CLASS)[0]
             digest = hashlib.sha256(f"{name}/{seed}/{number}".encode()).hexdigest()
-            drawn.save(folder / "images" / name / f"{digest[:15]}.png")
+            id = f"{name}/{digest[:15]}.png"
+            picture(seed + number, label, kind="border").save(folder / "images" / id)
+            if indices:
+                written.append(Written(id, label, picture(seed + number, label)))
     _write_mappings(folder / "mappings", chosen)
-    return folder
+    return [written]
 
 
 def _write_mappings(folder: Path, classes: Mapping[str, Object]) -> None:

@@ -1,6 +1,8 @@
 """Drawn pictures that stand in for photographs: a texture, and one coloured shape on it; and what
 broken and harmful files are made with.
 
+Every writer gives what it wrote, part by part, so that readers can be held to it.
+
 A picture is made from (seed, label, kind) alone. Its sides are 120 to 200 pixels and differ, so
 that a resize which loses the aspect, or swaps the sides, shows.
 """
@@ -36,14 +38,21 @@ class Shape(NamedTuple):
     outline: int  # 0 ellipse, 1 rectangle, 2 triangle
 
 
+class Written(NamedTuple):
+    """A picture of a replica: its name in the set, its label, what is stored, and the object."""
+
+    id: str
+    label: int
+    image: Image.Image
+    mask: Bool[np.ndarray, "height width"] | None = None
+
+
 def picture(seed: int, label: int, *, kind: Kind = "rgb") -> Image.Image:
     """A picture of a class, the same for the same arguments.
 
     `grey` is in mode L, `cmyk` in mode CMYK. `exif` lies on its side and has the orientation tag
     that asks viewers to turn it back. `border` is the `rgb` picture in a frame of one red pixel.
-    Raises: ValueError for another kind.
     """
-    _need_kind(kind)
     shape, random = _shape(seed, label)
     image = Image.fromarray(_texture(shape.size, random))
     _draw(ImageDraw.Draw(image), shape, _colour(label))
@@ -61,7 +70,6 @@ def object_mask(seed: int, label: int, *, kind: Kind = "rgb") -> Bool[np.ndarray
 
     That of `exif` lies on its side as the picture does: readers do not turn pictures.
     """
-    _need_kind(kind)
     shape, _ = _shape(seed, label)
     mask = Image.new("L", shape.size)
     _draw(ImageDraw.Draw(mask), shape, 255)
@@ -79,6 +87,13 @@ def save_jpeg(image: Image.Image, path: Path) -> Path:
     return path
 
 
+def stored_jpeg(image: Image.Image, path: Path) -> Image.Image:
+    """The picture as it comes back from a JPEG, which loses a little."""
+    with Image.open(save_jpeg(image, path)) as stored:
+        stored.load()
+        return stored
+
+
 def truncate(path: Path) -> Path:
     """Cut a file in half, as a broken download or copy does."""
     content = path.read_bytes()
@@ -94,11 +109,6 @@ class Harmful:
 
     def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
         return os.mkdir, (str(self.folder),)
-
-
-def _need_kind(kind: str) -> None:
-    if kind not in KINDS:
-        raise ValueError(f"picture: kind {kind!r} is unknown; use one of {KINDS}")
 
 
 def _shape(seed: int, label: int) -> tuple[Shape, np.random.Generator]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.data.things import PRETRAINING
+from relevit.data.drawings import PRETRAINING
 from relevit.models.loading import MINI_KINDS, MODELS, build_model
 
 from .conftest import SCRIPT

@@ -14,7 +14,7 @@ from pathlib import Path
 import timm
 import torch
 
-from relevit.data import cutouts
+from relevit.data.cutouts import CUTOUTS
 from relevit.finetune import loop as finetune
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
@@ -50,7 +50,7 @@ def micro_model(seed=0):
 @cache
 def pictures(name, count):
     """Cutouts with both object and background in the mask, whatever the recipes say."""
-    drawn = cutouts.draw(name, range(3 * count), size=SIZE)
+    drawn = CUTOUTS.draw(name, range(3 * count), size=SIZE)
     share = drawn.masks.float().mean(dim=(1, 2, 3))
     return drawn.select(((share > 0) & (share < 1)).nonzero()[:count, 0])
 

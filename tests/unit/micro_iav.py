@@ -7,18 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from safetensors.torch import save_file
 
 from relevit.config import PretrainingParams
-from relevit.data.real.cifar import CLASSES
 from relevit.models.loading import MINI_KINDS, MODELS, build_model
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16
 PAIR = ["mini-deit", "mini-dino"]
-IN_A_FILE = 12  # pictures of the replica of CIFAR-10
 
 
 @contextmanager
@@ -58,17 +55,3 @@ def write_backbones(cfg, seed=7):
         body = {key: value.half() for key, value in state.items() if not key.startswith("head.")}
         Path(cfg.weights_root).mkdir(exist_ok=True)
         save_file(body, backbone_file(cfg, name))
-
-
-def write_cifar10(root):
-    """A replica of what cifar-10-binary.tar.gz unpacks to, with twelve pictures a file."""
-    folder = root / "cifar-10-batches-bin"
-    folder.mkdir(parents=True)
-    (folder / "batches.meta.txt").write_text("\n".join(CLASSES))
-    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
-    for seed, name in enumerate(names):
-        random = np.random.default_rng(seed)
-        labels = random.permutation(np.arange(IN_A_FILE) % 10).astype(np.uint8)
-        planes = random.integers(256, size=(IN_A_FILE, 3 * 32 * 32), dtype=np.uint8)
-        (folder / name).write_bytes(np.column_stack([labels, planes]).tobytes())
-    return root

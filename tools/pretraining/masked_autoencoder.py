@@ -20,7 +20,7 @@ from torch.nn.functional import unfold
 
 from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
-from relevit.data.labelled import Labelled
+from relevit.data.image_set import ImageSet
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History
 
@@ -167,8 +167,8 @@ def pretrain(
     settings: PretrainSettings,
     folder: Path,
     *,
-    train: Labelled,
-    validation: Labelled,
+    train: ImageSet,
+    validation: ImageSet,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
     """Train `encoder` in place without labels; files and log as `train_unlabelled`.
@@ -178,7 +178,7 @@ def pretrain(
     same masks. Raises: as `draw_masks` and `run_epochs`.
     """
     model = build_autoencoder(encoder, settings)
-    shown = validation.read(range(len(validation)))
+    shown = validation.read(range(len(validation))).images
 
     def step(
         optimizer: torch.optim.Optimizer, images: Tensor, rng: np.random.Generator, progress: float

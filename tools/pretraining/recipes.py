@@ -20,8 +20,8 @@ from torch import nn
 from pretraining import masked_autoencoder, self_distillation
 from pretraining.mixing import mix
 from relevit.base.files import write_atomically
-from relevit.data.cutouts import drawn
-from relevit.data.things import PRETRAINING
+from relevit.data.cutouts import Cutouts
+from relevit.data.drawings import PRETRAINING
 from relevit.models.loading import build_model, model_spec
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History
@@ -62,14 +62,14 @@ def pretrain(
     """
     settings, spec = settings or MINIS[name], model_spec(name)
     model = build_model(name, settings.seed, classes=len(PRETRAINING.classes))
-    draw = partial(drawn, drawings=PRETRAINING, size=spec.image_size)
+    drawn = partial(Cutouts(drawings=PRETRAINING).pictures, size=spec.image_size)
     history = TASKS[name](
         model,
         spec,
         settings,
         folder,
-        train=draw("train", settings.images * settings.epochs, seed=settings.seed),
-        validation=draw("validation", validation_images).kept(),
+        train=drawn("train", settings.images * settings.epochs, seed=settings.seed),
+        validation=drawn("validation", validation_images).kept(),
         on_epoch=on_epoch,
     )
     return model.eval(), history

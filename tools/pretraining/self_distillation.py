@@ -26,7 +26,7 @@ from torch.nn.utils import clip_grad_norm_
 from pretraining.crops import draw_views
 from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
-from relevit.data.labelled import Labelled
+from relevit.data.image_set import ImageSet
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History
 
@@ -80,8 +80,8 @@ def pretrain(
     settings: DistillationSettings,
     folder: Path,
     *,
-    train: Labelled,
-    validation: Labelled,
+    train: ImageSet,
+    validation: ImageSet,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
     """Train `encoder` in place without the labels of `train`; files and log: `train_unlabelled`.
@@ -92,7 +92,7 @@ def pretrain(
     Raises: as `build_distillation` and `run_epochs`.
     """
     model = build_distillation(encoder, settings)
-    shown = validation.read(range(len(validation)))
+    shown = validation.read(range(len(validation))).images
     sets = [f"{part.name} {len(part)}" for part in (train, validation)]
 
     def step(

@@ -15,7 +15,7 @@ from timm.optim import param_groups_weight_decay
 from timm.scheduler import CosineLRScheduler
 from torch import Tensor, nn
 
-from relevit.data.labelled import Labelled
+from relevit.data.image_set import ImageSet
 from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
 WARMUP = 0.1  # share of all steps with a rising learning rate
@@ -44,7 +44,7 @@ def train_unlabelled(
     folder: Path,
     *,
     betas: tuple[float, float],
-    train: Labelled,
+    train: ImageSet,
     step: Step,
     validate: Callable[[], dict[str, float]],
     architecture: str,
@@ -69,7 +69,7 @@ def train_unlabelled(
         losses = []
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         for done, (rows, rng) in enumerate(plan, start=(epoch - 1) * per_epoch):
-            images = train.read((rows + settings.images * (epoch - 1)).tolist())
+            images = train.read((rows + settings.images * (epoch - 1)).tolist()).images
             rates.step_update(done + 1)
             losses.append(step(optimizer, images, rng, done / steps))
         return loss_figures(losses)

@@ -43,7 +43,8 @@ from scipy.stats import norm, t
 
 from relevit.base.errors import NotYetError
 from relevit.base.results import read_table
-from relevit.data.benchmark import CUTOUTS, Benchmark
+from relevit.data.benchmark import Benchmark
+from relevit.data.cutouts import CUTOUTS
 from relevit.models.registry import CUT, PAPER_MODELS
 from relevit.paper import published as paper
 

@@ -5,7 +5,12 @@ same calls. Imports models (how each wants its pictures), `relevit.base` and `re
 Nothing is loaded before it is asked for, so that `relevit doctor` starts at once.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relevit.data.benchmark import open_benchmark
 
 __all__ = ["open_benchmark"]
 

@@ -26,7 +26,8 @@ class Batch:
     # share of each pixel where that is asked for (differences A7).
     masks: Bool[Tensor, "batch objects height width"] | Float[Tensor, "batch objects height width"]
     labels: Int[Tensor, " batch"] | Int[Tensor, "batch objects"]
-    families: Int[Tensor, " batch"]  # background, index into textures.FAMILIES; -1: none of them
+    # Background, index into textures.FAMILIES; -1: none of them.
+    families: Int[Tensor, " batch"] | None = None
     accepted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     candidates: tuple[int, ...] = ()
     # True on things that go with the class and are not it, where the object does not cover them.

@@ -66,7 +66,11 @@ def home_family(label: int) -> int:
 
 
 def compose(
-    world: Cutouts, set_name: str, wanted: Sequence[tuple[int, int, int | None]], seed: int, size: int
+    world: Cutouts,
+    set_name: str,
+    wanted: Sequence[tuple[int, int, int | None]],
+    seed: int,
+    size: int,
 ) -> Batch:
     """Images of a set from their index, label and texture family (None for a drawn one)."""
     recipe = world.recipes[set_name]
@@ -104,7 +108,13 @@ def compose(
 
 
 def _place(
-    world: Cutouts, recipe: Recipe, index: int, label: int, family: int | None, key: list[int], size: int
+    world: Cutouts,
+    recipe: Recipe,
+    index: int,
+    label: int,
+    family: int | None,
+    key: list[int],
+    size: int,
 ) -> Placement:
     rng = np.random.default_rng(key)
     # Where context is more than a texture it has choices of its own, so that the animal stands
@@ -134,9 +144,7 @@ def _place(
     )
 
 
-def _choose_family(
-    background: str, label: int, rng: np.random.Generator, home_share: float
-) -> int:
+def _choose_family(background: str, label: int, rng: np.random.Generator, home_share: float) -> int:
     home = home_family(label)
     if background == "always_home":
         return home

@@ -113,7 +113,7 @@ class ImageSet:
 def picture_set(
     name: str,
     classes: Sequence[str],
-    labels: Sequence[int],
+    labels: Sequence[int] | Int[Tensor, " images"],
     ids: Sequence[str],
     open: Callable[[int], Image.Image],
     view: View,

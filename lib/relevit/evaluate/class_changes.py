@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from relevit.data.cutouts import SHIFTED_SETS
-from relevit.data.foregrounds import CLASSES, load_foregrounds
+from relevit.data.drawings import ANIMALS, CLASSES
 from relevit.evaluate.robustness import ORIGINAL, paired_changes, per_class_changes
 
 DRAWS = 1000  # of a bootstrap or a permutation
@@ -100,7 +100,7 @@ def drawing_share_pct() -> pd.Series:
 
     All classes are pasted at the same sizes, so this is what makes an object small or large.
     """
-    alpha = load_foregrounds("3d")[0][:, 3]
+    alpha = ANIMALS.load("3d")[0][:, 3]
     return pd.Series((100.0 * (alpha > 0.5).double().mean(dim=(1, 2))).numpy(), CLASSES)
 
 

@@ -9,23 +9,26 @@ direction of a vector counts. Each neighbour has one vote, and the nearest decid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, normalize
 
 from relevit.base.device import Precision
+from relevit.base.files import from_project
 from relevit.config import KnnParams
-from relevit.data import things
-from relevit.data.labelled import Labelled
-from relevit.data.real.knn import read_real
+from relevit.data.cutouts import Cutouts
+from relevit.data.drawings import UNSEEN
+from relevit.data.image_set import ImageSet
+from relevit.data.real.catalogue import CATALOGUE
 from relevit.evaluate.frozen_features import class_features
-from relevit.models.spec import ModelSpec
+from relevit.models.spec import ModelSpec, View
 
 ORIGINAL = "original"
 Metric = Literal["cosine", "euclidean"]
@@ -41,21 +44,38 @@ AT_ONCE = 2**25  # similarities held in memory
 PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
 
 
-def open_data(cfg: KnnParams, size: int) -> tuple[Labelled, dict[str, Labelled]]:
+def open_data(cfg: KnnParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
     """Images with known classes, and by name the sets to classify, `size` pixels a side.
 
-    `cutouts` draws things (`relevit.data.things`); real data sets are read and sampled.
-    Raises: as `read_real`.
+    `cutouts` draws things (`relevit.data.drawings`); real data sets are read and sampled, each
+    picture cut to its middle as for ImageNet at 224 px (the papers are silent on this).
     """
     if cfg.data == "cutouts":
-        known = things.labelled(things.UNSEEN, KNOWN, cfg.train_images, seed=cfg.seed, size=size)
-        return known, {
-            name: things.labelled(things.UNSEEN, name, cfg.test_images, seed=cfg.seed, size=size)
-            for name in ASKED
-        }
-    known, asked = read_real(cfg.data, cfg.data_root, size)
+        drawn = partial(Cutouts(drawings=UNSEEN).pictures, seed=cfg.seed, size=size)
+        known = drawn(KNOWN, cfg.train_images).kept()
+        return known, {name: drawn(name, cfg.test_images).kept() for name in ASKED}
+    if not cfg.data_root:
+        raise ValueError(
+            f"10_knn: data {cfg.data!r} without data_root; give the folder that holds the data "
+            "set, or data: cutouts, which needs none"
+        )
+    view = View(resize=round(size * 256 / 224), crop=size, interpolation="bicubic")
+    key = cfg.data.removesuffix("_coarse")
+    labels = {"labels": "coarse"} if key != cfg.data else {}
+    root = from_project(cfg.data_root)
+    known, asked = (CATALOGUE[key].read(root, view, call=call, **labels) for call in (0, 1))
+    if known.classes != asked.classes:
+        raise ValueError(
+            f"10_knn: the two parts of {cfg.data} in {root} have folders of other classes; "
+            f"{CATALOGUE[key].remedy} whole"
+        )
     known, asked = known.sample(cfg.train_images, cfg.seed), asked.sample(cfg.test_images, cfg.seed)
     return known, {cfg.data: asked}
+
+
+def pixels_of(images: ImageSet) -> Iterator[UInt8[Tensor, "batch 3 side side"]]:
+    """The pictures alone, in batches that fit a model."""
+    return (batch.images for batch in images.batches(BATCH))
 
 
 def short_names(classes: Iterable[str]) -> list[str]:
@@ -135,15 +155,15 @@ def knn_answers(
     return pd.concat(parts, ignore_index=True)
 
 
-def pixel_features(images: Labelled) -> Float[Tensor, "images width"]:
+def pixel_features(images: ImageSet) -> Float[Tensor, "images width"]:
     """Mean colours of small squares, CELL pixels a side: what k-NN can do without a model."""
-    parts = [avg_pool2d(batch.float(), CELL).flatten(1) for batch in images.batches(BATCH)]
+    parts = [avg_pool2d(pixels.float(), CELL).flatten(1) for pixels in pixels_of(images)]
     colours = torch.cat(parts)
     return colours - colours.mean(dim=1, keepdim=True)
 
 
 def colour_answers(
-    known: Labelled, asked: dict[str, Labelled], neighbours: Sequence[int], seed: int
+    known: ImageSet, asked: dict[str, ImageSet], neighbours: Sequence[int], seed: int
 ) -> pd.DataFrame:
     """`knn_answers` by `pixel_features`, with `model_run` and `data`; a sample of large sets."""
     some = known if len(known) <= FLOOR else known.sample(FLOOR, seed)
@@ -172,8 +192,8 @@ def changed_examples(
 def same_answers_pct(
     model: nn.Module,
     spec: ModelSpec,
-    known: Labelled,
-    asked: Labelled,
+    known: ImageSet,
+    asked: ImageSet,
     precision: Precision,
     k: int = 1,
 ) -> float:
@@ -184,7 +204,7 @@ def same_answers_pct(
     answers = []
     for number_format in ("float32", precision):
         vectors = [
-            class_features(model, spec, images.batches(BATCH), number_format)
+            class_features(model, spec, pixels_of(images), number_format)
             for images in (known, asked)
         ]
         rows = knn_answers(vectors[0], known.labels, vectors[1], asked.labels, [k])

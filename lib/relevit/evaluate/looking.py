@@ -16,10 +16,10 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.attribution import explain
-from relevit.data import cutouts
 from relevit.data.batch import Batch, join
 from relevit.data.benchmark import Benchmark
-from relevit.data.foregrounds import CLASSES
+from relevit.data.cutouts import home_family
+from relevit.data.drawings import CLASSES
 from relevit.data.textures import SEEN
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.spec import ModelSpec
@@ -192,7 +192,7 @@ def background_swap(
     Of drawings alone: a photograph has one background.
     """
     answers, pictures, names = [], [], bench.classes
-    home = [cutouts.home_family(i % len(names)) for i in range(images)]
+    home = [home_family(i % len(names)) for i in range(images)]
     for step in range(len(SEEN)):
         families = [(family + step) % len(SEEN) for family in home]
         batch = bench.draw(

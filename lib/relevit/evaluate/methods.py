@@ -23,7 +23,7 @@ from relevit.attribution import (
 )
 from relevit.attribution.beyond_intuition import express_all
 from relevit.base.device import Precision
-from relevit.data import cutouts
+from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import (
     AS_PUBLISHED,
     Erasing,
@@ -59,7 +59,7 @@ ABLATION = (
 def method_maps(
     model: nn.Module,
     spec: ModelSpec,
-    batch: cutouts.Batch,
+    batch: Batch,
     methods: Iterable[str] = tuple(METHODS),
     *,
     target: Int[Tensor, " images"] | None = None,
@@ -131,9 +131,7 @@ def ablation_maps(
     return _explained(model, spec, images, rows, None, on_part)
 
 
-def right_answers(
-    model: nn.Module, spec: ModelSpec, batch: cutouts.Batch
-) -> Float[np.ndarray, " images"]:
+def right_answers(model: nn.Module, spec: ModelSpec, batch: Batch) -> Float[np.ndarray, " images"]:
     """Whether each answer is right: 1 or 0, and NaN where the class is unknown (label -1)."""
     known = batch.labels >= 0
     right = np.full(len(batch), np.nan)
@@ -170,7 +168,7 @@ def segmentation_table(
 def perturb(
     model: nn.Module,
     spec: ModelSpec,
-    batch: cutouts.Batch,
+    batch: Batch,
     maps: Mapping[str, Tensor],
     erasing: Erasing = AS_PUBLISHED,
     *,
@@ -197,7 +195,7 @@ def perturb(
 def perturb_by_label(
     model: nn.Module,
     spec: ModelSpec,
-    batch: cutouts.Batch,
+    batch: Batch,
     rows: pd.DataFrame,
     erasing: Erasing = AS_PUBLISHED,
     *,

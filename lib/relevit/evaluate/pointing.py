@@ -10,11 +10,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
-from relevit.data.pairs import Pairs
+from relevit.data.batch import Batch
 
 
 def pointing_table(
-    pairs: Pairs,
+    pairs: Batch,
     explain: dict[str, Callable[[Int[Tensor, " pairs"]], Tensor]],
     grid: tuple[int, int],
 ) -> pd.DataFrame:
@@ -57,7 +57,7 @@ def own_share_pct(
 
 
 def points_at_own(
-    pairs: Pairs, maps: Tensor, which: int, grid: tuple[int, int]
+    pairs: Batch, maps: Tensor, which: int, grid: tuple[int, int]
 ) -> Bool[Tensor, " pairs"]:
     """Whether each map is highest nearer to the object `which` (0 or 1) than to the other."""
     size = pairs.images.shape[-2:]

@@ -13,13 +13,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from relevit.base.device import Precision, PrecisionChoice, choose_precision, tensor_float32
-from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.evaluate.bfloat16 import Answers, Logits, prediction_gap, rank_gap, right_classes
 from relevit.models.spec import ModelSpec
 
 BATCH = 50  # images; the predictions do not depend on it beyond rounding
-PROBE = 16  # images of each shifted set's kind on which bfloat16 is compared with float32
 AHEAD = 1  # batches that a GPU has besides the one whose answers are asked for
 MOST_REPEATED = 0.5  # share of images in doubt from which bfloat16 saves no time
 
@@ -78,29 +76,22 @@ class Classifier:
 
 
 def make_classifier(
-    model: nn.Module,
-    spec: ModelSpec,
-    choice: PrecisionChoice,
-    seed: int = 0,
-    *,
-    probe: Iterable[Batch] | None = None,
+    model: nn.Module, spec: ModelSpec, choice: PrecisionChoice, *, probe: Iterable[Batch]
 ) -> Classifier:
     """The model in the fastest format whose answers are those of float32.
 
     `auto` takes bfloat16 where the device has it in hardware, unless more than MOST_REPEATED
-    of the answers would be in doubt. The margin is twice the largest error of a logit on new
-    draws of the shifted sets' kinds: a model sure of its answers, as on validation images,
-    would agree in any format. Looks at no test image and no label. A choice by name is taken
-    as it is, with margin 0. For real pictures, `probe` gives some that no test uses, such as
-    training images.
+    of the answers would be in doubt. The margin is twice the largest error of a logit on
+    `probe`, images that no test uses (`Benchmark.probe`): of shifted kinds where that can be, as
+    a model sure of its answers would agree in any format. A choice by name is taken as it is,
+    with margin 0.
     """
     precision = choose_precision(choice, next(model.parameters()).device)
     classifier = Classifier(model, spec, precision)
     if precision == "float32" or choice != "auto":
         return classifier
     answers = classifier.answers
-    batches = _probe(spec, seed) if probe is None else probe
-    doubt = answers.measure(spec.normalise(b.images, like=answers.like) for b in batches)
+    doubt = answers.measure(spec.normalise(b.images, like=answers.like) for b in probe)
     return classifier if doubt <= MOST_REPEATED else Classifier(model, spec)
 
 
@@ -163,11 +154,6 @@ def _rank(logits: Tensor, right: Tensor, place: Tensor) -> Tensor:
     hit = right.gather(1, place[:, None])[:, 0]
     rank = torch.where(hit, 0, before.clamp_min(1))
     return torch.where(finite, rank, logits.shape[1])
-
-
-def _probe(spec: ModelSpec, seed: int) -> Iterator[Batch]:
-    for name in cutouts.SHIFTED_SETS:
-        yield from cutouts.batches(name, PROBE, BATCH, seed=seed + 1, size=spec.image_size)
 
 
 def accuracy_table(predictions: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from relevit.data import cutouts
+from relevit.data.batch import Batch
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.models.spec import ModelSpec
@@ -28,7 +28,7 @@ CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the pap
 def finetune(
     model: nn.Module,
     spec: ModelSpec,
-    train: cutouts.Batch,
+    train: Batch,
     validate: Callable[[nn.Module, FinetuneSettings], dict[str, float]],
     settings: FinetuneSettings,
     folder: Path,
@@ -88,7 +88,7 @@ def _train_step(
     model: nn.Module,
     spec: ModelSpec,
     optimizer: torch.optim.Optimizer,
-    train: cutouts.Batch,
+    train: Batch,
     rows: Int[Tensor, " rows"],
     rng: np.random.Generator,
     settings: FinetuneSettings,
@@ -111,7 +111,7 @@ def _train_step(
 
 
 def augment(
-    batch: cutouts.Batch, rng: np.random.Generator, size: int | None = None
+    batch: Batch, rng: np.random.Generator, size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """Random crop to `size` and left-right flip, the same for image and mask (differences B4).
 

@@ -10,7 +10,6 @@ import pandas as pd
 from torch import nn
 
 from relevit.base.device import Precision
-from relevit.data import cutouts
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.settings import FinetuneSettings
@@ -27,14 +26,14 @@ def validation_figures(
     precision: Precision,
     masks: AutomaticMasks | None = None,
     seed: int = 0,
-    draw: Callable[..., Batch] = cutouts.draw,
+    draw: Callable[..., Batch],
 ) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
     """What finetuning looks at after each epoch, on the validation images alone.
 
     `images` of them give `top1_pct`, `confidence_loss` (Eq. 4 without temperature) and
     `label_loss` (cross-entropy of the label), in nats; the losses of the maps are means over the
     first `maps`, computed as in training but without augmentation. With automatic `masks` of these
-    first images, those count that are fit for training. `draw` as `cutouts.draw`, of the preset's
+    first images, those count that are fit for training. `draw` is that of the preset's
     benchmark.
     """
     shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)

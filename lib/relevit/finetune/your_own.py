@@ -31,12 +31,12 @@ from relevit.config.robustvit import FinetuneChoices
 from relevit.config.words import SHIPPED
 from relevit.config.your_own import OwnChoices
 from relevit.data.batch import Batch, join
-from relevit.data.foregrounds import CLASSES
+from relevit.data.drawings import CLASSES
+from relevit.data.image_set import AHEAD
 from relevit.data.own.check import Findings, examine, need_usable
 from relevit.data.own.example import write_example
 from relevit.data.own.folder import Listing, read_data, read_splits
 from relevit.data.own.outlines import MaskSource
-from relevit.data.real import decoding
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import bootstrap_interval
@@ -468,12 +468,14 @@ def _training_images(
     masked = sum(data.validation.masks[place] is not None for place in places)
     chosen = data.validation.select(places)
     annotated = data.masks == "annotated"
-    soft = annotated and choices.protocol == "published"
-    train = _read(data.finetuning, _to_crop(model.view) if annotated else model.view, choices, soft)
+    view = model.view
+    if annotated:
+        view = replace(view, **options(choices.protocol, "View.mask"))
+    train = _read(data.finetuning, _to_crop(view) if annotated else view, choices)
     maps = min(choices.validation_maps, len(places))
     if annotated and masked >= FEWEST_MAPS:
         parts = [chosen.select(range(masked)), chosen.select(range(masked, len(places)))]
-        read = [_read(part, model.view, choices, soft) for part in parts if part.images]
+        read = [_read(part, view, choices) for part in parts if part.images]
         return OwnImages(train, _together(read), min(maps, masked), None)
     validation = _read(chosen, model.view, choices)
     found = _tokencut(validation.select(range(maps)), "validation", choices, device, say)
@@ -503,17 +505,14 @@ def _to_crop(view: View) -> View:
     return replace(view, resize=side, crop=side, squash=True)
 
 
-def _read(part: Listing, view: View, choices: OwnChoices, soft: bool = False) -> Batch:
-    return join(list(_batches(part, view, choices, soft=soft)))
+def _read(part: Listing, view: View, choices: OwnChoices) -> Batch:
+    return join(list(_batches(part, view, choices)))
 
 
-def _batches(
-    part: Listing, view: View, choices: OwnChoices, *, soft: bool = False
-) -> Iterator[Batch]:
+def _batches(part: Listing, view: View, choices: OwnChoices) -> Iterator[Batch]:
     """A part's images in its order, with masks where every image has one."""
-    images = part.image_set(view)
-    masks: Any = images.masks is not None and ("soft" if soft else True)
-    return decoding.batches(images, BATCH, corrupted=choices.corrupted, masks=masks)
+    skipped: dict[int, str] | None = {} if choices.corrupted == "skip" else None
+    return part.image_set(view).batches(BATCH, ahead=AHEAD, skipped=skipped)
 
 
 def _together(parts: list[Batch]) -> Batch:

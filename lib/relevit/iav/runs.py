@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, from_project, run_folder
 from relevit.config import IavData, IavParams, PretrainingParams
-from relevit.data.benchmark import CUTOUTS, Benchmark
-from relevit.data.cutouts import drawn
-from relevit.data.foregrounds import CLASSES
-from relevit.data.labelled import Labelled
-from relevit.data.real.cifar import read_cifar10
+from relevit.data.benchmark import Benchmark
+from relevit.data.cutouts import CUTOUTS
+from relevit.data.drawings import CLASSES
+from relevit.data.image_set import ImageSet
+from relevit.data.real.catalogue import CATALOGUE
 from relevit.models.checkpoints import load_weights
 from relevit.models.hub import HUB_KINDS, HUB_MODELS, build_hub_model, load_hub_model, weights_file
 from relevit.models.loading import (
@@ -34,6 +34,7 @@ from relevit.models.loading import (
     shipped_weights,
 )
 from relevit.models.published_weights import find_weights
+from relevit.models.spec import View
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History, epoch_file
 
@@ -78,12 +79,22 @@ def compared_runs(cfg: IavData) -> list[FinetunedRun]:
     return runs
 
 
-def test_pictures(cfg: IavData, count: int, size: int) -> Labelled:
+def test_pictures(cfg: IavData, count: int, size: int) -> ImageSet:
     """The first pictures that no finetuning has seen, `size` pixels a side: `val` of Cutouts, or
     so many of CIFAR-10's test set, drawn once from seed 0 as its file has no useful order."""
     if cfg.data == "cutouts":
-        return drawn("val", count, size=size)
-    return read_cifar10(from_project(cfg.data_root), size)[1].sample(count, seed=0)
+        return CUTOUTS.pictures("val", count, size=size)
+    return _cifar10(cfg, size)[1].sample(count, seed=0)
+
+
+def _cifar10(cfg: IavData, size: int) -> list[ImageSet]:
+    """Training and test set, whole pictures enlarged (bicubic): IAV does not say how.
+
+    The middle alone, as larger pictures are cut, would lose the border of these small ones.
+    """
+    view = View(resize=size, crop=size, interpolation="bicubic")
+    root = from_project(cfg.data_root)
+    return [CATALOGUE["cifar10"].read(root, view, call=call) for call in (0, 1)]
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ def pictures_to_explain(cfg: IavParams, size: int) -> Pictures:
     """
     if cfg.data == "cifar10":
         test = test_pictures(cfg, cfg.images, size)
-        return Pictures(test.read(range(len(test))), test.labels, None)
+        return Pictures(test.read(range(len(test))).images, test.labels, None)
     return drawn_to_explain(CUTOUTS, cfg.images, size, min(EXPLAINED_CLASSES, cfg.images // 2))
 
 
@@ -175,11 +186,11 @@ def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, s
     return model, file_fingerprint(path)
 
 
-def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[Labelled, Labelled]:
+def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[ImageSet, ImageSet]:
     """Pictures to learn from, and those for top-1 after each epoch."""
     size = run.spec.image_size
     if cfg.data == "cutouts":
-        train = drawn("train", cfg.images * cfg.epochs, seed=run.seed, size=size)
-        return train, drawn("validation", cfg.validation_images, size=size).kept()
-    train, test = read_cifar10(from_project(cfg.data_root), size)
+        train = CUTOUTS.pictures("train", cfg.images * cfg.epochs, seed=run.seed, size=size)
+        return train, CUTOUTS.pictures("validation", cfg.validation_images, size=size).kept()
+    train, test = _cifar10(cfg, size)
     return train, test.sample(cfg.validation_images, seed=0)

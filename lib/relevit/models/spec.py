@@ -31,8 +31,9 @@ class View:
 
     Source: RobustViT's published code, 256 -> 224 bilinear (differences B5); timm's models say
     their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
-    `mask_pixels` says how masks are resized: to shares of the object, cut at one half; to the nearest
-    pixel (E4); or as the published code has them to train on, with fractions along their edge (A7).
+    `mask_pixels` says how masks are resized: to shares of the object, cut at one half; to the
+    nearest pixel (E4); or as the published code has them to train on, with fractions along their
+    edge (A7).
     """
 
     resize: int = 256  # pixels of the shorter side
@@ -48,9 +49,7 @@ class View:
         square = self._cut(as_rgb(image), how)
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
-    def mask(
-        self, mask: Mask
-    ) -> Bool[Tensor, "1 crop crop"] | Float[Tensor, "1 crop crop"]:
+    def mask(self, mask: Mask) -> Bool[Tensor, "1 crop crop"] | Float[Tensor, "1 crop crop"]:
         """The same square of a mask."""
         if self.mask_pixels == "soft":
             return self._soft_mask(mask)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,11 +13,10 @@ from relevit.base.errors import one_line
 from relevit.data.real.catalogue import CATALOGUE, Entry, number
 
 if TYPE_CHECKING:
-    from relevit.data.labelled import Labelled
-    from relevit.data.real.image_set import ImageSet
+    from relevit.data.image_set import ImageSet
     from relevit.text.documents import Corpus
 
-    Part = ImageSet | Labelled | Corpus
+    Part = ImageSet | Corpus
 
 State = Literal["whole", "missing", "incomplete", "wrong", "unreadable"]
 SHOWN = 20  # unreadable images that are named on the screen
@@ -66,9 +64,9 @@ def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
             "unpacked to"
         )
     entry, parts, problems = CATALOGUE[key], [], []
-    for call in _readers(entry):
+    for call in range(len(entry.calls)):
         try:
-            parts += _as_parts(call(data_root))
+            parts.append(entry.read(data_root, call=call))
         except (ValueError, OSError) as error:
             problems.append(" ".join(str(error).split()))
     if problems:
@@ -81,20 +79,6 @@ def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
 def _places(entry: Entry, data_root: Path) -> list[Path]:
     """Those of a set's folders that are there."""
     return [data_root / folder for folder in entry.folders if (data_root / folder).exists()]
-
-
-def _readers(entry: Entry) -> list[Callable[[Path], Any]]:
-    """The calls that read a set, one a part. The module is loaded now: torch takes seconds."""
-    module, _, name = entry.reader.rpartition(".")
-    reader = getattr(import_module(module), name)
-    given = () if entry.side is None else (entry.side,)
-    return [
-        lambda root, options=options: reader(root, *given, **options) for options in entry.calls
-    ]
-
-
-def _as_parts(read: Any) -> Sequence[Part]:
-    return read if isinstance(read, tuple) else (read,)
 
 
 def _labels(part: Part) -> list[int]:
@@ -146,12 +130,7 @@ def unreadable(part: Part) -> list[str]:
 def _problem(part: Part, place: int) -> str:
     """What is wrong with a picture or its mask; empty when both can be decoded."""
     try:
-        if hasattr(part, "read"):
-            part.read([place])
-        else:
-            part[place]
-            if part.masks is not None:
-                part.mask(place)
+        part.read([place])
     except (ValueError, OSError, SyntaxError) as error:
         text = one_line(error)
         return text if text.startswith(f"{part.name}: ") else f"{part.name}: {place}: {text}"

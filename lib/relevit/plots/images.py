@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
-from relevit.data.pairs import Pairs
+from relevit.data.batch import Batch
 from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.plots.style import GAIN, GREY, HEAT, INK, LOSS, OBJECT, PALE_OBJECT, REST, subplots
@@ -114,7 +114,7 @@ def looks_grid(
 
 
 def phrase_figure(
-    pairs: Pairs,
+    pairs: Batch,
     maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
     phrases: Sequence[str],
     grid: tuple[int, int],

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision
 from relevit.config import Params
-from relevit.data.labelled import Labelled
+from relevit.data.image_set import ImageSet
 from relevit.evaluate.bfloat16 import Answers
 from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
@@ -65,8 +65,8 @@ def train_classifier(
     settings: TrainSettings,
     folder: Path,
     *,
-    train: Labelled,
-    validation: Labelled,
+    train: ImageSet,
+    validation: ImageSet,
     identity: dict[str, Any],
     mixing: Mixing | None = None,
     keep_epochs: bool = False,
@@ -103,8 +103,9 @@ def train_classifier(
             share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
             for group in optimizer.param_groups:
                 group["lr"] = share * group["peak"]
-            pixels = spec.normalise(train.read(places).to(device))
-            target = train.labels[places].to(device)
+            batch = train.read(places)
+            pixels = spec.normalise(batch.images.to(device))
+            target = batch.labels.to(device)
             if mixing:
                 pixels, target = mixing(pixels, target, model.num_classes, rng)
             losses.append(_step(model, optimizer, pixels, target, settings.precision))
@@ -130,15 +131,14 @@ def train_classifier(
 
 @torch.inference_mode()
 def top1_pct(
-    model: nn.Module, spec: ModelSpec, images: Labelled, precision: Precision = "float32"
+    model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Precision = "float32"
 ) -> float:
     """Share of pictures whose highest logit is at the label, in percent."""
     answers = Answers(model, precision)
-    hits, start = 0, 0
+    hits = 0
     for part in images.batches(BATCH):
-        logits = answers(spec.normalise(part, like=answers.like)).cpu()
-        hits += int((logits.argmax(dim=1) == images.labels[start : start + len(part)]).sum())
-        start += len(part)
+        logits = answers(spec.normalise(part.images, like=answers.like)).cpu()
+        hits += int((logits.argmax(dim=1) == part.labels).sum())
     return 100 * hits / len(images)
 
 

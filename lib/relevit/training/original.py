@@ -15,7 +15,8 @@ from torch import nn
 from relevit.base.files import from_project, write_atomically
 from relevit.base.results import read_rows
 from relevit.config import OriginalParams
-from relevit.data.benchmark import CUTOUTS, Benchmark, Cutouts
+from relevit.data.benchmark import Benchmark
+from relevit.data.cutouts import Cutouts
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.checkpoints import save_weights
 from relevit.models.loading import load_model, load_pretrained, model_spec, shipped_weights
@@ -100,7 +101,7 @@ def train_original(
     spec: ModelSpec,
     settings: TrainSettings,
     folder: Path,
-    bench: Cutouts = CUTOUTS,
+    bench: Cutouts,
     *,
     validation_images: int = 400,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
@@ -112,8 +113,8 @@ def train_original(
         spec,
         settings,
         folder,
-        train=bench.labelled("train", count, seed=settings.seed, size=spec.image_size),
-        validation=bench.labelled("validation", validation_images, size=spec.image_size).kept(),
+        train=bench.pictures("train", count, seed=settings.seed, size=spec.image_size),
+        validation=bench.pictures("validation", validation_images, size=spec.image_size).kept(),
         identity={"kind": "original"} | ({"images_of": bench.rules} if bench.rules else {}),
         on_epoch=on_epoch,
     )

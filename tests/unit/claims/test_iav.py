@@ -9,7 +9,7 @@ from relevit import iav
 from relevit.claims import CLAIMS, TABLES, judge
 from relevit.claims.iav import identity_share
 from relevit.claims.registry import SUBJECTS, Given, check_tables
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.cutouts import CUTOUTS
 from relevit.iav import score_tensor
 from relevit.models.loading import MINI_KINDS
 

@@ -28,7 +28,7 @@ from relevit.claims.registry import (
     part,
 )
 from relevit.claims.robustvit import ROBUSTVIT
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.cutouts import CUTOUTS
 
 from .made import SHOWN, changed, made, other, table
 from .made.heads import DINO

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from relevit.claims import judge
-from relevit.data.benchmark import Cutouts
+from relevit.data.cutouts import Cutouts
 from relevit.data.real.classes import IMAGENET_NAMES
 
 from .made import check, made, other, verdict

@@ -7,7 +7,7 @@ import pytest
 from relevit.base.files import project_root
 from relevit.config import ClipParams, TextParams
 from relevit.config.text import DRAWN_CLASSES
-from relevit.data.foregrounds import CLASSES
+from relevit.data.drawings import CLASSES
 
 
 @pytest.mark.parametrize(

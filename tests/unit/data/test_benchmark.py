@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from relevit.config import BenchmarkParams, StartParams
-from relevit.data import benchmark as module
-from relevit.data import cutouts
-from relevit.data.benchmark import CUTOUTS, READERS, Cutouts, imagenet, open_benchmark
-from relevit.data.cutouts import TEST_SETS, Batch
+from relevit.data import open_benchmark
+from relevit.data import photographs as module
+from relevit.data.cutouts import CUTOUTS, TEST_SETS, Cutouts
+from relevit.data.photographs import imagenet
+from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
+from relevit.models.spec import View
 from replicas.__main__ import write_all
 
 CLASSES = 2
@@ -82,9 +86,8 @@ def test_labels_are_those_of_the_images(real, name):
 
 def test_fresh_images_have_masks():
     batch = CUTOUTS.fresh(3, seed=2, size=16)
-    assert torch.equal(
-        batch.images, cutouts.draw("validation", [400, 401, 402], seed=2, size=16).images
-    )
+    expected = CUTOUTS.draw("validation", [400, 401, 402], seed=2, size=16)
+    assert torch.equal(batch.images, expected.images) and batch.masks.any()
 
 
 def test_names_of_labels():
@@ -95,7 +98,7 @@ def test_names_of_labels():
 
 
 def test_every_test_set_can_be_drawn(real):
-    assert set(TEST_SETS) <= set(READERS)
+    assert set(TEST_SETS) <= set(CATALOGUE)
     for name in (*TEST_SETS, real.outlined, "validation"):
         batch = real.draw(name, range(3))
         assert batch.images.shape == (3, 3, 224, 224) and len(batch) == 3, name
@@ -172,8 +175,6 @@ def test_more_images_than_a_class_has_are_refused(real):
 
 
 def test_what_photographs_cannot_do_is_refused(real):
-    with pytest.raises(ValueError, match="photographs have no textures to choose; use cutouts"):
-        real.draw("val", [0], families=[1])
     with pytest.raises(ValueError, match="images of 112 pixels; the preset's view has 224"):
         real.draw("val", [0], size=112)
     with pytest.raises(ValueError, match="set 'nowhere' is unknown; use one of"):
@@ -194,10 +195,7 @@ def test_objectnet_counts_as_published_or_as_described(data_root):
         way: imagenet(params(data_root, objectnet=way)).draw("objectnet", range(8))
         for way in ("published", "described")
     }
-    answers = {
-        way: [len(right) for right in batch.accepted.values()] for way, batch in both.items()
-    }
-    assert max(answers["published"]) == 1 and max(answers["described"]) > 1
+    assert both["published"].accepted == {} and both["described"].accepted[423] == (423, 559, 765)
     assert not torch.equal(both["published"].images, both["described"].images)
 
 
@@ -213,10 +211,13 @@ def test_preprocessing_goes_to_view_and_model_alike(data_root):
     assert not torch.equal(*images), "crop and interpolation differ"
 
 
-def test_probe_is_for_real_images_alone(real):
-    assert CUTOUTS.probe(CUTOUTS.spec("tiny")) is None
-    (batch,) = real.probe(real.spec("vit-b-cut"))
-    assert len(batch) == module.PROBED
+@pytest.mark.parametrize("name", ["cutouts", "real"])
+def test_probe_has_images_of_the_models_size_that_no_test_uses(real, name):
+    bench, model = {"cutouts": (CUTOUTS, "tiny"), "real": (real, "vit-b-cut")}[name]
+    spec = bench.spec(model)
+    found = list(bench.probe(spec))
+    assert {batch.images.shape[-1] for batch in found} == {spec.image_size}
+    assert sum(map(len, found)) == (7 * 16 if name == "cutouts" else module.PROBED)
 
 
 # Images with masks
@@ -224,7 +225,7 @@ def test_probe_is_for_real_images_alone(real):
 
 def test_images_with_masks_are_val_on_cutouts():
     batch, empty = CUTOUTS.with_masks(3, size=112)
-    expected = cutouts.draw("val", range(3), size=112)
+    expected = CUTOUTS.draw("val", range(3))
     assert empty == 0
     assert all(torch.equal(getattr(batch, n), getattr(expected, n)) for n in ("images", "masks"))
 
@@ -240,39 +241,30 @@ def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root
     assert torch.equal(found.masks, other.draw("imagenet_s", range(4)).masks)
 
 
-def test_pictures_of_the_segmentation_test_are_squashed(real, monkeypatch):
+def test_pictures_of_the_segmentation_test_are_squashed(real, data_root):
     """None of it is cut off, and masks are resized with NEAREST (E4)."""
-    seen = []
-    monkeypatch.setitem(READERS, "gtsegs", lambda root, view: seen.append(view) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        real.draw("gtsegs", [0])
-    (view,) = seen
-    assert view.squash and view.resize == view.crop == 224
-    assert (view.mask_pixels, real.view.mask_pixels) == ("nearest", "bilinear")
+    squashed = View(resize=224, crop=224, squash=True, mask_pixels="nearest")
+    expected = CATALOGUE["gtsegs"].read(data_root, squashed, squash=False)
+    batch = expected.read(range(len(expected)))
+    found = real._opened("gtsegs", 0).read(range(len(expected)))
+    assert torch.equal(found.images, batch.images) and torch.equal(found.masks, batch.masks)
 
 
-def fake(masks) -> Cutouts:
-    count = len(masks)
-    drawn = Batch(
-        torch.zeros(count, 3, 4, 4, dtype=torch.uint8),
-        masks,
-        torch.arange(count),
-        torch.full((count,), -1),
-    )
+class Some(Cutouts):
+    """Five images, of which none but two have an object."""
 
-    class Some(Cutouts):
-        outlined = "some"
+    outlined = "some"
+    seen = (1, 4)
 
-        def batches(self, set_name, count, batch_size, **options):
-            return drawn.split(2)
-
-    return Some()
+    def batches(self, set_name, count, batch_size, **options):
+        batch = self.draw("val", range(5), size=16)
+        shown = torch.tensor([place in self.seen for place in range(5)])[:, None, None, None]
+        return replace(batch, masks=batch.masks & shown).split(2)
 
 
 def test_images_without_an_object_are_left_out_and_counted():
-    masks = torch.zeros(5, 1, 4, 4, dtype=torch.bool)
-    with pytest.raises(ValueError, match="some has no object in 5 masks; take more images"):
-        fake(masks).with_masks(5)
-    masks[[1, 4], 0, 2, 2] = True
-    batch, empty = fake(masks).with_masks(5)
+    batch, empty = Some().with_masks(5)
     assert batch.labels.tolist() == [1, 4] and empty == 3
+    Some.seen = ()
+    with pytest.raises(ValueError, match="some has no object in 5 masks; take more images"):
+        Some().with_masks(5)

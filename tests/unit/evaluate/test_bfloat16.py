@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from relevit.data import cutouts
+from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate.bfloat16 import Answers, label_gap, prediction_gap, rank_gap, right_classes
 from relevit.models.loading import load_model, model_spec
 
@@ -84,7 +84,7 @@ def pixels():
     spec = model_spec("tiny")
     return torch.cat(
         [
-            spec.normalise(cutouts.draw(name, range(60), size=112).images)
+            spec.normalise(CUTOUTS.draw(name, range(60), size=112).images)
             for name in ("sketch", "objectnet")
         ]
     )

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.data.foregrounds import CLASSES
+from relevit.data.drawings import CLASSES
 from relevit.evaluate import class_changes
 
 LABELS = 4

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from relevit.config import BenchmarkParams, StartParams
-from relevit.data.benchmark import CUTOUTS, open_benchmark
-from relevit.data.cutouts import home_family
+from relevit.data.benchmark import open_benchmark
+from relevit.data.cutouts import CUTOUTS, home_family
 from relevit.evaluate import context
 from relevit.evaluate.context import PARTS, backgrounds_challenge, relevance_shares
 from relevit.evaluate.predictions import Classifier

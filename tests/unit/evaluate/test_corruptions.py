@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.data import cutouts
 from relevit.data.corruptions import jigsaw
+from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate import corruptions
 from relevit.evaluate.corruptions import shift_table
 from relevit.evaluate.predictions import predict
@@ -93,7 +93,7 @@ def test_logits_that_are_no_numbers_are_not_right():
 
 @pytest.fixture(scope="module")
 def shown():
-    return cutouts.draw("val", range(60), size=112)
+    return CUTOUTS.draw("val", range(60), size=112)
 
 
 def test_none_is_the_accuracy_of_predict_and_the_model_is_left_as_it_was(shown, state_of):

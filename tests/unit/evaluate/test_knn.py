@@ -9,11 +9,15 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from relevit.config import KnnParams
-from relevit.data import things
-from relevit.data.labelled import Labelled
+from relevit.data.cutouts import Cutouts
+from relevit.data.drawings import UNSEEN
 from relevit.evaluate import knn
 from relevit.evaluate.knn import knn_answers, knn_changes, knn_table, nearest, vote
 from relevit.models.loading import ModelSpec
+
+from ..in_memory import in_memory
+
+THINGS = Cutouts(drawings=UNSEEN)
 
 SPEC = ModelSpec("small", "none", 28, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
@@ -109,14 +113,14 @@ def test_no_number_of_neighbours_is_an_error():
 def test_same_answers_in_the_same_format(build_vit):
     model = build_vit().float()
     spec = ModelSpec("small", "none", 28, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    known, asked = (things.labelled(things.UNSEEN, name, 24, size=28) for name in ("train", "val"))
+    known, asked = (THINGS.pictures(name, 24, size=28) for name in ("train", "val"))
     assert knn.same_answers_pct(model, spec, known, asked, "float32") == 100.0
     assert 0.0 <= knn.same_answers_pct(model, spec, known, asked, "bfloat16", k=5) <= 100.0
 
 
 def test_pixel_features_are_colours_without_brightness():
-    dark = things.labelled(things.UNSEEN, "val", 24, size=28)
-    bright = Labelled("bright", dark.classes, dark.labels, lambda i: dark.read(i) // 2 + 100)
+    dark = THINGS.pictures("val", 24, size=28)
+    bright = in_memory("bright", dark.classes, dark.labels, dark.read(range(24)).images // 2 + 100)
     one, other = knn.pixel_features(dark), knn.pixel_features(bright)
     assert tuple(one.shape) == (24, 3 * (28 // knn.CELL) ** 2)
     torch.testing.assert_close(one / 2, other, atol=0.6, rtol=0)
@@ -197,18 +201,18 @@ def test_open_data_draws_things_in_both_kinds():
     known, asked = knn.open_data(KnnParams(train_images=24, test_images=30), 32)
     assert len(known) == 24 and list(asked) == ["val", "objectnet"]
     assert {len(images) for images in asked.values()} == {30}
-    assert known.classes == things.UNSEEN.classes
+    assert known.classes == UNSEEN.classes
 
 
 def test_open_data_wants_a_folder_for_real_data():
-    with pytest.raises(ValueError, match="read_real: data 'cifar100' without data_root; give the"):
+    with pytest.raises(ValueError, match="10_knn: data 'cifar100' without data_root; give the"):
         knn.open_data(KnnParams(data="cifar100"), 32)
 
 
 def test_colours_of_a_large_set_are_those_of_a_sample(monkeypatch):
     labels = torch.arange(40) % 4
     pixels = torch.randint(256, (40, 3, 28, 28), dtype=torch.uint8)
-    images = Labelled("noise", tuple("abcd"), labels, lambda wanted: pixels[list(wanted)])
+    images = in_memory("noise", tuple("abcd"), labels, pixels)
     whole = knn.colour_answers(images, {"noise": images}, [1, 3], 0)
     assert len(whole) == 80 and (whole["model_run"] == "colours").all()
     assert (whole[whole["k"] == 1]["prediction"] == whole[whole["k"] == 1]["label"]).all()

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.data import cutouts
+from relevit.data.batch import Batch
+from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate import Erasing, perturbation
 from relevit.evaluate import methods as comparison
 from relevit.evaluate.methods import (
@@ -33,7 +34,7 @@ SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
 
 @pytest.fixture(scope="module")
 def pictures():
-    return cutouts.draw("val", range(5), labels=range(5), size=28)
+    return CUTOUTS.draw("val", range(5), labels=range(5), size=28)
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_tables_do_not_depend_on_how_many_images_are_tested_at_once(micro, pictu
 
 def test_erasing_the_object_hurts_more_than_erasing_the_rest():
     spec, model = model_spec("tiny"), load_model("tiny")
-    batch = cutouts.draw("val", range(20), size=spec.image_size)
+    batch = CUTOUTS.draw("val", range(20), size=spec.image_size)
     inner = torch.nn.functional.avg_pool2d(batch.masks.float(), 14).flatten(1)
     erasing = Erasing(shares_pct=(20, 40))
     rows = perturb(model, spec, batch, {"mask": inner, "opposite": -inner}, erasing)
@@ -172,7 +173,7 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
     names, erasing = ["gae", "rollout"], Erasing("token", shares_pct=(30, 60))
     answers = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
     labels = torch.where(torch.arange(5) % 2 == 0, answers, (answers + 1) % 5)
-    batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
+    batch = Batch(pictures.images, pictures.masks, labels, pictures.families)
     own, _ = method_maps(micro, SPEC, batch, names)
     rows = perturb(micro, SPEC, batch, own, erasing)
     found = perturb_by_label(micro, SPEC, batch, rows, erasing)
@@ -197,7 +198,7 @@ def test_areas_are_the_mean_over_the_masked_inputs_as_described(micro, pictures)
 
 def test_all_answers_right_is_the_same_table(micro, pictures):
     labels = micro(SPEC.normalise(pictures.images)).argmax(dim=1)
-    batch = cutouts.Batch(pictures.images, pictures.masks, labels, pictures.families)
+    batch = Batch(pictures.images, pictures.masks, labels, pictures.families)
     maps, _ = method_maps(micro, SPEC, batch, ["gae"])
     rows = perturb(micro, SPEC, batch, maps, HALF)
     assert perturb_by_label(micro, SPEC, batch, rows, HALF) is rows

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.data import cutouts
+from relevit.data.batch import Batch
 from relevit.evaluate import predictions
 from relevit.evaluate.bfloat16 import Answers
 from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
@@ -36,9 +36,7 @@ def batch(labels, first=0):
     images = torch.zeros(len(labels), 3, 16, 16, dtype=torch.uint8)
     images[:, 0, 0, 0] = torch.arange(first, first + len(labels))
     families = torch.arange(len(labels)) + 3
-    return cutouts.Batch(
-        images, torch.zeros(len(labels), 1, 16, 16).bool(), torch.tensor(labels), families
-    )
+    return Batch(images, torch.zeros(len(labels), 1, 16, 16).bool(), torch.tensor(labels), families)
 
 
 # One table of predictions
@@ -127,19 +125,6 @@ class Rounded(Table):
         return logits + self.errors[numbers, None].float() * torch.tensor([-1.0, 1.0, 0, 0])
 
 
-@pytest.fixture
-def probe(monkeypatch):
-    """Sets whose images are numbers 0 to 3 each; notes what was drawn."""
-    drawn = []
-
-    def batches(name, count, batch_size, **options):
-        drawn.append((name, count, options["seed"]))
-        return iter([batch([0, 1, 2, 3])])
-
-    monkeypatch.setattr(predictions.cutouts, "batches", batches)
-    return drawn
-
-
 @pytest.mark.parametrize(
     ("choice", "fast", "error", "expected"),
     [
@@ -153,19 +138,11 @@ def probe(monkeypatch):
         ("bfloat16", False, 2.0, ("bfloat16", 0.0)),
     ],
 )
-def test_the_fastest_format_with_the_answers_of_float32(
-    monkeypatch, probe, choice, fast, error, expected
-):
+def test_the_fastest_format_with_the_answers_of_float32(monkeypatch, choice, fast, error, expected):
     monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: fast)
     model = Rounded(LOGITS, [error, 0.0, 0.0, 0.0])
-    found = make_classifier(model, PLAIN, choice)
+    found = make_classifier(model, PLAIN, choice, probe=[batch([0, 1, 2, 3])] * 7)
     assert (found.precision, found.margin) == expected
-
-
-def test_precision_is_chosen_on_draws_that_no_test_uses(monkeypatch, probe):
-    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
-    assert make_classifier(Table(LOGITS), PLAIN, "auto", seed=3).precision == "bfloat16"
-    assert probe == [(name, predictions.PROBE, 4) for name in cutouts.SHIFTED_SETS]
 
 
 CLOSE = [[3.0, 2.9, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [2.9, 3.0, 0.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
@@ -350,10 +327,8 @@ def test_tf32_is_for_float32_alone(monkeypatch, precision, used):
     assert devices == [torch.device("cpu")] * used
 
 
-def test_precision_of_real_pictures_is_measured_on_those_given(monkeypatch):
-    """Cutouts have at most 128 pixels a side, and models of ImageNet take 224."""
+def test_precision_is_measured_on_the_pictures_given(monkeypatch):
     monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
-    monkeypatch.setattr(predictions.cutouts, "batches", None)
     model = Rough([[3.0, 0.0, 0.0]] * 2, [[3.0, 0.0, 0.0], [2.5, 0.25, 0.25]])
     found = make_classifier(model, PLAIN, "auto", probe=[batch([0, 1])])
     assert (found.precision, found.margin) == ("bfloat16", pytest.approx(1.0))

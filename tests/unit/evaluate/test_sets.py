@@ -13,22 +13,14 @@ import torch
 from torch import nn
 
 from relevit.config import BenchmarkParams
-from relevit.data import cutouts
-from relevit.data.benchmark import CUTOUTS, Cutouts, ImageNet, imagenet
-from relevit.data.cutouts import FIRST, TEST_SETS
-from relevit.data.real.image_set import UnreadableImage
+from relevit.data.cutouts import CUTOUTS, TEST_SETS, Cutouts
+from relevit.data.image_set import UnreadableImage
+from relevit.data.photographs import ImageNet, imagenet
 from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.sets import answer_sets, skipped_images
 from relevit.models.loading import ModelSpec
-from replicas.imagenet import (
-    write_imagenet,
-    write_imagenet_a,
-    write_imagenet_r,
-    write_sketch,
-    write_v2,
-)
+from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
-from replicas.si_score import write_si_score
 
 from .test_predictions import LOGITS, PLAIN, Table
 
@@ -48,7 +40,7 @@ def calls(monkeypatch):
     return made
 
 
-OTHER = Cutouts(replace(FIRST, name="other"))  # images of its own, so that its rules differ
+OTHER = Cutouts("other")  # images of its own, so that its rules differ
 
 
 def sets(folder, bench=CUTOUTS, **options):
@@ -58,23 +50,23 @@ def sets(folder, bench=CUTOUTS, **options):
 def test_each_set_has_its_rows_and_its_file(calls, tmp_path):
     seen = []
     rows = sets(tmp_path / "new" / "folder", on_set=seen.append)
-    assert len(calls) == 9 and seen == list(cutouts.TEST_SETS)
-    assert rows["dataset"].tolist() == [name for name in cutouts.TEST_SETS for _ in range(2)]
+    assert len(calls) == 9 and seen == list(TEST_SETS)
+    assert rows["dataset"].tolist() == [name for name in TEST_SETS for _ in range(2)]
     names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
-    assert names == {f"{name}.parquet" for name in cutouts.TEST_SETS}
+    assert names == {f"{name}.parquet" for name in TEST_SETS}
 
 
 def test_finished_sets_are_read(calls, tmp_path):
     first = sets(tmp_path)
     seen = []
     again = sets(tmp_path, on_set=seen.append)
-    assert len(calls) == 9 and seen == list(cutouts.TEST_SETS)
+    assert len(calls) == 9 and seen == list(TEST_SETS)
     pd.testing.assert_frame_equal(again, first)
 
 
 def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
     def interrupt(name):
-        if name == cutouts.TEST_SETS[2]:
+        if name == TEST_SETS[2]:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -127,7 +119,7 @@ def test_kept_answers_are_those_of_weights_format_and_rules(calls, tmp_path):
 
 def test_damaged_file_is_computed_anew(calls, tmp_path):
     sets(tmp_path)
-    damaged = tmp_path / f"{cutouts.TEST_SETS[3]}.parquet"
+    damaged = tmp_path / f"{TEST_SETS[3]}.parquet"
     damaged.write_bytes(damaged.read_bytes()[:100])
     assert len(sets(tmp_path)) == 18 and len(calls) == 10
 
@@ -138,7 +130,7 @@ def test_sets_are_drawn_as_asked(tmp_path):
     classifier = Classifier(model, spec)
     rows = answer_sets(classifier, None, tmp_path, CUTOUTS, 3)
     for name, part in rows.groupby("dataset"):
-        shown = cutouts.draw(name, range(3), size=16)
+        shown = CUTOUTS.draw(name, range(3), size=16)
         assert part["label"].tolist() == shown.labels.tolist()
         assert part["family"].tolist() == shown.families.tolist()
         expected = [v if v < 40 else 0 for v in shown.images[:, 0, 0, 0].tolist()]
@@ -175,10 +167,9 @@ class Brightness(nn.Module):
 @pytest.fixture
 def root(tmp_path):
     folder = tmp_path / "data"
-    for write in (write_imagenet, write_imagenet_a, write_imagenet_r, write_sketch, write_v2):
-        write(folder, per_class=2)
+    for key in set(TEST_SETS) - {"objectnet"}:
+        write_folders(key, folder, per_class=2)
     write_objectnet(folder, per_class=1)
-    write_si_score(folder, per_class=2)
     return folder
 
 
@@ -198,7 +189,7 @@ def broken(root, tmp_path):
     """Answers to the whole sets, then the third picture of `r` that is asked for is cut off."""
     whole = evaluated(root, tmp_path / "whole")
     bench = images_of(root, corrupted="skip")
-    for path in sorted((root / "imagenet-r").rglob("*.jpg")):
+    for path in sorted((root / "imagenet-r").rglob("[!.]*_*.j*g")):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
         seen: dict[int, str] = {}

@@ -12,14 +12,17 @@ from PIL import Image
 from torch import nn
 
 from relevit.config import BenchmarkParams, FinetuneParams
-from relevit.data import benchmark
+from relevit.data import photographs as module
 from relevit.data.batch import Batch
-from relevit.data.benchmark import CUTOUTS, imagenet
-from relevit.data.real.image_set import ImageSet, View
+from relevit.data.cutouts import CUTOUTS
+from relevit.data.image_set import picture_set
+from relevit.data.photographs import imagenet
+from relevit.data.real.classes import SHORT_NAMES
 from relevit.finetune import runs
 from relevit.finetune.loop import CROP_MARGIN, augment, check_masks, finetune
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import inverse_mask
+from relevit.models.spec import View
 
 from ..micro_finetuning import SPEC, micro_model, pictures, validate
 
@@ -44,12 +47,14 @@ def outline(place):
 @pytest.fixture
 def photographs(monkeypatch):
     """Four photographs of two classes, as ImageNet-S has them."""
-    found = ImageSet(
-        "photographs", ("a", "b", "c", "d"), torch.tensor(2 * LABELS), photograph, masks=outline
-    )
-    monkeypatch.setattr(
-        benchmark, "_opened", lambda sets, name, seed=0: replace(found, view=sets.view)
-    )
+
+    def opened(sets, name, seed=0):
+        labels, ids = 2 * LABELS, ("a", "b", "c", "d")
+        return picture_set(
+            "photographs", SHORT_NAMES, labels, ids, photograph, sets.view, masks=outline
+        )
+
+    monkeypatch.setattr(module, "_opened", opened)
     return imagenet(BenchmarkParams(data="imagenet", data_root="none"))
 
 
@@ -95,12 +100,13 @@ def test_published_masks_are_fractions_along_the_edge_alone(photographs):
 
 def test_views_of_published_masks_are_cut_as_the_pictures(photographs):
     """Of the picture's middle: 256 pixels of the shorter side, then 224."""
-    view = View()
-    soft = view.soft_mask(outline(1))
+    view = View(mask_pixels="soft")
+    soft = view.mask(outline(1))
     assert soft.shape == (1, MODEL, MODEL) and fractions(soft).any()
-    assert (soft - view.mask(outline(1))).abs().max() < 0.5
-    assert view.soft_mask(np.ones((333, 500), dtype=bool)).min() == 1
-    shown = photographs.draw("validation", range(2), size=MODEL, soft=True)
+    assert torch.equal(soft > 0.5, View().mask(outline(1)))
+    assert view.mask(np.ones((333, 500), dtype=bool)).min() == 1
+    published = photographs.masks_for("published")
+    shown = photographs.draw("validation", range(2), size=MODEL, **published)
     plain = photographs.draw("validation", range(2), size=MODEL)
     assert fractions(shown.masks).any() and plain.masks.dtype == torch.bool
     assert torch.equal(shown.masks > 0.5, plain.masks) and torch.equal(shown.images, plain.images)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from relevit.config import BaselinesParams, FinetuneParams
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.cutouts import CUTOUTS
 from relevit.finetune import learning_rate
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (

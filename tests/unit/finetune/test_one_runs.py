@@ -11,9 +11,9 @@ import yaml
 
 from relevit.base.stages import read_pipeline, read_stage
 from relevit.config import BaselinesParams, BenchmarkParams, FinetuneParams
-from relevit.data import cutouts
-from relevit.data.benchmark import CUTOUTS, imagenet
-from relevit.data.foregrounds import class_split
+from relevit.data.cutouts import CUTOUTS
+from relevit.data.drawings import class_split
+from relevit.data.photographs import imagenet
 from relevit.data.real.classes import split_classes
 from relevit.finetune import runs
 from relevit.finetune.runs import (
@@ -134,7 +134,7 @@ def masks_of(batch, kept):
 def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(project):
     cfg = FinetuneParams(images_per_class=1, classes=4, validation_maps=8)
     batch = training_images(cfg, CUTOUTS)
-    shown = cutouts.draw("validation", range(8))
+    shown = CUTOUTS.draw("validation", range(8))
     kept = [True, False, True, True]
     folder = project / "outputs" / "quick" / "01_masks"
     masks = {

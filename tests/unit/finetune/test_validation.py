@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data import cutouts
+from relevit.data.cutouts import CUTOUTS
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
 from relevit.models.spec import ModelSpec
@@ -14,14 +14,16 @@ from relevit.models.spec import ModelSpec
 def test_validation_figures_do_not_depend_on_the_batches(build_vit):
     spec = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
     model = build_vit(num_classes=40).float()
-    figures = validation_figures(spec, images=60, maps=7, precision="float32", seed=2)
+    figures = validation_figures(
+        spec, images=60, maps=7, precision="float32", seed=2, draw=CUTOUTS.draw
+    )
     found = [figures(model, FinetuneSettings(lr=1.0, batch_size=size)) for size in (1, 3, 7, 50)]
     assert set(found[0]) == {"top1_pct", "confidence_loss", "label_loss"} | {
         f"loss_{n}" for n in ("background", "foreground", "relevance", "classification", "total")
     }
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-5)
-    shown = cutouts.draw("validation", range(60), seed=2, size=28)
+    shown = CUTOUTS.draw("validation", range(60), seed=2, size=28)
     logits = model(spec.normalise(shown.images)).detach().double()
     right = logits.argmax(dim=1) == shown.labels
     assert found[0]["top1_pct"] == pytest.approx(100 * right.double().mean().item())

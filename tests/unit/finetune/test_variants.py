@@ -10,7 +10,7 @@ import pytest
 
 from relevit.config import FinetuneParams
 from relevit.config.words import Variant
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate.accuracies import COLUMNS
 from relevit.finetune import variants as module
 from relevit.finetune.variants import VARIANTS, score_variants, variant

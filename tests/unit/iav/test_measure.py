@@ -10,7 +10,7 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.claims import TABLES
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.cutouts import CUTOUTS
 from relevit.iav import class_attention, class_structure, global_iav, ia_scores, measure
 from relevit.iav.measure import (
     Explainer,

@@ -10,28 +10,18 @@ import timm
 import torch
 
 from relevit.config import IavParams
-from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.data.benchmark import CUTOUTS, Cutouts
-from relevit.data.foregrounds import CLASSES
-from relevit.data.real import cifar
-from relevit.data.real.cifar import read_cifar10
+from relevit.data.cutouts import CUTOUTS, Cutouts
+from relevit.data.drawings import CLASSES
 from relevit.iav import runs
 from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures_to_explain
 from relevit.models.checkpoints import read_tensors
 from relevit.models.hub import HUB_MODELS
 from relevit.models.loading import MINI_KINDS
+from replicas.cifar import CLASSES as CIFAR10
+from replicas.cifar import write_cifar
 
-from ..micro_iav import (
-    IN_A_FILE,
-    PAIR,
-    SIZE,
-    backbone_file,
-    micro_models,
-    params,
-    write_backbones,
-    write_cifar10,
-)
+from ..micro_iav import PAIR, SIZE, backbone_file, micro_models, params, write_backbones
 
 pytestmark = pytest.mark.usefixtures("no_network", "micro")
 
@@ -177,8 +167,8 @@ def test_another_seed_draws_another_head_and_other_pictures(made, tmp_path):
 
 def test_test_pictures_are_of_val(tmp_path):
     images = runs.test_pictures(params(tmp_path), 45, 32)
-    expected = cutouts.draw("val", range(45), size=32)
-    assert torch.equal(images.read(range(45)), expected.images)
+    expected = CUTOUTS.draw("val", range(45), size=32)
+    assert torch.equal(images.read(range(45)).images, expected.images)
     assert torch.equal(images.labels, expected.labels)
 
 
@@ -193,7 +183,7 @@ def test_each_class_to_explain_has_at_least_two_pictures(count, classes):
 
 def test_pictures_have_the_masks_of_their_objects():
     pictures = pictures_to_explain(iav_params(images=20), 32)
-    expected = cutouts.draw("val", range(0, 80, 4), size=32)
+    expected = CUTOUTS.draw("val", range(0, 80, 4), size=32)
     assert torch.equal(pictures.images, expected.images)
     assert torch.equal(pictures.masks, expected.masks) and pictures.masks.dtype == torch.bool
     assert torch.equal(pictures.labels, expected.labels)
@@ -208,50 +198,52 @@ def test_pictures_have_the_masks_of_their_objects():
 
 @pytest.fixture(scope="module")
 def data_root(tmp_path_factory):
-    return str(write_cifar10(tmp_path_factory.mktemp("data")))
+    folder = tmp_path_factory.mktemp("data")
+    write_cifar("cifar10", folder, per_class=1)
+    return str(folder)
 
 
 def test_mini_models_can_be_finetuned_on_cifar10(tmp_path, data_root):
     cfg = params(tmp_path, data="cifar10", data_root=data_root)
     write_backbones(cfg)
     run = compared_runs(cfg)[0]
-    assert run.classes == cifar.CLASSES
+    assert run.classes == tuple(CIFAR10)
     history = finetune_run(cfg, run)
     assert [row["epoch"] for row in history] == [0, 1, 2]
     model = run.load(2, "cpu")
     assert model.num_classes == 10
     images = runs.test_pictures(cfg, 3, SIZE)
     with torch.no_grad():
-        logits = model(run.spec.normalise(images.read(range(3))))
+        logits = model(run.spec.normalise(images.read(range(3)).images))
     assert tuple(logits.shape) == (3, 10)
     assert count_epochs(cfg, run) == 0
     assert compared_runs(iav_params(data="cifar10", data_root=data_root))[0].classes == run.classes
 
 
 def test_cifar10_shows_the_same_pictures_in_each_epoch(tmp_path, data_root):
-    cfg = params(tmp_path, data="cifar10", data_root=data_root, images=5 * IN_A_FILE)
+    cfg = params(tmp_path, data="cifar10", data_root=data_root, images=50)
     write_backbones(cfg)
     finetune_run(cfg, compared_runs(cfg)[0])
-    few = params(tmp_path, data="cifar10", data_root=data_root, images=5 * IN_A_FILE + 1)
-    with pytest.raises(ValueError, match="61 training images asked for, and cifar10 has 60; lower"):
+    few = params(tmp_path, data="cifar10", data_root=data_root, images=51)
+    with pytest.raises(ValueError, match="51 training images asked for, and cifar10 has 50; lower"):
         finetune_run(few, compared_runs(few)[0])
 
 
 def test_pictures_of_cifar10_are_a_fixed_sample_without_masks(data_root):
     cfg = iav_params(data="cifar10", data_root=data_root, images=10)
     pictures = pictures_to_explain(cfg, 40)
-    test = read_cifar10(runs.Path(data_root), 40)[1].sample(10, seed=0)
-    assert torch.equal(pictures.images, test.read(range(10)))
+    test = runs.test_pictures(cfg, 10, 40)
+    assert torch.equal(pictures.images, test.read(range(10)).images)
     assert torch.equal(pictures.labels, test.labels) and pictures.masks is None
     assert pictures.first(4).masks is None and len(pictures.first(4).images) == 4
     few = runs.test_pictures(cfg, 4, 40)
-    assert torch.equal(few.read(range(4)), pictures.images[:4]), "one order for any number"
-    assert len(runs.test_pictures(cfg, 99, 40)) == IN_A_FILE
+    assert torch.equal(few.read(range(4)).images, pictures.images[:4]), "one order for any number"
+    assert len(runs.test_pictures(cfg, 99, 40)) == 10
 
 
 def test_no_cifar10_is_an_error_before_any_work(tmp_path):
     cfg = params(tmp_path, data="cifar10", data_root=str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError, match=r"cifar10: folder .*none.* is missing; unpack"):
+    with pytest.raises(FileNotFoundError, match=r"cifar10: .*none.* is missing; unpack"):
         compared_runs(cfg)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relevit.data import cutouts
+from relevit.data.cutouts import CUTOUTS
 from relevit.masks import (
     MASKS,
     AutomaticMasks,
@@ -30,7 +30,7 @@ PARTS = ("coarse", "refined", "kept")
 
 @pytest.fixture(scope="module")
 def batch():
-    return cutouts.draw("finetune", range(3), size=56)
+    return CUTOUTS.draw("finetune", range(3), size=56)
 
 
 @pytest.fixture(scope="module")

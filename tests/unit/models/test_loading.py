@@ -18,7 +18,7 @@ from relevit.attribution.path import path_baseline
 from relevit.config import ModelName
 from relevit.config.iav import MINIS
 from relevit.config.words import MiniName
-from relevit.data.foregrounds import CLASSES
+from relevit.data.drawings import CLASSES
 from relevit.iav import KINDS, class_attention
 from relevit.models import loading as models
 from relevit.models.checkpoints import load_weights, read_tensors, save_weights

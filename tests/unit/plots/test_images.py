@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from relevit.data.pairs import Pairs
+from relevit.data.batch import Batch
 from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.plots.images import (
@@ -29,7 +29,7 @@ def test_captions_stand_below_their_images():
 
 def test_two_phrases_of_an_image_are_side_by_side():
     maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
-    pairs = Pairs(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
+    pairs = Batch(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
     figure = phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"])
     top, below = figure.axes[:4], figure.axes[4:8]
     assert [axis.get_title() for axis in top] == ["a cat", "a dog", "an ant", "a bee"]

@@ -10,10 +10,11 @@ import pytest
 import timm
 import torch
 
-from relevit.data.labelled import Labelled
 from relevit.models.loading import ModelSpec
 from relevit.training import classifier
 from relevit.training.classifier import TrainSettings, top1_pct, train_classifier
+
+from ..in_memory import in_memory
 
 HALF = (0.5, 0.5, 0.5)
 OPTIONS = {"patch_size": 7, "embed_dim": 16, "depth": 2, "num_heads": 2}
@@ -29,7 +30,7 @@ def pictures(name="train", count=48, seed=0):
     labels = torch.from_numpy(random.permutation(np.arange(count) % 3))
     images = torch.from_numpy(random.integers(160, size=(count, 3, 28, 28), dtype=np.uint8))
     images[torch.arange(count), labels] += 95
-    return Labelled(name, CLASSES, labels, lambda wanted: images[list(wanted)])
+    return in_memory(name, CLASSES, labels, images)
 
 
 def micro_model(seed=0):
@@ -194,8 +195,9 @@ def test_top1_by_hand(monkeypatch):
     images = pictures(count=8)
     wrong = images.labels.clone()
     wrong[5] = (wrong[5] + 1) % 3
+    mislabelled = in_memory("train", CLASSES, wrong, images.read(range(8)).images)
     assert top1_pct(Brightest(), MICRO, images) == 100.0
-    assert top1_pct(Brightest(), MICRO, replace(images, labels=wrong)) == 87.5
+    assert top1_pct(Brightest(), MICRO, mislabelled) == 87.5
 
 
 class Brightest(torch.nn.Module):

@@ -17,10 +17,10 @@ from torch import Tensor
 from relevit.base.device import cores
 from relevit.base.errors import one_line
 from relevit.config.words import Corrupted
+from relevit.data.image_set import read_ahead
 from relevit.data.own.listing import REMEDY, Listing
 from relevit.data.own.outlines import GREY16, OtherSize, turned, upright
 from relevit.data.pictures import READING, opened
-from relevit.data.real.decoding import draw, in_order
 from relevit.models.spec import View, as_rgb
 
 MOST_STRETCHED = 20  # times the shorter side; of a longer picture a model sees next to nothing
@@ -212,7 +212,7 @@ def samples(
         rounds.append(turns[label])
         turns[label] += 1
     chosen = order[np.argsort(rounds, kind="stable")][:count].tolist()
-    batch = draw(listing.image_set(view), chosen)
+    batch = listing.image_set(view).read(chosen)
     titles = [listing.classes[label] for label in batch.labels.tolist()]
     return batch.images.contiguous(), batch.masks if outlined else None, titles
 
@@ -221,11 +221,10 @@ def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
     def look(place: int) -> Looked:
         return _look(listing, place)
 
-    reading = in_order(look, range(len(listing)), workers, AHEAD * workers)
+    reading = read_ahead(look, range(len(listing)), AHEAD * workers, workers)
     with warnings.catch_warnings(), closing(reading):
         warnings.simplefilter("ignore")  # Pillow's on odd pictures, which are counted here
-        for found in reading:
-            yield found.result()
+        yield from reading
 
 
 def _look(listing: Listing, place: int) -> Looked:

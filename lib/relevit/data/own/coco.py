@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from relevit.base.errors import one_line
-from relevit.data.own.listing import Listing, in_order
+from relevit.data.own.listing import Listing, by_name
 from relevit.data.own.outlines import CocoMask, need_pycocotools
 
 KEYS = ("images", "annotations", "categories")
@@ -41,10 +41,10 @@ def read_coco(path: Path) -> Listing:
         annotations[annotation["image_id"]].append(annotation)
     images = {image["id"]: image for image in content["images"]}
     _need_known(path, content["annotations"], images, names)
-    by_name = sorted(images.values(), key=lambda image: image["file_name"])
-    annotated = [image for image in by_name if image["id"] in annotations]
+    pictures = sorted(images.values(), key=lambda image: image["file_name"])
+    annotated = [image for image in pictures if image["id"] in annotations]
     largest = [max(annotations[image["id"]], key=_area)["category_id"] for image in annotated]
-    classes = in_order({names[category] for category in largest})
+    classes = by_name({names[category] for category in largest})
     masks = (
         _mask(image, [a for a in annotations[image["id"]] if a["category_id"] == category])
         for image, category in zip(annotated, largest, strict=True)
@@ -57,7 +57,7 @@ def read_coco(path: Path) -> Listing:
         torch.tensor([classes.index(names[category]) for category in largest]),
         tuple(masks),
         folder,
-        tuple(folder / i["file_name"] for i in by_name if i["id"] not in annotations),
+        tuple(folder / i["file_name"] for i in pictures if i["id"] not in annotations),
     )
 
 

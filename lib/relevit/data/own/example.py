@@ -10,7 +10,6 @@ from PIL import Image
 from torch import Tensor
 
 from relevit.data.batch import Batch
-from relevit.data.benchmark import Cutouts
 from relevit.data.habitats import habitats
 
 DATA = "data"
@@ -30,13 +29,13 @@ def write_example(
     Raises: ValueError for fewer than 1 picture a class, an unknown set, a set named "data", a bad
     size, or a folder that holds other pictures.
     """
-    folder, benchmark = Path(folder), Cutouts(habitats())
+    folder, benchmark = Path(folder), habitats()
     if per_class < 1:
         raise ValueError(f"example: {per_class} pictures a class; write at least 1")
-    unknown = [name for name in sets if name not in benchmark.world.recipes]
+    unknown = [name for name in sets if name not in benchmark.recipes]
     if unknown:
         raise ValueError(
-            f"example: set {unknown[0]!r} is unknown; use some of {tuple(benchmark.world.recipes)}"
+            f"example: set {unknown[0]!r} is unknown; use some of {tuple(benchmark.recipes)}"
         )
     drawn = {f"{DATA}/images": DRAWN_AS, **{name: name for name in sets}}
     _need_own(folder, [f"{DATA}/masks", *drawn], benchmark.classes, per_class)

@@ -20,7 +20,7 @@ import torch
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from relevit.data.own.coco import read_coco
-from relevit.data.own.listing import Listing, in_order, some
+from relevit.data.own.listing import Listing, by_name, some
 from relevit.data.own.tables import TABLES, read_table
 
 ENDINGS = (*IMG_EXTENSIONS, ".gif")
@@ -180,7 +180,7 @@ def _subfolders(folder: Path) -> list[str]:
 
 def _class_names(root: Path) -> tuple[str, ...]:
     masks = _masks_root(root)
-    return in_order(name for name in _subfolders(root) if root / name != masks)
+    return by_name(name for name in _subfolders(root) if root / name != masks)
 
 
 def _read_folder(

@@ -12,9 +12,9 @@ from jaxtyping import Int
 from PIL import Image
 from torch import Tensor
 
+from relevit.data.image_set import ImageSet, picture_set
 from relevit.data.own.outlines import MaskSource, fitting_mask, upright, upright_size
 from relevit.data.pictures import opened
-from relevit.data.real.image_set import ImageSet
 from relevit.models.spec import Mask, View
 
 REMEDY = "save it again as JPEG or PNG, or take it out"
@@ -57,15 +57,15 @@ class Listing:
 
         A mask of another size than its upright picture raises UnreadableImage when asked for.
         """
-        return ImageSet(
-            name=self.name,
-            ids=self.ids,
-            labels=self.labels,
-            open=self.picture,
-            view=view,
+        return picture_set(
+            self.name,
+            self.classes,
+            self.labels,
+            self.ids,
+            self.picture,
+            view,
             masks=self.mask if self.has_masks else None,
             remedy=REMEDY,
-            without_masks=WITHOUT_MASKS,
         )
 
     def picture(self, place: int) -> Image.Image:
@@ -122,7 +122,7 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return f"{shown} ..." if len(names) > most else shown
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
+def by_name(names: Iterable[str]) -> tuple[str, ...]:
     """Classes by name; if all are whole numbers by their value, so that 2 comes before 10."""
     names = sorted(names)
     if all(name.isdecimal() for name in names):

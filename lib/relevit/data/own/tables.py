@@ -12,7 +12,7 @@ import torch
 
 from relevit.base.errors import one_line
 from relevit.base.results import parquet
-from relevit.data.own.listing import Listing, in_order, some
+from relevit.data.own.listing import Listing, by_name, some
 
 TABLES = (".csv", ".tsv", ".parquet")
 NEEDED = ("image", "label")
@@ -39,7 +39,7 @@ def read_table(path: Path, parts: Mapping[str, str], whole: str) -> dict[str, Li
     if table.empty:
         raise ValueError(f"read_data: {path} has no rows; list at least one picture of each class")
     labels = [_label(path, row, value) for row, value in enumerate(table["label"], 1)]
-    classes = in_order(set(labels))
+    classes = by_name(set(labels))
     places = {name: place for place, name in enumerate(classes)}
     images = [_file(path, row, "image", value) for row, value in enumerate(table["image"], 1)]
     masks: list[Path | None] = [None] * len(table)

@@ -1,12 +1,13 @@
 """The one registry of real data sets: what each is, where it comes from, how it is read.
 
 Facts alone, in `assets/data/catalogue.yaml`, which `relevit doctor` checks a folder against and
-docs/paper_preset.md lists. Nothing is loaded before a set is read. Counts are those of the sets' authors; None is what they do not say or
-what is not known for sure.
+docs/paper_preset.md lists. Nothing is loaded before a set is read. Counts are those of the sets'
+authors; None is what they do not say or what is not known for sure.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -30,8 +31,9 @@ class Entry:
 
     `reader` is the dotted name of a function of (entry, data_root, view, **options) that gives an
     `ImageSet`, or for texts of data_root alone; `calls` are its options, once for each part of the
-    set. `readable` and `readable_classes` are what the readers give of a whole set, where that is another number than
-    the authors' (or one of several); an empty `readable_classes` is not compared.
+    set. `readable` and `readable_classes` are what the readers give of a whole set, where that is
+    another number than the authors' (or one of several); an empty `readable_classes` is not
+    compared.
     """
 
     key: str
@@ -55,10 +57,10 @@ class Entry:
         """What errors say to do."""
         return f"unpack {' and '.join(self.archives)}"
 
-    def read(self, data_root: Path, *view: View, part: int = 0, **options: Any) -> Any:
-        """One part of the set; `options` go before those of the part."""
+    def read(self, data_root: Path, *view: View, call: int = 0, **options: Any) -> Any:
+        """One part of the set; `options` go before those of the call."""
         module, _, name = self.reader.rpartition(".")
-        reader, options = getattr(import_module(module), name), {**self.calls[part], **options}
+        reader, options = getattr(import_module(module), name), {**self.calls[call], **options}
         if self.holds == "texts":
             return reader(data_root, **options)
         return reader(self, data_root, *view, **options)
@@ -98,7 +100,7 @@ def number(value: float | None) -> str:
 
 
 def markdown() -> str:
-    """The catalogue as the table of docs/paper_preset.md; `python -m relevit.data.real.catalogue`."""
+    """The table of docs/paper_preset.md, which `python -m relevit.data.real.catalogue` shows."""
     columns: dict[str, Callable[[Entry], str]] = {
         "set": lambda entry: f"`{entry.key}`",
         "what": lambda entry: f"[{entry.title}]({entry.page})",
@@ -116,4 +118,4 @@ def markdown() -> str:
 
 
 if __name__ == "__main__":
-    print(markdown())
+    sys.stdout.write(markdown())

@@ -79,7 +79,7 @@ def read_class_folders(
 
 
 def list_pictures(entry: Entry, folder: Path, known: Collection[str]) -> list[str]:
-    """Pictures in class folders, as <class>/<name> and sorted so; `known` are all that may be there.
+    """Pictures in class folders, as <class>/<name> and sorted so; `known` are all there may be.
 
     Left out are files beside the class folders, hidden ones, and what is no picture by its name.
     """

@@ -77,7 +77,9 @@ def _labels(file: h5py.File) -> list[int]:
     count = len(_column(file, IMAGES))
     targets = [file[one] for one in _column(file, TARGETS)] if TARGETS in file else [None] * count
     if not count == len(_column(file, MASKS)) == len(targets) > 0:
-        raise ValueError(f"{count} images, {len(_column(file, MASKS))} masks, {len(targets)} targets")
+        raise ValueError(
+            f"{count} images, {len(_column(file, MASKS))} masks, {len(targets)} targets"
+        )
     return [_index(text) for text in targets]
 
 

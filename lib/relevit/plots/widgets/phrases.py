@@ -14,7 +14,7 @@ from torch import Tensor
 
 from relevit.attribution import METHODS, patch_grid, to_heatmap
 from relevit.config.words import Protocol
-from relevit.data.pairs import Pairs
+from relevit.data.batch import Batch
 from relevit.evaluate.pointing import points_at_own
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, method_colour
@@ -28,7 +28,7 @@ SHOWN = 6  # phrases beside the typed one, those that fit best
 def phrase_explorer(
     encoder: Encoder,
     spec: ModelSpec,
-    pairs: Pairs,
+    pairs: Batch,
     phrases: Sequence[str],
     *,
     methods: Sequence[str] = CLIP_METHODS,
@@ -53,7 +53,7 @@ class PhraseExplorer(Explorer):
         self,
         encoder: Encoder,
         spec: ModelSpec,
-        pairs: Pairs,
+        pairs: Batch,
         phrases: Sequence[str],
         methods: Sequence[str],
         method: str,

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relevit.data import cutouts
 from relevit.data.batch import Batch
-from relevit.data.foregrounds import CLASSES, Drawings
+from relevit.data.cutouts import Cutouts
+from relevit.data.drawings import ANIMALS, CLASSES, Drawings
 from relevit.data.textures import FAMILIES
 
 # What colour most of a drawing has, of the 40 animals and the 100 things of `data.things`.
@@ -69,14 +69,14 @@ def captioned(
     *,
     seed: int = 0,
     size: int = 112,
-    drawings: Drawings | None = None,
+    drawings: Drawings = ANIMALS,
 ) -> Captioned:
-    """Images of a set in the style 3d (`cutouts.draw`) with captions; same arguments, same result.
+    """Images of a set in the style 3d (`Cutouts.draw`) with captions; same arguments, same result.
 
     `drawings` are shown instead of the animals.
     """
-    batch = cutouts.draw(set_name, indices, seed=seed, size=size, drawings=drawings)
-    names = CLASSES if drawings is None else drawings.classes
+    batch = Cutouts(drawings=drawings).draw(set_name, indices, seed=seed, size=size)
+    names = drawings.classes
     pairs = zip(batch.labels.tolist(), batch.families.tolist(), strict=True)
     written = [
         (caption(names[label], FAMILIES[family].name), caption(names[label]))

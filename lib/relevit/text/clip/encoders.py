@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from relevit.base.device import choose_device
 from relevit.config import ClipParams
-from relevit.data.foregrounds import CLASSES, class_split
+from relevit.data.drawings import CLASSES, class_split
 from relevit.protocols import options
 from relevit.text.clip.captions import prompt
 from relevit.text.clip.dual import DualEncoder

@@ -16,7 +16,7 @@ from relevit.attribution import METHODS, method_options
 from relevit.attribution.beyond_intuition import express_all
 from relevit.config import ClipParams
 from relevit.data.batch import Batch
-from relevit.data.pairs import Pairs, draw_pairs
+from relevit.data.pairs import draw_pairs
 from relevit.evaluate.methods import shared_maps
 from relevit.evaluate.pointing import own_share_pct, points_at_own
 from relevit.models.spec import ModelSpec
@@ -32,7 +32,7 @@ POINTED = ["own_object_pct", "standard_error_pts"]
 PairMaps = Float[Tensor, "pairs 2 patches"]
 
 
-def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Pairs:
+def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Batch:
     """`cfg.pairs` images with two objects for each group, both of the group's classes.
 
     Raises: ValueError when they do not come up.
@@ -51,7 +51,7 @@ def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Pairs:
     )
 
 
-def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch, count: int) -> Pairs:
+def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch, count: int) -> Batch:
     """The first `count` images (or all) with the two classes they are most similar to.
 
     These stand in for two known objects. The masks are empty: where photographs show what is not
@@ -62,13 +62,13 @@ def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch, count: in
     with torch.no_grad():
         logits = classifier(spec.normalise(images.to(device)))
     masks = torch.zeros(len(images), 2, *images.shape[-2:], dtype=torch.bool)
-    return Pairs(images, masks, logits.topk(2, dim=1).indices.cpu())
+    return Batch(images, masks, logits.topk(2, dim=1).indices.cpu())
 
 
 def phrase_maps(
     classifier: nn.Module,
     spec: ModelSpec,
-    pairs: Pairs,
+    pairs: Batch,
     methods: Sequence[str] = CLIP_METHODS,
     *,
     protocol: Protocol = "published",
@@ -92,7 +92,7 @@ def phrase_maps(
 def pointing(
     cfg: ClipParams,
     encoder: Encoder,
-    pairs: Pairs | None,
+    pairs: Batch | None,
     maps: Mapping[str, PairMaps],
     logits: Float[Tensor, "pairs classes"],
     grid: tuple[int, int],
@@ -132,8 +132,8 @@ def phrase_ranks(
 
 
 def first_of_groups(
-    pairs: Pairs, maps: Mapping[str, PairMaps], groups: int, count: int
-) -> list[tuple[Pairs, dict[str, Float[Tensor, "some 2 patches"]]]]:
+    pairs: Batch, maps: Mapping[str, PairMaps], groups: int, count: int
+) -> list[tuple[Batch, dict[str, Float[Tensor, "some 2 patches"]]]]:
     """The first `count` pairs of each group (or all of it), with their maps.
 
     The groups have as many pairs each, one group after the other (`group_pairs`).
@@ -147,7 +147,7 @@ def first_of_groups(
 
 
 def setting_maps(
-    classifier: nn.Module, spec: ModelSpec, pairs: Pairs
+    classifier: nn.Module, spec: ModelSpec, pairs: Batch
 ) -> dict[tuple[str, str, int], PairMaps]:
     """Both variants as published for CLIP, and with what differences D11 and D12 name undone.
 
@@ -181,7 +181,7 @@ def setting_maps(
 
 
 def settings_table(
-    pairs: Pairs, maps: Mapping[tuple[str, str, int], PairMaps], grid: tuple[int, int]
+    pairs: Batch, maps: Mapping[tuple[str, str, int], PairMaps], grid: tuple[int, int]
 ) -> pd.DataFrame:
     """How far `setting_maps` agree with those as published, and where they point.
 
@@ -205,6 +205,6 @@ def settings_table(
     return table
 
 
-def _points_at_own(pairs: Pairs, maps: PairMaps, grid: tuple[int, int]) -> Bool[Tensor, "pairs 2"]:
+def _points_at_own(pairs: Batch, maps: PairMaps, grid: tuple[int, int]) -> Bool[Tensor, "pairs 2"]:
     """Whether each phrase's map points at its own object, as `pointing_table` decides it."""
     return torch.stack([points_at_own(pairs, maps[:, i], i, grid) for i in (0, 1)], dim=1)

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.errors import text_extra
 from relevit.config import ClipParams
-from relevit.data import things
-from relevit.data.foregrounds import CLASSES, class_split
+from relevit.data.drawings import ANIMALS, CLASSES, PRETRAINING, Drawings, class_split
 from relevit.data.pairs import draw_pairs
 from relevit.data.textures import FAMILIES
 from relevit.evaluate.frozen_features import class_features
@@ -91,7 +90,7 @@ def quick_towers(seed: int = 0, *, with_things: bool = False) -> Towers:
 
 def caption_tokenizer(*, with_things: bool = False) -> Tokenizer:
     """Words of all captions and prompts of the animals, and of things where these are captioned."""
-    names = [*CLASSES, *(things.PRETRAINING.classes if with_things else ())]
+    names = [*CLASSES, *(PRETRAINING.classes if with_things else ())]
     texts = [text(name) for name in names for text in (caption, prompt)]
     texts += [caption(CLASSES[0], family.name) for family in FAMILIES]
     return word_tokenizer(words_of([*texts, "a an some something"]))
@@ -120,12 +119,12 @@ def draw_examples(cfg: ClipParams, towers: Towers) -> tuple[Examples, Examples |
 
     With the things there are more words than forty to learn from.
     """
-    animals = _singles(towers, cfg.captioned_images, cfg.seed, None)
+    animals = _singles(towers, cfg.captioned_images, cfg.seed, ANIMALS)
     if cfg.captioned_pairs:
         animals = together([animals, _pairs(cfg, towers)])
     if not cfg.captioned_things:
         return animals, None
-    return animals, _singles(towers, cfg.captioned_things, cfg.seed, things.PRETRAINING)
+    return animals, _singles(towers, cfg.captioned_things, cfg.seed, PRETRAINING)
 
 
 def examples(towers: Towers, shown: Captioned) -> Examples:
@@ -145,7 +144,7 @@ def together(parts: Sequence[Examples]) -> Examples:
     )
 
 
-def _singles(towers: Towers, count: int, seed: int, drawings: things.Drawings | None) -> Examples:
+def _singles(towers: Towers, count: int, seed: int, drawings: Drawings) -> Examples:
     """Images of all classes in turn, half of them in the middle, half small and anywhere.
 
     The latter as `draw_pairs` draws its pairs, with draws of their own.

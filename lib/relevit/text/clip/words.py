@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from relevit.data.foregrounds import CLASSES
+from relevit.data.drawings import CLASSES
 from relevit.data.textures import FAMILIES
 from relevit.text.clip.captions import COLOURS, spoken
 from relevit.text.clip.dual import CLIP_METHODS, DualEncoder

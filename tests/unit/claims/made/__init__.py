@@ -7,7 +7,7 @@ from functools import cache
 import pandas as pd
 
 from relevit.claims import CLAIMS, TABLES, judge
-from relevit.data.benchmark import CUTOUTS
+from relevit.data.cutouts import CUTOUTS
 
 from . import heads, maps, runs
 

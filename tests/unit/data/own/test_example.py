@@ -7,7 +7,6 @@ import hashlib
 import numpy as np
 import pytest
 
-from relevit.data import cutouts
 from relevit.data.habitats import habitats
 from relevit.data.own.example import write_example
 from relevit.data.own.folder import read_data
@@ -29,7 +28,7 @@ def test_example_is_read_with_its_masks_and_has_the_same_bytes_again(tmp_path):
     world = habitats()
     assert found.classes == tuple(sorted(world.classes))
     label = world.classes.index(found.classes[0])
-    drawn = cutouts.draw("finetune", [label + 40], size=16, world=world)
+    drawn = world.draw("finetune", [label + 40], size=16)
     assert np.array_equal(found.mask(1), drawn.masks[0, 0].numpy())
     shifted = read_data(tmp_path / "x" / "a")
     assert len(shifted) == 80 and shifted.classes == found.classes and not shifted.has_masks

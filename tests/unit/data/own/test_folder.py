@@ -9,9 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
+from relevit.data.image_set import UnreadableImage
 from relevit.data.own.folder import read_data, read_splits
-from relevit.data.real.decoding import draw
-from relevit.data.real.image_set import UnreadableImage
 from relevit.models.spec import View
 from replicas.pictures import object_mask, picture, save_jpeg, truncate
 from unit.data.own.troubles import ODD, PLAIN, save_mask, write_plain, write_troubled
@@ -24,9 +23,9 @@ def test_class_folders_with_masks_beside(tmp_path):
     assert (found.name, found.classes) == ("insects", ("ant", "bee"))
     assert found.ids == ("ant/0.jpg", "ant/1.jpg", "bee/0.jpg", "bee/1.jpg")
     assert found.labels.tolist() == [0, 0, 1, 1] and found.labels.dtype == torch.int64
-    batch = draw(found.image_set(VIEW), range(4))
+    batch = found.image_set(VIEW).read(range(4))
     assert batch.images.shape == (4, 3, 64, 64)
-    expected = VIEW.mask(object_mask(1, 1)) > 0.5  # ant is the second label of the replica
+    expected = VIEW.mask(object_mask(1, 1))  # ant is the second label of the replica
     assert torch.equal(batch.masks[1], expected)
 
 
@@ -44,12 +43,12 @@ def test_folders_of_classes_alone_and_masks_from_elsewhere(tmp_path):
     (tmp_path / "set" / "2" / "more").mkdir()
     shutil.move(tmp_path / "set" / "2" / "0.jpg", tmp_path / "set" / "2" / "more" / "0.jpg")
     found = read_data(tmp_path / "set")
-    assert found.classes == ("2", "10") and found.image_set(VIEW).masks is None
+    assert found.classes == ("2", "10") and not found.has_masks
     assert found.ids[:2] == ("2/1.jpg", "2/more/0.jpg")
     outlined = read_data(tmp_path / "set", tmp_path / "masks")
     assert [mask is not None for mask in outlined.masks] == [True, False, True, True]
-    assert outlined.image_set(VIEW).masks is None  # as one is missing
-    assert outlined.select([0, 2]).image_set(VIEW).masks is not None
+    assert not outlined.image_set(VIEW).read([0]).masks.any()  # as one is missing
+    assert outlined.select([0, 2]).image_set(VIEW).read([0]).masks.any()
     assert [path.name for path in outlined.left_out] == ["0.png"]
 
 
@@ -82,7 +81,7 @@ def test_a_broken_picture_says_what_to_do_with_it(tmp_path):
     pictures = read_data(tmp_path).image_set(VIEW)
     text = r"ant/1.jpg cannot be read \(.*\); save it again as JPEG or PNG, or take it out, or give"
     with pytest.raises(UnreadableImage, match=text):
-        pictures[1]
+        pictures.read([1])
 
 
 @pytest.mark.parametrize("masks", ["inside", "shared", "by part"])

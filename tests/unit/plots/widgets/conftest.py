@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relevit.data.benchmark import Cutouts
+from relevit.data.cutouts import Cutouts
 from relevit.data.habitats import habitats
 
 from ...micro_finetuning import SPEC, micro_model

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data.benchmark import CUTOUTS
-from relevit.data.cutouts import home_family
+from relevit.data.cutouts import CUTOUTS, home_family
 from relevit.data.habitats import HOMES
 from relevit.plots.widgets.habitats import habitat_explorer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data.foregrounds import CLASSES
+from relevit.data.drawings import CLASSES
 from relevit.data.pairs import draw_pairs
 from relevit.plots.widgets.phrases import phrase_explorer
 from relevit.text.clip.captions import described, prompt

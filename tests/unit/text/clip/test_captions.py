@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data import cutouts, things
-from relevit.data.foregrounds import CLASSES
+from relevit.data.cutouts import CUTOUTS
+from relevit.data.drawings import CLASSES, PRETRAINING
 from relevit.data.textures import FAMILIES
 from relevit.text.clip.captions import (
     caption,
@@ -17,7 +17,7 @@ from relevit.text.clip.captions import (
     prompt,
 )
 
-NAMES = (*CLASSES, *things.PRETRAINING.classes)
+NAMES = (*CLASSES, *PRETRAINING.classes)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_prompts(name, fitting, published):
 
 def test_captions_tell_the_background_that_was_drawn():
     shown = captioned("si_location", range(12), seed=4)
-    again = cutouts.draw("si_location", range(12), seed=4)
+    again = CUTOUTS.draw("si_location", range(12), seed=4)
     assert torch.equal(shown.batch.images, again.images)
     for (full, short), family in zip(shown.captions, again.families.tolist(), strict=True):
         ground = FAMILIES[family].name

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from relevit.data import things
-from relevit.data.foregrounds import CLASSES, class_split
+from relevit.data.drawings import CLASSES, class_split
 from relevit.text.clip.captions import caption, prompt
 from relevit.text.clip.joining import contrastive_loss, join_towers
 from relevit.text.clip.towers import Examples, begin_towers, examples, quick_towers, workshop_towers

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.data.foregrounds import class_split
-from relevit.data.pairs import Pairs
+from relevit.data.batch import Batch
+from relevit.data.drawings import class_split
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit.text.clip.phrases import (
     first_of_groups,
@@ -28,7 +28,7 @@ def pairs():
     masks = torch.zeros(3, 2, 28, 28, dtype=torch.bool)
     masks[:, 0, :, :7], masks[:, 1, :, 21:] = True, True
     images = torch.randint(0, 256, (3, 3, 28, 28), generator=torch.Generator().manual_seed(4))
-    return Pairs(images.to(torch.uint8), masks, torch.tensor([[0, 1], [1, 2], [2, 0]]))
+    return Batch(images.to(torch.uint8), masks, torch.tensor([[0, 1], [1, 2], [2, 0]]))
 
 
 def left_and_right():
@@ -71,7 +71,7 @@ def test_maps_of_both_phrases(single, single_side, pairs):
         blind = name in ("raw_attention", "rollout")
         assert torch.equal(both[:, 0], both[:, 1]) == blind, name
     # Image 0 has classes 0 and 1, image 2 has 2 and 0: each map is for its own phrase.
-    swapped = Pairs(pairs.images, pairs.masks, pairs.labels.flip(1))
+    swapped = Batch(pairs.images, pairs.masks, pairs.labels.flip(1))
     other = phrase_maps(single_side, single.spec, swapped, ["token_wise"])["token_wise"]
     torch.testing.assert_close(other, maps["token_wise"].flip(1))
 
@@ -124,7 +124,7 @@ def test_no_more_pairs_are_shown_than_there_are(count, each, groups, expected):
     numbers = torch.arange(each * groups)
     images = numbers[:, None, None, None].expand(-1, 3, 4, 4).to(torch.uint8)
     masks = torch.zeros(len(numbers), 2, 4, 4, dtype=torch.bool)
-    duo = Pairs(images, masks, numbers[:, None].expand(-1, 2))
+    duo = Batch(images, masks, numbers[:, None].expand(-1, 2))
     maps = {"rollout": numbers[:, None, None].expand(-1, 2, 4).float()}
     parts = first_of_groups(duo, maps, groups, count)
     assert [part.labels[:, 1].tolist() for part, _ in parts] == expected

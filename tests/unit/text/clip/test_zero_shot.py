@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from relevit.data.batch import Batch
-from relevit.data.foregrounds import class_split
+from relevit.data.drawings import class_split
 from relevit.protocols import options
 from relevit.text.clip import ready_encoder
 from relevit.text.clip.dual import CLIP_METHODS

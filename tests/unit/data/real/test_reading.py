@@ -1,0 +1,201 @@
+"""What a reader gives back is what was written: over all sets of the catalogue."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageOps
+
+from relevit.data.image_set import UnreadableImage
+from relevit.data.real.catalogue import CATALOGUE
+from relevit.data.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_NAMES, R_WNIDS, SI_CLASSES
+from relevit.data.real.imagenet_s import CLASS_IDS
+from relevit.models.spec import View
+from replicas import WRITERS
+from replicas.cifar import CLASSES
+from replicas.folders import write_folders
+from replicas.imagenet_s import WNIDS, write_imagenet_s
+from replicas.objectnet import write_objectnet
+from replicas.pictures import KINDS, Written, picture, save_jpeg, truncate
+
+VIEW = View(resize=48, crop=32)
+pytestmark = pytest.mark.usefixtures("no_network")
+
+
+def test_every_image_set_has_a_replica():
+    assert set(WRITERS) == {key for key, one in CATALOGUE.items() if one.holds == "images"}
+
+
+def held(key: str, root, call: int, written: list[Written], view: View, **options) -> None:
+    """Hold every label, picture and mask that is read to what was written."""
+    found = CATALOGUE[key].read(root, view, call=call, **options)
+    by_name = {one.id: one for one in written}
+    assert found.name == key and sorted(found.ids) == sorted(by_name)
+    assert found.labels.dtype == torch.int64
+    batch = found.read(range(len(found)))
+    assert torch.equal(batch.labels, found.labels)
+    for place, one in enumerate(by_name[name] for name in found.ids):
+        assert found.labels[place] == one.label
+        assert torch.equal(batch.images[place], view.picture(one.image)), one.id
+        if one.mask is None:
+            assert not batch.masks[place].any()
+        else:
+            assert torch.equal(batch.masks[place], view.mask(one.mask)), one.id
+    shuffled = [*range(len(found))][::-3]
+    assert torch.equal(found.read(shuffled).images, batch.images[shuffled])
+
+
+@pytest.mark.parametrize("key", WRITERS)
+def test_what_is_read_is_what_was_written(tmp_path, key):
+    options = {"merged": "keep"} if key == "imagenet_s" else {}
+    options |= {"squash": False} if key == "gtsegs" else {}
+    for call, written in enumerate(WRITERS[key](tmp_path, per_class=2)):
+        held(key, tmp_path, call, written, VIEW, **options)
+
+
+@pytest.mark.parametrize("mask_pixels", ["soft", "nearest"])
+def test_masks_are_cut_as_the_view_says(tmp_path, mask_pixels):
+    """Fractions along the edges (A7), or the nearest pixel (E4)."""
+    view = View(resize=48, crop=32, mask_pixels=mask_pixels)
+    written = write_imagenet_s(tmp_path)[0]
+    held("imagenet_s", tmp_path, 0, written, view, merged="keep")
+    share = CATALOGUE["imagenet_s"].read(tmp_path, view).read([0]).masks
+    assert share.dtype == (torch.float32 if mask_pixels == "soft" else torch.bool)
+
+
+@pytest.mark.parametrize("key", WRITERS)
+def test_order_is_that_of_labels_and_names_and_not_of_the_disk(tmp_path, key, monkeypatch):
+    WRITERS[key](tmp_path, per_class=2)
+    ids = CATALOGUE[key].read(tmp_path, VIEW).ids
+    listed, walk = os.listdir, os.walk
+    monkeypatch.setattr(os, "listdir", lambda *at: sorted(listed(*at), reverse=True))
+    monkeypatch.setattr(os, "walk", lambda *at, **o: reversed(list(walk(*at, **o))))
+    again = CATALOGUE[key].read(tmp_path, VIEW)
+    assert again.ids == ids
+    if key not in ("objectnet", "gtsegs", "cifar10", "cifar100"):  # by folder, and as in the file
+        assert again.labels.tolist() == sorted(again.labels.tolist())
+
+
+@pytest.mark.parametrize("key", sorted(set(WRITERS) - {"gtsegs", "cifar10", "cifar100"}))
+def test_a_broken_picture_is_named_and_the_others_can_be_read(tmp_path, key):
+    WRITERS[key](tmp_path, per_class=2)
+    found = CATALOGUE[key].read(tmp_path, VIEW)
+    (path,) = (
+        one for one in tmp_path.rglob("*") if str(one).endswith(found.ids[1]) and in_part(one)
+    )
+    truncate(path)
+    name = re.escape(found.ids[1])
+    with pytest.raises(UnreadableImage, match=rf"^{key}: {name} cannot be read \(.*\); unpack it"):
+        found.read([0, 1])
+    skipped: dict[int, str] = {}
+    rest = sum(map(len, found.batches(4, ahead=2, skipped=skipped)))
+    assert rest == len(found) - 1 and skipped == {1: found.ids[1]}
+
+
+def in_part(path) -> bool:
+    return not any(part in path.parts for part in ("2021_valid", "test", "validation"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pictures_of_any_mode_are_read_as_rgb_and_not_turned(tmp_path, kind):
+    stored = save_jpeg(picture(4, 5, kind=kind), tmp_path / "sketch" / "n01440764" / "x.JPEG")
+    found = CATALOGUE["sketch"].read(tmp_path, VIEW).read([0]).images[0]
+    original = VIEW.picture(picture(4, 5, kind="rgb" if kind == "cmyk" else kind))
+    assert (found.int() - original.int()).abs().float().mean() < 8  # JPEG loses a little
+    if kind == "exif":
+        assert not torch.equal(found, VIEW.picture(ImageOps.exif_transpose(Image.open(stored))))
+
+
+# Labels
+
+
+def test_folders_of_v2_are_numbers_and_not_text(tmp_path):
+    classes = [list(IMAGENET_INDEX)[index] for index in (2, 10, 100, 9, 999)]
+    write_folders("v2", tmp_path, per_class=1, classes=classes)
+    assert CATALOGUE["v2"].read(tmp_path).labels.tolist() == [2, 9, 10, 100, 999]
+
+
+@pytest.mark.parametrize(("key", "wnids"), [("a", A_WNIDS), ("r", R_WNIDS)])
+def test_200_ways_ask_among_all_classes_of_the_set(tmp_path, key, wnids):
+    write_folders(key, tmp_path, classes=wnids[3:5], per_class=1)
+    read = {ways: CATALOGUE[key].read(tmp_path, ways=ways).read([0, 1]) for ways in (200, 1000)}
+    assert read[200].candidates == tuple(IMAGENET_INDEX[wnid] for wnid in wnids)
+    assert read[1000].candidates == () and torch.equal(read[200].labels, read[1000].labels)
+
+
+def test_location_may_have_either_name(tmp_path):
+    write_folders("si_location", tmp_path)
+    ids = CATALOGUE["si_location"].read(tmp_path).ids
+    folder = tmp_path / "si-score"
+    (folder / "location20_area02_min0pc").rename(folder / "location")
+    assert CATALOGUE["si_location"].read(tmp_path).ids == ids
+
+
+def test_objects_of_si_score_are_matched_to_imagenet_by_hand():
+    assert len(SI_CLASSES) == 61 == len(set(SI_CLASSES.values()))
+    names = [name.lower().split(", ") for name in IMAGENET_NAMES]
+    assert [name for name, index in SI_CLASSES.items() if name not in names[index]] == ["jeans"]
+    assert "blue jean" in names[SI_CLASSES["jeans"]]
+    assert SI_CLASSES["missile"] == 657  # a look-up finds the projectile, 744
+
+
+@pytest.mark.parametrize(("labels", "count"), [("fine", 100), ("coarse", 20)])
+def test_superclasses_of_cifar100(tmp_path, labels, count):
+    WRITERS["cifar100"](tmp_path, per_class=1)
+    found = CATALOGUE["cifar100"].read(tmp_path, VIEW, labels=labels)
+    assert len(found.classes) == count == len(found.labels.unique())
+    assert found.labels.tolist() == [y * count // 100 for y in range(100)]
+
+
+def test_cifar10_has_its_names(tmp_path):
+    WRITERS["cifar10"](tmp_path)
+    assert CATALOGUE["cifar10"].read(tmp_path).classes == tuple(CLASSES)
+
+
+# ObjectNet and ImageNet-S: several right answers, and what is cut off
+
+
+def test_objectnet_counts_every_class_of_an_object_or_the_first_alone(tmp_path):
+    write_objectnet(tmp_path)
+    found = CATALOGUE["objectnet"].read(tmp_path, VIEW)
+    chair = found.labels.tolist().index(423)
+    assert found.read([chair]).accepted[423] == (423, 559, 765)  # in the file's order
+    first = CATALOGUE["objectnet"].read(tmp_path, VIEW, answers="first")
+    assert first.read([chair]).accepted == {} and torch.equal(first.labels, found.labels)
+    assert 954 in found.labels.tolist()  # the banana, whose line in ILSVRC's order is another
+
+
+def test_the_red_border_is_cut_off_or_left(tmp_path):
+    write_objectnet(tmp_path)
+    whole = View(resize=32, crop=32, squash=True)
+    bare, framed = (
+        CATALOGUE["objectnet"].read(tmp_path, whole, border=border).read([0]).images[0]
+        for border in (1, 0)
+    )
+    red = torch.tensor([255, 0, 0])[:, None]
+    reddish = [
+        (image[:, 0].int() - red).abs().sum(dim=0).float().mean() for image in (bare, framed)
+    ]
+    assert reddish[0] > reddish[1] + 50
+
+
+def test_merged_classes_are_skipped_or_have_two_answers(tmp_path):
+    write_imagenet_s(tmp_path)
+    skipped, kept = (
+        CATALOGUE["imagenet_s"].read(tmp_path, VIEW, merged=merged) for merged in ("skip", "keep")
+    )
+    assert len(kept) == len(skipped) + 4 and {836, 999}.isdisjoint(skipped.labels.tolist())
+    assert kept.read([0]).accepted[836] == (836, 837)
+
+
+def test_numbers_of_classes_need_more_than_the_eight_bits_of_the_picture(tmp_path):
+    assert [CLASS_IDS[wnid] for wnid in WNIDS] == [1, 256, 512, 918, 783, 919]
+    assert {CLASS_IDS[wnid] % 256 for wnid in WNIDS[1:3]} == {0}, "as background, in 8 bits"
+    write_imagenet_s(tmp_path)
+    found = CATALOGUE["imagenet_s"].read(tmp_path, VIEW)
+    assert found.read(range(len(found))).masks.flatten(1).any(dim=1).all()
+    assert np.all(np.diff(found.labels.numpy()) >= 0)
