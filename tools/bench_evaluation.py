@@ -20,7 +20,6 @@ from typing import Any
 import timm
 import torch
 from PIL import Image
-from relevit.data.real.decoding import batches
 from timm.data import create_dataset, create_loader, resolve_model_data_config
 from timm.utils import AverageMeter, accuracy
 from torch import Tensor, nn
@@ -30,9 +29,10 @@ import bench_core
 from bench_core import LIMIT, TINY, Numbers, Table, compare, differences
 from relevit.base.device import fast_bfloat16, tensor_float32
 from relevit.data.cutouts import CUTOUTS
-from relevit.data.image_set import ImageSet, View
+from relevit.data.image_set import AHEAD, ImageSet, picture_set
 from relevit.evaluate.predictions import predict
 from relevit.models.loading import ModelSpec
+from relevit.models.spec import View
 
 TARGETS = (("timm", "float32", ">=", 1.0), ("timm", "bfloat16", ">=", 2.5))
 # Pictures and batch, by device.
@@ -85,8 +85,7 @@ class Contest:
     def ours(self, precision: str, model: nn.Module, places: Tensor) -> Numbers:
         """The same pictures by `evaluate.predict`."""
         pictures = self._pictures().select(places.tolist())
-        images = batches(pictures, self.batch, workers=self.workers)
-        rows = predict(model, self.spec, images, precision)
+        rows = predict(model, self.spec, pictures.batches(self.batch, ahead=AHEAD), precision)
         prediction = torch.tensor(rows["prediction"].tolist())
         return self._keep(precision, prediction, torch.tensor(rows["confidence_pct"]) / 100)
 
@@ -94,12 +93,13 @@ class Contest:
         paths = sorted(self.root.rglob("*.jpg"))
         folders = sorted({path.parent for path in paths})
         side = self.spec.image_size
-        return ImageSet(
-            name="bench",
-            ids=tuple(path.name for path in paths),
-            labels=torch.tensor([folders.index(path.parent) for path in paths]),
-            open=lambda place: Image.open(paths[place]),
-            view=View(
+        return picture_set(
+            "bench",
+            [folder.name for folder in folders],
+            [folders.index(path.parent) for path in paths],
+            [path.name for path in paths],
+            lambda place: Image.open(paths[place]),
+            View(
                 resize=math.floor(side / self.config["crop_pct"]),
                 crop=side,
                 interpolation=self.config["interpolation"],

@@ -58,8 +58,8 @@ def train(name: str, bench: Cutouts, folder: Path) -> None:
     spec, settings = model_spec(name), TRAINING[name]
     if name in PRETRAINING:
         model, first = build_model(name, settings.seed), PRETRAINING[name]
-        train = bench.labelled("train", first.images * first.epochs, size=spec.image_size)
-        shown = bench.labelled("validation", 400, size=spec.image_size).kept()
+        train = bench.pictures("train", first.images * first.epochs, size=spec.image_size)
+        shown = bench.pictures("validation", 400, size=spec.image_size).kept()
         masked_autoencoder.pretrain(
             model, spec, first, folder / "pretraining", train=train, validation=shown, on_epoch=show
         )

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.data import things
-from relevit.data.drawings import CLASSES, class_split
+from relevit.data.drawings import CLASSES, PRETRAINING, class_split
 from relevit.text.clip.captions import caption, prompt
 from relevit.text.clip.joining import contrastive_loss, join_towers
 from relevit.text.clip.towers import Examples, begin_towers, examples, quick_towers, workshop_towers
@@ -120,7 +119,7 @@ def test_tests_show_other_images_than_training(towers, drawn, shown):
 
 def test_words_of_captions_and_prompts_are_known(cfg, towers):
     more = begin_towers(changed(cfg, captioned_things=100), 1)
-    for known, names in ((towers, CLASSES), (more, (*CLASSES, *things.PRETRAINING.classes))):
+    for known, names in ((towers, CLASSES), (more, (*CLASSES, *PRETRAINING.classes))):
         texts = [text(name) for name in names for text in (caption, prompt)]
         assert all(one.unknown_share == 0 for one in known.encode(texts))
     with pytest.raises(ValueError, match="knows no word of text 'ein Hund'"):
