@@ -153,16 +153,6 @@ def test_kind_intervals_do_not_depend_on_the_order_of_rows():
 # Telling the kinds apart
 
 
-def slope_table(**models):
-    """`slopes` with one map; names of self-supervised models begin with s."""
-    rows = [
-        (model, "self-supervised" if model[0] == "s" else "supervised", seed, "gradcam", slope)
-        for model, values in models.items()
-        for seed, slope in enumerate(values)
-    ]
-    return pd.DataFrame(rows, columns=[*RUN, "slope"])
-
-
 @pytest.mark.parametrize(
     ("supervised", "self_supervised", "above", "below", "auc"),
     [
