@@ -44,7 +44,7 @@ from scipy.stats import norm, t
 from relevit.base.errors import NotYetError
 from relevit.base.results import read_table
 from relevit.data.benchmark import Benchmark
-from relevit.data.cutouts import CUTOUTS
+from relevit.data.habitats import habitats
 from relevit.models.registry import CUT, PAPER_MODELS
 from relevit.paper import published as paper
 
@@ -330,17 +330,17 @@ class Subject:
 
 
 def judge(
-    tables: Mapping[str, pd.DataFrame], bench: Benchmark = CUTOUTS, only: Sequence[str] = ()
+    tables: Mapping[str, pd.DataFrame], bench: Benchmark | None = None, only: Sequence[str] = ()
 ) -> list[Verdict]:
     """Judge the claims, in the order of the papers and ids.
 
     `tables` has any of the names in TABLES, each with the columns given there (others are
     ignored). What needs a table, columns or rows that are not there is 'not testable', and
-    the reason says what is missing. `bench` are the preset's images. `only` are ids, or what ids
-    begin with ('IAV'); without it all claims are judged.
+    the reason says what is missing. `bench` are the preset's images; None: Habitats. `only` are
+    ids, or what ids begin with ('IAV'); without it all claims are judged.
     Raises: ValueError for an unknown name, a repeated row or a number that is not finite.
     """
-    usable = check_tables(tables, "judge")
+    usable, bench = check_tables(tables, "judge"), bench or habitats()
     chosen = [CLAIMS[id] for id in sorted(CLAIMS, key=_place)]
     if only:
         chosen = [claim for claim in chosen if claim.id.startswith(tuple(only))]

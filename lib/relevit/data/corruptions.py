@@ -26,14 +26,7 @@ def blur(
 
     Source: IAV Fig. 3b. Mirrored at the border. The kernel reaches REACH standard deviations to
     each side, or to the far border where that is nearer.
-    Raises: ValueError for a sigma that is negative or no number, or images of another format.
     """
-    need_bytes("blur", images)
-    if not 0 <= sigma_px < math.inf:
-        raise ValueError(
-            f"blur: sigma_px is {sigma_px}; needed is a number of pixels from 0 on: give 0 for "
-            "images that are not blurred"
-        )
     if sigma_px == 0:
         return images.clone()
     # Rows and columns one after the other are the same blur, and much less to multiply.
@@ -56,20 +49,9 @@ def jigsaw(
     all pairs alike, from `seed` and the image's number alone (`first_index` and up), so that an
     image does not depend on its batch and more swaps go on from fewer. A tile may be drawn again:
     two swaps of a 2 x 2 grid undo each other in one of six images.
-    Raises: ValueError for a grid below 2 or one that does not divide the images, a number of
-    swaps that is negative or not whole, or images of another format.
     """
-    need_bytes("jigsaw", images)
-    height, width = images.shape[-2:]
-    if grid < 2 or height % grid or width % grid:
-        raise ValueError(
-            f"jigsaw: grid {grid} for images of {height} x {width} pixels; needed are at least 2 "
-            "tiles a side that divide both: use 2 or the model's patch grid"
-        )
-    if swaps < 0 or swaps != int(swaps):
-        raise ValueError(f"jigsaw: {swaps} swaps; needed is a whole number from 0 on")
     numbers = range(first_index, first_index + len(images))
-    places = np.stack([_places(grid**2, int(swaps), seed, number) for number in numbers])
+    places = np.stack([_places(grid**2, swaps, seed, number) for number in numbers])
     order = torch.from_numpy(places).to(images.device)
     tiles = images.unflatten(3, (grid, -1)).unflatten(2, (grid, -1))  # b c row y column x
     tiles = tiles.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
@@ -86,13 +68,3 @@ def _places(tiles: int, swaps: int, seed: int, number: int) -> Int[np.ndarray, "
         pair = [first, (first + 1 + further) % tiles]
         places[pair] = places[pair[::-1]]
     return places
-
-
-def need_bytes(where: str, images: Tensor) -> None:
-    """Raise ValueError for images of another format than bytes, [batch, 3, height, width]."""
-    shape = tuple(images.shape)
-    if images.dtype != torch.uint8 or len(shape) != 4 or shape[1] != 3 or 0 in shape:
-        raise ValueError(
-            f"{where}: images {shape} of {images.dtype}; needed are bytes (torch.uint8), "
-            "[batch, 3, height, width]: corrupt images before they are normalised"
-        )

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.base.device import Precision
-from relevit.data.corruptions import blur, jigsaw, need_bytes
+from relevit.data.corruptions import blur, jigsaw
 from relevit.evaluate.bfloat16 import Answers, label_gap
 from relevit.models.spec import ModelSpec
 
@@ -108,7 +108,11 @@ def _patch_grid(model: nn.Module) -> int:
 
 
 def _check(images: Tensor, labels: Tensor, levels: Mapping[str, Sequence[float]]) -> None:
-    need_bytes("shift_table", images)
+    if images.dtype != torch.uint8:
+        raise ValueError(
+            f"shift_table: images of {images.dtype}; needed are bytes (torch.uint8): corrupt them "
+            "before they are normalised"
+        )
     if labels.shape != images.shape[:1]:
         raise ValueError(
             f"shift_table: {len(images)} images and labels {tuple(labels.shape)}; needed is one "

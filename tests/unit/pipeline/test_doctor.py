@@ -65,10 +65,8 @@ def run(capsys, *arguments: object) -> tuple[int, str]:
 # The catalogue
 
 
-def test_catalogue_has_the_nine_sets_and_those_of_the_other_notebooks():
-    others = {"imagenet_train", "imagenet_s", "gtsegs", "cifar10"}
-    knn = {"inat2021_mini", "pneumonia", "cifar100"}
-    assert set(CATALOGUE) == {*TEST_SETS, *others, *knn, *ON_DISK}
+def test_catalogue_has_the_nine_sets_and_the_texts():
+    assert {*TEST_SETS, *ON_DISK} <= set(CATALOGUE)
     assert all(key == entry.key for key, entry in CATALOGUE.items())
 
 
