@@ -29,7 +29,7 @@ class IavData(Params):
         "cutouts", validate_default=True, description="what they are finetuned on"
     )
     data_root: str = Field(
-        "", validate_default=True, description="folder that holds cifar-10-batches-bin"
+        "", validate_default=True, description="folder that holds cifar-10-batches-py"
     )
     model_seeds: Seeds = Field([0], description="finetuning runs of each model")
     precision: PrecisionChoice = "auto"
