@@ -20,7 +20,6 @@ from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
 from relevit.base.device import choose_device, choose_precision
 from relevit.data.cutouts import CUTOUTS
 from relevit.iav.measure import Explainer
-from relevit.iav.runs import Pictures
 from relevit.models.loading import MINI_KINDS, build_model, model_spec
 
 DRAWS, TARGET_S = 20, 360
@@ -58,7 +57,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
         model, spec = build_model(name).eval().to(device), model_spec(name)
         with tqdm(total=count, desc=name) as bar:
             start = time.perf_counter()
-            explainer(model, spec, Pictures(batch.images, batch.labels, None), bar.update)
+            explainer(model, spec, batch, bar.update)
             seconds[name] = time.perf_counter() - start
         some = spec.normalise(batch.images[:COMPARED].to(device))
         labels = batch.labels[:COMPARED].to(device)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from relevit.attribution import METHODS, patch_grid
 from relevit.base.device import Precision, autocast
-from relevit.iav.runs import FinetunedRun, Pictures
+from relevit.data.batch import Batch
+from relevit.iav.runs import FinetunedRun
 from relevit.iav.scores import (
     attention_entropy,
     centred_scores,
@@ -96,22 +97,21 @@ class Explainer:
         self,
         model: nn.Module,
         spec: ModelSpec,
-        pictures: Pictures,
+        pictures: Batch,
         on_part: Callable[[int], None] = lambda count: None,
     ) -> Explanation:
         """Explain the true or the predicted class of each picture; `on_part` hears of progress."""
         device = next(model.parameters()).device
         attention, maps = [], []
-        pairs = zip(pictures.images.split(PART), pictures.labels.split(PART), strict=True)
-        for picture, target in pairs:
-            pixels = spec.normalise(picture.to(device))
+        for part in pictures.split(PART):
+            pixels, target = spec.normalise(part.images.to(device)), part.labels
             if self.label == "predicted":
                 # Inference mode makes classes that autograd cannot be asked for.
                 with torch.no_grad():
                     target = model(pixels).argmax(dim=1)
             maps.append({m: self._map(m, model, pixels, target.to(device)) for m in self.methods})
             attention.append(class_attention(model, pixels, chunk=self.chunk).float().cpu())
-            on_part(len(picture))
+            on_part(len(part))
         joined = {name: torch.cat([part[name] for part in maps]) for name in self.methods}
         return Explanation(torch.cat(attention), joined, patch_grid(model, pixels))
 
@@ -130,7 +130,7 @@ class Explainer:
 def follow_epochs(
     run: FinetunedRun,
     explainer: Explainer,
-    pictures: Pictures,
+    pictures: Batch,
     last: Explanation,
     epochs: int,
     device: str = "auto",
@@ -139,7 +139,7 @@ def follow_epochs(
 
     `last` is what was found after the last of the `epochs`, on at least these pictures.
     """
-    last = last.first(len(pictures.labels))
+    last = last.first(len(pictures))
     tables, drifts = [], []
     for epoch in range(1, epochs + 1):
         found = last
@@ -165,10 +165,10 @@ def space_table(
     return _of(run, pd.DataFrame(rows))
 
 
-def object_share_pct(pictures: Pictures) -> Float[Tensor, " images"]:
+def object_share_pct(pictures: Batch) -> Float[Tensor, " images"]:
     """Share of each image that its object covers, in percent; NaN where there are no masks."""
-    if pictures.masks is None:
-        return torch.full((len(pictures.labels),), torch.nan)
+    if not bool(pictures.masks.any()):
+        return torch.full((len(pictures),), torch.nan)
     return 100 * pictures.masks.float().mean(dim=(1, 2, 3))
 
 

@@ -12,12 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Bool, Int, UInt8
-from torch import Tensor, nn
+from torch import nn
 
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, from_project, run_folder
 from relevit.config import IavData, IavParams, PretrainingParams
+from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.drawings import CLASSES
@@ -97,42 +97,28 @@ def _cifar10(cfg: IavData, size: int) -> list[ImageSet]:
     return [CATALOGUE["cifar10"].read(root, view, call=call) for call in (0, 1)]
 
 
-@dataclass(frozen=True)
-class Pictures:
-    """Test pictures to explain; masks, where the data has them, are True on the object."""
-
-    images: UInt8[Tensor, "images 3 size size"]
-    labels: Int[Tensor, " images"]
-    masks: Bool[Tensor, "images 1 size size"] | None
-
-    def first(self, count: int) -> Pictures:
-        masks = None if self.masks is None else self.masks[:count]
-        return Pictures(self.images[:count], self.labels[:count], masks)
-
-
-def pictures_to_explain(cfg: IavParams, size: int) -> Pictures:
-    """The test pictures of 07_iav, `size` pixels a side.
+def pictures_to_explain(cfg: IavParams, size: int) -> Batch:
+    """The test pictures of 07_iav, `size` pixels a side; those of CIFAR-10 have no masks.
 
     Of Cutouts ten classes, as many as CIFAR-10 has, so that a class has enough pictures for its
     structure in IAV space to be seen; fewer where a class would have less than two.
     """
     if cfg.data == "cifar10":
         test = test_pictures(cfg, cfg.images, size)
-        return Pictures(test.read(range(len(test))).images, test.labels, None)
+        return test.read(range(len(test)))
     return drawn_to_explain(CUTOUTS, cfg.images, size, min(EXPLAINED_CLASSES, cfg.images // 2))
 
 
 def drawn_to_explain(
     images: Benchmark, count: int, size: int, classes: int = EXPLAINED_CLASSES
-) -> Pictures:
+) -> Batch:
     """Images of `val`: every fourth class in turn, as many of each."""
     step = len(CLASSES) // EXPLAINED_CLASSES
     places = [i // classes * len(CLASSES) + i % classes * step for i in range(count)]
-    batch = images.draw("val", places, size=size)
-    return Pictures(batch.images, batch.labels, batch.masks)
+    return images.draw("val", places, size=size)
 
 
-def outlined_to_explain(images: Benchmark, count: int, size: int) -> Pictures:
+def outlined_to_explain(images: Benchmark, count: int, size: int) -> Batch:
     """Test images with masks and a known class, for a preset's own model.
 
     Where they are drawn, of `val`; else of the outlined set, in which an image may lack either.
@@ -140,8 +126,7 @@ def outlined_to_explain(images: Benchmark, count: int, size: int) -> Pictures:
     if images.composable:
         return drawn_to_explain(images, count, size)
     batch, _ = images.with_masks(4 * count, size=size)
-    batch = batch.select((batch.labels >= 0).nonzero()[:count, 0])
-    return Pictures(batch.images, batch.labels, batch.masks)
+    return batch.select((batch.labels >= 0).nonzero()[:count, 0])
 
 
 def finetune_run(

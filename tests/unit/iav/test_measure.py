@@ -21,7 +21,7 @@ from relevit.iav.measure import (
     score_table,
     space_table,
 )
-from relevit.iav.runs import Pictures, compared_runs, drawn_to_explain, finetune_run
+from relevit.iav.runs import compared_runs, drawn_to_explain, finetune_run
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
 
@@ -187,9 +187,9 @@ def test_entropy_table(run, pictures):
 def test_object_share_by_hand(pictures):
     masks = torch.zeros(2, 1, SIZE, SIZE, dtype=torch.bool)
     masks[0, :, : SIZE // 2, : SIZE // 2] = True
-    images, labels = pictures.images[:2], pictures.labels[:2]
-    assert object_share_pct(Pictures(images, labels, masks)).tolist() == [25.0, 0.0]
-    assert object_share_pct(Pictures(images, labels, None)).isnan().tolist() == [True, True]
+    two = pictures.select([0, 1])
+    assert object_share_pct(replace(two, masks=masks)).tolist() == [25.0, 0.0]
+    assert object_share_pct(replace(two, masks=masks & False)).isnan().tolist() == [True, True]
 
 
 def test_space_table(run, found, pictures):
@@ -217,7 +217,7 @@ def test_other_classes_do_not_outvote_a_small_one(run):
 @pytest.fixture(scope="module")
 def followed(run, found, pictures):
     """Seven of the twelve images after every epoch."""
-    return follow_epochs(run, EXPLAINER, pictures.first(7), found, EPOCHS, "cpu")
+    return follow_epochs(run, EXPLAINER, pictures.select(range(7)), found, EPOCHS, "cpu")
 
 
 def test_epochs_table(run, found, followed):
