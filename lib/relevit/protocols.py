@@ -19,6 +19,17 @@ PUBLISHED: dict[str, Options] = {
     # default of `read_gtsegs`. Orders are sorted, as a disk's cannot be repeated (B1).
     "View.mask": {"mask_pixels": "soft"},  # A7
     "read_objectnet": {"answers": "first", "border": 0},  # B7
+    # RobustViT Sec. 3 and its baselines (App. C, D): a run of finetuning.
+    "finetune": {
+        "normalise": True,  # A1
+        "exact_gradient": False,  # A2, B9, B10
+        "towards_mask": True,  # A6
+        "edges_in_both": True,  # A7
+        "decay": 0.85,  # A11
+        "mean_square": True,  # B8
+        "least_probability": 1e-11,  # B11
+        "sum_over_batch": True,  # B11
+    },
     # RobustViT Sec. 4: masks by TokenCut. 01_masks has `bias` as a parameter of its own.
     "key_features": {"bias": "kept"},  # B14
     "tokencut": {"component": True},  # B18; a default, as TokenCut's own text has it
@@ -55,10 +66,14 @@ PUBLISHED: dict[str, Options] = {
     "segmentation_rows": {"both_channels": True, "f1_by_row": True},  # E2, E3
 }
 
-DESCRIBED: dict[str, Options] = {}
+DESCRIBED: dict[str, Options] = {
+    "finetune": {"normalise": False, "exact_gradient": True, "decay": 1.0}  # A1, A2, A11
+}
 
-# What the published code does otherwise again for a family of models.
+# What the published code does otherwise again for a family of models, or for one.
 PUBLISHED_OF: dict[str, dict[str, Options]] = {
+    "deit-b": {"confidence_loss": {"temperature": 0.65}},  # A8
+    "deit-s": {"confidence_loss": {"temperature": 0.55}},  # A8
     "bert": {
         "rollout": {"start_block": 1},  # D8
         "gradcam": {"weigh": "map"},  # F3

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from relevit.finetune.baselines import first_step_size
-from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, BASELINES, LossWeights, paper_rate
+from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, BASELINES, paper_rate
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import baseline_losses, make_optimizer
+from relevit.finetune.step import make_optimizer, step_losses
 
 SCRIPT_RATE = 3.0e-6  # learning rate of both published scripts
 CASES = [
@@ -26,20 +26,16 @@ def close(ours, golden) -> None:
     np.testing.assert_allclose(ours, golden, rtol=1e-9, atol=1e-25)
 
 
-def terms(model, inputs, method, mask, temperature, create_graph=None):
-    return baseline_losses(
-        model,
-        inputs["images"],
-        inputs["masks" if mask == "bin" else "masks_soft"],
-        inputs["labels"],
+def losses_of(model, inputs, method, source, mask="bin", temperature=1.0, weights=None, **options):
+    settings = FinetuneSettings(
+        lr=SCRIPT_RATE,
         method=method,
-        create_graph=create_graph,
         temperature=temperature,
+        weights=weights or BASELINE_WEIGHTS[SOURCES[source]][method],
+        options=options,
     )
-
-
-def total_of(background, classification, weights: LossWeights):
-    return weights.background * background + weights.classification * classification
+    masks = inputs["masks" if mask == "bin" else "masks_soft"]
+    return step_losses(model, inputs["images"], masks, inputs["labels"], settings)
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -61,16 +57,14 @@ def test_terms_and_gradients(
 ):
     values = golden(f"f3_{method}")
     prefix = f"{source}_{mask}_T{temperature:g}_"
-    weights = BASELINE_WEIGHTS[SOURCES[source]][method]
-    background, classification, _ = terms(
-        golden_model, golden_inputs, method, mask, temperature, bool(graph)
-    )
+    exact = {"exact_gradient": True} if graph else {}
+    losses = losses_of(golden_model, golden_inputs, method, source, mask, temperature, **exact)
+    background = losses.terms["background"]
     assert background.requires_grad == values[f"{prefix}{graph}bg_requires_grad"]
     close(background, values[prefix + "bg"])
-    close(classification, values[prefix + "cls"])
-    total = total_of(background, classification, weights)
-    close(total, values[prefix + "total"])
-    total.backward()
+    close(losses.classification, values[prefix + "cls"])
+    close(losses.total, values[prefix + "total"])
+    losses.total.backward()
     close(golden_model.head.weight.grad, values[f"{prefix}{graph}grad_head.weight"])
 
 
@@ -82,8 +76,8 @@ def test_gradient_of_the_cross_entropy_alone(
     values = golden(f"f3_{method}")
     prefix = f"{source}_{mask}_T{temperature:g}_"
     alone = replace(BASELINE_WEIGHTS[SOURCES[source]][method], background=0.0)
-    background, classification, _ = terms(golden_model, golden_inputs, method, mask, temperature)
-    total_of(background, classification, alone).backward()
+    losses = losses_of(golden_model, golden_inputs, method, source, mask, temperature, alone)
+    losses.total.backward()
     close(golden_model.head.weight.grad, values[prefix + "clsonly_grad_head.weight"])
     assert values[prefix + "maxabs_total_minus_clsonly_grad_all_params"] == 0.0
 
@@ -94,8 +88,7 @@ def test_one_adamw_step(golden, golden_model, golden_inputs, method, source):
     values = golden(f"f3_{method}")
     settings = FinetuneSettings(lr=float(values[f"{source}_lr"]))
     optimizer = make_optimizer(golden_model, settings)
-    background, classification, _ = terms(golden_model, golden_inputs, method, "bin", 1.0)
-    total_of(background, classification, BASELINE_WEIGHTS[SOURCES[source]][method]).backward()
+    losses_of(golden_model, golden_inputs, method, source).total.backward()
     optimizer.step()
     close(golden_model.head.weight, values[f"{source}_bin_T1_after_head.weight"])
 
@@ -105,7 +98,7 @@ def test_size_of_the_first_step_with_the_papers_weights(
     golden, golden_model, golden_inputs, method
 ):
     """The published code moves the weights by .013 of the rate in GradMask, .69 in RRR (B12)."""
-    _, classification, _ = terms(golden_model, golden_inputs, method, "bin", 1.0)
+    classification = losses_of(golden_model, golden_inputs, method, "paperViTB").classification
     slopes = dict(
         zip(
             [name for name, _ in golden_model.named_parameters()],

@@ -25,8 +25,7 @@ def close(ours, golden) -> None:
 
 
 def losses_of(model, inputs, mask: str, temperature: float, settings=SETTINGS, exact=False):
-    gradient = "exact" if exact else "constant"
-    settings = settings.changed(temperature=temperature, gradient=gradient)
+    settings = settings.changed(temperature=temperature, options={"exact_gradient": exact})
     masks = inputs["masks" if mask == "bin" else "masks_soft"]
     losses = step_losses(model, inputs["images"], masks, inputs["labels"], settings)
     losses.total.backward()
@@ -67,8 +66,8 @@ def test_losses(golden, golden_model, golden_inputs, mask, temperature):
     values = golden("f2_robustvit_loss")
     losses = losses_of(golden_model, golden_inputs, mask, temperature)
     prefix = f"{mask}_T{temperature:g}_"
-    close(losses.background, values[prefix + "bg"])
-    close(losses.foreground, values[prefix + "fg"])
+    close(losses.terms["background"], values[prefix + "bg"])
+    close(losses.terms["foreground"], values[prefix + "fg"])
     close(losses.relevance, values[prefix + "seg"])
     close(losses.classification, values[prefix + "cls"])
     close(losses.total, values[prefix + "total"])

@@ -68,6 +68,25 @@ ClassTerm = Literal["confidence", "label"]
 Kept = Literal["last", "lowest_validation_loss"]
 
 
+class FinetuneOptions(Checked):
+    """Single differences of text and code; None: as the protocol has it (`relevit.protocols`)."""
+
+    normalise: bool | None = Field(None, description="heatmaps to [0, 1] (A1)")
+    exact_gradient: bool | None = Field(
+        None, description="through the gradient in maps and in baselines' terms (A2, B9, B10)"
+    )
+    towards_mask: bool | None = Field(None, description="foreground's target, else 1 (A6)")
+    edges_in_both: bool | None = Field(None, description="fractional pixels of masks (A7)")
+    decay: float | None = Field(
+        None, gt=0, le=1, description="of the learning rate, every two epochs (A11)"
+    )
+    mean_square: bool | None = Field(None, description="in GradMask's term, else a norm (B8)")
+    least_probability: float | None = Field(
+        None, ge=0, lt=1, description="added before RRR's logarithm (B11)"
+    )
+    sum_over_batch: bool | None = Field(None, description="in RRR's term, else a mean (B11)")
+
+
 class FinetuneChoices(Checked):
     """What notebooks choose of finetuning and never leave open (`finetune.FinetuneSettings`)."""
 
@@ -81,11 +100,8 @@ class FinetuneChoices(Checked):
     class_term: ClassTerm = Field(
         "confidence", description="target of the class term: the model's own answer or the label"
     )
-    gradient: Literal["protocol", "constant", "exact"] = Field(
-        "protocol", description="of the maps, through the gradient in them or not (A2)"
-    )
-    schedule: Literal["protocol", "constant", "decaying"] = Field(
-        "protocol", description="of the learning rate (A11)"
+    options: FinetuneOptions = Field(
+        FinetuneOptions(), description="differences that are not as the protocol has them"
     )
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
     keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
@@ -142,6 +158,7 @@ class FinetuneParams(FinetuneChoices, Params):
     weight_foreground: Weight | None = Field(
         None, validate_default=True, description="None: the paper's"
     )
+    more_losses: dict[str, Weight] = Field({}, description="weights of further losses, by name")
     validation_images: Count = Field(80, ge=40, description="for top-1 after each epoch")
     validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = "auto"

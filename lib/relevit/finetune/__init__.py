@@ -27,7 +27,7 @@ from relevit.finetune.learning_rate import (
 )
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings, resolved
-from relevit.finetune.step import baseline_losses, make_optimizer, step_losses
+from relevit.finetune.step import make_optimizer, step_losses
 
 __all__ = [
     "BASELINES",
@@ -35,7 +35,6 @@ __all__ = [
     "FinetuneSettings",
     "LossWeights",
     "arm_params",
-    "baseline_losses",
     "baselines",
     "choose_learning_rate",
     "choose_rates",

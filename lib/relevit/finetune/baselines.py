@@ -23,7 +23,7 @@ from relevit.attention.recording import unfused_attention
 from relevit.config.words import Baseline, Protocol
 from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, LossWeights
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import baseline_losses, make_optimizer
+from relevit.finetune.step import StepLosses, make_optimizer, step_losses
 
 Gradients = dict[str, Tensor]  # parameter name -> gradient
 
@@ -32,23 +32,31 @@ Gradients = dict[str, Tensor]  # parameter name -> gradient
 class Case:
     """One way to train a baseline.
 
-    `create_graph=None` leaves the graph to the protocol; True mends the published code by the
-    one argument that it lacks. `weights` are those of the published scripts by default.
+    `exact_gradient=True` mends the published code by the one argument that it lacks. `weights` are
+    those of the published scripts by default.
     """
 
     method: Baseline
     protocol: Protocol = "published"
-    create_graph: bool | None = None
+    exact_gradient: bool | None = None
     weights: LossWeights = BASELINE_WEIGHTS["script"]["gradmask"]
+
+    @property
+    def settings(self) -> FinetuneSettings:
+        """Of a run like that, whose learning rate nobody asks for."""
+        own = {"exact_gradient": self.exact_gradient}
+        return FinetuneSettings(
+            lr=1.0, method=self.method, protocol=self.protocol, options=own, weights=self.weights
+        )
 
     @property
     def exact(self) -> bool:
         """Whether the background term is in the graph."""
-        return self.protocol == "described" if self.create_graph is None else self.create_graph
+        return self.settings.rules["exact_gradient"]
 
     @property
     def name(self) -> str:
-        """`published`, `described`, or `mended`: published with `create_graph`."""
+        """`published`, `described`, or `mended`: published with the exact gradient."""
         return "mended" if self.exact and self.protocol == "published" else self.protocol
 
 
@@ -66,19 +74,14 @@ class Sample:
         return (Sample(*part) for part in zip(*parts, strict=True))
 
 
+def losses_of(model: nn.Module, sample: Sample, case: Case) -> StepLosses:
+    """All terms of the baseline. Errors: as `step_losses`."""
+    return step_losses(model, sample.images, sample.masks, sample.labels, case.settings)
+
+
 def total_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
-    """The loss of the baseline: both terms with their weights. Errors: as `baseline_losses`."""
-    background, classification, _ = baseline_losses(
-        model,
-        sample.images,
-        sample.masks,
-        sample.labels,
-        method=case.method,
-        protocol=case.protocol,
-        create_graph=case.create_graph,
-    )
-    weights = case.weights
-    return weights.background * background + weights.classification * classification
+    """The loss of the baseline: both terms with their weights. Errors: as `step_losses`."""
+    return losses_of(model, sample, case).total
 
 
 def label_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import pandas as pd
 
 from relevit.config.words import Baseline, Method, Protocol
+from relevit.losses import LOSSES
 from relevit.paper.published import hyperparameters
+from relevit.protocols import options
 
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 WeightSource = Literal["paper", "script"]
 PAPER_MODEL = "ViT-B"  # whose weights and rate stand for the paper's: they differ by model
 # Of models that Tables 5-7 do not have, the row with the rate that the text gives: supp. L, 8e-7.
 TEXT_MODELS = {("relevance", "dino-b"): "DeiT-B"}
-# Of the published code, for its own method; in no table of the paper (differences A8).
-TEMPERATURES = {"deit-b": 0.65, "deit-s": 0.55}
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,13 @@ class LossWeights:
     classification: float = 0.2
     background: float = 2.0
     foreground: float = 0.3
+    others: Mapping[str, float] = field(default_factory=dict, repr=False)  # of further losses
+
+    def of(self, name: str) -> float:
+        """The weight of a loss; one that nobody asked for has that of `losses.LOSSES`."""
+        if name in ("background", "foreground"):
+            return getattr(self, name)
+        return self.others.get(name, LOSSES["relevance"][name][1])
 
 
 def table_model(method: str, name: str) -> str:
@@ -67,9 +75,10 @@ def paper_weights(
 
 def paper_temperature(method: Method, model: str = "", protocol: Protocol = "published") -> float:
     """What the logits of the class term are divided by: 1 but for ours, as published, on DeiT."""
-    if method != "relevance" or protocol != "published":
+    if method != "relevance":
         return 1.0
-    return TEMPERATURES.get(model.removesuffix("-cut"), 1.0)
+    row = options(protocol, "confidence_loss", model.removesuffix("-cut"))
+    return row.get("temperature", 1.0)
 
 
 def paper_rate(method: str, model: str = PAPER_MODEL) -> float:

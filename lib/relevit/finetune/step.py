@@ -1,53 +1,49 @@
 """One step of finetuning: the losses of a batch, for RobustViT's method and for its baselines.
 
-Ours (RobustViT Sec. 3): the relevance map of a class lies on the object and not off it, while
-the answers stay as they are. The baselines (appendices C and D, after Simpson et al. 2019 and
-Ross, Hughes, Doshi-Velez 2017): the gradient of the answer is small on the background.
+RobustViT (Sec. 3) wants the relevance map R of a class on the object S and not off it, while the
+answers M stay as they are:
 
-**What the published baselines train.** Their background term has no gradient (differences B9,
-B10): the gradient of the total is that of the cross-entropy alone, on every parameter.
-`published` keeps that, `described` differentiates through the gradient as the text's formulas
-say. `relevit.finetune.baselines` measures the two.
+    L_background = MSE(R * (1 - S), 0)
+    L_foreground = MSE(R * S, 1)
+    L_class = CE(M, arg max M)
+
+    total = w_relevance (w_background L_background + w_foreground L_foreground) + w_class L_class
+
+The baselines (appendices C and D, after Simpson et al. 2019 and Ross, Hughes, Doshi-Velez 2017)
+want the gradient of the answer small on the background, with the label's cross-entropy. Their
+published term has no gradient (differences B9, B10): `relevit.finetune.baselines` measures that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from relevit.attention.recording import attention_for_gradients, unfused_attention
-from relevit.attribution import checked_target, patch_grid, relevance_and_logits, to_heatmap
+from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import autocast
-from relevit.config.words import Baseline, Protocol
-from relevit.finetune.hyperparameters import check_baseline
 from relevit.finetune.settings import FinetuneSettings
-from relevit.losses import (
-    background_loss,
-    confidence_loss,
-    foreground_loss,
-    gradmask_loss,
-    rrr_loss,
-)
-from relevit.protocols import check_protocol
+from relevit.losses import CLASS_TERMS, LOSSES, evaluated
 
-TERMS = ("background", "foreground", "relevance", "classification", "total")
+Images = Float[Tensor, "batch 3 height width"]
+Labels = Int[Tensor, " batch"]
 
 
 @dataclass(frozen=True)
 class StepLosses:
-    """The terms of one batch, unweighted but for `relevance` and `total`; all in the graph.
+    """The terms of one batch, by name of `LOSSES` and unweighted; their weighted sums; the maps.
 
-    A baseline has no foreground term (0) and no heatmaps (None), a control in training neither
-    relevance term.
+    All are in the graph. A baseline has no heatmaps, nor has a control in training, whose relevance
+    terms weigh nothing: it has no terms either.
     """
 
-    background: Float[Tensor, ""]
-    foreground: Float[Tensor, ""]
+    terms: Mapping[str, Float[Tensor, ""]]
     relevance: Float[Tensor, ""]
     classification: Float[Tensor, ""]
     total: Float[Tensor, ""]
@@ -55,100 +51,79 @@ class StepLosses:
     logits: Float[Tensor, "batch classes"]
 
     def numbers(self) -> dict[str, float]:
-        """The five terms as plain numbers, for the log."""
-        return {f"loss_{name}": float(getattr(self, name).detach()) for name in TERMS}
+        """The terms as plain numbers, for the log; 0 for one that was not computed."""
+        found = {name: self.terms.get(name, torch.zeros(())) for name in LOSSES["relevance"]}
+        found |= {name: getattr(self, name) for name in ("relevance", "classification", "total")}
+        return {f"loss_{name}": float(value.detach()) for name, value in found.items()}
 
 
 def step_losses(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Images,
     masks: Float[Tensor, "batch 1 height width"],
-    labels: Int[Tensor, " batch"],
+    labels: Labels,
     settings: FinetuneSettings,
     *,
     train: bool = True,
 ) -> StepLosses:
-    """All losses of a batch from one forward pass, shared by the map and the class term.
+    """All losses of a batch from one forward pass, shared by the maps and the class term.
 
-    Source: RobustViT Sec. 3, for the baselines App. C and D. `images` are normalised, `masks`
-    are in [0, 1]. `train=False` leaves out the graph of second derivatives, which the numbers
-    alone do not need. In training a control, whose relevance terms weigh nothing, makes no maps.
+    `images` are normalised, `masks` in [0, 1], 1 on the object. `train=False` leaves out the graph
+    of second derivatives, which the numbers alone do not need.
+    Raises: ValueError for masks that do not fit the images.
     """
-    if settings.method != "relevance":
-        background, classification, logits = baseline_losses(
-            model,
-            images,
-            masks,
-            labels,
-            method=settings.method,
-            protocol=settings.protocol,
-            create_graph=None if train else False,
-            temperature=settings.temperature,
-        )
-        nothing = torch.zeros_like(background)
-        return _weighted(settings, background, nothing, classification, None, logits)
+    look = look_at_maps if settings.method == "relevance" else look_at_pixels
+    seen = settings.rules | {"masks": masks, "labels": labels}
+    seen |= look(model, images, labels, settings, train)
+
+    weights, terms = settings.weights, {}
+    if weights.relevance or not train:
+        losses = LOSSES[settings.method]
+        terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
+    combined = sum((weights.of(name) * value for name, value in terms.items()), torch.zeros(()))
+    classification = evaluated(CLASS_TERMS[settings.class_loss], seen)
+    total = weights.relevance * combined + weights.classification * classification
+    return StepLosses(terms, combined, classification, total, seen.get("heatmaps"), seen["logits"])
+
+
+def look_at_maps(
+    model: nn.Module, images: Images, labels: Labels, settings: FinetuneSettings, train: bool
+) -> dict[str, Any]:
+    """The model's heatmaps and logits. A control, whose maps train nothing, makes none."""
     if train and settings.weights.relevance == 0:
         with autocast(images.device, settings.precision), attention_for_gradients(model):
-            logits = _at_least_float32(model(images))
-        nothing = logits.new_zeros(())
-        classification = _class_term(settings, logits, labels)
-        return _weighted(settings, nothing, nothing, classification, None, logits)
-    target = labels if settings.target == "label" else None
+            return {"logits": _at_least_float32(model(images))}
     with autocast(images.device, settings.precision):
         relevance, logits = relevance_and_logits(
             model,
             images,
-            target,
-            exact_gradient=settings.exact_gradient and train,
+            labels if settings.target == "label" else None,
+            exact_gradient=settings.rules["exact_gradient"] and train,
             explanation=settings.explanation,
         )
-    relevance, logits = _at_least_float32(relevance), _at_least_float32(logits)
-    scaled = settings.protocol == "published"
-    grid = patch_grid(model, images)
-    heatmaps = to_heatmap(relevance, masks.shape[-2:], grid, normalise=scaled)
-    background = background_loss(heatmaps, masks, protocol=settings.protocol)
-    foreground = foreground_loss(heatmaps, masks, protocol=settings.protocol)
-    classification = _class_term(settings, logits, labels)
-    return _weighted(settings, background, foreground, classification, heatmaps, logits)
+    heatmaps = to_heatmap(
+        _at_least_float32(relevance),
+        tuple(images.shape[-2:]),
+        patch_grid(model, images),
+        normalise=settings.rules["normalise"],
+    )
+    return {"heatmaps": heatmaps, "logits": _at_least_float32(logits)}
 
 
-def baseline_losses(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    masks: Float[Tensor, "batch 1 height width"],
-    labels: Int[Tensor, " batch"],
-    *,
-    method: Baseline,
-    protocol: Protocol = "published",
-    create_graph: bool | None = None,
-    temperature: float = 1.0,
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, "batch classes"]]:
-    """Background term, cross-entropy of the labels, and logits, from one forward pass (B13).
+def look_at_pixels(
+    model: nn.Module, images: Images, labels: Labels, settings: FinetuneSettings, train: bool
+) -> dict[str, Any]:
+    """The images as leaves, whose gradients the baselines' terms take, and their logits (B13).
 
-    Source: RobustViT Eq. 9 and 10. `images` are normalised, `masks` in [0, 1], 1 on the object.
-    Each term has the graph that it really has: with `published` the background term's
-    `requires_grad` is False. `create_graph` and errors as `gradmask_loss`; `temperature` divides
-    the logits of the cross-entropy alone (A8). Computed in the dtype of the weights, outside any
-    autocast: second derivatives need the digits.
-    Raises: ValueError for an unknown method or protocol, labels or masks that do not fit.
-    The model's fused attention is as it was afterwards.
+    In the dtype of the weights, outside any autocast: second derivatives need the digits, and
+    attention that is not fused.
     """
-    check_protocol(protocol)
-    check_baseline(method)
-    graph = protocol == "described" if create_graph is None else create_graph
+    exact = settings.rules["exact_gradient"] and train
     images = images.detach().requires_grad_()  # a new tensor: the caller's is left alone
-    options = {"protocol": protocol, "create_graph": graph}
-    attention = unfused_attention(model) if graph else nullcontext()
-    exact = torch.autocast(images.device.type, enabled=False)
-    with torch.enable_grad(), exact, attention:
-        logits = model(images)
-        classes = checked_target(logits, labels)
-        if method == "gradmask":
-            background = gradmask_loss(logits, images, masks, classes, **options)
-        else:
-            background = rrr_loss(logits, images, masks, **options)
-        classification = cross_entropy(logits / temperature, classes)
-    return background, classification, logits
+    attention = unfused_attention(model) if exact else nullcontext()
+    digits = torch.autocast(images.device.type, enabled=False)
+    with torch.enable_grad(), digits, attention:
+        return {"images": images, "logits": model(images), "exact_gradient": exact}
 
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
@@ -158,25 +133,5 @@ def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.
     )
 
 
-def _class_term(settings: FinetuneSettings, logits: Tensor, labels: Tensor) -> Tensor:
-    if settings.class_term == "label":
-        return cross_entropy(logits / settings.temperature, labels)
-    return confidence_loss(logits, settings.temperature)
-
-
-def _weighted(
-    settings: FinetuneSettings,
-    background: Tensor,
-    foreground: Tensor,
-    classification: Tensor,
-    heatmaps: Tensor | None,
-    logits: Tensor,
-) -> StepLosses:
-    weights = settings.weights
-    combined = weights.background * background + weights.foreground * foreground
-    total = weights.relevance * combined + weights.classification * classification
-    return StepLosses(background, foreground, combined, classification, total, heatmaps, logits)
-
-
 def _at_least_float32(values: Tensor) -> Tensor:
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    return values if values.dtype == torch.float64 else values.float()

@@ -33,9 +33,9 @@ VARIANTS: dict[Variant, dict[str, Any]] = {
     "predicted_target": {"target": "predicted", "class_term": "confidence"},
     "attention": {"explanation": "attention"},
     "rollout": {"explanation": "rollout"},
-    "exact_gradient": {"gradient": "exact"},
+    "exact_gradient": {"options": {"exact_gradient": True}},
     "temperature": {"temperature": 0.65},
-    "constant_rate": {"schedule": "constant"},
+    "constant_rate": {"options": {"decay": 1.0}},
 }
 
 
@@ -46,7 +46,9 @@ def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
     """
     if name not in VARIANTS:
         raise ValueError(f"variant: {name!r} is unknown; use some of {list(VARIANTS)}")
-    return FinetuneParams.checked(base.model_dump() | VARIANTS[name] | others, f"variant {name}")
+    values = base.model_dump() | VARIANTS[name] | others
+    values["options"] = base.options.model_dump() | VARIANTS[name].get("options", {})
+    return FinetuneParams.checked(values, f"variant {name}")
 
 
 def score_variants(

@@ -133,7 +133,7 @@ class StepExplorer(Explorer):
         axis.grid(False)
 
     def _pair(self, name: str, after: StepLosses) -> tuple[float, float]:
-        return tuple(float(getattr(seen, name).detach()) for seen in (self._before, after))
+        return tuple(seen.numbers()[f"loss_{name}"] for seen in (self._before, after))
 
     def _words(self, after: StepLosses) -> str:
         parts = []
@@ -151,7 +151,9 @@ class StepExplorer(Explorer):
 def _detached(losses: StepLosses) -> StepLosses:
     """The numbers without the graph, which would stay as long as the widget."""
     values = {field.name: getattr(losses, field.name) for field in fields(losses)}
-    return replace(losses, **{k: v.detach() for k, v in values.items() if v is not None})
+    terms = {name: value.detach() for name, value in values.pop("terms").items()}
+    kept = {name: value.detach() for name, value in values.items() if value is not None}
+    return replace(losses, terms=terms, **kept)
 
 
 def _percent(old: float, new: float) -> str:
