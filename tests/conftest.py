@@ -9,10 +9,7 @@ import pytest
 from jaxtyping import install_import_hook
 
 # The rooms with tensors in them: every call is held against its annotations, shapes included.
-CHECKED = (
-    "attention attribution data evaluate finetune iav losses masks models"
-    " plots relevance text training"
-)
+CHECKED = "attention attribution data evaluate finetune iav losses masks models plots text training"
 install_import_hook([f"relevit.{room}" for room in CHECKED.split()], "shapes.checked")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from relevit.config.robustvit import WEIGHTS, FinetuneChoices, FinetuneParams
 from relevit.config.words import Precision
@@ -72,12 +72,13 @@ class FinetuneSettings(FinetuneChoices):
         check_protocol(value)
         return value
 
-    @model_validator(mode="after")
-    def _has_its_losses(self) -> FinetuneSettings:
-        known = LOSSES[self.method]
-        if unknown := [name for name in self.weights.others if name not in known]:
+    @field_validator("weights")
+    @classmethod
+    def _of_losses_that_are_there(cls, weights: LossWeights, info: Any) -> LossWeights:
+        known = LOSSES[info.data["method"]]
+        if unknown := [name for name in weights.others if name not in known]:
             raise ValueError(f"losses: {unknown[0]!r} is unknown; use some of {list(known)}")
-        return self
+        return weights
 
 
 def resolved(cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSettings:

@@ -79,7 +79,8 @@ def step_losses(
     weights, terms = settings.weights, {}
     if weights.relevance or not train:
         losses = LOSSES[settings.method]
-        terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
+        with torch.autocast(images.device.type, enabled=False):  # a caller's, say
+            terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
     combined = sum((weights.of(name) * value for name, value in terms.items()), torch.zeros(()))
     classification = evaluated(CLASS_TERMS[settings.class_loss], seen)
     total = weights.relevance * combined + weights.classification * classification

@@ -57,7 +57,7 @@ def test_published_gradient_is_exactly_that_of_the_cross_entropy(
 @EVERY
 @SOURCES
 @pytest.mark.parametrize(
-    "options", [{"protocol": "described"}, {"protocol": "published", "create_graph": True}]
+    "options", [{"protocol": "described"}, {"protocol": "published", "exact_gradient": True}]
 )
 def test_gradient_differs_once_the_term_is_in_the_graph(build_vit, sample, method, source, options):
     case = Case(method, weights=BASELINE_WEIGHTS[source][method], **options)
@@ -66,7 +66,7 @@ def test_gradient_differs_once_the_term_is_in_the_graph(build_vit, sample, metho
     summary = gap_summary(case, gap)
     # Far above rounding, which is near 1e-16; RRR's published weight is 1e-10, so it is small.
     assert summary["relative"] > 1e-5
-    assert summary["protocol"] == ("described" if "create_graph" not in options else "mended")
+    assert summary["protocol"] == ("described" if "exact_gradient" not in options else "mended")
 
 
 def test_comparison_would_notice_a_term_that_trains(build_vit, sample, monkeypatch):

@@ -21,7 +21,7 @@ from relevit.data.real.classes import SHORT_NAMES
 from relevit.finetune import runs
 from relevit.finetune.loop import CROP_MARGIN, augment, check_masks, finetune
 from relevit.finetune.settings import FinetuneSettings
-from relevit.losses import inverse_mask
+from relevit.losses import background_of
 from relevit.models.spec import View
 
 from ..micro_finetuning import SPEC, micro_model, pictures, validate
@@ -125,8 +125,8 @@ def test_both_terms_count_a_fraction_in_published_alone(photographs):
     """What the fractions are kept for: the background's share of an edge is not 1 - S (A7)."""
     soft = photographs.to_crop([5], 0, MODEL, "published").masks
     edge = fractions(soft)
-    assert torch.equal(inverse_mask(soft, "published")[edge], soft[edge])
-    assert torch.equal(inverse_mask(soft, "described"), 1 - soft)
+    assert torch.equal(background_of(soft, soft, edges_in_both=True)[edge], soft[edge])
+    assert torch.equal(background_of(soft, soft), 1 - soft)
 
 
 def positions(count=3000):

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.recording import unfused_attention
 from relevit.attribution import METHODS, gae, to_heatmap
 from relevit.finetune.hyperparameters import BASELINES, LossWeights
-from relevit.finetune.step import baseline_losses, step_losses
-from relevit.losses import background_loss, foreground_loss
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
+from relevit.losses import LOSSES, background_loss, foreground_loss
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
 
 PROTOCOLS = ("published", "described")
-
-# Ours
+GRID = (2, 2)
 
 
 def step_inputs(count=4):
@@ -38,16 +34,36 @@ def same_gradients(one, other):
     )
 
 
-def test_total_is_the_weighted_sum():
+@pytest.mark.parametrize("method", ["relevance", *BASELINES])
+def test_total_is_the_weighted_sum(method):
     factors = LossWeights(relevance=0.5, classification=3.0, background=7.0, foreground=0.25)
-    losses = step_losses(micro_model(), *step_inputs(), SETTINGS.changed(weights=factors))
-    relevance = 7 * losses.background + 0.25 * losses.foreground
-    torch.testing.assert_close(losses.relevance, relevance)
-    torch.testing.assert_close(losses.total, 0.5 * relevance + 3 * losses.classification)
-    assert losses.numbers() == {
-        f"loss_{name}": float(getattr(losses, name).detach())
-        for name in ("background", "foreground", "relevance", "classification", "total")
-    }
+    settings = SETTINGS.changed(weights=factors, method=method)
+    losses = step_losses(micro_model(), *step_inputs(), settings)
+    wanted = 7 * losses.terms["background"]
+    if method == "relevance":
+        wanted = wanted + 0.25 * losses.terms["foreground"]
+    torch.testing.assert_close(losses.relevance, wanted)
+    torch.testing.assert_close(losses.total, 0.5 * wanted + 3 * losses.classification)
+    numbers = losses.numbers()
+    names = ("background", "foreground", "relevance", "classification", "total")
+    assert list(numbers) == [f"loss_{name}" for name in names]
+    assert numbers["loss_total"] == float(losses.total.detach())
+    assert (numbers["loss_foreground"] == 0) == (method != "relevance")
+
+
+def test_another_loss_is_another_entry(monkeypatch):
+    def speckle_loss(heatmaps):
+        return heatmaps.diff(dim=2).square().mean()
+
+    monkeypatch.setitem(LOSSES["relevance"], "speckle", (speckle_loss, 0.0))
+    plain = step_losses(micro_model(), *step_inputs(), SETTINGS)
+    weighed = SETTINGS.changed(weights=LossWeights(others={"speckle": 5.0}))
+    losses = step_losses(micro_model(), *step_inputs(), weighed)
+    speckle = speckle_loss(losses.heatmaps)
+    assert losses.numbers()["loss_speckle"] == float(speckle.detach())
+    torch.testing.assert_close(losses.relevance, plain.relevance + 5 * speckle)
+    with pytest.raises(ValueError, match=r"losses: 'dust' is unknown; use some of \['background'"):
+        SETTINGS.changed(weights=LossWeights(others={"dust": 1.0}))
 
 
 @pytest.mark.parametrize("term", ["confidence", "label"])
@@ -66,7 +82,7 @@ def test_control_is_trained_as_by_maps_that_weigh_next_to_nothing(term):
 
 
 @pytest.mark.parametrize("target", ["label", "predicted"])
-@pytest.mark.parametrize("protocol", ["published", "described"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_heatmaps_are_gae_of_the_target_and_the_terms_the_protocols(target, protocol):
     model = micro_model()
     images, masks, labels = step_inputs()
@@ -74,33 +90,33 @@ def test_heatmaps_are_gae_of_the_target_and_the_terms_the_protocols(target, prot
     settings = SETTINGS.changed(target=target, protocol=protocol)
     losses = step_losses(model, images, masks, labels, settings)
     relevance = gae(model, images, labels if target == "label" else None)
-    expected = to_heatmap(relevance, (SIZE, SIZE), (2, 2), normalise=protocol == "published")
-    torch.testing.assert_close(losses.heatmaps.detach(), expected)
-    for name, term in (("background", background_loss), ("foreground", foreground_loss)):
-        wanted = float(term(expected, masks, protocol=protocol))
-        assert float(getattr(losses, name).detach()) == pytest.approx(wanted, rel=1e-3), name
+    code = protocol == "published"
+    heat = to_heatmap(relevance, (SIZE, SIZE), GRID, normalise=code)
+    torch.testing.assert_close(losses.heatmaps.detach(), heat)
+    wanted = {
+        "background": background_loss(heat, masks, edges_in_both=code),
+        "foreground": foreground_loss(heat, masks, towards_mask=code),
+    }
+    for name, value in wanted.items():
+        assert float(losses.terms[name].detach()) == pytest.approx(float(value), rel=1e-3), name
     other = gae(model, images, None if target == "label" else labels)
     assert (relevance - other).abs().max() > 1e-6, "label and prediction are the same"
 
 
 @pytest.mark.parametrize(("protocol", "exact"), [("published", False), ("described", True)])
-def test_protocol_chooses_the_gradient_unless_told(protocol, exact):
-    model = micro_model()
-    found = {}
-    for told in ("protocol", "exact", "constant"):
-        settings = SETTINGS.changed(protocol=protocol, gradient=told)
-        found[told] = gradients(model, step_losses(model, *step_inputs(), settings).total)
-    same, other = ("exact", "constant") if exact else ("constant", "exact")
-    assert same_gradients(found["protocol"], found[same])
-    assert not same_gradients(found["protocol"], found[other])
-
-
-def test_temperature_reaches_the_class_term_alone():
-    model, inputs = micro_model(), step_inputs()
-    one = step_losses(model, *inputs, SETTINGS)
-    half = step_losses(model, *inputs, SETTINGS.changed(temperature=0.5))
-    assert half.classification < one.classification
-    assert half.relevance == one.relevance
+@pytest.mark.parametrize("method", ["relevance", *BASELINES])
+def test_protocol_chooses_the_gradient_unless_told(method, protocol, exact):
+    model, found = micro_model(), {}
+    for told in (None, True, False):
+        options = {"exact_gradient": told}
+        settings = SETTINGS.changed(protocol=protocol, method=method, options=options)
+        losses = step_losses(model, *step_inputs(), settings)
+        found[told] = gradients(model, losses.total)
+        if method != "relevance":
+            wanted = exact if told is None else told
+            assert losses.terms["background"].requires_grad is wanted
+    assert same_gradients(found[None], found[exact])
+    assert not same_gradients(found[None], found[not exact])
 
 
 @pytest.mark.parametrize(
@@ -110,40 +126,25 @@ def test_another_explanation_takes_the_place_of_gae(name, method):
     model = micro_model()
     images, masks, labels = step_inputs()
     losses = step_losses(model, images, masks, labels, SETTINGS.changed(explanation=name))
-    expected = to_heatmap(
-        METHODS[method](model, images, protocol="described"), (SIZE, SIZE), (2, 2)
-    )
+    maps = METHODS[method](model, images, protocol="described")
+    expected = to_heatmap(maps, (SIZE, SIZE), GRID)
     # Scaling nearly even attention to [0, 1] magnifies its rounding.
     torch.testing.assert_close(losses.heatmaps.detach(), expected, atol=1e-3, rtol=0)
     assert any(g is not None and g.abs().max() > 0 for g in gradients(model, losses.relevance))
 
 
-def test_ground_truth_takes_the_place_of_the_own_answer():
+@pytest.mark.parametrize("method", ["relevance", *BASELINES])
+def test_class_term_is_that_of_the_label_or_of_the_own_answer(method):
     model = micro_model()
     images, masks, _ = step_inputs()
     wrong = (model(images).argmax(1) + 1) % 40
     settings = SETTINGS.changed(class_term="label", temperature=0.5, target="predicted")
-    losses = step_losses(model, images, masks, wrong, settings)
-    expected = torch.nn.functional.cross_entropy(model(images) / 0.5, wrong)
-    torch.testing.assert_close(losses.classification, expected)
-    own = step_losses(model, images, masks, wrong, settings.changed(class_term="confidence"))
-    torch.testing.assert_close(own.relevance, losses.relevance)
-    assert own.classification < losses.classification
-
-
-@pytest.mark.parametrize("protocol", ["published", "described"])
-@pytest.mark.parametrize("method", ["gradmask", "rrr"])
-def test_baseline_has_its_own_two_terms(method, protocol):
-    model = micro_model()
-    images, masks, labels = step_inputs()
-    factors = LossWeights(relevance=1.0, classification=3.0, background=7.0, foreground=9.0)
-    options = {"method": method, "protocol": protocol, "temperature": 0.5}
-    settings = SETTINGS.changed(weights=factors, **options)
-    losses = step_losses(model, images, masks, labels, settings)
-    background, classification, _ = baseline_losses(model, images, masks, labels, **options)
-    torch.testing.assert_close(losses.total, 7 * background + 3 * classification)
-    assert losses.heatmaps is None and losses.foreground == 0
-    assert losses.background.requires_grad == (protocol == "described")
+    losses = step_losses(model, images, masks, wrong, settings.changed(method=method))
+    torch.testing.assert_close(losses.classification, cross_entropy(model(images) / 0.5, wrong))
+    if method == "relevance":
+        own = step_losses(model, images, masks, wrong, settings.changed(class_term="confidence"))
+        torch.testing.assert_close(own.relevance, losses.relevance)
+        assert own.classification < losses.classification
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.8])
@@ -158,7 +159,7 @@ def test_precision_is_that_of_the_model_and_not_of_the_losses(weight):
     torch.testing.assert_close(rough.classification, plain.classification, rtol=0.05, atol=0)
 
 
-@pytest.mark.parametrize("method", ["relevance", "gradmask", "rrr"])
+@pytest.mark.parametrize("method", ["relevance", *BASELINES])
 def test_numbers_alone_are_the_same_without_second_derivatives(method):
     settings = SETTINGS.changed(method=method, protocol="described")
     whole, plain = (
@@ -167,7 +168,7 @@ def test_numbers_alone_are_the_same_without_second_derivatives(method):
     assert plain.numbers() == pytest.approx(whole.numbers(), rel=1e-4)
 
 
-# The baselines
+# The baselines, in float64
 
 LABELS = torch.tensor([2, 0, 4])
 
@@ -181,48 +182,20 @@ def masks(images):
     return mask
 
 
-def test_terms_sum_or_average_over_the_batch(build_vit, images, masks):
+def baseline(model, images, masks, labels=LABELS, **options):
+    return step_losses(model, images, masks, labels, FinetuneSettings(lr=1.0, **options))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("method", BASELINES)
+def test_terms_sum_or_average_over_the_batch(build_vit, images, masks, method, protocol):
     """A batch of the same image twice: RRR's published term doubles, the others stay (B11)."""
-    model = build_vit()
+    model, options = build_vit(), {"method": method, "protocol": protocol}
     one = [images[:1], masks[:1], LABELS[:1]]
     two = [torch.cat([value, value]) for value in one]
-    for method in BASELINES:
-        for protocol in PROTOCOLS:
-            options = {"method": method, "protocol": protocol}
-            single, double = (baseline_losses(model, *b, **options)[0] for b in (one, two))
-            factor = 2 if (method, protocol) == ("rrr", "published") else 1
-            assert float(double.detach()) == pytest.approx(factor * float(single.detach()))
-
-
-@pytest.mark.parametrize("method", BASELINES)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("create_graph", [None, False, True])
-def test_terms_have_the_graph_they_really_have(
-    build_vit, images, masks, method, protocol, create_graph
-):
-    background, classification, logits = baseline_losses(
-        build_vit(),
-        images,
-        masks,
-        LABELS,
-        method=method,
-        protocol=protocol,
-        create_graph=create_graph,
-    )
-    wanted = protocol == "described" if create_graph is None else create_graph
-    assert background.requires_grad is wanted
-    assert classification.requires_grad and logits.requires_grad
-    assert float(background.detach()) > 0
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_class_term_is_the_cross_entropy_of_the_labels(build_vit, images, masks, temperature):
-    model = build_vit()
-    _, classification, logits = baseline_losses(
-        model, images, masks, LABELS, method="rrr", temperature=temperature
-    )
-    torch.testing.assert_close(logits, model(images))
-    torch.testing.assert_close(classification, cross_entropy(logits / temperature, LABELS))
+    single, double = (baseline(model, *b, **options).terms["background"] for b in (one, two))
+    factor = 2 if (method, protocol) == ("rrr", "published") else 1
+    assert float(double.detach()) == pytest.approx(factor * float(single.detach()))
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -233,8 +206,9 @@ def test_described_gradient_is_that_of_finite_differences(build_vit, images, mas
     direction = torch.randn(parameter.shape, generator=random).double()
 
     def background() -> torch.Tensor:
-        batch = (images, masks, LABELS)
-        return baseline_losses(model, *batch, method=method, protocol="described")[0]
+        return baseline(model, images, masks, method=method, protocol="described").terms[
+            "background"
+        ]
 
     (slope,) = torch.autograd.grad(background(), parameter)
     step, start, values = 1e-6, parameter.detach().clone(), []
@@ -245,91 +219,39 @@ def test_described_gradient_is_that_of_finite_differences(build_vit, images, mas
     assert float((slope * direction).sum()) == pytest.approx(measured, rel=1e-5)
 
 
-def test_no_gradient_on_the_background_costs_nothing_and_is_finite(build_vit, images):
+@pytest.mark.parametrize("method", BASELINES)
+def test_no_gradient_on_the_background_costs_nothing_and_is_finite(build_vit, images, method):
     """A mask of nothing but object: the norm of zero has slope zero, not NaN."""
     model = build_vit()
     whole = torch.ones(len(images), 1, *images.shape[2:]).double()
-    for method in BASELINES:
-        term = baseline_losses(model, images, whole, LABELS, method=method, protocol="described")[0]
-        assert float(term.detach()) == 0
-        slopes = torch.autograd.grad(term, list(model.parameters()), materialize_grads=True)
-        assert all(bool((slope == 0).all()) for slope in slopes)
+    losses = baseline(model, images, whole, method=method, protocol="described")
+    term = losses.terms["background"]
+    assert float(term.detach()) == 0
+    slopes = torch.autograd.grad(term, list(model.parameters()), materialize_grads=True)
+    assert all(bool((slope == 0).all()) for slope in slopes)
 
 
-# What is left behind
-
-
-@pytest.mark.parametrize("method", BASELINES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("method", ["relevance", *BASELINES])
 def test_model_and_images_are_left_as_they_were(
     build_vit, images, masks, state_of, method, protocol
 ):
     model = build_vit()
     model.blocks[1].attn.fused_attn = False
     before = state_of(model)
-    baseline_losses(model, images, masks, LABELS, method=method, protocol=protocol)
+    baseline(model, images, masks, method=method, protocol=protocol)
+    with pytest.raises((ValueError, RuntimeError, IndexError)):
+        baseline(model, images, masks, LABELS + 9, method=method, protocol=protocol)
     assert state_of(model) == before
     assert not images.requires_grad and images.grad is None
 
 
-def test_fused_attention_comes_back_after_an_error(build_vit, images, masks, state_of):
-    model = build_vit()
-    before = state_of(model)
-    with pytest.raises(ValueError, match="target"):
-        baseline_losses(model, images, masks, LABELS + 9, method="gradmask", protocol="described")
-    assert state_of(model) == before
-
-
-def test_unfused_attention_ends_with_its_context(build_vit, state_of):
-    model = build_vit()
-    model.blocks[1].attn.fused_attn = False
-    before = state_of(model)
-    with unfused_attention(model):
-        assert not any(block.attn.fused_attn for block in model.blocks)
-    assert state_of(model) == before and model.blocks[0].attn.fused_attn
-
-
-@pytest.mark.parametrize("method", BASELINES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("method", BASELINES)
 def test_mixed_precision_does_not_reach_the_gradients(build_vit, images, masks, method, protocol):
-    model = build_vit().float()
-    batch = (images.float(), masks.float(), LABELS)
-    options = {"method": method, "protocol": protocol}
-    plain = baseline_losses(model, *batch, **options)
+    model, options = build_vit().float(), {"method": method, "protocol": protocol}
+    plain = baseline(model, images.float(), masks.float(), **options)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = baseline_losses(model, *batch, **options)
-    for one, other in zip(plain, mixed, strict=True):
-        assert other.dtype == torch.float32 and torch.equal(one, other)
-
-
-def test_works_where_gradients_are_switched_off(build_vit, images, masks):
-    with torch.no_grad():
-        background, _, _ = baseline_losses(build_vit(), images, masks, LABELS, method="gradmask")
-    assert float(background) > 0
-
-
-# Errors
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"method": "relevance"}, "baselines: method 'relevance' is unknown; use one of"),
-        ({"protocol": "code"}, "protocol 'code' is unknown; use 'published'"),
-        ({"masks": torch.full((3, 1, 28, 28), 2.0)}, r"spans \[2, 2\]; it must lie in .0, 1."),
-        ({"masks": torch.full((3, 1, 28, 28), math.nan)}, "the mask spans"),
-        ({"masks": torch.ones(3, 1, 4, 4)}, r"images \(3, 3, 28, 28\) and mask \(3, 1, 4, 4\)"),
-        ({"labels": torch.tensor([0, 1])}, "give one class in 0..4 for each image"),
-    ],
-)
-def test_arguments_that_do_not_fit(build_vit, images, masks, change, text):
-    batch = {"masks": masks, "labels": LABELS, "method": "gradmask"} | change
-    with pytest.raises(ValueError, match=text):
-        baseline_losses(build_vit(), images, **batch)
-
-
-def test_model_without_attention_has_no_described_loss(images, masks):
-    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 28 * 28, 5)).double()
-    with pytest.raises(ValueError, match="no blocks with global self-attention"):
-        baseline_losses(model, images, masks, LABELS, method="rrr", protocol="described")
+        mixed = baseline(model, images.float(), masks.float(), **options)
+    assert torch.equal(plain.terms["background"], mixed.terms["background"])
+    assert mixed.logits.dtype == torch.float32 and torch.equal(plain.logits, mixed.logits)

@@ -27,7 +27,8 @@ def test_variants_differ_from_the_method_in_what_they_name():
     assert variant(base, "full") == base
     for name, changed in VARIANTS.items():
         found = variant(base, name, seed=3).model_dump()
-        assert found == base.model_dump() | changed | {"seed": 3}
+        options = base.options.model_dump() | changed.get("options", {})
+        assert found == base.model_dump() | changed | {"seed": 3, "options": options}
     assert len({json.dumps(changed) for changed in VARIANTS.values()}) == len(VARIANTS)
     assert get_args(Variant) == tuple(VARIANTS)
 
