@@ -31,8 +31,7 @@ from relevit.base.device import fast_bfloat16, tensor_float32
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.image_set import AHEAD, ImageSet, picture_set
 from relevit.evaluate.predictions import predict
-from relevit.models.loading import ModelSpec
-from relevit.models.spec import View
+from relevit.models.spec import ModelSpec, View
 
 TARGETS = (("timm", "float32", ">=", 1.0), ("timm", "bfloat16", ">=", 2.5))
 # Pictures and batch, by device.

@@ -18,7 +18,8 @@ from torch import Tensor
 from relevit.attribution.beyond_intuition import feed_back, integral, perceive
 from relevit.attribution.seen import observe
 from relevit.data.cutouts import draw
-from relevit.models.loading import load_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 
 MODEL, IMAGES = "tiny", 40
 TARGET_PASSES = 6  # that may cost the accuracy of the published 20

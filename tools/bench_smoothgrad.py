@@ -18,15 +18,17 @@ from tqdm import tqdm
 from bench_core import LIMIT, differences
 from relevit.attribution.smoothgrad import NOISE, noise_patterns, smoothgrad
 from relevit.base.device import choose_device, choose_precision
+from relevit.config.iav import MINIS
 from relevit.data.cutouts import CUTOUTS
 from relevit.iav.measure import Explainer
-from relevit.models.loading import MINI_KINDS, build_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 
 DRAWS, TARGET_S = 20, 360
 # Images, chunk, models.
 SIZES = {
-    "full": (500, 50, {"dinov2-s": 1, "mini-dino": len(MINI_KINDS)}),
-    "tiny": (4, 4, {"mini-dino": len(MINI_KINDS)}),
+    "full": (500, 50, {"dinov2-s": 1, "mini-dino": len(MINIS)}),
+    "tiny": (4, 4, {"mini-dino": len(MINIS)}),
 }
 COMPARED = 2  # images of the reference
 
@@ -54,7 +56,7 @@ def measure(args: argparse.Namespace) -> list[dict[str, Any]]:
     batch = CUTOUTS.draw("val", range(count))
     seconds, plain, worst = {}, {}, 0.0
     for name in models:
-        model, spec = build_model(name).eval().to(device), model_spec(name)
+        model, spec = load_model(name, "random").eval().to(device), model_spec(name)
         with tqdm(total=count, desc=name) as bar:
             start = time.perf_counter()
             explainer(model, spec, batch, bar.update)

@@ -32,10 +32,11 @@ from relevit.config.words import SHIPPED
 from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import Cutouts
 from relevit.models.checkpoints import FACTS, read_tensors
-from relevit.models.loading import build_model, load_pretrained, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 from relevit.training.classifier import TrainSettings
 from relevit.training.epochs import LOG, WEIGHTS
-from relevit.training.original import train_original
+from relevit.training.original import train_original, untrained
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "lib" / "relevit" / "assets" / "weights"
@@ -57,14 +58,14 @@ def train(name: str, bench: Cutouts, folder: Path) -> None:
     """Pretrain where the model has a pretraining, then train; logs and weights go to `folder`."""
     spec, settings = model_spec(name), TRAINING[name]
     if name in PRETRAINING:
-        model, first = build_model(name, settings.seed), PRETRAINING[name]
+        model, first = load_model(name, "random", seed=settings.seed), PRETRAINING[name]
         train = bench.pictures("train", first.images * first.epochs, size=spec.image_size)
         shown = bench.pictures("validation", 400, size=spec.image_size).kept()
         masked_autoencoder.pretrain(
             model, spec, first, folder / "pretraining", train=train, validation=shown, on_epoch=show
         )
     else:
-        model = load_pretrained(name, settings.seed)
+        model = untrained(name, settings.seed)
     train_original(model, spec, settings, folder / "training", bench, on_epoch=show)
 
 

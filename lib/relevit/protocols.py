@@ -14,9 +14,11 @@ Protocol = Literal["published", "described"]
 Options = dict[str, Any]
 
 PUBLISHED: dict[str, Options] = {
-    # RobustViT Sec. 4: its images. In both alike: what is cropped (B4), the normalisation (B5) and
-    # the classes that answer (B6) are parameters of a preset; gtsegs' own resizing (E4) is the
-    # default of `read_gtsegs`. Orders are sorted, as a disk's cannot be repeated (B1).
+    # How the papers' models see pictures; neither text says it.
+    "model_spec": {"pixels": "half"},  # B5, D6
+    # RobustViT Sec. 4: its images. In both alike: what is cropped (B4) and the classes that answer
+    # (B6) are parameters of a preset; gtsegs' own resizing (E4) is the default of `read_gtsegs`.
+    # Orders are sorted, as a disk's cannot be repeated (B1).
     "View.mask": {"mask_pixels": "soft"},  # A7
     "read_objectnet": {"answers": "first", "border": 0},  # B7
     # RobustViT Sec. 3 and its baselines (App. C, D): a run of finetuning.

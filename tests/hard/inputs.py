@@ -11,9 +11,8 @@ from typing import Any
 import hypothesis
 
 from relevit.data.image_set import UnreadableImage
-from relevit.models.published_weights import Misfit
 
-KINDS = (ValueError, OSError, FileNotFoundError, UnreadableImage, Misfit)
+KINDS = (ValueError, OSError, FileNotFoundError, UnreadableImage)
 LONGEST = 2500  # characters of a line; it may list all parameters
 SOON_S = 5.0  # of the processor, which a busy machine does not lengthen
 RAW = re.compile(

@@ -13,8 +13,8 @@ from safetensors.torch import save, save_file
 from torch import nn
 
 from relevit.masks.stored import MASKS, load_masks
-from relevit.models.any_timm import open_model
 from relevit.models.checkpoints import FACTS, load_weights, save_weights
+from relevit.models.loading import open_model
 
 from .inputs import many, tried
 

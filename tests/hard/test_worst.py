@@ -35,9 +35,9 @@ if sys.argv[2] == "yaml":
     from relevit.config import FinetuneParams
     use = lambda: FinetuneParams.from_file(path)
 elif sys.argv[2] == "weights":
-    from relevit.models.loading import build_model
+    from relevit.models.loading import load_model
     from relevit.models.checkpoints import load_weights
-    model = build_model("tiny")
+    model = load_model("tiny", "random")
     use = lambda: load_weights(path, model, "tiny")
 elif sys.argv[2] == "table":
     import pandas, pyarrow.parquet

@@ -137,8 +137,7 @@ CHANGES = {
     "less": lambda t: without(t, "blocks.1.mlp.fc1.bias", "norm.weight", "fc_norm.weight"),
     "more": lambda t: t | {"blocks.2.mlp.fc1.bias": torch.zeros(64)},
     "both": lambda t: {k.replace("blocks.1", "blocks.2"): v for k, v in t.items()},
-    "renamed": lambda t: before("student.", t),
-    "half": lambda t: before("module.", t) | {"norm.bias": t["norm.bias"]},
+    "other": lambda t: {"layer.weight": t["cls_token"]},
     "logits": lambda t: t | {"pre_logits.fc.weight": torch.zeros(16, 16)},
     "size": lambda t: t | {"cls_token": torch.zeros(1, 1, 32)},
     "pictures": lambda t: t | {"pos_embed": torch.zeros(1, 1 + 8 * 8, 16)},
@@ -147,5 +146,4 @@ CHANGES = {
     "whole numbers": lambda t: t | {"blocks.0.norm1.bias": torch.ones(16, dtype=torch.int64)},
     "double": lambda t: {k: v.double() for k, v in t.items()},
     "list": lambda t: list(t.values()),
-    "number": lambda t: t | {"epoch": 3},
 }  # what makes whole weights unfit for their model

@@ -9,8 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from relevit.config.iav import MINIS
+from relevit.config.words import LABELS
 from relevit.data.drawings import PRETRAINING
-from relevit.models.loading import MINI_KINDS, MODELS, build_model
+from relevit.models.loading import load_model
+from relevit.models.registry import MODELS
 
 from .conftest import SCRIPT
 
@@ -21,7 +24,7 @@ MICRO = {
 VIEWS = {"global_px": 42, "local_px": 28}
 
 
-@pytest.mark.parametrize("name", MINI_KINDS)
+@pytest.mark.parametrize("name", MINIS)
 def test_each_learns_and_leaves_a_backbone(monkeypatch, tmp_path, name):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     monkeypatch.setitem(MODELS, name, replace(MODELS[name], **MICRO))
@@ -32,10 +35,10 @@ def test_each_learns_and_leaves_a_backbone(monkeypatch, tmp_path, name):
     model, history = recipes.pretrain(name, tmp_path, short, validation_images=10)
     assert [row["epoch"] for row in history] == [0, 1, 2] and "train_loss" in history[2]
     assert model.num_classes == len(PRETRAINING.classes) and not model.training
-    before = build_model(name, classes=model.num_classes).state_dict()
+    before = load_model(name, "random", classes=model.num_classes).state_dict()
     after = model.state_dict()
     untouched = {key for key, value in before.items() if torch.equal(value, after[key])}
-    supervised = MINI_KINDS[name] == "supervised"
+    supervised = name in LABELS
     assert untouched == (set() if supervised else {"head.weight", "head.bias"})
     recipes.save_backbone(model, tmp_path / "backbone.safetensors")
     assert (tmp_path / "backbone.safetensors").is_file()
@@ -48,4 +51,4 @@ def test_the_script_knows_what_is_shipped(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         script.main()
     text = capsys.readouterr().out
-    assert all(name in text for name in ("tiny", "tiny-mae", "dinov2-s8", *MINI_KINDS))
+    assert all(name in text for name in ("tiny", "tiny-mae", "dinov2-s8", *MINIS))

@@ -18,7 +18,7 @@ from relevit.data.cutouts import CUTOUTS
 from relevit.finetune import loop as finetune
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 
 SIZE = 28
 SPEC = ModelSpec(

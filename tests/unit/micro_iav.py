@@ -11,7 +11,9 @@ import pytest
 from safetensors.torch import save_file
 
 from relevit.config import PretrainingParams
-from relevit.models.loading import MINI_KINDS, MODELS, build_model
+from relevit.config.iav import MINIS
+from relevit.models.loading import load_model
+from relevit.models.registry import MODELS
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16
@@ -22,7 +24,7 @@ PAIR = ["mini-deit", "mini-dino"]
 def micro_models() -> Iterator[None]:
     """Two-block models under the names of the four mini models."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in MINI_KINDS:
+        for name in MINIS:
             small = replace(MODELS[name], image_size=SIZE, options=OPTIONS)
             patch.setitem(MODELS, name, small)
         yield
@@ -50,8 +52,8 @@ def backbone_file(cfg, name):
 
 def write_backbones(cfg, seed=7):
     """Untrained backbones of the mini models, without heads, as the pretraining leaves them."""
-    for name in set(cfg.models) & set(MINI_KINDS):
-        state = build_model(name, seed).state_dict()
+    for name in set(cfg.models) & set(MINIS):
+        state = load_model(name, "random", seed=seed).state_dict()
         body = {key: value.half() for key, value in state.items() if not key.startswith("head.")}
         Path(cfg.weights_root).mkdir(exist_ok=True)
         save_file(body, backbone_file(cfg, name))

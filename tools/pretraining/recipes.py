@@ -22,7 +22,8 @@ from pretraining.mixing import mix
 from relevit.base.files import write_atomically
 from relevit.data.cutouts import Cutouts
 from relevit.data.drawings import PRETRAINING
-from relevit.models.loading import build_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History
 
@@ -61,7 +62,7 @@ def pretrain(
     labels, and the log.
     """
     settings, spec = settings or MINIS[name], model_spec(name)
-    model = build_model(name, settings.seed, classes=len(PRETRAINING.classes))
+    model = load_model(name, "random", classes=len(PRETRAINING.classes), seed=settings.seed)
     drawn = partial(Cutouts(drawings=PRETRAINING).pictures, size=spec.image_size)
     history = TASKS[name](
         model,

@@ -29,7 +29,7 @@ from relevit import plots
 from relevit.config import MasksParams
 from relevit.data.benchmark import open_benchmark
 from relevit.masks import feature_model, feature_spec, key_features, mask_quality, tokencut
-from relevit.models.loading import shipped_weights
+from relevit.models.registry import shipped_weights
 
 # %% [markdown]
 # Six pictures. The row below shows what we want to find. These exact masks come with the drawings:

@@ -19,9 +19,9 @@ from relevit.config import Common
 from relevit.config.words import Protocol
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import ImageSet
-from relevit.models.loading import model_spec
+from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
-from relevit.protocols import Options
+from relevit.protocols import Options, options
 
 Split = tuple[list[int], list[int]]
 READ = 100  # images with masks in one reading
@@ -88,7 +88,7 @@ class Benchmark:
 
     def spec(self, model: str) -> ModelSpec:
         """How a model sees these images."""
-        return model_spec(model)
+        return model_spec(model, **options("published", "model_spec"))
 
     def to_finetune(self, labels: Sequence[int], seed: int, size: int) -> Batch:
         """An image of each of these labels, with its mask."""

@@ -19,12 +19,12 @@ from relevit.data.cutouts import SHIFTED_SETS
 from relevit.data.image_set import AHEAD, ImageSet
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
-from relevit.models.loading import model_spec
-from relevit.models.registry import PAPER_MODELS, paper_spec, preprocessing
+from relevit.models.registry import Pixels, model_spec
 from relevit.models.spec import ModelSpec, View
 from relevit.protocols import Options, options
 
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
+PIXELS: dict[str, Pixels] = {"published": "half", "timm": "own"}  # B5
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 # Sets of the benchmark that have another name in the catalogue, or are a part of a set there.
 PARTS: dict[str, tuple[str, Options]] = {
@@ -41,7 +41,7 @@ def imagenet(params: BenchmarkParams) -> ImageNet:
     """
     return ImageNet(
         from_project(params.data_root),
-        preprocessing(params.view_of or "vit-b", params.preprocessing).view,
+        model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing]).view,
         params.preprocessing,
         params.ways,
         params.objectnet,
@@ -87,7 +87,7 @@ class ImageNet(Benchmark):
         return f"{self.view} {self.ways} {self.objectnet} {self.corrupted}"
 
     def spec(self, model: str) -> ModelSpec:
-        return paper_spec(model, self.preprocessing) if model in PAPER_MODELS else model_spec(model)
+        return model_spec(model, pixels=PIXELS[self.preprocessing])
 
     def split(self, seed: int) -> Split:
         """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""

@@ -68,7 +68,7 @@ def linear_probe(
 ) -> nn.Module:
     """A copy of `model`, in eval mode, whose head is fitted to `train` on frozen features.
 
-    `model` is a raw backbone (`load_pretrained`) and is left as it was; its head's size says
+    `model` is a raw backbone (`load_model`, new_head=True), left as it was; its head's size says
     how many classes there are. Features are those of `class_features`, computed in `precision`
     and brought to mean 0 and deviation 1; the new head holds that scaling. `inverse_penalty`
     is scikit-learn's C: the penalty is the weights' squared norm over 2 C.
@@ -108,7 +108,7 @@ def _check(model: nn.Module, spec: ModelSpec, train: Batch, inverse_penalty: flo
     if not isinstance(head, nn.Linear) or head.bias is None or head.out_features < 2:
         raise ValueError(
             f"linear_probe: the head is {head}; it needs one linear layer with a bias for 2 or "
-            "more classes: use a model of load_pretrained"
+            "more classes: use load_model(..., new_head=True)"
         )
     if not inverse_penalty > 0:
         raise ValueError(f"linear_probe: inverse_penalty {inverse_penalty}; give a value above 0")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from relevit.base.device import PrecisionChoice, choose_device
+from relevit.base.device import PrecisionChoice
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_table
 from relevit.data.batch import Batch
@@ -26,7 +26,7 @@ def load_classifier(
     device: str = "auto",
 ) -> Classifier:
     """A model by name, ready to answer images of a benchmark. `weights` as `load_model`."""
-    network, spec = load_model(model, weights, choose_device(device)), bench.spec(model)
+    network, spec = load_model(model, weights, device=device), bench.spec(model)
     return make_classifier(network, spec, precision, probe=bench.probe(spec))
 
 

@@ -34,10 +34,10 @@ from relevit.evaluate.paired import ORIGINAL
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.runs import finetune_at, origin_weights, rate
-from relevit.models.loading import load_model, load_pretrained
+from relevit.models.loading import load_model
 from relevit.training.classifier import TrainSettings
 from relevit.training.epochs import WEIGHTS
-from relevit.training.original import train_original
+from relevit.training.original import train_original, untrained
 
 CONTROL = {"weight_relevance": 0.0}
 OURS = "ours"  # the arm of the preset's own settings
@@ -197,7 +197,7 @@ def train_world(cfg: ControlsParams, world: Setting) -> None:
     settings = TrainSettings.from_params(
         own, device, images=cfg.original_images, epochs=1, seed=world.seed
     )
-    model = load_pretrained(cfg.model, world.seed).to(device)
+    model = untrained(cfg.model, world.seed, device)
     spec = world.bench.spec(cfg.model)
     place = world.folder / ORIGINAL
     train_original(model, spec, settings, place, world.bench, validation_images=40)
@@ -235,7 +235,7 @@ def _figures(cfg: ControlsParams, model: Model, classifier: Classifier) -> dict[
     made_of = f"{file_fingerprint(model.weights)} {asked}"
     if path.is_file() and (kept := read_json(path))["of"] == made_of:
         return kept["figures"]
-    network = load_model(cfg.model, model.weights, choose_device(cfg.device))
+    network = load_model(cfg.model, model.weights, device=cfg.device)
     spec = bench.spec(cfg.model)
     shown = looked_at(cfg, bench).split(BATCH)
     found = relevance_shares(network, spec, shown).mean().to_dict()

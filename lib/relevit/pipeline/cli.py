@@ -109,7 +109,7 @@ def finetune(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Write the relevance map of an image."""
     from relevit.finetune.your_own import open_run
-    from relevit.models.any_timm import open_model
+    from relevit.models.loading import open_model
     from relevit.pipeline.explaining import explain_file
 
     names = None

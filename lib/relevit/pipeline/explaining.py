@@ -19,7 +19,7 @@ from relevit.base.files import write_atomically
 from relevit.data.own.outlines import upright
 from relevit.data.pictures import READING, opened
 from relevit.data.real.classes import IMAGENET_NAMES
-from relevit.models.any_timm import OwnModel
+from relevit.models.loading import OwnModel
 from relevit.models.spec import View
 
 SIDE, TITLE, DPI = 2.6, 44, 150  # inches of an image, characters of a line, dots an inch

@@ -19,9 +19,8 @@ from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import Cutouts
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.checkpoints import save_weights
-from relevit.models.loading import load_model, load_pretrained, model_spec, shipped_weights
-from relevit.models.paper_models import load_paper_model
-from relevit.models.registry import CUT
+from relevit.models.loading import RANDOM, load_model
+from relevit.models.registry import CUT, model_spec, shipped_weights
 from relevit.models.spec import ModelSpec
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import LOG, WEIGHTS, History
@@ -42,7 +41,7 @@ def make_original(
     `"published"` takes a paper's model as its authors trained it, and `"random"` leaves it
     untrained; both make `others` ready too, and the log has one row, of epoch 0.
     Raises: ValueError when the model has no shipped weights, or these are of other images; further
-    as `run_epochs` and `load_paper_model`.
+    as `run_epochs` and `load_model`.
     """
     if cfg.source in ("published", "random"):
         model = _paper_models(cfg, folder, device)
@@ -51,15 +50,30 @@ def make_original(
     if cfg.source == "shipped":
         weights = shipped_weights(cfg.model, cfg.benchmark.learned)
         history = read_rows(weights.with_suffix(".jsonl"))
-        model = load_model(cfg.model, weights, device)
+        model = load_model(cfg.model, weights, device=device)
         for source, name in ((weights, WEIGHTS), (weights.with_suffix(".jsonl"), LOG)):
             write_atomically(folder / name, partial(shutil.copyfile, source))
         for row in history:
             on_epoch(row)
         return model, history
-    model = load_pretrained(cfg.model, cfg.seed).to(device)
+    model = untrained(cfg.model, cfg.seed, device)
     settings = TrainSettings.from_params(cfg, device)
     return model, train_original(model, spec, settings, folder, bench, on_epoch=on_epoch)
+
+
+def untrained(name: str, seed: int = 0, device: torch.device | str | None = None) -> nn.Module:
+    """A model before it has learned the classes: an untrained head on its pretraining.
+
+    `tiny` has none and starts at random. Raises: ValueError for `tiny-mae`, whose own is not
+    shipped; as `load_model`.
+    """
+    if name == "tiny-mae":
+        raise ValueError(
+            "models: only the trained 'tiny-mae' comes with the package, not its pretraining; "
+            "use source='shipped', or do both with tools/train_shipped.py tiny-mae"
+        )
+    start = RANDOM if name == "tiny" else None
+    return load_model(name, start, new_head=True, seed=seed, device=device)
 
 
 def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn.Module:
@@ -67,12 +81,8 @@ def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn
     root = from_project(cfg.weights_root) if cfg.weights_root else None
     for name in dict.fromkeys([*cfg.others, cfg.model]):  # its own last: with it the stage is made
         path = folder / (WEIGHTS if name == cfg.model else f"{name}.safetensors")
-        model = load_paper_model(
-            name,
-            weights=None if cfg.source == "random" or name.endswith(CUT) else root,
-            random=cfg.source == "random",
-            seed=cfg.seed,
-        )
+        weights = RANDOM if cfg.source == "random" or name.endswith(CUT) else root
+        model = load_model(name, weights, seed=cfg.seed)
         save_weights(path, model, name)
     return model.to(device)
 

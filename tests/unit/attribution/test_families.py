@@ -26,7 +26,7 @@ from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
 from relevit.attribution.raw_attention import scaled_to_one
 from relevit.attribution.seen import observe
 from relevit.attribution.smoothgrad import smoothgrad_pixels
-from relevit.models.paper_models import load_paper_model
+from relevit.models.loading import load_model
 from replicas import weights as micro
 
 from .. import patch_finder as finder
@@ -168,7 +168,7 @@ def test_other_ways_of_pooling(images, name):
 def dino():
     with pytest.MonkeyPatch.context() as patch:
         micro.make_small(patch)
-        return random_weights(load_paper_model("dino-b", random=True, depth=2))
+        return random_weights(load_model("dino-b", "random", options={"depth": 2}))
 
 
 @pytest.fixture(scope="module")

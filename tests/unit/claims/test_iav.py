@@ -9,9 +9,10 @@ from relevit import iav
 from relevit.claims import CLAIMS, TABLES, judge
 from relevit.claims.iav import identity_share
 from relevit.claims.registry import SUBJECTS, Given, check_tables
+from relevit.config.iav import MINIS
+from relevit.config.words import KINDS
 from relevit.data.cutouts import CUTOUTS
 from relevit.iav import score_tensor
-from relevit.models.loading import MINI_KINDS
 
 from .made import changed, check, chosen, made, missed, needed, other, table, verdict, without
 from .made.heads import BEIT, DEIT, DINO, IN21K, LATE, ODD, SELF, SUP
@@ -451,7 +452,9 @@ def of_seeds(*seeds):
 
 
 def test_our_models_are_of_the_kinds_that_they_stand_for():
-    assert dict.fromkeys(SELF, "self-supervised") | dict.fromkeys(SUP, "supervised") == MINI_KINDS
+    assert dict.fromkeys(SELF, "self-supervised") | dict.fromkeys(SUP, "supervised") == {
+        name: KINDS[name] for name in MINIS
+    }
 
 
 def test_one_seed_decides_nothing_but_shows_the_numbers():

@@ -9,7 +9,8 @@ import torch
 
 from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate.bfloat16 import Answers, label_gap, prediction_gap, rank_gap, right_classes
-from relevit.models.loading import load_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 
 LOGITS = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
 

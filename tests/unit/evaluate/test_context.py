@@ -12,7 +12,8 @@ from relevit.data.cutouts import CUTOUTS, home_family
 from relevit.evaluate import context
 from relevit.evaluate.context import PARTS, backgrounds_challenge, relevance_shares
 from relevit.evaluate.predictions import Classifier
-from relevit.models.loading import build_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 
 BENCH = open_benchmark(StartParams(benchmark=BenchmarkParams(data="habitats")))
 SPEC = model_spec("tiny")
@@ -41,7 +42,7 @@ def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
         seeds.append(seed)
         return BENCH.draw(*args, seed=seed, **options)
 
-    found = backgrounds_challenge(Classifier(build_model("tiny"), SPEC), draw, 400, seed=7)
+    found = backgrounds_challenge(Classifier(load_model("tiny", "random"), SPEC), draw, 400, seed=7)
     assert seeds == [7, 7, 7]
     rates = [found[f"{name}_pct"] for name in context.CHALLENGE]
     assert rates == pytest.approx(expected, abs=2.5)
@@ -49,7 +50,7 @@ def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
 
 
 def test_shares_are_of_the_whole_and_lie_where_the_masks_are(monkeypatch):
-    model, batch = build_model("tiny"), BENCH.draw("a", range(6), size=SPEC.image_size)
+    model, batch = load_model("tiny", "random"), BENCH.draw("a", range(6), size=SPEC.image_size)
     shares = relevance_shares(model, SPEC, batch.split(4))
     assert list(shares.columns) == [f"on_{part}_pct" for part in PARTS]
     assert shares.sum(axis=1).to_numpy() == pytest.approx(100)
@@ -63,6 +64,6 @@ def test_shares_are_of_the_whole_and_lie_where_the_masks_are(monkeypatch):
 
 def test_images_without_things_have_no_relevance_on_them():
     batch = CUTOUTS.draw("val", range(3), size=SPEC.image_size)
-    shares = relevance_shares(build_model("tiny"), SPEC, [batch])
+    shares = relevance_shares(load_model("tiny", "random"), SPEC, [batch])
     assert (shares["on_props_pct"] == 0).all()
     assert (shares["on_object_pct"] + shares["on_texture_pct"]).to_numpy() == pytest.approx(100)

@@ -14,7 +14,9 @@ from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate import corruptions
 from relevit.evaluate.corruptions import shift_table
 from relevit.evaluate.predictions import predict
-from relevit.models.loading import ModelSpec, load_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
+from relevit.models.spec import ModelSpec
 
 SPEC = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 

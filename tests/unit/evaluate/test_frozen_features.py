@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from relevit.data.batch import Batch
 from relevit.evaluate.frozen_features import class_features, linear_probe
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 
 SPEC = ModelSpec("small", "none", 28, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 CLASSES = 5

@@ -13,7 +13,7 @@ from relevit.data.cutouts import Cutouts
 from relevit.data.drawings import UNSEEN
 from relevit.evaluate import knn
 from relevit.evaluate.knn import knn_answers, knn_changes, knn_table, nearest, vote
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 
 from ..in_memory import in_memory
 

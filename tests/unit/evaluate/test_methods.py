@@ -26,7 +26,9 @@ from relevit.evaluate.methods import (
     segmentation_table,
     shared_maps,
 )
-from relevit.models.loading import ModelSpec, load_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
+from relevit.models.spec import ModelSpec
 
 HALF = Erasing(shares_pct=(50,))
 SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)

@@ -22,7 +22,7 @@ from relevit.evaluate.perturbation import (
     image_auc_pct,
     perturbation_rows,
 )
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 from relevit.protocols import options
 
 from ..left_half import GRID, SIDE, Seen, drawn, left_first, plain, run, white

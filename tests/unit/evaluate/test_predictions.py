@@ -15,7 +15,7 @@ from relevit.data.batch import Batch
 from relevit.evaluate import predictions
 from relevit.evaluate.bfloat16 import Answers
 from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 
 # Leaves pixels as they are, so that a model can read a number off them.
 PLAIN = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))

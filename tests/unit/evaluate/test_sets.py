@@ -18,7 +18,7 @@ from relevit.data.image_set import UnreadableImage
 from relevit.data.photographs import ImageNet, imagenet
 from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.sets import answer_sets, skipped_images
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
 

@@ -15,7 +15,7 @@ from relevit.data.cutouts import TEST_SETS
 from relevit.finetune import controls
 from relevit.finetune.controls import OURS, OWN, compared, run_study, worlds
 from relevit.models.checkpoints import read_tensors
-from relevit.models.loading import shipped_weights
+from relevit.models.registry import shipped_weights
 
 HABITATS, FIRST = BenchmarkParams(home_share=0.8), BenchmarkParams(data="cutouts")
 OWN_FILES = {

@@ -25,7 +25,7 @@ from relevit.finetune.runs import (
 )
 from relevit.finetune.settings import resolved
 from relevit.masks import AutomaticMasks, save_masks
-from relevit.models.loading import shipped_weights
+from relevit.models.registry import shipped_weights
 from relevit.pipeline.sweep import sweep_runs
 from replicas.imagenet_s import write_imagenet_s
 

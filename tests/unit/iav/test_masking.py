@@ -9,7 +9,7 @@ import torch
 from relevit.attribution.raw_attention import raw_attention
 from relevit.evaluate import perturbation
 from relevit.iav.masking import masking_curves, random_order
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 
 from ..left_half import GRID, SIDE, Seen, left_first
 

@@ -10,14 +10,15 @@ import timm
 import torch
 
 from relevit.config import IavParams
+from relevit.config.iav import MINIS
+from relevit.config.words import HUB
 from relevit.data.batch import Batch
 from relevit.data.cutouts import CUTOUTS, Cutouts
 from relevit.data.drawings import CLASSES
 from relevit.iav import runs
 from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures_to_explain
 from relevit.models.checkpoints import read_tensors
-from relevit.models.hub import HUB_MODELS
-from relevit.models.loading import MINI_KINDS
+from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
 
@@ -75,7 +76,7 @@ def test_both_notebooks_find_the_same_runs(made):
     assert compared_runs(iav_params(output_root=cfg.output_root)) == finetuned
 
 
-@pytest.mark.parametrize("name", [*MINI_KINDS, *HUB_MODELS])
+@pytest.mark.parametrize("name", [*MINIS, *HUB])
 def test_tables_name_the_run_and_how_it_was_pretrained(tmp_path, name):
     run = FinetunedRun(name, 4, tmp_path, ())
     self_supervised = name in ("mini-mae", "mini-dino", "beit-b", "dino-b")
@@ -249,9 +250,9 @@ def test_no_cifar10_is_an_error_before_any_work(tmp_path):
 def test_a_model_of_the_hub_is_finetuned_from_its_file(tmp_path, data_root, monkeypatch):
     create, small = timm.create_model, {"img_size": 32, "embed_dim": 16, "depth": 2, "num_heads": 2}
     monkeypatch.setattr(
-        timm, "create_model", lambda *args, **named: create(*args, **small, **named)
+        timm, "create_model", lambda *args, **named: create(*args, **(small | named))
     )
-    monkeypatch.setitem(HUB_MODELS, "dino-b", replace(HUB_MODELS["dino-b"], image_size=32))
+    monkeypatch.setitem(MODELS, "dino-b", replace(MODELS["dino-b"], image_size=32))
     weights = tmp_path / "weights"
     weights.mkdir()
     values = {"data": "cifar10", "data_root": data_root, "weights_root": str(weights)}
@@ -261,7 +262,7 @@ def test_a_model_of_the_hub_is_finetuned_from_its_file(tmp_path, data_root, monk
         finetune_run(cfg, run)
     for seed in (1, 2):
         torch.manual_seed(seed)
-        trained = create(HUB_MODELS["dino-b"].timm_name, num_classes=0, **small)
+        trained = create(MODELS["dino-b"].timm_name, num_classes=0, **small)
         torch.save(trained.state_dict(), weights / "dino-b.pth")
         assert [count_epochs(cfg, run) for _ in range(2)] == [3, 0], "other weights, another run"
     model = run.load(0, "cpu")

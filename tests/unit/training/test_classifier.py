@@ -10,7 +10,7 @@ import pytest
 import timm
 import torch
 
-from relevit.models.loading import ModelSpec
+from relevit.models.spec import ModelSpec
 from relevit.training import classifier
 from relevit.training.classifier import TrainSettings, top1_pct, train_classifier
 

@@ -12,7 +12,7 @@ from relevit.config.words import SHIPPED
 from relevit.data.benchmark import open_benchmark
 from relevit.evaluate.sets import load_classifier
 from relevit.models.checkpoints import read_tensors
-from relevit.models.loading import shipped_weights
+from relevit.models.registry import shipped_weights
 from relevit.training.original import make_original
 
 CPU = torch.device("cpu")

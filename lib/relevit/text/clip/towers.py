@@ -23,7 +23,8 @@ from relevit.data.drawings import ANIMALS, CLASSES, PRETRAINING, Drawings, class
 from relevit.data.pairs import draw_pairs
 from relevit.data.textures import FAMILIES
 from relevit.evaluate.frozen_features import class_features
-from relevit.models.loading import load_model, load_pretrained, model_spec
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.captions import Captioned, caption, captioned, prompt
 from relevit.text.clip.dual import encode_whole
@@ -75,7 +76,7 @@ def workshop_towers() -> Towers:
         from transformers import BertModel
     folder = minilm_folder()
     encoder = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-    image = load_pretrained("dinov2-s", image_size=WORKSHOP_SIDE).eval()
+    image = load_model("dinov2-s", new_head=True, options={"img_size": WORKSHOP_SIDE})
     spec = replace(model_spec("dinov2-s"), image_size=WORKSHOP_SIDE)
     text = from_bert(encoder.float().eval(), reads="mean")
     return Towers(image, text, load_tokenizer(folder), spec)

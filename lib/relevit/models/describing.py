@@ -1,0 +1,66 @@
+"""What a model of timm's says of itself, and whether it is one that can be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import torch
+from timm.data import resolve_data_config
+from torch import Tensor, nn
+
+from relevit.attention.recording import FAMILIES, attention_layers, record_attention
+from relevit.attention.token_rows import head_pooling
+from relevit.models.registry import view_of
+from relevit.models.spec import Interpolation, ModelSpec
+
+
+def describe(
+    name: str, timm_name: str, network: nn.Module, options: Mapping[str, Any], count: int
+) -> ModelSpec:
+    """The spec of any timm model, once it is known to be one that can be explained."""
+    size = image_size(name, network)
+    try:
+        _try_it(network, size)
+    except (ValueError, RuntimeError, AssertionError, TypeError) as error:
+        told = "" if FAMILIES in str(error) else f"; use another: {FAMILIES}"
+        reason = " ".join(str(error).split())
+        raise ValueError(f"model {name!r} has no relevance maps: {reason}{told}") from error
+    how = resolve_data_config(pretrained_cfg=network.pretrained_cfg)
+    wanted = {"interpolation": get_args(Interpolation), "crop_mode": ("center", "squash")}
+    for key, allowed in wanted.items():
+        if how[key] not in allowed:
+            raise ValueError(
+                f"model {name!r}: its pretrained_cfg has {key} {how[key]!r}, which is not known "
+                f"here; set model.pretrained_cfg[{key!r}] to one of {allowed} and give the model"
+            )
+    mean, std = (tuple(map(float, how[key])) for key in ("mean", "std"))
+    view = view_of(how, size)
+    return ModelSpec(name, timm_name, size, mean, std, dict(options), count, view)
+
+
+def image_size(name: str, network: nn.Module) -> int:
+    """Pixels of a side. Raises: ValueError for pictures that are not square."""
+    made_for = getattr(getattr(network, "patch_embed", None), "img_size", None)
+    size = made_for or network.pretrained_cfg.get("input_size", (3, 224, 224))[1:]
+    need_square(*size, name)
+    return int(size[0])
+
+
+def need_square(height: int, width: int, name: str) -> None:
+    if height != width:
+        raise ValueError(
+            f"model {name!r}: its pictures are {height} x {width} pixels, and relevance maps need "
+            f"squares; give the option img_size, such as {min(height, width)}"
+        )
+
+
+def _try_it(network: nn.Module, size: int) -> None:
+    """One black picture through the model. Raises: ValueError or RuntimeError."""
+    attention_layers(network)
+    head_pooling(network)
+    black = torch.zeros(1, 3, size, size).to(next(network.parameters()))
+    with torch.no_grad(), record_attention(network):
+        logits = network(black)
+    if not isinstance(logits, Tensor) or logits.ndim != 2:
+        raise ValueError("it gives no logits, [batch, classes]")

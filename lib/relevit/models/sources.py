@@ -1,0 +1,152 @@
+"""Where a model's weights are: the package, a file, timm's hub, the authors' server."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from timm.models import get_pretrained_cfg
+from torch import Tensor
+
+from relevit.base.errors import one_line
+from relevit.base.seeding import seeded
+from relevit.config.words import SHIPPED
+from relevit.models.checkpoints import read_tensors
+from relevit.models.dinov2 import load_dinov2
+from relevit.models.layouts import find_weights, head_tensors, named_tensors, read_checkpoint
+from relevit.models.registry import MODELS, Model, shipped_weights, tagged
+
+Tensors = dict[str, Tensor]
+OF_DINOV2 = "DINOv2"
+
+
+def find_tensors(
+    model: Model,
+    weights: Path | None,
+    classes: int | None,
+    new_head: bool,
+    options: Mapping[str, Any],
+) -> tuple[Tensors, Path | str]:
+    """The tensors under timm's names or their authors', and where they were."""
+    data = next((data for data, names in SHIPPED.items() if model.name in names), None)
+    if weights is not None:
+        tensors, place = from_file(model, weights)
+    elif data and not (new_head and model.begins == "dinov2"):
+        place = shipped_weights(model.name, data)
+        tensors = read_tensors(place)[0]
+    elif model.begins == "dinov2":
+        return load_dinov2() if new_head else {}, OF_DINOV2
+    elif model.begins == "shipped":
+        place = shipped_weights(f"{model.name}-pretrained")
+        return read_tensors(place)[0], place
+    else:
+        place = model.source
+        tensors = _fetched(model, options)
+    wanted = model.classes if classes is None else classes
+    if not new_head and wanted and model.name in MODELS and rows(tensors) != wanted:
+        tensors |= _head(model, weights, wanted)
+    return tensors, place
+
+
+def from_file(model: Model, weights: Path) -> tuple[Tensors, Path]:
+    path = weights
+    if weights.is_dir():
+        path = find_weights(weights, model.name) or find_weights(weights, "model")
+    if path is None:
+        raise FileNotFoundError(
+            f"model {model.name!r}: {weights} has no {model.name}.safetensors nor "
+            f"model.safetensors (nor .pth, .bin, .pth.tar); put the weights there, from "
+            f"{model.source}, or give a file"
+        )
+    with fitting(model, path, {}):
+        if path.suffix != ".safetensors":
+            return named_tensors(read_checkpoint(path)), path
+        tensors, facts = read_tensors(path)
+        written_for = facts.get("architecture", model.name)
+        both_known = written_for in MODELS and model.name in MODELS
+        if written_for != model.name and (both_known or not _alike(written_for, model)):
+            raise ValueError(f"it was written for {written_for!r}")
+        return named_tensors(tensors), path
+
+
+def _alike(name: str, model: Model) -> bool:
+    """Whether two names, of timm's or of the registry, are one architecture of timm's."""
+    names = (MODELS[name].timm_name if name in MODELS else name, model.timm_name)
+    return len({each.partition(".")[0] for each in names}) == 1
+
+
+def _fetched(model: Model, options: Mapping[str, Any]) -> Tensors:
+    """Weights of the authors' server or of timm's hub, fetched once."""
+    cfg = get_pretrained_cfg(model.timm_name)
+    if not model.url and (cfg is None or not cfg.has_weights):
+        others = f" or one of {tagged(model.name)}" if tagged(model.name) else ""
+        raise ValueError(
+            f"model {model.name!r} has no weights in timm; give weights, a file{others}"
+        )
+    with _connected(model, model.source):
+        if model.url:
+            return named_tensors(_from_url(model.url))
+        with seeded(0):
+            made = timm.create_model(
+                model.timm_name, pretrained=True, num_classes=cfg.num_classes, **options
+            )
+        return made.state_dict()
+
+
+def _from_url(url: str) -> Mapping[str, Any]:
+    with torch.serialization.safe_globals([argparse.Namespace]):  # the authors' settings
+        return torch.hub.load_state_dict_from_url(
+            url, map_location="cpu", progress=False, check_hash=True, weights_only=True
+        )
+
+
+def _head(model: Model, weights: Path | None, wanted: int) -> Tensors:
+    """A head that is a file of its own: `<name>-head` beside the weights, or on a server."""
+    path = find_weights(weights, f"{model.name}-head") if weights is not None else None
+    if path is not None:
+        with fitting(model, path, {}):
+            return head_tensors(read_checkpoint(path))
+    if weights is None and model.head_url and wanted == model.classes:
+        with _connected(model, model.head_url):
+            return head_tensors(_from_url(model.head_url))
+    return {}
+
+
+def rows(tensors: Tensors) -> int:
+    """Classes of the head among the tensors; OpenAI's CLIP names and turns it in its own way."""
+    turned = tensors.get("visual.proj")
+    weight = tensors.get("head.weight", None if turned is None else turned.T)
+    return 0 if weight is None else weight.shape[0]
+
+
+@contextmanager
+def fitting(model: Model, place: Path | str, options: Mapping[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        said = f" with {dict(options)}" if options else ""
+        raise ValueError(
+            f"model {model.name!r}: {place} does not fit{said} ({one_line(error)}); use weights of "
+            f"{model.timm_name}, with the options, such as img_size, that they were made with"
+        ) from error
+
+
+@contextmanager
+def _connected(model: Model, place: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if "state_dict" in str(error):
+            raise ValueError(
+                f"model {model.name!r}: timm's weights do not fit its options "
+                f"({one_line(error)}); leave out those that change the architecture"
+            ) from error
+        raise ConnectionError(
+            f"model {model.name!r}: {place} cannot be had ({one_line(error)}); connect, or fetch "
+            f"it elsewhere and give weights, a file or a folder with {model.name}.pth"
+        ) from error

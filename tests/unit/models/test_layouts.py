@@ -1,0 +1,159 @@
+"""Weights in their authors' layouts, on micro networks; files that do not fit; pickles."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from relevit.models import load_model
+from replicas import weights as micro
+from replicas.pictures import Harmful
+
+pytestmark = pytest.mark.usefixtures("no_network", "micro_models")
+
+
+def same(model, tensors):
+    state = model.state_dict()
+    return state.keys() == tensors.keys() and all(torch.equal(state[k], tensors[k]) for k in state)
+
+
+@pytest.mark.parametrize("layout", micro.LAYOUTS)
+def test_every_layout_gives_all_tensors(tmp_path, layout):
+    bare = layout in micro.WITHOUT_HEAD
+    tensors = micro.trained("dino-b", 0 if bare else 1000)
+    path = tmp_path / "file.pth.tar"
+    torch.save(micro.LAYOUTS[layout](tensors), path)
+    state = torch.random.get_rng_state()
+    model = load_model("dino-b", path, classes=0 if bare else None)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert same(model, tensors) and not model.training
+
+
+@pytest.mark.parametrize("ending", ["safetensors", "pth", "bin", "pth.tar"])
+def test_a_folder_holds_the_file_by_name(tmp_path, ending):
+    tensors = micro.trained("ar-s", 1000)
+    path = tmp_path / f"ar-s.{ending}"
+    save_file(tensors, path) if ending == "safetensors" else torch.save(tensors, path)
+    assert same(load_model("ar-s", tmp_path), tensors)
+    assert same(load_model("ar-s", str(tmp_path)), tensors)
+
+
+@pytest.mark.parametrize(("name", "classes"), [("mae-b", 1000), ("beit-b", 30)])
+def test_models_that_pool_the_mean(tmp_path, name, classes):
+    tensors = micro.trained(name, classes)
+    torch.save(micro.mae(tensors), tmp_path / f"{name}.pth")
+    model = load_model(name, tmp_path, classes=classes)
+    assert same(model, tensors) and model.global_pool == "avg"
+
+
+def test_a_pretraining_of_mae_has_no_head(tmp_path):
+    """Its norm is before the pooling; the new one after it starts at one."""
+    tensors = micro.trained("mae-b", 0, global_pool="token")
+    more = {"mask_token": torch.zeros(1, 1, 8), "decoder_embed.weight": torch.zeros(8, 16)}
+    torch.save({"model": tensors | more}, tmp_path / "mae-b.pth")
+    with pytest.raises(ValueError, match=r"mae-b\.pth has no head; give classes and new_head=True"):
+        load_model("mae-b", tmp_path)
+    model = load_model("mae-b", tmp_path, classes=5, new_head=True)
+    assert torch.equal(model.fc_norm.weight, torch.ones(16))
+    assert torch.equal(model.blocks[1].mlp.fc2.weight, tensors["blocks.1.mlp.fc2.weight"])
+
+
+def test_beits_own_pretraining_is_read(tmp_path):
+    """One table of positions for all blocks, a norm before the pooling, a head for hidden patches;
+    finetuning's norm after the pooling is new."""
+    trained = micro.trained("beit-b")
+    tables = [key for key in trained if key.endswith("relative_position_bias_table")]
+    shared = trained[tables[0]]
+    pretraining = {k: v for k, v in trained.items() if k not in tables and "fc_norm" not in k}
+    pretraining |= {
+        "rel_pos_bias.relative_position_bias_table": shared,
+        "rel_pos_bias.relative_position_index": torch.zeros(5, 5, dtype=torch.long),
+        "mask_token": torch.zeros(1, 1, 16),
+        "norm.weight": torch.full((16,), 5.0),
+        "norm.bias": torch.full((16,), 5.0),
+        "lm_head.weight": torch.zeros(30, 16),
+        "lm_head.bias": torch.zeros(30),
+    }
+    torch.save({"model": pretraining}, tmp_path / "beit-b.pth")
+    found = load_model("beit-b", tmp_path, classes=10, new_head=True).state_dict()
+    expected = trained | dict.fromkeys(tables, shared)
+    expected |= {"fc_norm.weight": torch.ones(16), "fc_norm.bias": torch.zeros(16)}
+    body = {key: value for key, value in found.items() if not key.startswith("head.")}
+    assert len(tables) == 2 and all(torch.equal(body[key], expected[key]) for key in body)
+
+
+def test_openais_clip_is_read(tmp_path):
+    tensors = micro.trained("clip-b32", 512)
+    tensors["head.bias"].zero_()  # its projection has none
+    torch.save(micro.as_openai(tensors), tmp_path / "clip-b32.pth")
+    assert same(load_model("clip-b32", tmp_path), tensors)
+    new = load_model("clip-b32", tmp_path, new_head=True)
+    assert not torch.equal(new.head.weight, tensors["head.weight"])
+    weight, bias = torch.randn(3, 16), torch.randn(3)
+    torch.save(micro.linear_file(weight, bias), tmp_path / "clip-b32-head.pth")
+    probed = load_model("clip-b32", tmp_path, classes=3)
+    assert torch.equal(probed.head.weight, weight) and torch.equal(probed.head.bias, bias)
+
+
+def test_mocos_head_comes_from_its_linear_file(tmp_path):
+    tensors, linear = micro.trained("moco-v3-b"), micro.trained("moco-v3-b", 1000, seed=8)
+    torch.save(micro.moco(tensors), tmp_path / "moco-v3-b.pth.tar")
+    torch.save(micro.robustvit(linear), tmp_path / "moco-v3-b-head.pth.tar")
+    head = {key: linear[key] for key in ("head.weight", "head.bias")}
+    assert same(load_model("moco-v3-b", tmp_path), tensors | head)
+
+
+def test_heads_are_no_matter_where_none_is_wanted(tmp_path):
+    tensors = micro.trained("vit-b-in21k", 21843)
+    more = {"pre_logits.fc.weight": torch.zeros(16, 16), "pre_logits.fc.bias": torch.zeros(16)}
+    torch.save(tensors | more, tmp_path / "vit-b-in21k.pth")
+    model = load_model("vit-b-in21k", tmp_path)
+    assert model.state_dict().keys() == micro.without(tensors, "head.weight", "head.bias").keys()
+
+
+@pytest.mark.parametrize("layout", micro.LAYOUTS)
+@pytest.mark.parametrize("write", ["torch", "pickle"])
+def test_code_in_a_file_is_not_run(tmp_path, layout, write):
+    ran, path = tmp_path / "made", tmp_path / "vit-b.pth"
+    content = micro.LAYOUTS[layout](micro.trained("vit-b", 1000)) | {"extra": Harmful(ran)}
+    torch.save(content, path) if write == "torch" else path.write_bytes(pickle.dumps(content, 2))
+    text = r"'vit-b': .*vit-b\.pth does not fit \(it is damaged, or holds more than tensors and"
+    for options in ({}, {"classes": 10, "new_head": True}, {"classes": 0}):
+        with pytest.raises(ValueError, match=text):
+            load_model("vit-b", tmp_path, **options)
+    assert not ran.exists()
+    if write == "torch":
+        torch.load(path, weights_only=False)
+        assert ran.exists(), "the file would have harmed"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("less", r"\(it lacks blocks\.1\.mlp\.fc1\.bias \(2 in all\)\)"),
+        ("more", r"\(blocks\.2\.mlp\.fc1\.bias is left over \(1 in all\)\)"),
+        ("both", r"it lacks blocks\.1\.\S+ \(12 in all\); blocks\.2\.\S+ is left over \(12 in"),
+        ("logits", r"\(pre_logits\.fc\.weight is left over \(1 in all\)\)"),
+        ("size", r"size mismatch for cls_token"),
+        ("pictures", r"size mismatch for pos_embed: \(1, 65, 16\) in the file, \(1, 17, 16\) in"),
+        ("patches", r"size mismatch for patch_embed\.proj\.weight: \(16, 3, 8, 8\) in the file"),
+        ("nan", r"\(NaN or infinity in 'blocks\.0\.norm1\.bias'; the run"),
+        ("whole numbers", r"\(torch\.int64 in 'blocks\.0\.norm1\.bias', where the model has"),
+        ("double", r"\(torch\.float64 in '\S+', where the model has torch\.float32"),
+        ("list", r"\(it holds a list and not tensors by name"),
+        ("other", r"\(it holds no Vision Transformer: no name ends in patch_embed"),
+    ],
+)
+@pytest.mark.parametrize("new_head", [False, True])
+def test_a_file_that_fits_in_part_is_an_error(tmp_path, change, text, new_head):
+    """timm would resample, or leave at random what it does not find, without a word."""
+    torch.save(micro.CHANGES[change](micro.trained("vit-b", 1000)), tmp_path / "vit-b.pth")
+    if (change, new_head) == ("logits", True):
+        return  # what a new head replaces
+    with pytest.raises(ValueError, match=rf"'vit-b': .*vit-b\.pth does not fit.*{text}") as caught:
+        load_model("vit-b", tmp_path, new_head=new_head)
+    assert "use weights of vit_base_patch16_224.orig_in21k_ft_in1k" in str(caught.value)
+    assert "\n" not in str(caught.value)
