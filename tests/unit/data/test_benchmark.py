@@ -141,12 +141,6 @@ def test_images_to_finetune_on_are_those_of_the_labels_each_once(real):
     assert not torch.equal(drawn[0].images, drawn[1].images)
 
 
-def test_validation_images_are_of_classes_that_are_not_finetuned(real):
-    batch = real.draw("validation", range(8))
-    assert not set(batch.labels.tolist()) & set(real.split(0)[0])
-    assert len(set(batch.labels.tolist())) == 8, "an image a class"
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_run_is_validated_on_classes_that_it_finetunes(real, seed):
     """Classes of a run depend on its seed (A16), and so do those of its validation (B2)."""
@@ -221,13 +215,6 @@ def test_probe_has_images_of_the_models_size_that_no_test_uses(real, name):
 
 
 # Images with masks
-
-
-def test_images_with_masks_are_val_on_cutouts():
-    batch, empty = CUTOUTS.with_masks(3, size=112)
-    expected = CUTOUTS.draw("val", range(3))
-    assert empty == 0
-    assert all(torch.equal(getattr(batch, n), getattr(expected, n)) for n in ("images", "masks"))
 
 
 def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root):

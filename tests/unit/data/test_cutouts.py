@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import torch
 
 from relevit.data.batch import join
 from relevit.data.composing import home_family
-from relevit.data.cutouts import CHUNK, CUTOUTS, RECIPES, SHIFTED_SETS, TEST_SETS, Cutouts
+from relevit.data.cutouts import CHUNK, CUTOUTS, RECIPES, Cutouts
 from relevit.data.drawings import (
     ANIMALS,
     CLASSES,
@@ -91,38 +90,24 @@ def test_whole_multiples_of_the_classes_are_balanced(first, world):
     assert Counter(labels) == dict.fromkeys(range(count), 2)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_backgrounds_follow_the_recipe(name):
-    batch = CUTOUTS.draw(name, range(200), size=SMALL)
+@pytest.mark.parametrize(("world", "name"), SETS)
+def test_backgrounds_follow_the_recipe(world, name):
+    bench = WORLDS[world]
+    batch, recipe = bench.draw(name, range(200), size=SMALL), bench.recipes[name]
     home = torch.tensor([home_family(label) for label in batch.labels.tolist()])
-    families = batch.families
-    kind = RECIPES[name].background
-    allowed = {
-        "home": range(len(SEEN)),
-        "foreign": range(len(SEEN)),
-        "unseen": range(len(SEEN), len(FAMILIES)),
-        "any": range(len(FAMILIES)),
-    }[kind]
-    assert set(families.tolist()) == set(allowed)
-    if kind == "foreign":
-        assert not (families == home).any()
-
-
-def test_set_a_is_foreign_and_objectnet_unseen():
-    assert RECIPES["a"].background == "foreign"
-    assert RECIPES["objectnet"].background == "unseen"
-    assert {RECIPES[name].background for name in ("train", "finetune", "val", "v2")} == {"home"}
-
-
-def test_classes_mostly_stand_at_home():
-    """Within four standard deviations of the binomial distribution."""
-    count = 800
-    batch = CUTOUTS.draw("val", range(count), size=SMALL)
-    home = [home_family(label) for label in batch.labels.tolist()]
-    share = sum(a == b for a, b in zip(home, batch.families.tolist(), strict=True)) / count
-    spread = math.sqrt(CUTOUTS.home_share * (1 - CUTOUTS.home_share) / count)
-    assert 0.6 <= CUTOUTS.home_share <= 0.8
-    assert abs(share - CUTOUTS.home_share) < 4 * spread
+    away = float((batch.families != home).float().mean())
+    seen, every = range(len(SEEN)), range(len(FAMILIES))
+    allowed, low, high = {
+        "home": (seen, 0.0, 0.45),
+        "always_home": (seen, 0.0, 0.0),
+        "foreign": (seen, 1.0, 1.0),
+        "seen": (seen, 0.7, 1.0),
+        "unseen": (range(len(SEEN), len(FAMILIES)), 1.0, 1.0),
+        "any": (every, 0.8, 1.0),
+    }[recipe.background]
+    assert set(batch.families.tolist()) == set(allowed) and low <= away <= high
+    if bench.habitats:
+        assert bool(batch.props.any()) == recipe.props
 
 
 def test_five_classes_share_a_home_and_look_alikes_do_not():
@@ -134,10 +119,11 @@ def test_five_classes_share_a_home_and_look_alikes_do_not():
 # Masks
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_masks_are_neither_empty_nor_full(name):
-    share = CUTOUTS.draw(name, range(200)).masks.float().mean(dim=(1, 2, 3))
-    assert share.min() > 0 and share.max() < 1
+@pytest.mark.parametrize(("world", "name"), SETS)
+def test_masks_are_neither_empty_nor_full(world, name):
+    bench = WORLDS[world]
+    share = bench.draw(name, range(60)).masks.float().mean(dim=(1, 2, 3))
+    assert (share.min() > 0 and share.max() < 1) != bench.recipes[name].empty
 
 
 def cards(alpha: float, *, full: bool = False) -> Cutouts:
@@ -199,17 +185,6 @@ def test_objects_anywhere_are_whole():
     assert not (masks[:, [0, -1]].any() or masks[:, :, [0, -1]].any())
     seen = masks.any(dim=0)
     assert all(part.any() for part in (seen[:10], seen[-10:], seen[:, :10], seen[:, -10:]))
-
-
-def test_sets_look_as_their_recipes_differ():
-    """Sets with equal recipes are draws of one kind; the others change what they name."""
-    assert set(TEST_SETS) <= set(RECIPES) and len(TEST_SETS) == 9
-    assert set(TEST_SETS) - set(SHIFTED_SETS) == {"val", "v2"}
-    kinds = {name: tuple(vars(RECIPES[name]).values())[1:] for name in RECIPES}
-    for name in ("train", "finetune", "validation", "v2"):
-        assert kinds[name] == kinds["val"]
-    for name in SHIFTED_SETS:
-        assert kinds[name] != kinds["val"]
 
 
 def test_large_images_are_small_ones_enlarged():
