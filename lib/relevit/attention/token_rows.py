@@ -89,7 +89,7 @@ def carry_rows(
 ) -> Float[Tensor, "batch rows tokens"]:
     """The read rows of (I + A_L) ... (I + A_start), blocks counted from 1."""
     batch, _, tokens = matrices[0].shape
-    unit = torch.eye(tokens, dtype=matrices[0].dtype, device=matrices[0].device)
+    unit = torch.eye(tokens, dtype=matrices[-1].dtype, device=matrices[-1].device)
     rows = read_rows(unit.expand(batch, tokens, tokens), pooling, prefix)
     for matrix in reversed(matrices[start_block - 1 :]):
         rows = rows + rows @ matrix

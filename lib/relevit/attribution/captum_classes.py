@@ -5,15 +5,17 @@ captum is no dependency of this package: `pip install captum`. Nothing else impo
 
 from __future__ import annotations
 
+import torch
 from captum.attr import Attribution
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_layers
 from relevit.attention.token_rows import patch_grid
-from relevit.attribution import METHODS, check_known
 from relevit.attribution.method import Target
-from relevit.protocols import Protocol, check_protocol
+from relevit.attribution.methods import METHODS, check_known
+from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
+from relevit.attribution.seen import Map
+from relevit.protocols import Protocol
 
 Images = Float[Tensor, "batch channels height width"]
 
@@ -28,10 +30,8 @@ class PatchAttribution(Attribution):
     def __init__(
         self, forward_func: nn.Module, method: str = "gae", protocol: Protocol = "published"
     ) -> None:
-        """`forward_func` is the model itself. Raises: ValueError, as `explain`."""
+        """`forward_func` is the model itself. Raises: ValueError for an unknown method."""
         check_known([method])
-        check_protocol(protocol)
-        attention_layers(forward_func)
         super().__init__(forward_func)
         self.method, self.protocol = method, protocol
 
@@ -41,7 +41,7 @@ class PatchAttribution(Attribution):
         """Attributions of the shape of `inputs`, for one class, one each, or the predicted ones.
 
         Like captum's, `inputs` may be a tuple of one tensor, and the result is one then.
-        Raises: ValueError for a bad target, or patches that do not divide the images.
+        Raises: ValueError as the methods do.
         """
         if isinstance(inputs, tuple):
             if len(inputs) != 1:
@@ -50,22 +50,14 @@ class PatchAttribution(Attribution):
         maps = METHODS[self.method](
             self.forward_func, inputs.detach(), target, protocol=self.protocol
         )
-        return spread(maps.detach(), inputs, patch_grid(self.forward_func, inputs))
+        return spread(self.forward_func, maps.detach(), inputs)
 
 
-def spread(maps: Float[Tensor, "batch patches"], images: Images, grid: tuple[int, int]) -> Images:
-    """Each patch's value in equal parts at all its pixels and channels.
-
-    Raises: ValueError when the patches do not divide the images.
-    """
-    _, channels, height, width = images.shape
-    rows, columns = grid
-    if height % rows or width % columns:
-        raise ValueError(
-            f"attribute: {rows} x {columns} patches do not divide images of {height} x {width} "
-            "pixels; give images whose sides are multiples of the patch size"
-        )
-    tall, wide = height // rows, width // columns
-    values = maps.unflatten(1, (1, rows, columns)) / (channels * tall * wide)
-    pixels = values.repeat_interleave(tall, dim=2).repeat_interleave(wide, dim=3)
-    return pixels.expand(-1, channels, -1, -1).contiguous()  # as captum takes it
+def spread(model: nn.Module, maps: Map, images: Images) -> Images:
+    """Each patch's value in equal parts at all its pixels and channels that there are."""
+    pixels_each = sum_over_patches(model, torch.ones_like(images[:1, 0])) * images.shape[1]
+    pixels = (maps / pixels_each).unflatten(1, (1, *patch_grid(model, images)))
+    for axis, side in zip((2, 3), patch_sides(model), strict=True):
+        pixels = pixels.repeat_interleave(side, dim=axis)
+    height, width = images.shape[2:]
+    return pixels[..., :height, :width].expand_as(images).contiguous()  # as captum takes it

@@ -11,29 +11,26 @@ from torch import Tensor, nn
 from relevit.attribution.method import Target, method
 from relevit.attribution.path import Baseline, Rule, integration_path, path_baseline
 from relevit.attribution.pixel_gradients import (
+    CHUNK,
+    Pixels,
     classes_to_explain,
     logits_in_chunks,
     sum_of_gradients,
     sum_over_patches,
 )
+from relevit.attribution.seen import Map
 
 STEPS = 20
-CHUNK = 40  # images run at once along the path; bounds the memory
 
 
 @method("path")
 def integrated_gradients(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    target: Target = None,
-    **options: Any,
-) -> Float[Tensor, "batch patches"]:
+    model: nn.Module, images: Pixels, target: Target = None, **options: Any
+) -> Map:
     """`integrated_gradients_pixels` summed over colours and each patch's pixels, with its sign.
 
     Signed, as LRP's map here: what a patch takes from the class's logit counts against it, and
-    the sum over patches is the logit's change from the baseline (completeness; see
-    `completeness_gap`). Take `.abs()` of the pixels for strength without direction.
-    `options` and errors: as `integrated_gradients_pixels`.
+    the sum over patches is the logit's change from the baseline (`completeness_gap`).
     """
     pixels = integrated_gradients_pixels(model, images, target, **options)
     return sum_over_patches(model, pixels.sum(dim=1))
@@ -41,20 +38,19 @@ def integrated_gradients(
 
 def integrated_gradients_pixels(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Pixels,
     target: Target = None,
     *,
     steps: int = STEPS,
     rule: Rule = "trapezoid",
     baseline: Baseline = "empty",
     chunk: int = CHUNK,
-) -> Float[Tensor, "batch 3 height width"]:
+) -> Pixels:
     """(image - baseline) times the mean gradient of the class's logit on the way between them.
 
     Source: Sundararajan et al. 2017, Eq. 1. The papers here integrate gradients of attention,
-    not of pixels; points and baseline are as there, see `integration_path` and
-    `path_baseline`. The published rule counts both ends of the path in full, so that its sum is
-    off by more. `chunk` images are run at once.
+    not of pixels; points and baseline are as there, see `integration_path` and `path_baseline`.
+    The published rule counts both ends of the path in full, so that its sum is off by more.
     """
     path, images = integration_path(steps, rule), images.detach()
     target = classes_to_explain(model, images, target, chunk)
@@ -62,34 +58,30 @@ def integrated_gradients_pixels(
     shares = images.new_tensor(path.points)
 
     def stop(rows: Tensor, points: Tensor) -> Tensor:
-        return torch.lerp(
-            start.expand_as(images[:1]), images[rows], shares[points, None, None, None]
-        )
+        share = shares[points, None, None, None]
+        return torch.lerp(start.expand_as(images[:1]), images[rows], share)
 
-    slopes = sum_of_gradients(model, images, target, stop, path.weights, chunk)
-    return (images - start) * slopes
+    return (images - start) * sum_of_gradients(model, images, target, stop, path.weights, chunk)
 
 
 @method("path")
 def completeness_gap(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Pixels,
     target: Target = None,
     *,
-    steps: int = STEPS,
-    rule: Rule = "trapezoid",
     baseline: Baseline = "empty",
     chunk: int = CHUNK,
+    **path: Any,
 ) -> Float[Tensor, " batch"]:
     """Sum of an image's attributions minus the logit's change from the baseline; ideally 0.
 
-    In units of the logit. It shrinks with `steps`.
+    In units of the logit. It shrinks with `steps`; `path` as `integrated_gradients_pixels`.
     """
     target = classes_to_explain(model, images, target, chunk)
-    options = dict(steps=steps, rule=rule, baseline=baseline, chunk=chunk)
-    found = integrated_gradients_pixels(model, images, target, **options).sum(dim=(1, 2, 3))
+    path |= dict(baseline=baseline, chunk=chunk)
+    found = integrated_gradients_pixels(model, images, target, **path).sum(dim=(1, 2, 3))
     start = path_baseline(model, images, baseline).expand_as(images[:1])
     logits = logits_in_chunks(model, torch.cat([images, start]), chunk)
-    before = logits[-1, target]
-    after = logits[:-1].gather(1, target[:, None])[:, 0]
+    before, after = logits[-1, target], logits[:-1].gather(1, target[:, None])[:, 0]
     return found - (after - before)

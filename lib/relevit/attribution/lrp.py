@@ -15,20 +15,13 @@ from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
+from relevit.attention.token_rows import Pooling, head_pooling, patch_grid
 from relevit.attribution import lrp_rules as rules
+from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
 from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
-from relevit.attribution.replay import (
-    Made,
-    Replay,
-    check_made,
-    check_parts,
-    check_replay,
-    qkv_bias,
-    replay,
-)
-from relevit.attribution.seen import Seen, observe
+from relevit.attribution.replay import Made, Replay, check_made, check_parts, check_replay, replay
+from relevit.attribution.seen import Map, Seen, observe
 
 
 @method()
@@ -37,44 +30,45 @@ def lrp(
     images: Float[Tensor, "batch 3 height width"],
     target: Target = None,
     **options: Any,
-) -> Float[Tensor, "batch patches"]:
-    """Relevance of every patch: the sum of `lrp_pixels` over its pixels.
+) -> Map:
+    """Relevance of every patch: the sum of `lrp_pixels`, whose the `options` are, over its pixels.
 
-    `options` and errors: as `lrp_pixels`.
+    Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR).
     """
     return sum_over_patches(model, lrp_pixels(model, images, target, **options))
 
 
+@torch.no_grad()
 def lrp_pixels(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     target: Target = None,
     *,
-    mean_shares: bool = True,
-    interleaved: bool = True,
     plain: bool = False,
     pooling: Pooling | None = None,
+    **head: bool,
 ) -> Float[Tensor, "batch height width"]:
     """Relevance of every pixel for the class's logit, summed over colours.
 
-    Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR). `plain` takes the
-    older rules, see `through_blocks`; `mean_shares` and `interleaved` as `from_head`.
+    `plain` takes the older rules, see `through_block`; `head` are options of `from_head`.
     """
-    with torch.no_grad():
-        seen = observe(model, images, target, pooling=pooling)
-        relevance = from_head(
-            model, seen, mean_shares=mean_shares, interleaved=interleaved, plain=plain
+    seen = observe(model, images, target, pooling=pooling)
+    grid, sides = patch_grid(model, images), patch_sides(model)
+    check_weights(model, ["patch_embed.proj"], "lrp")
+    for found in through_blocks(model, seen, plain=plain, **head):
+        relevance = found.tokens
+    embedded, position = _embedded(model, seen.inputs[0], images)
+    if position is not None:
+        relevance, _ = rules.through_sum(
+            relevance, embedded - position, position, normalise=not plain
         )
-        patch_sides(model)  # refuses what is not made of pixels, before long work
-        for found in through_blocks(model, seen, relevance, plain=plain):
-            relevance = found.tokens
-        embedded, position = _embedded(model, seen.inputs[0], images)
-        if position is not None:
-            relevance, _ = rules.through_sum(
-                relevance, embedded - position, position, normalise=not plain
-            )
-        patches = relevance[:, seen.prefix :]
-        return rules.through_patches(patches, images, model.patch_embed.proj).sum(dim=1)
+    patches = relevance[:, seen.prefix :].transpose(1, 2).unflatten(2, grid)
+    height, width = images.shape[2:]
+    # With `dynamic_img_pad` the model fills the last patches with zeros.
+    missing = (0, grid[1] * sides[1] - width, 0, grid[0] * sides[0] - height)
+    padded = nn.functional.pad(images, missing)
+    pixels = rules.through_patches(patches, padded, model.patch_embed.proj.weight)
+    return pixels.sum(dim=1)[:, :height, :width].to(images.dtype)
 
 
 def _embedded(model: nn.Module, tokens: Tensor, images: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -90,7 +84,7 @@ def _embedded(model: nn.Module, tokens: Tensor, images: Tensor) -> tuple[Tensor,
     if getattr(model, "dynamic_img_size", False):
         embedding = resample_abs_pos_embed(
             embedding,
-            new_size=list(model.patch_embed.dynamic_feat_size(images.shape[-2:])),
+            new_size=list(patch_grid(model, images)),
             old_size=list(model.patch_embed.grid_size),
             num_prefix_tokens=0 if model.no_embed_class else model.num_prefix_tokens,
         )
@@ -105,191 +99,132 @@ class BlockRelevance(NamedTuple):
     tokens: Float[Tensor, "batch tokens width"] | None
 
 
-def from_head(
-    model: nn.Module,
-    seen: Seen,
-    *,
-    mean_shares: bool = True,
-    interleaved: bool = True,
-    plain: bool = False,
-    made: list[Made] | None = None,
-) -> Float[Tensor, "batch tokens width"]:
-    """Relevance of the last block's output: 1 at the logit of the class, 0 at the others.
-
-    A head that averages the patches hands each its share in the mean; without `mean_shares` each
-    gets the whole, so that relevance is not conserved there (differences F1). DINO's head
-    reads class token and mean, whatever `pooling` asks for: see `_from_both` (D5). The final norm,
-    its eps and its place before or after the mean, is the model's own (C17, D4). `made` as
-    `record_layers` gives it.
-    Raises: ValueError for a model that computes something the rules do not know.
-    """
-    check_parts(model)
-    heads = _heads(model)
-    if not all(hasattr(head, "weight") for head in heads):
-        raise ValueError(
-            f"lrp: the head of this {type(model).__name__} is {heads[0]} and no linear layer, so "
-            "that there are no classes; give it one: model.reset_classifier(classes)"
-        )
-    tokens = seen.inputs[-1]
-    what = "the last block or the head"
-    again = replay(model.blocks[-1], tokens, seen.maps[-1], made[-1] if made else None)
-    if made:
-        check_made(model, model.blocks[-1], again, what)
-    after = model.norm(again.output)
-    if seen.pooling == head_pooling(model):
-        check_replay(model, _logits(model, seen, after), seen.logits, what)
-    one_hot = nn.functional.one_hot(seen.target, seen.logits.shape[1]).to(tokens)
-    result = torch.zeros_like(tokens)
-    if seen.pooling == "patches":
-        pooled = after[:, seen.prefix :].mean(dim=1)
-        relevance = rules.through_linear(
-            one_hot, _head_norm(model, pooled), model.head.weight, apart=plain
-        )
-        shares = rules.through_mean(relevance, after[:, seen.prefix :])
-        result[:, seen.prefix :] = shares if mean_shares else relevance[:, None]
-        return result
-    if head_pooling(model) == "both":
-        return _from_both(model, one_hot, after, mean_shares, interleaved, plain)
-    for i, head in enumerate(heads):  # distilled: the logits are the mean of two heads
-        inputs = _head_norm(model, after[:, i])
-        relevance = rules.through_linear(one_hot / len(heads), inputs, head.weight, apart=plain)
-        dense = getattr(getattr(model, "fc_norm", None), "dense", None)
-        if dense is not None:  # BERT's pooler
-            relevance = rules.through_linear(relevance, after[:, i], dense.weight, apart=plain)
-        result[:, i] = relevance
-    return result
-
-
-def _from_both(
-    model: nn.Module,
-    one_hot: Tensor,
-    after: Tensor,
-    mean_shares: bool,
-    interleaved: bool,
-    plain: bool,
-) -> Tensor:
-    """Relevance of the tokens that DINO's classifier reads, where it reads them interleaved.
-
-    Without `interleaved` it is split as if the classifier's first half read the class token
-    (differences D5).
-    """
-    relevance = rules.through_linear(one_hot, model.pool(after), model.head.weight, apart=plain)
-    prefix, width = prefix_tokens(model), after.shape[2]
-    result = torch.zeros_like(after)
-    if interleaved:
-        of_class, of_mean = relevance[:, 0::2], relevance[:, 1::2]
-    else:
-        of_class, of_mean = relevance[:, :width], relevance[:, width:]
-    result[:, 0] = of_class
-    shares = rules.through_mean(of_mean, after[:, prefix:])
-    result[:, prefix:] = shares if mean_shares else of_mean[:, None]
-    return result
-
-
 def through_blocks(
     model: nn.Module,
     seen: Seen,
-    relevance: Tensor,
     *,
     plain: bool = False,
     made: list[Made] | None = None,
     stop: int = 0,
+    **head: bool,
 ) -> Iterator[BlockRelevance]:
-    """Go through the blocks from the last to the first.
+    """From the class's logit through the blocks, from the last to the first.
 
-    `plain=True` takes the rules of the first published LRP for ViT: `through_linear` with the
-    parts apart, `through_sum` without normalising (differences C18). `made` as `record_layers`
-    gives it. Block `stop`, counted from 1, is the last one gone through, and only as far as its
-    attention map; 0 means all of them, down to the first block's tokens.
-    Raises: ValueError for a block that computes something the rules do not know.
+    Block `stop`, counted from 1, is the last one gone through, and only as far as its attention
+    map; 0 means all of them, down to the first block's tokens. `made` as `record_layers` gives it,
+    `plain` as `through_block`, `head` as `from_head`.
+    Raises: ValueError for a model that computes something the rules do not know.
     """
-    first = max(stop, 1)
-    for i in reversed(range(first - 1, len(model.blocks))):
-        block, tokens, attention = model.blocks[i], seen.inputs[i], seen.maps[i]
-        again = replay(block, tokens, attention, made[i] if made else None)
-        if i + 1 < len(model.blocks):
-            if made:
-                check_made(model, block, again, f"block {i + 1}")
-            check_replay(model, again.output, seen.inputs[i + 1], f"block {i + 1}")
-        found = _to_attention(block, tokens, attention, again, relevance, plain)
-        of_map = found[1]
-        of_map = nn.functional.pad(of_map, (0, 0, 0, of_map.shape[3] - of_map.shape[2]))
-        if i + 1 == stop:
-            yield BlockRelevance(of_map, None)
-            return
-        relevance = _to_tokens(block, again, *found, plain)
-        yield BlockRelevance(of_map, relevance)
+    first, depth = max(stop, 1), len(model.blocks)
+    check_parts(model)
+    check_weights(model, [*block_layers(model, first=first), *_head_layers(model)], "lrp")
+    for number in range(depth, first - 1, -1):
+        i = number - 1
+        what = "the last block or the head" if number == depth else f"block {number}"
+        again = replay(model.blocks[i], seen.inputs[i], seen.maps[i], made[i] if made else None)
+        if made:
+            check_made(model, again, made[i], what)
+        if number == depth:
+            relevance = from_head(model, seen, again.output, plain=plain, **head)
+        else:
+            check_replay(model, again.output, seen.inputs[number], what)
+        found = through_block(again, relevance, plain=plain, down=number != stop)
+        relevance = found.tokens
+        yield found
 
 
-def _to_attention(
-    block: nn.Module,
-    tokens: Tensor,
-    attention: Tensor,
-    again: Replay,
-    relevance: Tensor,
-    plain: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Relevance that the tokens keep, of the attention map and of the values.
+def through_block(
+    again: Replay, relevance: Tensor, *, plain: bool = False, down: bool = True
+) -> BlockRelevance:
+    """Relevance of a block's output handed to its attention map and, if `down`, to its tokens.
 
-    Later tokens than the last with any relevance are left out of the first two: in the last
-    block, all but the class token where that is all the head reads.
+    `plain` takes the rules of the first published LRP for ViT: linear layers with their parts
+    apart, sums without normalising (differences C18).
     """
-    live = relevance.abs().amax(dim=(0, 2)).nonzero()
-    rows = slice(int(live.max()) + 1 if len(live) else 1)
-    cut = again._replace(
-        **{name: value[:, rows] for name, value in again._asdict().items() if value.ndim == 3}
-    )
+    linear = partial(rules.through_linear, apart=plain)
     sums = partial(rules.through_sum, normalise=not plain)
-    kept, branch = sums(relevance[:, rows], cut.middle, cut.changed)
-    branch = _through_layer(branch, cut.hidden, block.mlp.fc2, cut.second, plain)
-    branch = _through_layer(branch, cut.hidden_input, block.mlp.fc1, cut.first, plain)
-    kept, branch = sums(kept + branch, tokens[:, rows], cut.attended)
-    branch = _through_layer(branch, cut.mixed, block.attn.proj, cut.projected, plain)
-    branch = branch.unflatten(2, (block.attn.num_heads, -1)).transpose(1, 2)
-    return kept, *rules.through_product(branch, attention[:, :, rows], again.value)
+    # In the last block only the tokens that the head reads have any relevance.
+    live = relevance.abs().amax(dim=(0, 2)).nonzero()
+    count = int(live.max()) + 1 if len(live) else 1
+    again, relevance = again.cut(count), relevance[:, :count]
 
+    def whole(values: Tensor) -> Tensor:
+        return nn.functional.pad(values, (0, 0, 0, again.value.shape[2] - count))
 
-def _to_tokens(
-    block: nn.Module, again: Replay, kept: Tensor, of_map: Tensor, of_value: Tensor, plain: bool
-) -> Tensor:
-    rows = slice(of_map.shape[2])
-    missing = (0, 0, 0, of_value.shape[2] - of_map.shape[2])
-    of_query, of_key = rules.through_product(
-        of_map, again.query[:, :, rows], again.key.transpose(-1, -2)
-    )
-    of_query = nn.functional.pad(of_query, missing)
-    joint = torch.stack([of_query, of_key.transpose(-1, -2), of_value])
+    kept, branch = sums(relevance, again.middle, again.changed)
+    branch = linear(linear(branch, *again.fc2), *again.fc1)
+    kept, branch = sums(kept + branch, again.tokens, again.attended)
+    branch = linear(branch, *again.proj)
+    branch = branch.unflatten(2, (again.value.shape[1], -1)).transpose(1, 2)
+    of_map, of_value = rules.through_product(branch, again.attention, again.value)
+    if not down:
+        return BlockRelevance(whole(of_map), None)
+    of_query, of_key = rules.through_product(of_map, again.query, again.key.transpose(-1, -2))
+    joint = torch.stack([whole(of_query), of_key.transpose(-1, -2), of_value])
     joint = joint.permute(1, 3, 0, 2, 4).flatten(2)
-    layer = block.attn.qkv
-    found = _through_layer(joint, again.normed, layer, again.joint, plain, qkv_bias(block.attn))
-    return nn.functional.pad(kept, missing) + found
+    return BlockRelevance(whole(of_map), whole(kept) + linear(joint, *again.qkv))
 
 
-def _through_layer(
-    relevance: Tensor,
-    inputs: Tensor,
-    layer: nn.Module,
-    made: Tensor,
-    plain: bool,
-    bias: Tensor | None = None,
-) -> Tensor:
-    bias = layer.bias if bias is None else bias
-    outputs = made if bias is None else made - bias
-    return rules.through_linear(relevance, inputs, layer.weight, apart=plain, outputs=outputs)
+# The head
 
 
-def _heads(model: nn.Module) -> list[nn.Module]:
-    return [model.head] + [h for h in [getattr(model, "head_dist", None)] if h is not None]
+def from_head(
+    model: nn.Module,
+    seen: Seen,
+    output: Float[Tensor, "batch tokens width"],
+    *,
+    mean_shares: bool = True,
+    interleaved: bool = True,
+    plain: bool = False,
+) -> Float[Tensor, "batch tokens width"]:
+    """Relevance of the last block's `output`: 1 at the logit of the class, 0 at the others.
+
+    A head that averages the patches hands each its share in the mean; without `mean_shares` each
+    gets the whole, so that relevance is not conserved there (differences F1). DINO's head reads
+    class token and mean interleaved, whatever `pooling` asks for; without `interleaved` it is
+    split as if its first half read the class token (D5). The final norm, its eps and its place
+    before or after the mean, is the model's own (C17, D4).
+    """
+    tokens, prefix = model.norm(output), seen.prefix
+    heads = [getattr(model, name) for name in _heads(model)]
+    reads = "both" if head_pooling(model) == "both" else seen.pooling
+    if reads == "both":
+        read = [model.pool(tokens)]
+    elif reads == "patches":
+        read = [tokens[:, prefix:].mean(dim=1)]
+    else:
+        read = [tokens[:, i] for i in range(len(heads))]
+    norm = getattr(model, "fc_norm", nn.Identity())
+    inputs = [norm(pooled) for pooled in read]
+    if seen.pooling == head_pooling(model):
+        logits = sum(head(x) for head, x in zip(heads, inputs, strict=True)) / len(heads)
+        check_replay(model, logits, seen.logits, "the last block or the head")
+
+    linear = partial(rules.through_linear, apart=plain)
+    one_hot = nn.functional.one_hot(seen.target, seen.logits.shape[1]).to(tokens)
+    shares = [
+        linear(one_hot / len(heads), x, head.weight) for head, x in zip(heads, inputs, strict=True)
+    ]
+    if hasattr(norm, "dense"):  # BERT's pooler
+        shares = [linear(r, x, norm.dense.weight) for r, x in zip(shares, read, strict=True)]
+    result = shares[0].new_zeros(tokens.shape)
+    if reads not in ("both", "patches"):
+        for i, share in enumerate(shares):  # distilled: the logits are the mean of two heads
+            result[:, i] = share
+        return result
+    of_mean = shares[0]
+    if reads == "both":
+        halves = of_mean.unflatten(1, (-1, 2)).unbind(2) if interleaved else of_mean.chunk(2, 1)
+        result[:, 0], of_mean = halves
+    patches = tokens[:, prefix:]
+    result[:, prefix:] = rules.through_mean(of_mean, patches) if mean_shares else of_mean[:, None]
+    return result
 
 
-def _logits(model: nn.Module, seen: Seen, after: Tensor) -> Tensor:
-    if seen.pooling == "patches":
-        return model.head(_head_norm(model, after[:, seen.prefix :].mean(dim=1)))
-    if head_pooling(model) == "both":
-        return model.head(model.pool(after))
-    heads = _heads(model)
-    return sum(h(_head_norm(model, after[:, i])) for i, h in enumerate(heads)) / len(heads)
+def _heads(model: nn.Module) -> list[str]:
+    return ["head", "head_dist"] if hasattr(model, "head_dist") else ["head"]
 
 
-def _head_norm(model: nn.Module, pooled: Tensor) -> Tensor:
-    return getattr(model, "fc_norm", nn.Identity())(pooled)
+def _head_layers(model: nn.Module) -> list[str]:
+    pooler = hasattr(getattr(model, "fc_norm", None), "dense")
+    return [*_heads(model), *(["fc_norm.dense"] if pooler else [])]

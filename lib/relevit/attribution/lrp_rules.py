@@ -8,12 +8,31 @@ Activations, norms, softmax, scaling and dropout hand relevance on unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import conv2d, conv_transpose2d
 
 SMALLEST = 1e-9  # denominators are kept this far from zero
+
+
+def in_single(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Count in float32 at least: in float16 the smallest denominator would be 0."""
+
+    def widened(value: Any) -> Any:
+        half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+        return value.float() if half else value
+
+    @wraps(rule)
+    def run(relevance: Tensor, *operands: Any, **options: Any) -> Any:
+        with torch.autocast(relevance.device.type, enabled=False):
+            return rule(*(widened(value) for value in (relevance, *operands)), **options)
+
+    return run
 
 
 def safe_divide(a: Tensor, b: Tensor) -> Tensor:
@@ -22,20 +41,21 @@ def safe_divide(a: Tensor, b: Tensor) -> Tensor:
     return (a / away).masked_fill(b == 0, 0.0)
 
 
+@in_single
 def through_linear(
     relevance: Float[Tensor, "*batch out"],
     inputs: Float[Tensor, "*batch in"],
     weight: Float[Tensor, "out in"],
+    outputs: Float[Tensor, "*batch out"] | None = None,
     *,
     apart: bool = False,
-    outputs: Float[Tensor, "*batch out"] | None = None,
 ) -> Float[Tensor, "*batch in"]:
     """The z+ rule (alpha 1, beta 0): only products of equal sign count; biases do not.
 
-    `apart=True` divides the part from positive inputs and the part from negative inputs by
+    `outputs` are those of the layer without its bias, where they are known: they save one of four
+    products. `apart` divides the part from positive inputs and the part from negative inputs by
     their own sums instead of the common one, so that both receive all the relevance: the rule
-    of the first published LRP for ViT (differences C18). `outputs` are those of the layer
-    without its bias, where they are known: they save one of four products.
+    of the first published LRP for ViT (differences C18).
     """
     positive, negative = weight.clamp(min=0), weight.clamp(max=0)
     if not apart:
@@ -49,6 +69,7 @@ def through_linear(
     return sum(x * (safe_divide(relevance, x @ w.T) @ w) for x, w in parts)
 
 
+@in_single
 def through_product(
     relevance: Float[Tensor, "*batch n m"],
     left: Float[Tensor, "*batch n k"],
@@ -59,6 +80,7 @@ def through_product(
     return left * (share @ right.transpose(-1, -2)), right * (left.transpose(-1, -2) @ share)
 
 
+@in_single
 def through_sum(
     relevance: Float[Tensor, "*shape"],
     a: Float[Tensor, "*shape"],
@@ -87,6 +109,7 @@ def through_sum(
     return first, second
 
 
+@in_single
 def through_mean(
     relevance: Float[Tensor, "batch width"], tokens: Float[Tensor, "batch tokens width"]
 ) -> Float[Tensor, "batch tokens width"]:
@@ -95,16 +118,14 @@ def through_mean(
     return tokens * share[:, None]
 
 
+@in_single
 def through_patches(
-    relevance: Float[Tensor, "batch patches channels"],
+    relevance: Float[Tensor, "batch channels rows columns"],
     images: Float[Tensor, "batch colours height width"],
-    projection: nn.Conv2d,
+    weight: Float[Tensor, "channels colours tall wide"],
 ) -> Float[Tensor, "batch colours height width"]:
     """The z^B rule from patch tokens to pixels: pixels lie between the image's extremes."""
-    stride = projection.stride
-    grid = [images.shape[-2] // stride[0], images.shape[-1] // stride[1]]
-    relevance = relevance.transpose(1, 2).unflatten(2, grid)
-    weight = projection.weight
+    stride = weight.shape[2:]
     bounds = [
         (images, weight, 1),
         (images.amin(dim=(1, 2, 3), keepdim=True).expand_as(images), weight.clamp(min=0), -1),

@@ -12,16 +12,18 @@ from torch.nn.functional import avg_pool2d
 from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
 from relevit.attribution.method import Target, checked_target
 
+Pixels = Float[Tensor, "batch 3 height width"]
 Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]
+CHUNK = 40  # images run at once; bounds the memory
 
 
 def logits_in_chunks(
-    model: nn.Module, images: Float[Tensor, "batch 3 height width"], chunk: int
+    model: nn.Module, images: Pixels, chunk: int
 ) -> Float[Tensor, "batch classes"]:
     """Logits without a graph, `chunk` images at a time.
 
     The first image's attention is recorded, so that models without global self-attention are
-    refused here as by every other method. Raises: ValueError for these.
+    refused here as by every other method.
     """
     with torch.no_grad():
         with record_attention(model):
@@ -31,20 +33,20 @@ def logits_in_chunks(
 
 
 def classes_to_explain(
-    model: nn.Module, images: Float[Tensor, "batch 3 height width"], target: Target, chunk: int
+    model: nn.Module, images: Pixels, target: Target, chunk: int
 ) -> Int[Tensor, " batch"]:
-    """`target`, or the predicted classes. Raises: ValueError as `logits_in_chunks`, bad target."""
+    """`target`, or the predicted classes."""
     return checked_target(logits_in_chunks(model, images, chunk), target)
 
 
 def sum_of_gradients(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Pixels,
     target: Int[Tensor, " batch"],
     stop: Stop,
     weights: Sequence[float],
     chunk: int,
-) -> Float[Tensor, "batch 3 height width"]:
+) -> Pixels:
     """Weighted sum of the gradients of each image's logit of its class at several stops.
 
     `stop(rows, points)` makes the inputs: one for each pair of an image's row and a point's
@@ -67,8 +69,10 @@ def sum_of_gradients(
 def sum_over_patches(
     model: nn.Module, pixels: Float[Tensor, "batch height width"]
 ) -> Float[Tensor, "batch patches"]:
-    """Sum of every patch's pixels, patches row by row. Raises: as `patch_sides`."""
-    return avg_pool2d(pixels[:, None], patch_sides(model), divisor_override=1).flatten(1)
+    """Sum of every patch's pixels, patches row by row; at the edge those that there are."""
+    sides = patch_sides(model)
+    sums = avg_pool2d(pixels[:, None], sides, ceil_mode=True, divisor_override=1)
+    return sums.flatten(1)
 
 
 def patch_sides(model: nn.Module) -> tuple[int, int]:

@@ -15,11 +15,22 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from relevit.attention.recording import FAMILIES
+from relevit.attribution.layers import LAYERS
 
-LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
-Made = dict[str, Tensor]  # outputs of one block's LAYERS, as far as they were recorded
+ENDS = [0, -1]  # first and last token
+
+
+class Kept(NamedTuple):
+    """Of a layer in a forward pass: its inputs at the ENDS, and all its outputs."""
+
+    ends: Float[Tensor, "batch 2 in"]
+    output: Float[Tensor, "batch tokens out"]
+
+
+Made = dict[str, Kept]  # of one block's LAYERS, as far as they were recorded
 
 
 @contextmanager
@@ -32,15 +43,14 @@ def record_layers(model: nn.Module) -> Iterator[list[Made]]:
     made: list[Made] = [{} for _ in getattr(model, "blocks", ())]
 
     def keep(block: int, name: str, layer: nn.Module, args: tuple, output: Tensor) -> None:
-        made[block][name] = output.detach()
+        made[block][name] = Kept(args[0][:, ENDS].detach(), output.detach())
 
-    found = [
-        (block, name, layer)
+    handles = [
+        layer.register_forward_hook(partial(keep, block, name))
         for block in range(len(made))
         for name, layer in model.blocks[block].named_modules()
         if name in LAYERS
     ]
-    handles = [layer.register_forward_hook(partial(keep, b, name)) for b, name, layer in found]
     try:
         yield made
     finally:
@@ -48,27 +58,46 @@ def record_layers(model: nn.Module) -> Iterator[list[Made]]:
             handle.remove()
 
 
-class Replay(NamedTuple):
-    """What a block makes of its tokens, up to each step that a rule needs.
+class Step(NamedTuple):
+    """A linear layer's part in a block: what it takes, its weight, what it makes but for its bias.
 
-    `joint`, `projected`, `first` and `second` are what its LAYERS make, in that order.
+    The order is that of `lrp_rules.through_linear`.
     """
 
-    normed: Tensor
-    joint: Tensor
+    inputs: Float[Tensor, "batch tokens in"]
+    weight: Float[Tensor, "out in"]
+    outputs: Float[Tensor, "batch tokens out"]
+
+
+class Replay(NamedTuple):
+    """What a block makes of its tokens, up to each step that a rule needs, in that order."""
+
+    tokens: Tensor
+    qkv: Step
     query: Tensor
     key: Tensor
     value: Tensor
-    mixed: Tensor
-    projected: Tensor
-    attended: Tensor
+    attention: Tensor
+    proj: Step
+    attended: Tensor  # what the attention adds to the tokens
     middle: Tensor
-    hidden_input: Tensor
-    first: Tensor
-    hidden: Tensor
-    second: Tensor
-    changed: Tensor
+    fc1: Step
+    fc2: Step
+    changed: Tensor  # what the MLP adds to them
     output: Tensor
+
+    def cut(self, count: int) -> Replay:
+        """The same with only the first `count` tokens from the attention's queries on."""
+        later = ("tokens", "proj", "attended", "middle", "fc1", "fc2", "changed", "output")
+        short = {name: _first(getattr(self, name), count) for name in later}
+        query, attention = self.query[:, :, :count], self.attention[:, :, :count]
+        return self._replace(query=query, attention=attention, **short)
+
+
+def _first(part: Tensor | Step, count: int) -> Tensor | Step:
+    if isinstance(part, Step):
+        return Step(part.inputs[:, :count], part.weight, part.outputs[:, :count])
+    return part[:, :count]
 
 
 def replay(
@@ -77,43 +106,37 @@ def replay(
     attention: Float[Tensor, "batch heads query key"],
     made: Made | None = None,
 ) -> Replay:
-    """Compute a block again from its tokens and its attention map, but for what was `made`."""
+    """Compute a block again from its tokens and its attention map, but for what was `made`.
+
+    Layers are what their weights do: `layers.check_weights` has seen to it.
+    """
     layer, mlp, made = block.attn, block.mlp, made or {}
 
-    def run(name: str, inputs: Tensor) -> Tensor:
-        return made[name] if name in made else block.get_submodule(name)(inputs)
+    def run(name: str, inputs: Tensor, bias: Tensor | None) -> tuple[Step, Tensor]:
+        weight = block.get_submodule(name).weight
+        output = made[name].output if name in made else linear(inputs, weight, bias)
+        return Step(inputs, weight, output if bias is None else output - bias), output
 
-    normed = block.norm1(tokens)
-    joint = made.get("attn.qkv")
-    if joint is None:
-        joint = nn.functional.linear(normed, layer.qkv.weight, qkv_bias(layer))
+    qkv, joint = run("attn.qkv", block.norm1(tokens), qkv_bias(layer))
     query, key, value = _query_key_value(layer, joint)
     mixed = getattr(layer, "norm", nn.Identity())((attention @ value).transpose(1, 2).flatten(2))
-    projected = run("attn.proj", mixed)
+    proj, projected = run("attn.proj", mixed, layer.proj.bias)
     attended = scale_branch(block, 1, projected)
     middle = _after(block, 1, tokens + attended)
-    hidden_input = block.norm2(middle)
-    first = run("mlp.fc1", hidden_input)
+    fc1, first = run("mlp.fc1", block.norm2(middle), mlp.fc1.bias)
     hidden = getattr(mlp, "norm", nn.Identity())(mlp.act(first))
-    second = run("mlp.fc2", hidden)
+    fc2, second = run("mlp.fc2", hidden, mlp.fc2.bias)
     changed = scale_branch(block, 2, second)
-    return Replay(
-        normed,
-        joint,
-        query,
-        key,
-        value,
-        mixed,
-        projected,
-        attended,
-        middle,
-        hidden_input,
-        first,
-        hidden,
-        second,
-        changed,
-        _after(block, 2, middle + changed),
-    )
+    output = _after(block, 2, middle + changed)
+    attending = (tokens, qkv, query, key, value, attention, proj, attended)
+    return Replay(*attending, middle, fc1, fc2, changed, output)
+
+
+def _query_key_value(layer: nn.Module, joint: Tensor) -> list[Tensor]:
+    split = joint.unflatten(2, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    query, key, value = split.unbind(0)
+    norms = (getattr(layer, name, nn.Identity()) for name in ("q_norm", "k_norm"))
+    return [*(norm(x) for norm, x in zip(norms, (query, key), strict=True)), value]
 
 
 def _after(block: nn.Module, branch: int, tokens: Tensor) -> Tensor:
@@ -141,21 +164,11 @@ def check_replay(model: nn.Module, again: Tensor, before: Tensor, what: str) -> 
         raise ValueError(_unknown(model, what))
 
 
-def check_made(model: nn.Module, block: nn.Module, again: Replay, what: str) -> None:
-    """Raise ValueError where a layer made something else of the first and the last token.
-
-    Recorded outputs hide what stands between the layers, so two tokens are computed again.
-    """
-    ends = [0, again.normed.shape[1] - 1]
-    steps = [
-        (again.mixed, block.attn.proj, again.projected),
-        (again.hidden_input, block.mlp.fc1, again.first),
-        (again.hidden, block.mlp.fc2, again.second),
-    ]
-    for inputs, layer, made in steps:
-        check_replay(model, layer(inputs[:, ends]), made[:, ends], what)
-    joint = nn.functional.linear(again.normed[:, ends], block.attn.qkv.weight, qkv_bias(block.attn))
-    check_replay(model, joint, again.joint[:, ends], what)
+def check_made(model: nn.Module, again: Replay, made: Made, what: str) -> None:
+    """Raise ValueError where a layer was given something else; recorded outputs would hide it."""
+    for name, kept in made.items():
+        step = getattr(again, name.rpartition(".")[2])
+        check_replay(model, step.inputs[:, ENDS], kept.ends, what)
 
 
 def _unknown(model: nn.Module, what: str) -> str:
@@ -164,13 +177,6 @@ def _unknown(model: nn.Module, what: str) -> str:
         "residuals, and has no propagation rule (gates, SwiGLU, rotary "
         f"positions); use a plain timm Vision Transformer ({FAMILIES})"
     )
-
-
-def _query_key_value(layer: nn.Module, joint: Tensor) -> list[Tensor]:
-    split = joint.unflatten(2, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
-    query, key, value = split.unbind(0)
-    norms = (getattr(layer, name, nn.Identity()) for name in ("q_norm", "k_norm"))
-    return [*(norm(x) for norm, x in zip(norms, (query, key), strict=True)), value]
 
 
 def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
@@ -190,15 +196,7 @@ def qkv_bias(layer: nn.Module) -> Tensor | None:
 
 
 def value_projection(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer.
-
-    Raises: ValueError where queries, keys and values have separate layers.
-    """
-    if not hasattr(layer.qkv, "weight"):
-        raise ValueError(
-            f"token_wise: {type(layer).__name__} has no joint qkv layer to take the values' "
-            f"weights from; use a plain timm Vision Transformer ({FAMILIES})"
-        )
+    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer."""
     weight, bias = layer.qkv.weight, qkv_bias(layer)
     start = 2 * weight.shape[0] // 3
     return weight[start:], None if bias is None else bias[start:]

@@ -10,54 +10,47 @@ from torch import Tensor, nn
 
 from relevit.attribution.method import Target, method
 from relevit.attribution.pixel_gradients import (
+    CHUNK,
+    Pixels,
     classes_to_explain,
     patch_sides,
     sum_of_gradients,
     sum_over_patches,
 )
+from relevit.attribution.seen import Map
 
 DRAWS = 20
 NOISE = 0.15
-CHUNK = 40  # noisy images run at once; bounds the memory
 
 
 @method()
-def smoothgrad(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    target: Target = None,
-    **options: Any,
-) -> Float[Tensor, "batch patches"]:
+def smoothgrad(model: nn.Module, images: Pixels, target: Target = None, **options: Any) -> Map:
     """Absolute `smoothgrad_pixels`, summed over colours, mean over each patch's pixels.
 
     Source: Smilkov et al. 2017; IAV averages a non-negative attribution over every patch, and
-    gives neither noise nor draws: these are SmoothGrad's own. `options` as
-    `smoothgrad_pixels`.
+    gives neither noise nor draws: these are SmoothGrad's own.
     """
     slopes = smoothgrad_pixels(model, images, target, **options)
-    height, width = patch_sides(model)
-    return sum_over_patches(model, slopes.abs().sum(dim=1)) / (height * width)
+    tall, wide = patch_sides(model)
+    return sum_over_patches(model, slopes.abs().sum(dim=1)) / (tall * wide)
 
 
 def smoothgrad_pixels(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Pixels,
     target: Target = None,
     *,
     draws: int = DRAWS,
     noise: float = NOISE,
     seed: int = 0,
     chunk: int = CHUNK,
-) -> Float[Tensor, "batch 3 height width"]:
+) -> Pixels:
     """Mean gradient of the class's logit with respect to the pixels, with its sign.
 
-    Source: Smilkov et al. 2017. Each of `draws` copies has Gaussian noise added, whose standard
-    deviation is `noise` times the image's own range (maximum minus minimum of the normalised
-    values). All images get the same draws, each scaled by its range: a map depends on the
-    image, the class and `seed`, not on the batch it is in. `target` None is the class that is
-    predicted without noise. `chunk` copies are run at once.
-    Raises: ValueError for draws or chunk below 1, negative noise, a bad target, or a model
-    without global self-attention, which no method here takes.
+    Each of `draws` copies has Gaussian noise added, whose standard deviation is `noise` times the
+    image's own range (maximum minus minimum of the normalised values). All images get the same
+    draws: a map depends on the image, the class and `seed`, not on the batch it is in. `target`
+    None is the class that is predicted without noise. `chunk` copies are run at once.
     """
     if draws < 1 or noise < 0:
         raise ValueError(
@@ -75,9 +68,7 @@ def smoothgrad_pixels(
     return sum_of_gradients(model, images, target, noisy, [1 / draws] * draws, chunk)
 
 
-def noise_patterns(
-    images: Float[Tensor, "batch 3 height width"], draws: int, seed: int
-) -> Float[Tensor, "draws 3 height width"]:
+def noise_patterns(images: Pixels, draws: int, seed: int) -> Float[Tensor, "draws 3 height width"]:
     """Standard normal noise, drawn in single precision on the CPU: the same on every device."""
     random = torch.Generator().manual_seed(seed)
     return torch.randn((draws, *images.shape[1:]), generator=random).to(images)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from relevit.attribution import method_options
 from relevit.attribution.beyond_intuition import average_heads, weigh_heads, weigh_tokens
+from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.replay import replay, scale_branch
 from relevit.attribution.seen import observe
 from relevit.protocols import Protocol
@@ -36,6 +37,7 @@ def approximation_errors(
     rules = {name: method_options(model, name, protocol) for name in ("head_wise", "token_wise")}
     for own in rules.values():
         own.pop("start_block", None)  # each block is judged by itself
+    check_weights(model, block_layers(model, ("mlp.fc1", "mlp.fc2")), "approximation_errors")
     tables = []
     with torch.no_grad():
         truth = [*seen.inputs[1:], _output(model, seen)]

@@ -18,12 +18,11 @@ from timm.models.beit import Beit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
-from relevit.attention.recording import record_attention
 from relevit.attention.token_rows import head_pooling
 from relevit.attribution import METHODS
 from relevit.attribution.integrated_gradients import completeness_gap, integrated_gradients_pixels
 from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
-from relevit.attribution.raw_attention import scaled_to_one
+from relevit.attribution.replay import replay
 from relevit.attribution.seen import observe
 from relevit.attribution.smoothgrad import smoothgrad_pixels
 from relevit.models.loading import load_model
@@ -151,13 +150,10 @@ def test_gradient_checkpointing_is_refused(images, name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_other_ways_of_pooling(images, name):
-    """A head that reads the patches with attention of its own has no row; pixels need none."""
+def test_heads_that_pool_by_attention(images, name):
+    """A head that reads the patches with attention of its own has no row: refused, as SigLIP's."""
     model = random_weights(VIT(**(SIZES | {"global_pool": "map"})))
-    if name in PIXELS:
-        assert explain(name, model, images).shape == (3, 16)
-        return
-    with pytest.raises(ValueError, match=r"pooling: 'map' is unknown; use a model that pools by"):
+    with pytest.raises(ValueError, match="is an attention-pooling head"):
         explain(name, model, images)
 
 
@@ -186,32 +182,29 @@ def test_every_method_runs_on_the_head_that_reads_both(dino, faces, name, protoc
 
 
 def test_relevance_of_class_token_and_mean_sums_to_one(dino, faces):
+    one = torch.ones(3).double()
     with torch.no_grad():
-        seen = observe(dino, faces, torch.tensor([4, 0, 2]))
-        relevance = from_head(dino, seen, "described")
-        one = torch.ones(3).double()
-        assert (relevance[:, 0].abs().sum(dim=1) > 0).all()
-        close(relevance.sum(dim=(1, 2)), one, 1e-6)
-        for found in through_blocks(dino, seen, relevance):
+        for found in through_blocks(dino, observe(dino, faces, torch.tensor([4, 0, 2]))):
             close(found.tokens.sum(dim=(1, 2)), one, 1e-6)
 
 
-def test_published_relevance_is_split_as_if_concatenated(dino, faces):
+@pytest.mark.parametrize(("half", "tokens"), [(slice(12), 1), (slice(12, None), 16)])
+def test_published_relevance_is_split_as_if_concatenated(dino, faces, half, tokens):
     """One class's weights are 1 in the first half: the class token has it all. In the second
     each patch has the whole (differences F1)."""
-    width = dino.embed_dim
-    for half, tokens in ((slice(width), 1), (slice(width, None), 16)):
-        model = copy.deepcopy(dino)
-        with torch.no_grad():
-            model.head.weight.zero_()
-            model.head.weight[4, half] = 1
-            seen = observe(model, faces, 4)
-            relevance = from_head(model, seen, "published").sum(dim=2)
-            described = from_head(model, seen, "described").sum(dim=2)
-        rows = slice(1) if tokens == 1 else slice(1, None)
-        close(relevance[:, rows], torch.ones(3, tokens).double(), 1e-6)
-        assert relevance.sum(dim=1).round(decimals=6).tolist() == [tokens] * 3
-        assert (described.abs() > 1e-9).all(), "interleaved: any half is of both"
+    model = copy.deepcopy(dino)
+    half = slice(*(None if end is None else model.embed_dim for end in (half.start, half.stop)))
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.weight[4, half] = 1
+        seen = observe(model, faces, 4)
+        output = replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
+        published = from_head(model, seen, output, mean_shares=False, interleaved=False).sum(dim=2)
+        described = from_head(model, seen, output).sum(dim=2)
+    rows = slice(1) if tokens == 1 else slice(1, None)
+    close(published[:, rows], torch.ones(3, tokens).double(), 1e-6)
+    close(published.sum(dim=1), torch.full((3,), tokens).double(), 1e-6)
+    assert (described.abs() > 1e-9).all(), "interleaved: any half is of both"
 
 
 READ_BY_CLASS_TOKEN = ("raw_attention", "rollout", "gradcam", "ga")
@@ -219,23 +212,12 @@ READ_BY_CLASS_TOKEN = ("raw_attention", "rollout", "gradcam", "ga")
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("gae", "lrp", *PIXELS)])
 def test_published_baselines_read_the_class_token_of_both(dino, faces, name):
-    own, both, row = (
-        explain(name, dino, faces, 4, **({} if pooling is None else {"pooling": pooling}))
-        for pooling in (None, "both", "class_token")
-    )
+    own = explain(name, dino, faces, 4)
+    both, row = (explain(name, dino, faces, 4, pooling=pool) for pool in ("both", "class_token"))
     assert (both - row).abs().max() > 1e-9
     close(own, row if name in READ_BY_CLASS_TOKEN else both)
-    described = [
-        explain(name, dino, faces, 4, protocol="described", **options)
-        for options in ({}, {"pooling": "both"})
-    ]
-    close(*described)
-
-
-def test_published_raw_attention_of_both_is_the_class_tokens_row(dino, faces):
-    with torch.no_grad(), record_attention(dino) as tape:
-        dino(faces)
-    close(METHODS["raw_attention"](dino, faces), scaled_to_one(tape.maps[-1].mean(1)[:, 0, 1:]))
+    described = partial(explain, name, dino, faces, 4, protocol="described")
+    close(described(), described(pooling="both"))
 
 
 # One patch decides: no transposed grid, no shift by prefix tokens

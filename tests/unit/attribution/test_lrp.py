@@ -12,10 +12,11 @@ from timm.models.vision_transformer import ResPostBlock
 from relevit.attribution import METHODS
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
+from relevit.attribution.replay import replay
 from relevit.attribution.seen import observe
 
 from .. import attribution_cases
-from ..attribution_cases import LRP
+from ..attribution_cases import LRP, PROTOCOLS
 
 close = partial(attribution_cases.close, atol=1e-12)
 
@@ -34,24 +35,20 @@ def test_safe_divide():
     close(ours, tensor([0, 1e9, -1e9, 0, 2]))
 
 
-def test_linear_counts_products_of_equal_sign():
-    """Output 0: 1*2 counts, -3*4 does not, 2*0 is none. Output 1: -3*-1 and 1*1."""
-    inputs, weight = tensor([1, -3, 2]), tensor([2, 4, 0], [1, -1, -5])
-    ours = rules.through_linear(tensor([10, 20]), inputs, weight)
-    close(ours, tensor([10 + 20 * 1 / 4, 20 * 3 / 4, 0]))
-    assert ours.sum() == 30
-
-
-def test_linear_with_parts_apart_pays_twice():
-    """Output 1 hands all its relevance to the positive inputs and again to the negative ones."""
-    inputs, weight = tensor([1, -3, 2]), tensor([2, 4, 0], [1, -1, -5])
-    ours = rules.through_linear(tensor([10, 20]), inputs, weight, apart=True)
-    close(ours, tensor([10 + 20, 20, 0]))
-
-
-def test_linear_drops_what_nothing_carries():
-    ours = rules.through_linear(tensor([7]), tensor([1, 1]), tensor([[-1, -1]]))
-    close(ours, tensor([0, 0]))
+@pytest.mark.parametrize(
+    ("inputs", "weight", "relevance", "apart", "wanted"),
+    [
+        # Output 0: 1*2 counts, -3*4 does not, 2*0 is none. Output 1: -3*-1 and 1*1.
+        ([1, -3, 2], ([2, 4, 0], [1, -1, -5]), [10, 20], False, [10 + 20 / 4, 20 * 3 / 4, 0]),
+        # Apart, output 1 hands all to the positive inputs and again to the negative ones.
+        ([1, -3, 2], ([2, 4, 0], [1, -1, -5]), [10, 20], True, [10 + 20, 20, 0]),
+        # Nothing carries it.
+        ([1, 1], ([[-1, -1]],), [7], False, [0, 0]),
+    ],
+)
+def test_linear_counts_products_of_equal_sign(inputs, weight, relevance, apart, wanted):
+    ours = rules.through_linear(tensor(relevance), tensor(inputs), tensor(*weight), apart=apart)
+    close(ours, tensor(wanted))
 
 
 def test_product_halves():
@@ -59,41 +56,34 @@ def test_product_halves():
     of_left, of_right = rules.through_product(tensor([[28]]), left, right)
     close(of_left, tensor([[2, 12]]))  # 28 / 14 / 2 times each summand 2 and 12
     close(of_right, tensor([2], [12]))
-
-
-def test_product_conserves():
     relevance = draw(2, 3, 5)
-    parts = rules.through_product(relevance, draw(2, 3, 4, seed=1), draw(2, 4, 5, seed=2))
-    for part in parts:
+    for part in rules.through_product(relevance, draw(2, 3, 4, seed=1), draw(2, 4, 5, seed=2)):
         close(part.sum(dim=(1, 2)), relevance.sum(dim=(1, 2)) / 2, 1e-9)
 
 
-def test_sum_by_share():
-    a, b = tensor([1, 6]), tensor([3, -2])
-    parts = rules.through_sum(tensor([8, 4]), a, b, normalise=False)
-    close(parts[0], tensor([2, 6]))
-    close(parts[1], tensor([6, -2]))
-
-
-def test_sum_is_scaled_to_the_relevance_of_the_image():
-    a, b = tensor([[1, 6]]), tensor([[3, -2]])
-    parts = rules.through_sum(tensor([[8, 4]]), a, b)
-    # The parts sum to 8 and 4, which is what they may: 12 * 8/12 and 12 * 4/12.
-    close(parts[0], tensor([[2, 6]]))
-    close(parts[1], tensor([[6, -2]]))
-    # Shares 10 and -9 of 1: the whole is 1, of which they get 10/19 and 9/19, both positive.
-    parts = rules.through_sum(tensor([[1]]), tensor([[10]]), tensor([[-9]]))
-    close(parts[0], tensor([[10 / 19]]))
-    close(parts[1], tensor([[9 / 19]]))
+@pytest.mark.parametrize(
+    ("relevance", "a", "b", "normalise", "wanted"),
+    [
+        ([8, 4], [1, 6], [3, -2], False, ([2, 6], [6, -2])),
+        # The parts sum to 8 and 4, which is what they may: 12 * 8/12 and 12 * 4/12.
+        ([8, 4], [1, 6], [3, -2], True, ([2, 6], [6, -2])),
+        # Shares 10 and -9 of 1: the whole is 1, of which they get 10/19 and 9/19, both positive.
+        ([1], [10], [-9], True, ([10 / 19], [9 / 19])),
+    ],
+)
+def test_sum_by_share(relevance, a, b, normalise, wanted):
+    operands = (tensor([values]) for values in (relevance, a, b))
+    for part, known in zip(rules.through_sum(*operands, normalise=normalise), wanted, strict=True):
+        close(part, tensor([known]))
 
 
 def test_sum_is_normalised_image_by_image():
-    relevance, a, b = draw(3, 4, 5), draw(3, 4, 5, seed=1), draw(3, 4, 5, seed=2)
-    together = rules.through_sum(relevance, a, b)
+    operands = [draw(3, 4, 5, seed=seed) for seed in range(3)]
+    together = rules.through_sum(*operands)
     for i in range(3):
-        alone = rules.through_sum(*(x[i : i + 1] for x in (relevance, a, b)))
+        alone = rules.through_sum(*(x[i : i + 1] for x in operands))
         close(together[0][i : i + 1], alone[0])
-    close((together[0] + together[1]).sum(dim=(1, 2)), relevance.sum(dim=(1, 2)), 1e-9)
+    close(sum(together).sum(dim=(1, 2)), operands[0].sum(dim=(1, 2)), 1e-9)
 
 
 def test_mean_by_share():
@@ -103,25 +93,20 @@ def test_mean_by_share():
 
 def test_patches_by_the_bounded_rule():
     """One patch of two pixels: pixel 0 is the image's smallest value, 1 its largest."""
-    projection = torch.nn.Conv2d(1, 1, kernel_size=(1, 2), stride=(1, 2), bias=False).double()
-    with torch.no_grad():
-        projection.weight.copy_(tensor([[[[2, -3]]]]))
-    image = tensor([[[[-1, 4]]]])
-    ours = rules.through_patches(tensor([[[5]]]), image, projection)
+    weight = tensor([[[[2, -3]]]])
+    ours = rules.through_patches(tensor([[[[5]]]]), tensor([[[[-1, 4]]]]), weight)
     # x w - low w+ - high w-: 2 * (-1) - 2 * (-1) = 0 and -3 * 4 + 3 * 4 = 0: no way to share.
     close(ours, torch.zeros(1, 1, 1, 2).double())
-    image = tensor([[[[0, 1], [-1, 4]]]])
-    ours = rules.through_patches(tensor([[[5], [0]]]), image, projection)
+    ours = rules.through_patches(tensor([[[[5], [0]]]]), tensor([[[[0, 1], [-1, 4]]]]), weight)
     # Shares 2 * (0 - -1) = 2 and -3 * (1 - 4) = 9 of 11.
     close(ours[0, 0, 0], tensor([10 / 11, 45 / 11]), 1e-8)
 
 
 def test_patches_keep_their_place():
     """A grid that is no square: relevance of one patch stays inside its pixels."""
-    projection = torch.nn.Conv2d(3, 4, kernel_size=2, stride=2).double()
-    images, relevance = draw(1, 3, 4, 6), torch.zeros(1, 6, 4).double()
-    relevance[0, 5] = 1
-    pixels = rules.through_patches(relevance, images, projection).detach()
+    relevance = torch.zeros(1, 4, 2, 3).double()
+    relevance[0, :, 1, 2] = 1
+    pixels = rules.through_patches(relevance, draw(1, 3, 4, 6), draw(4, 3, 2, 2, seed=1))
     assert pixels[..., 2:, 4:].sum() == pytest.approx(4)
     pixels[..., 2:, 4:] = 0
     assert pixels.abs().max() == 0
@@ -130,43 +115,43 @@ def test_patches_keep_their_place():
 # Whole models
 
 
+def head_relevance(model, images, target, **options):
+    with torch.no_grad():
+        seen = observe(model, images, target)
+        output = replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
+        return from_head(model, seen, output, **options)
+
+
 @pytest.mark.parametrize(
     "kind", ["plain", "average", "registers", "distilled", "layer_scale", "scale_norm"]
 )
 def test_relevance_sums_to_one_after_every_block(build_vit, images, kind):
-    model = build_vit(kind, depth=3)
+    model, target = build_vit(kind, depth=3), torch.tensor([0, 3, 1])
+    one = torch.ones(3).double()
+    close(head_relevance(model, images, target).sum(dim=(1, 2)), one, 1e-6)
     with torch.no_grad():
-        seen = observe(model, images, torch.tensor([0, 3, 1]))
-        relevance = from_head(model, seen, "described")
-        one = torch.ones(3).double()
-        close(relevance.sum(dim=(1, 2)), one, 1e-6)
-        for found in through_blocks(model, seen, relevance):
+        for found in through_blocks(model, observe(model, images, target)):
             close(found.tokens.sum(dim=(1, 2)), one, 1e-6)
             # Half of a product's relevance goes to the map, by the mixing of the values.
             assert found.attention.sum(dim=(1, 2, 3)).abs().max() < 1
 
 
-def test_published_average_pooling_hands_on_too_much(build_vit, images):
-    model = build_vit("average")
-    seen = observe(model, images)
-    with torch.no_grad():
-        relevance = from_head(model, seen, "published")
-    close(relevance.sum(dim=(1, 2)), torch.full((3,), 16.0).double(), 1e-6)
+def test_the_whole_to_each_patch_is_too_much(build_vit, images):
+    found = head_relevance(build_vit("average"), images, 0, mean_shares=False)
+    close(found.sum(dim=(1, 2)), torch.full((3,), 16.0).double(), 1e-6)
 
 
 def test_patches_sum_their_pixels(build_vit, images):
-    model = build_vit()
-    pixels = lrp_pixels(model, images).detach()
-    assert pixels.shape == (3, 28, 28)
+    pixels = lrp_pixels(build_vit(), images)
     blocks = pixels.reshape(3, 4, 7, 4, 7).sum(dim=(2, 4)).flatten(1)
-    close(METHODS["lrp"](model, images), blocks, 1e-9)
+    close(METHODS["lrp"](build_vit(), images), blocks, 1e-9)
 
 
 def test_position_embedding_of_any_image_size(build_vit, images):
     """A model that resizes its position embedding on the way explains as one that did before."""
-    small = images[:, :, :21, :21]
+    small = images[:, :, :21, :14]
     flexible, fixed = build_vit(dynamic_img_size=True), build_vit()
-    fixed.set_input_size(img_size=(21, 21))
+    fixed.set_input_size(img_size=(21, 14))
     close(METHODS["lrp"](flexible, small), METHODS["lrp"](fixed, small), 1e-6)
 
 
@@ -177,6 +162,24 @@ def test_norm_after_the_position_embedding(build_vit, images):
     normed.load_state_dict(plain.state_dict(), strict=False)
     normed.patch_embed.proj.bias = plain.patch_embed.proj.bias
     close(METHODS["lrp"](normed, images), METHODS["lrp"](plain, images), 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, "autocast"])
+@pytest.mark.parametrize("kind", ["plain", "average", "distilled"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", LRP)
+def test_half_precision_makes_numbers(build_vit, images, name, protocol, kind, dtype):
+    """1e-9 is 0 in float16, so that nothing divided by nothing is NaN: rules count in float32."""
+    model, target, images = build_vit(kind), torch.tensor([0, 3, 1]), images.clone()
+    model.blocks[-1].mlp.fc1.weight.data[3] = 0
+    images[0] = 0.3
+    half = torch.float32 if dtype == "autocast" else dtype
+    with torch.autocast("cpu", dtype=torch.float16, enabled=dtype == "autocast"):
+        found = METHODS[name](model.to(half), images.to(half), target, protocol=protocol)
+    assert found.dtype == half and found.isfinite().all()
+
+
+# Models without rules would get a map that looks right and is not
 
 
 UNKNOWN = {
@@ -190,31 +193,28 @@ UNKNOWN = {
 @pytest.mark.parametrize("what", UNKNOWN)
 @pytest.mark.parametrize("name", LRP)
 def test_models_without_rules_are_refused(build_vit, images, name, what):
-    """They would get a map that looks right and is not."""
     model = build_vit(**UNKNOWN[what])
     text = rf"lrp: {' '.join(what.split())} of this VisionTransformer .*no propagation rule.*MAE"
     with pytest.raises(ValueError, match=text):
         METHODS[name](model, images)
 
 
+@pytest.mark.parametrize("gated", [2, 3])
 @pytest.mark.parametrize("name", LRP)
-def test_gated_attention_is_refused(build_vit, images, name):
-    model = build_vit()
-    model.blocks[1].attn.gate = torch.nn.Linear(16, 16).double()
-    with pytest.raises(ValueError, match="lrp: the last block or the head of this Vision"):
-        METHODS[name](model, images)
+def test_gated_attention_is_refused(build_vit, images, name, gated):
     model = build_vit(depth=3)
-    model.blocks[1].attn.gate = torch.nn.Linear(16, 16).double()
-    if name == "partial_lrp":  # needs the last block alone
+    model.blocks[gated - 1].attn.gate = torch.nn.Linear(16, 16).double()
+    if name == "partial_lrp" and gated == 2:  # needs the last block alone
         METHODS[name](model, images)
-    else:
-        with pytest.raises(ValueError, match="lrp: block 2 of this VisionTransformer"):
-            METHODS[name](model, images)
+        return
+    what = "the last block or the head" if gated == 3 else "block 2"
+    with pytest.raises(ValueError, match=f"lrp: {what} of this Vision"):
+        METHODS[name](model, images)
 
 
 @pytest.mark.parametrize("name", LRP)
-def test_a_model_without_head_is_an_error(build_vit, images, name):
+def test_a_model_without_head_is_refused(build_vit, images, name):
     model = build_vit()
     model.reset_classifier(0)
-    with pytest.raises(ValueError, match=r"head of this VisionTransformer is Identity\(\) and no"):
+    with pytest.raises(ValueError, match=r"lrp: head of this VisionTransformer is a Identity"):
         METHODS[name](model, images)

@@ -1,0 +1,166 @@
+"""Methods that read a layer's weight: what wraps it, and is it still what its weight says."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
+
+from relevit.attribution import METHODS
+from relevit.attribution.layers import does_its_weight
+
+from ..attribution_cases import LRP, close, explain, know_black
+
+READ_WEIGHTS = (*LRP, "token_wise")
+
+
+class Adapted(nn.Linear):
+    """LoRA as peft leaves it before merging: `.weight` is that of the layer below."""
+
+    def __init__(self, layer, gain=0.3):
+        super().__init__(layer.in_features, layer.out_features)
+        self.to(layer.weight).load_state_dict(layer.state_dict())
+        random = torch.Generator().manual_seed(0)
+        self.change = gain * torch.randn(self.weight.shape, generator=random).to(layer.weight)
+
+    def forward(self, inputs):
+        return super().forward(inputs) + inputs @ self.change.T
+
+    def merged(self):
+        made = copy.deepcopy(super().requires_grad_(False))
+        made.__class__ = nn.Linear
+        made.weight += self.change
+        return made
+
+
+class Doubled(nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+class Behind(nn.Module):
+    """`weight` is a method, as in torch.ao's quantised layers."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def weight(self):
+        return self.layer.weight
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+
+class Packed(Behind):
+    """Eight bits and a scale."""
+
+    def __init__(self, layer):
+        super().__init__(layer)
+        self.weight = (20 * layer.weight.detach()).to(torch.int8)
+
+
+def hooked(layer):
+    layer.register_forward_hook(lambda layer, args, made: 2 * made)
+    return layer
+
+
+def watched(layer):
+    layer.register_forward_hook(lambda layer, args, made: None)
+    return layer
+
+
+def parametrized(layer):
+    return parametrize.register_parametrization(layer, "weight", Doubled())
+
+
+def stale(layer):
+    """The old weight_norm sets `.weight` when the layer is called."""
+    weight_norm(layer)
+    with torch.no_grad():
+        layer.weight_g *= 3
+    return layer
+
+
+MORE = {"lora": Adapted, "hook": hooked, "method": Behind, "int8": Packed}
+SAME = {
+    "plain": lambda layer: layer,
+    "lora merged": lambda layer: Adapted(layer).merged(),
+    "lora untrained": lambda layer: Adapted(layer, gain=0.0),
+    "watched": watched,
+    "parametrize": parametrized,
+    "weight_norm": parametrizations.weight_norm,
+    "old weight_norm": stale,
+    "pruned": lambda layer: prune.random_unstructured(layer, "weight", 0.5),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [*MORE, *SAME])
+def test_a_layer_is_its_weight_or_more(kind, dtype):
+    torch.manual_seed(0)
+    layer = (MORE | SAME)[kind](nn.Linear(48, 16).to(dtype))
+    state = torch.get_rng_state()
+    assert does_its_weight(layer) == (kind in SAME)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_convolution_and_missing_layer():
+    assert does_its_weight(nn.Conv2d(3, 4, 7, stride=7))
+    assert not does_its_weight(hooked(nn.Conv2d(3, 4, 7, stride=7)))
+    assert not does_its_weight(None) and not does_its_weight(nn.Identity())
+
+
+def wrap(model, path, kind):
+    parent, _, name = path.rpartition(".")
+    parent = model.get_submodule(parent)
+    setattr(parent, name, (MORE | SAME)[kind](getattr(parent, name)))
+    return model
+
+
+READ = ("blocks.1.attn.qkv", "blocks.1.attn.proj", "blocks.1.mlp.fc1", "blocks.1.mlp.fc2", "head")
+
+
+@pytest.mark.parametrize("path", [*READ, "patch_embed.proj"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_layer_that_is_more_than_its_weight_is_named(build_vit, images, name, path):
+    """Or not read: then the map is that of the model as it computes."""
+    model = wrap(know_black(build_vit()), path, "hook")
+    reads = {"token_wise": "attn" in path, "lrp": True}
+    if reads.get(name, name in LRP and path != "patch_embed.proj"):
+        text = rf": {path} of this VisionTransformer is a (Linear|Conv2d), where .*merge_and_unload"
+        with pytest.raises(ValueError, match=text):
+            explain(name, model, images)
+    else:
+        assert explain(name, model, images).shape == (3, 16)
+
+
+@pytest.mark.parametrize("kind", ["lora untrained", "parametrize", "old weight_norm", "pruned"])
+@pytest.mark.parametrize("name", READ_WEIGHTS)
+def test_a_weight_that_is_computed_is_explained(build_vit, images, name, kind):
+    model = build_vit()
+    for path in READ:
+        wrap(model, path, kind)
+    model(images)
+    plain = build_vit()
+    with torch.no_grad():
+        for path in READ:
+            plain.get_submodule(path).weight.copy_(model.get_submodule(path).weight)
+    close(explain(name, model, images), explain(name, plain, images), 1e-9)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_adapter_is_explained_as_merged_or_refused(build_vit, images, name):
+    adapted, merged = know_black(build_vit()), know_black(build_vit())
+    wrap(adapted, "blocks.1.attn.qkv", "lora")
+    wrap(merged, "blocks.1.attn.qkv", "lora merged")
+    torch.testing.assert_close(adapted(images), merged(images))
+    if name in READ_WEIGHTS:
+        with pytest.raises(ValueError, match=r"blocks\.1\.attn\.qkv .* is a Adapted"):
+            explain(name, adapted, images)
+    else:
+        maps = [explain(name, model, images, protocol="described") for model in (adapted, merged)]
+        close(*maps, 1e-6)
