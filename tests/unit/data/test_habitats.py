@@ -35,10 +35,9 @@ def test_every_home_has_a_texture_and_three_things_of_its_own():
 @pytest.mark.parametrize("share", [0.0, 0.6, 1.0])
 def test_home_share_is_how_often_a_class_is_at_home(share):
     """Within four standard deviations of the binomial distribution."""
-    random, labels = np.random.default_rng(0), np.arange(4000) % 40
-    home = [
-        composing._choose_family("home", int(y), random, share) == home_family(y) for y in labels
-    ]
+    random, labels = np.random.default_rng(0), [number % 40 for number in range(4000)]
+    found = [composing._choose_family("home", label, random, share) for label in labels]
+    home = [a == home_family(label) for a, label in zip(found, labels, strict=True)]
     assert abs(np.mean(home) - share) <= 4 * (share * (1 - share) / 4000) ** 0.5
 
 
