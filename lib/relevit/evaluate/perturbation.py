@@ -242,18 +242,18 @@ def erased_parts(parts: int, share_pct: float) -> int:
 
 
 def erasing_ranks(
-    relevance: Float[Tensor, "batch parts"], direction: Direction, tie_seed: int = 0
+    relevance: Float[Tensor, "batch parts"], direction: Direction
 ) -> Int[Tensor, "batch parts"]:
     """Place of each part in the order of erasing, from 0.
 
     Equal relevance is common: clamped maps are zero in many places, and interpolation
-    repeats its border (differences E5). Ties go by one shuffled order of the parts, drawn from
-    `tie_seed` and the same for all images and both directions, so that ranks depend on no
+    repeats its border (differences E5). Ties go by one shuffled order of the parts, the
+    same for all images and both directions, so that ranks depend on no
     implementation of sorting, and a map that says nothing erases at random. Such is also a
     map with a value that is no finite number: all its parts tie.
     """
     parts = relevance.shape[1]
-    random = torch.Generator().manual_seed(tie_seed)
+    random = torch.Generator().manual_seed(0)
     shuffled = torch.randperm(parts, generator=random).to(relevance.device)
     useful = relevance.isfinite().all(dim=1, keepdim=True)
     values = torch.where(useful, relevance, 0.0)[:, shuffled]
