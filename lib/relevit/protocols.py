@@ -40,6 +40,10 @@ PUBLISHED: dict[str, Options] = {
         "fall_back": False,  # B17
         "smallest_share": 520 / 224**2,  # B15
     },
+    # Beyond Intuition Sec. 4.2: BERT.
+    "read_newsgroups": {"bare": True},  # F4
+    "token_perturbation_rows": {"clamp": True},  # D10
+    "rationale_f1": {"counted": "word"},  # whole words, negative values being 0
     # Beyond Intuition Sec. 4.2: CLIP.
     "prompt": {"fitting": False},  # "a photo of a ant"
     "zero_shot_perturbation": {

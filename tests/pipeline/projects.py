@@ -85,7 +85,7 @@ SMALLEST = {
         "held_out_texts": 10,
         "epochs": 1,
         "explained_texts": 4,
-        "planted_texts": 4,
+        "reasoning_texts": 4,
         "shown": 1,
     },
     "12_clip": {

@@ -103,7 +103,7 @@ _TEXT = ["text_perturbation", "text_rationales", "text_accuracy"]
 # BI-08 to BI-10: the first that was run, and what the reason says where it is not the paper's.
 MOVIES = {
     "eraser_movies": "",
-    "movie_reviews": "on movie_reviews, not ERASER's; the rationales are ours, planted sentences",
+    "movie_reviews": "on movie_reviews, not ERASER's; the rationales are ours",
     "generated": "on generated texts, with rationales that are ours",
 }
 NEWSGROUPS = "newsgroups"

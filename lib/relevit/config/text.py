@@ -53,10 +53,7 @@ class TextParams(Params):
     held_out_limit: Size = Field(64, ge=8, description="tokens of a text for the accuracy")
     limit: Size = Field(64, ge=8, description="tokens of a text that is explained")
     explained_texts: Count = Field(16, ge=4, description="held-out texts whose tokens are erased")
-    planted_texts: Count = Field(
-        16, ge=4, description="neutral texts with one planted sentence, for lack of rationales"
-    )
-    neutral_sentences: int = Field(4, ge=1, le=40, description="around a planted sentence")
+    reasoning_texts: Count = Field(16, ge=4, description="held-out texts with a rationale")
     erase: Literal["pad", "mask"] = Field(
         "pad", description="an erased token is hidden, or becomes [MASK] (differences D10)"
     )

@@ -7,11 +7,10 @@ pictures. What needs transformers or tokenizers loads them when it is called.
 
 from relevit.text.convert import from_bert
 from relevit.text.corpora.reading import COUNTS, read_corpora, reasoning_documents
-from relevit.text.documents import Corpus, Document
+from relevit.text.documents import Document
 from relevit.text.pretrained import load_reader
 from relevit.text.ranking import (
     SCORES,
-    VARIANTS,
     concatenated,
     document_scores,
     leads,
@@ -41,8 +40,6 @@ __all__ = [
     "COUNTS",
     "SCORES",
     "TEXT_METHODS",
-    "VARIANTS",
-    "Corpus",
     "Document",
     "accuracy",
     "attention_by_block",

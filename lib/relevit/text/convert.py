@@ -1,8 +1,11 @@
-"""Models of transformers as `TextTransformer`: the same weights, the same answers."""
+"""Models of transformers as `TextTransformer`: the same weights, the same answers.
+
+One encoder serves all methods: with the anatomy of timm's ViT the code for images explains texts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,8 +14,6 @@ from torch import Tensor, nn
 from relevit.base.seeding import seeded
 from relevit.text.encoder import Pooler, Reads, TextBlock, TextTransformer, TokenEmbedding
 
-# Their positions begin after the padding token's.
-_COUNTED_FROM_PADDING = ("roberta", "xlm-roberta", "camembert")
 _BERT_NAMES = {
     "attention.self.query": "q",
     "attention.self.key": "k",
@@ -23,7 +24,6 @@ _BERT_NAMES = {
     "output.dense": "mlp.fc2",
     "output.LayerNorm": "post_norm2",
 }
-_KINDS = ("weight", "bias")
 CLIP_NAMES = {
     "self_attn.q_proj": "q",
     "self_attn.k_proj": "k",
@@ -34,65 +34,89 @@ CLIP_NAMES = {
     "mlp.fc1": "mlp.fc1",
     "mlp.fc2": "mlp.fc2",
 }
+_KINDS = ("weight", "bias")
 
 
+@seeded(0)  # new layers draw weights, which are overwritten
 def from_bert(
     model: nn.Module, *, classes: int | None = None, reads: Reads = "first", seed: int = 0
 ) -> TextTransformer:
-    """A BERT-type encoder of transformers (BERT, MiniLM, RoBERTa) in timm's anatomy, eval mode.
+    """BERT or MiniLM of transformers (`BertModel`, or one with its classifier), in eval mode.
 
     With its classifier when it has one. Otherwise a head for `classes` is drawn from `seed`, or
     without these the head is the identity. `reads="mean"` leaves the pooler out.
-    Raises: ValueError for another architecture: one whose parts are named differently, or whose
-    answers, compared on a short text, turn out different.
+    Raises: ValueError for another architecture.
     """
-    encoder = getattr(model, getattr(model, "base_model_prefix", ""), model)
     config = model.config
-    try:
-        with seeded(seed):  # random weights that are overwritten are drawn, too
-            result = _bert(encoder, config, reads)
-            tensors = _bert_embedding(encoder.state_dict(), result.embedding)
-            for i, layer in enumerate(encoder.encoder.layer):
-                tensors |= block_tensors(layer.state_dict(), _BERT_NAMES, f"blocks.{i}.")
-            _fill(result, tensors)
-            _bert_head(result, model, encoder, classes, seed)
-    except (AttributeError, KeyError, RuntimeError) as error:
-        raise ValueError(_unknown(model, f"its parts do not fit ({error})")) from error
-    result = result.to(encoder.device).eval()
-    _check_answers(model, encoder, result)
-    return result
+    plain = getattr(config, "position_embedding_type", None) in (None, "absolute")
+    if config.model_type != "bert" or config.is_decoder or not plain:
+        raise ValueError(
+            f"text: {type(model).__name__} is of the kind {config.model_type!r}; needed is an "
+            "encoder of BERT's with absolute positions: use transformers' BertModel, or "
+            "BertForSequenceClassification"
+        )
+    encoder = getattr(model, "bert", model)
+    width, drop = config.hidden_size, config.hidden_dropout_prob
+    source = encoder.embeddings.state_dict()
+    words, positions = (source[f"{kind}_embeddings.weight"] for kind in ("word", "position"))
+    norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+    dropped = {"drop": drop, "attn_drop": config.attention_probs_dropout_prob}
+    result = TextTransformer(
+        TokenEmbedding(len(words), len(positions), width, norm=norm, drop=drop),
+        _blocks(config, norm_first=False, **dropped),
+        head=nn.Identity(),
+        reads=reads,
+        pad_id=config.pad_token_id or 0,
+    )
+    tensors = {
+        "embedding.words.weight": words,
+        # Every token of a single text has the first type: it is part of the positions here.
+        "embedding.positions.weight": positions + source["token_type_embeddings.weight"][0],
+    }
+    tensors |= {f"embedding.norm.{kind}": source[f"LayerNorm.{kind}"] for kind in _KINDS}
+    for i, layer in enumerate(encoder.encoder.layer):
+        tensors |= block_tensors(layer.state_dict(), _BERT_NAMES, f"blocks.{i}.")
+    _fill(result, tensors)
+    if reads == "first" and encoder.pooler is not None:
+        result.fc_norm = Pooler(width, drop)
+        _fill(result.fc_norm.dense, encoder.pooler.dense.state_dict())
+    if getattr(model, "classifier", None) is not None:
+        result.head = _copied(model.classifier)
+    elif classes is not None:
+        with seeded(seed):
+            result.head = nn.Linear(width, classes)
+            nn.init.normal_(result.head.weight, std=0.02)
+            nn.init.zeros_(result.head.bias)
+    return result.to(encoder.device).eval()
 
 
+@seeded(0)
 def from_clip_text(model: nn.Module) -> TextTransformer:
-    """The text tower of transformers' CLIP, up to its projection, in timm's anatomy, eval mode.
+    """The text tower of transformers' CLIP, in timm's anatomy, eval mode.
 
     The head is the projection into the space that both towers share, where there is one.
-    Raises: ValueError for another architecture.
     """
     tower = getattr(model, "text_model", model)
     config = getattr(model.config, "text_config", model.config)
-    try:
-        source = tower.state_dict()
-        words = source["embeddings.token_embedding.weight"]
-        positions = source["embeddings.position_embedding.weight"]
-        with seeded(0):  # random weights that are overwritten are drawn, too
-            result = TextTransformer(
-                TokenEmbedding(*words.shape[:1], *positions.shape),
-                _blocks(config, norm_first=True),
-                head=nn.Identity(),
-                norm=nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps),
-                reads="last",
-                family="clip",
-                pad_id=getattr(config, "pad_token_id", None) or 0,
-            )
-        tensors = {"embedding.words.weight": words, "embedding.positions.weight": positions}
-        tensors |= {f"norm.{kind}": source[f"final_layer_norm.{kind}"] for kind in _KINDS}
-        for i, layer in enumerate(tower.encoder.layers):
-            tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
-        _fill(result, tensors)
-        result.head = _copied(getattr(model, "text_projection", None))
-    except (AttributeError, KeyError, RuntimeError) as error:
-        raise ValueError(_unknown(model, f"its parts do not fit ({error})")) from error
+    source = tower.state_dict()
+    words = source["embeddings.token_embedding.weight"]
+    positions = source["embeddings.position_embedding.weight"]
+    result = TextTransformer(
+        TokenEmbedding(len(words), *positions.shape),
+        _blocks(config, norm_first=True),
+        head=nn.Identity(),
+        norm=nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps),
+        reads="last",
+        family="clip",
+        pad_id=config.pad_token_id or 0,
+    )
+    tensors = {"embedding.words.weight": words, "embedding.positions.weight": positions}
+    tensors |= {f"norm.{kind}": source[f"final_layer_norm.{kind}"] for kind in _KINDS}
+    for i, layer in enumerate(tower.encoder.layers):
+        tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
+    _fill(result, tensors)
+    projection = getattr(model, "text_projection", None)
+    result.head = nn.Identity() if projection is None else _copied(projection)
     return result.to(words).eval()
 
 
@@ -109,113 +133,23 @@ def block_tensors(
     return result
 
 
-def _bert(encoder: nn.Module, config: Any, reads: Reads) -> TextTransformer:
-    width, drop = config.hidden_size, config.hidden_dropout_prob
-    first = config.pad_token_id + 1 if config.model_type in _COUNTED_FROM_PADDING else 0
-    positions = encoder.embeddings.position_embeddings.num_embeddings
-    norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-    attn_drop = config.attention_probs_dropout_prob
-    return TextTransformer(
-        TokenEmbedding(config.vocab_size, positions, width, first=first, norm=norm, drop=drop),
-        _blocks(config, norm_first=False, drop=drop, attn_drop=attn_drop),
-        head=nn.Identity(),
-        reads=reads,
-        pad_id=config.pad_token_id or 0,
-    )
-
-
 def _blocks(config: Any, **options: Any) -> list[TextBlock]:
+    from transformers.activations import ACT2FN
+
+    made = ACT2FN[config.hidden_act]
+    # timm builds its layer from a class; exact GELU is torch's own.
+    act = nn.GELU if config.hidden_act == "gelu" else lambda: type(made)()
     sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size
-    options |= {"eps": config.layer_norm_eps, "act": _activation(config.hidden_act)}
+    options |= {"eps": config.layer_norm_eps, "act": act}
     return [TextBlock(*sizes, **options) for _ in range(config.num_hidden_layers)]
 
 
-def _bert_embedding(source: Mapping[str, Tensor], embedding: TokenEmbedding) -> dict[str, Tensor]:
-    # Every token of a single text has the first type: it is part of the positions here.
-    positions = source["embeddings.position_embeddings.weight"]
-    kinds = source.get("embeddings.token_type_embeddings.weight")
-    return {
-        "embedding.words.weight": source["embeddings.word_embeddings.weight"],
-        "embedding.positions.weight": positions if kinds is None else positions + kinds[0],
-        "embedding.norm.weight": source["embeddings.LayerNorm.weight"],
-        "embedding.norm.bias": source["embeddings.LayerNorm.bias"],
-    }
-
-
-def _bert_head(
-    result: TextTransformer, model: nn.Module, encoder: nn.Module, classes: int | None, seed: int
-) -> None:
-    """The pooler and the classifier, wherever they are, or a new one."""
-    width, drop = model.config.hidden_size, model.config.hidden_dropout_prob
-    classifier = getattr(model, "classifier", None)
-    dense = getattr(classifier, "dense", None)  # RoBERTa's head is both
-    if dense is None and getattr(encoder, "pooler", None) is not None:
-        dense = encoder.pooler.dense
-    if result.reads == "first" and dense is not None:
-        result.fc_norm = Pooler(width, drop)
-        _fill(result.fc_norm.dense, dense.state_dict())
-    if classifier is not None:
-        result.head = _copied(getattr(classifier, "out_proj", classifier))
-    elif classes is not None:
-        with seeded(seed):
-            result.head = nn.Linear(width, classes)
-            nn.init.normal_(result.head.weight, std=0.02)
-            nn.init.zeros_(result.head.bias)
-
-
-def _activation(name: str) -> Callable[[], nn.Module]:
-    from transformers.activations import ACT2FN
-
-    made = ACT2FN[name]
-    # timm builds its layer from a class; exact GELU is torch's own.
-    return nn.GELU if name == "gelu" else lambda: type(made)()
-
-
-def _copied(layer: nn.Module | None) -> nn.Module:
-    if layer is None:
-        return nn.Identity()
+def _copied(layer: nn.Module) -> nn.Linear:
     made = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
     _fill(made, layer.state_dict())
     return made
 
 
 def _fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load tensors in their own precision. Raises: RuntimeError where one does not fit."""
-    if tensors:
-        module.to(next(iter(tensors.values())).dtype)
-    expected = set(module.state_dict())
-    missing = module.load_state_dict(dict(tensors), strict=False)
-    if missing.unexpected_keys or expected & set(missing.missing_keys):
-        raise RuntimeError(f"keys {missing}")
-
-
-@torch.no_grad()
-def _check_answers(model: nn.Module, encoder: nn.Module, made: TextTransformer) -> None:
-    """Compare with transformers on one short text, where both compute the same thing."""
-    count = min(8, made.limit)
-    known = made.embedding.words.num_embeddings
-    ids = torch.arange(count, device=encoder.device)[None] * 7 % known
-    ids[ids == made.pad_id] = (made.pad_id + 1) % known
-    training = model.training
-    model.eval()
-    try:
-        theirs = encoder(input_ids=ids).last_hidden_state
-        if getattr(model, "classifier", None) is not None and made.reads == "first":
-            theirs, ours = model(input_ids=ids).logits, made(made.embed(ids))
-        else:
-            tokens = made.embed(ids)
-            for block in made.blocks:
-                tokens = block(tokens)
-            ours = made.norm(tokens)
-    finally:
-        model.train(training)
-    limit = torch.finfo(ours.dtype).eps ** 0.5 * theirs.abs().amax().clamp(min=1)
-    if ours.shape != theirs.shape or bool((ours - theirs).abs().amax() > limit):
-        raise ValueError(_unknown(model, "it answers differently with the parts of BERT"))
-
-
-def _unknown(model: nn.Module, why: str) -> str:
-    return (
-        f"text: {type(model).__name__} is not of BERT's or CLIP's kind: {why}; use transformers' "
-        "BertModel, RobertaModel, CLIPModel, or one that takes sequences of these with its head"
-    )
+    """Load all tensors of a module in their own precision."""
+    module.to(next(iter(tensors.values())).dtype).load_state_dict(dict(tensors))

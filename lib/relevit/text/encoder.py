@@ -8,7 +8,7 @@ them. `relevit.text.convert` makes such a model out of one of transformers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,7 +29,6 @@ class TokenEmbedding(nn.Module):
         positions: int,
         width: int,
         *,
-        first: int = 0,
         norm: nn.Module | None = None,
         drop: float = 0.0,
     ) -> None:
@@ -37,15 +36,9 @@ class TokenEmbedding(nn.Module):
         self.words = nn.Embedding(words, width)
         self.positions = nn.Embedding(positions, width)
         self.norm, self.drop = norm or nn.Identity(), nn.Dropout(drop)
-        self.first = first  # position of the first token: RoBERTa counts from 2
-
-    @property
-    def limit(self) -> int:
-        """The longest text in tokens, special ones included."""
-        return self.positions.num_embeddings - self.first
 
     def forward(self, ids: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
-        places = torch.arange(ids.shape[1], device=ids.device) + self.first
+        places = torch.arange(ids.shape[1], device=ids.device)
         return self.drop(self.norm(self.words(ids) + self.positions(places)))
 
 
@@ -113,8 +106,6 @@ class TextTransformer(nn.Module):
         pad_id: int = 0,
     ) -> None:
         super().__init__()
-        if reads not in get_args(Reads):
-            raise ValueError(f"TextTransformer: reads={reads!r}; use one of {get_args(Reads)}")
         self.embedding, self.blocks = embedding, nn.ModuleList(blocks)
         self.norm, self.fc_norm, self.head = norm or nn.Identity(), pooler or nn.Identity(), head
         self.reads, self.family, self.pad_id = reads, family, pad_id
@@ -125,7 +116,12 @@ class TextTransformer(nn.Module):
     @property
     def limit(self) -> int:
         """The longest text in tokens, special ones included."""
-        return self.embedding.limit
+        return self.embedding.positions.num_embeddings
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.embedding.words.weight.device
 
     @property
     def classes(self) -> int:
@@ -138,19 +134,7 @@ class TextTransformer(nn.Module):
         """Embedded tokens, in the order that the blocks see them.
 
         `mask` is False on padding, which comes last; only `reads="last"` needs it here.
-        Raises: ValueError for a text that is too long, or ids that the model does not know.
         """
-        if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.limit:
-            raise ValueError(
-                f"text: ids of shape {tuple(ids.shape)}; needed are [texts, tokens] with 1 to "
-                f"{self.limit} tokens: cut longer texts with relevit.text.tokens.encode"
-            )
-        known = self.embedding.words.num_embeddings
-        if bool(((ids < 0) | (ids >= known)).any()):
-            raise ValueError(
-                f"text: token ids from {int(ids.min())} to {int(ids.max())}; this model knows "
-                f"0..{known - 1}: use the tokenizer that came with it"
-            )
         embedded = self.embedding(ids)
         return embedded if self.reads != "last" else _last_first(embedded, mask)
 

@@ -5,8 +5,7 @@ And how files of published models are had from the hub and read, whoever needs t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from relevit.text.corpora.generated import generated_tokenizer
 from relevit.text.documents import Corpus
 from relevit.text.encoder import Pooler, TextTransformer, build_tiny
 from relevit.text.minilm import minilm_folder
-from relevit.text.tokens import learn_tokenizer, load_tokenizer
+from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -37,17 +36,15 @@ BERT_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def load_reader(cfg: TextParams, corpora: Mapping[str, Corpus]) -> Tokenizer:
-    """The tokenizer of `cfg.text_model`.
+    """The tokenizer of `cfg.text_model`; a random BERT-base knows the words of the training texts.
 
-    A random BERT-base comes without: one of BERT's kind is learnt from the training texts.
     Raises: as `load_tokenizer`, `minilm_folder` and `bert_folder`.
     """
     if cfg.text_model == TINY:
         return generated_tokenizer()
     if cfg.source == "random":
-        return learn_tokenizer(
-            document.text for corpus in corpora.values() for document in corpus.train
-        )
+        documents = [document for corpus in corpora.values() for document in corpus.train]
+        return word_tokenizer(words_of(document.text for document in documents))
     return load_tokenizer(_folder(cfg))
 
 
@@ -56,8 +53,7 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
 
     `source="random"` gives BERT-base's width and heads in CUT_BLOCKS random blocks, and needs no
     file; the tiny model is always random. A pooler that the file lacks is drawn from `cfg.seed`.
-    Raises: ValueError when one of the limits is more than it reads; ImportError without the
-    extra `text`; further as `from_bert`, `minilm_folder` and `bert_folder`.
+    Raises: ValueError when one of the limits is more than it reads, or for damaged files.
     """
     if cfg.text_model == TINY:
         model = build_tiny(
@@ -97,25 +93,18 @@ def bert_folder(weights_root: str) -> Path:
     """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once.
 
     Raises: FileNotFoundError for a folder that lacks one, the hub's too; ConnectionError when the
-    hub cannot be reached, ImportError without the extra `text`.
+    hub cannot be reached.
     """
+    own = f"give weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
     if weights_root:
         folder = from_project(weights_root) / BERT
-        return _with_files(
-            folder, f"put the files of {BERT_HUB} there, or leave weights_root empty to fetch them"
+    else:
+        folder = from_hub("11_text", BERT_HUB, BERT_FILES, own)
+    if missing := [name for name in BERT_FILES if not (folder / name).is_file()]:
+        raise FileNotFoundError(
+            f"11_text: {folder} lacks {', '.join(missing)}; put the files of {BERT_HUB} there, or "
+            f"{own}; left empty it is the hub's"
         )
-    own = f"give weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
-    return _with_files(
-        from_hub("11_text", BERT_HUB, BERT_FILES, own),
-        f"the hub gave no more of {BERT_HUB}: remove this folder to fetch it again, or give "
-        f"weights_root, a folder with {BERT}/ and these files in it",
-    )
-
-
-def _with_files(folder: Path, remedy: str) -> Path:
-    missing = [name for name in BERT_FILES if not (folder / name).is_file()]
-    if missing:
-        raise FileNotFoundError(f"11_text: {folder} lacks {', '.join(missing)}; {remedy}")
     return folder
 
 
@@ -146,7 +135,7 @@ def from_hub(
 ) -> Path:
     """Folder with `files` (or patterns) of a model on transformers' hub, fetched once.
 
-    Raises: ConnectionError that says what to do instead, ImportError without the extra `text`.
+    Raises: ConnectionError that says what to do instead.
     """
     with text_extra(where):
         from huggingface_hub import snapshot_download
@@ -171,35 +160,27 @@ def read_weights(
     Tensors whose names begin as one of `may_lack` are left as they were drawn.
     Raises: ValueError with `problem` and `remedy` for damaged files or any other tensor lacking.
     """
-    try:
-        with _silent_loading():
-            model, about = architecture.from_pretrained(
-                folder,
-                use_safetensors=True,  # a pickle would run what it says
-                local_files_only=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **options,
-            )
-        lacking = sorted(key for key in about["missing_keys"] if not key.startswith(may_lack))
-        if lacking:  # they would be left at random
-            raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{problem} ({one_line(error)}); {remedy}") from error
-    return model
-
-
-@contextmanager
-def _silent_loading() -> Iterator[None]:
-    """No bars and no notes on the heads that are left out; the settings are put back."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        model, about = architecture.from_pretrained(
+            folder,
+            use_safetensors=True,  # a pickle would run what it says
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **options,
+        )
+        lacking = sorted(key for key in about["missing_keys"] if not key.startswith(may_lack))
+        if lacking:  # they would be left at random
+            raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ValueError(f"{problem} ({one_line(error)}); {remedy}") from error
     finally:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+    return model

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from relevit.attribution import BASELINES, VARIANTS
-from relevit.evaluate.intervals import bootstrap_interval, need_columns
+from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.perturbation import image_auc_pct
 from relevit.text.token_maps import RANDOM
 from relevit.text.token_perturbation import AREA, first_half_auc_pct
@@ -35,8 +35,7 @@ def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) 
     other ones; without rationales (None) there is no F1.
     """
     parts = []
-    for name in perturbation["method"].unique():
-        own = perturbation[perturbation["method"] == name]
+    for name, own in perturbation.groupby("method", sort=False):
         area = image_auc_pct(own).rename(columns={"direction": "score"})
         half = first_half_auc_pct(own[own["direction"] == "positive"])
         half = half.drop(columns="direction").assign(score="positive, first half")
@@ -68,55 +67,28 @@ def score_table(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def leads(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """What each of VARIANTS gains over the best of BASELINES, document by document.
+    """What each of VARIANTS gains over the best of BASELINES, on the same documents.
 
     Columns: score, method, best (the baseline with the best mean), documents, gain_pts, low_pts,
     high_pts. A gain above 0 is better, whichever way the score goes; the interval holds 95 % of
-    the bootstrap over documents. The baseline was chosen on these documents, which flatters it.
+    the bootstrap of the differences, document by document: what is hard for all methods drops out.
+    The baseline was chosen on these documents, which flatters it.
     """
-    parts = []
+    rows = []
     for score, higher in SCORES.items():
         own = scores[scores["score"] == score]
         if own.empty:
             continue
-        means = own[own["method"].isin(BASELINES)].groupby("method")["value_pct"].mean()
+        wide = own.pivot(index="index", columns="method", values="value_pct").astype(float)
+        signed = wide if higher else -wide
+        means = own.groupby("method")["value_pct"].mean().reindex(sorted(BASELINES))
         best = means.idxmax() if higher else means.idxmin()
-        pair = own[own["method"].isin((best, *VARIANTS))]
-        signed = pair.assign(value_pct=pair["value_pct"] * (1 if higher else -1))
-        parts.append(method_differences(signed, "value_pct", best, seed=seed).assign(score=score))
-    names = {"against": "best", "difference": "gain_pts", "low": "low_pts", "high": "high_pts"}
-    table = pd.concat(parts, ignore_index=True).rename(columns=names)
-    return table[["score", "method", "best", "documents", "gain_pts", "low_pts", "high_pts"]]
-
-
-def method_differences(
-    rows: pd.DataFrame, value: str, against: str, *, seed: int = 0
-) -> pd.DataFrame:
-    """Each method's mean of `value` minus that of the method `against`, on the same documents.
-
-    `rows` have the columns method, index (the document) and `value`. The interval is
-    `bootstrap_interval` of the differences, document by document: what is hard for all methods
-    drops out. Columns: method, against, documents, difference, low, high, in units of `value`.
-    Raises: ValueError for a missing column or method, fewer than two documents, and methods that
-    were not run on the same documents.
-    """
-    need_columns("method_differences", rows, ["method", "index", value])
-    names = [name for name in dict.fromkeys(rows["method"]) if name != against]
-    repeated = rows.duplicated(["method", "index"]).any()
-    wide = None if repeated else rows.pivot(index="index", columns="method", values=value)
-    if wide is None or against not in wide or not names or wide.isna().any(axis=None):
-        raise ValueError(
-            f"method_differences: methods {sorted(set(rows['method']))} against {against!r}; "
-            "needed are that one and others, each once for every document"
-        )
-    wide = wide.astype(float)
-    table = []
-    for name in names:
-        change = torch.tensor((wide[name] - wide[against]).to_numpy())
-        interval = bootstrap_interval(change, seed=seed)
-        table.append((name, against, len(change), float(change.mean()), *interval))
-    columns = ["method", "against", "documents", "difference", "low", "high"]
-    return pd.DataFrame(table, columns=columns)
+        for name in (name for name in own["method"].unique() if name in VARIANTS):
+            gain = torch.tensor((signed[name] - signed[best]).to_numpy())
+            interval = bootstrap_interval(gain, seed=seed)
+            rows.append((score, name, best, len(gain), float(gain.mean()), *interval))
+    columns = ["score", "method", "best", "documents", "gain_pts", "low_pts", "high_pts"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def paper_order(table: pd.DataFrame) -> pd.DataFrame:
@@ -125,6 +97,8 @@ def paper_order(table: pd.DataFrame) -> pd.DataFrame:
     `table` is that of `score_table` for one corpus. Means alone: whether a difference is more
     than chance is the verdicts' to say.
     """
+    late = ("rollout", "gradcam")
+    others = [name for name in BASELINES if name not in late]
     found: dict[str, dict[str, bool]] = {}
     for score, higher in SCORES.items():
         own = table[table["score"] == score].set_index("method")["value_pct"]
@@ -134,8 +108,7 @@ def paper_order(table: pd.DataFrame) -> pd.DataFrame:
         for name in VARIANTS:
             ahead = good[name] > good[list(BASELINES)].max()
             found.setdefault(f"{name} ahead of all baselines", {})[score] = bool(ahead)
-        for name in ("rollout", "gradcam"):
-            others = [other for other in BASELINES if other not in ("rollout", "gradcam")]
+        for name in late:
             behind = good[name] <= good[others].mean()
             found.setdefault(f"{name} behind the mean of the others", {})[score] = bool(behind)
     return pd.DataFrame(found).T.rename_axis("the paper says")

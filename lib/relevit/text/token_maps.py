@@ -6,8 +6,7 @@ And what decides them: where the class token looks, where a path starts, which b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from relevit.attention.recording import record_attention
-from relevit.attribution import METHODS, VARIANTS, checked_target, method_options
+from relevit.attribution import METHODS, VARIANTS, method_options
 from relevit.protocols import Protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens, same_length
@@ -56,26 +55,21 @@ def attribute(
     Texts of one length are run together, without padding, so that a map does not depend on
     the batch and padding can get nothing. Special tokens get 0: they are no part of the text
     (Beyond Intuition keeps the class token out; differences D9). `target` None is the class
-    that is predicted. `options` go to the method.
-    Raises: ValueError for another method, no texts, a bad target, or a model whose answers are
-    not finite, as after a training that diverged.
+    that is predicted. `options` go to the method, `protocol` among them.
+    Raises: ValueError for another method, a text that is too long or of other token ids, or a bad
+    target.
     """
     if method not in TEXT_METHODS:
         raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
-    if not tokens:
-        raise ValueError("text: no texts to explain; give at least one")
-    if target is not None:  # before long work
-        checked_target(torch.zeros(len(tokens), model.classes), target)
-    device = model.embedding.words.weight.device
+    _need_readable(model, tokens)
     maps: list[Tensor] = [torch.empty(0)] * len(tokens)
     for places in same_length(tokens, chunk_tokens):
-        ids = torch.tensor([tokens[i].ids for i in places], device=device)
-        wanted = None if target is None else target[torch.tensor(places)].to(device)
-        with _finite_answers(model):
-            found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
+        ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
+        wanted = None if target is None else target[torch.tensor(places)].to(model.device)
+        found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
         if method in _SCALED:  # a constant map, which they make NaN: no token stands out
             found = found.nan_to_num(nan=0.0)
-        for i, values in zip(places, in_order(model, found.cpu()), strict=True):
+        for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
             maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
     return maps
 
@@ -106,7 +100,7 @@ def method_maps(
 
 def attention_by_block(model: TextTransformer, tokens: Tokens) -> Float[Tensor, "blocks tokens"]:
     """How much the class token attends to each token in each block, mean over heads."""
-    ids = torch.tensor([tokens.ids], device=model.embedding.words.weight.device)
+    ids = torch.tensor([tokens.ids], device=model.device)
     with torch.no_grad(), record_attention(model) as tape:
         model(model.embed(ids))
     return torch.stack([attention[0, :, 0].mean(dim=0).cpu() for attention in tape.maps])
@@ -123,8 +117,10 @@ def start_table(
     """
     rows = {}
     for name in STARTING:
-        rows = [method_options(model, name, kind) for kind in ("published", "described")]
-        starts = [row.get("start_block", 1) for row in rows]
+        starts = [
+            method_options(model, name, kind).get("start_block", 1)
+            for kind in ("published", "described")
+        ]
         made = (
             attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
             for start in starts
@@ -148,7 +144,7 @@ def path_starts(
     The table has the predicted class's logit and probability at both starts and for the text
     itself; the maps are those of `method` with either start, all else as published.
     """
-    ids = torch.tensor([tokens.ids], device=model.embedding.words.weight.device)
+    ids = torch.tensor([tokens.ids], device=model.device)
     with torch.no_grad():
         text = model.embed(ids)
         starts = {
@@ -179,25 +175,18 @@ def rank_correlation(one: Float[Tensor, " parts"], other: Float[Tensor, " parts"
     return float(spearmanr(one.numpy(), other.numpy()).statistic)
 
 
-@contextmanager
-def _finite_answers(model: TextTransformer) -> Iterator[None]:
-    """Look at the model's answers while a method asks for them: NaN would pass for C19's."""
-
-    def look(module: Any, inputs: Any, logits: Tensor) -> None:
-        if bad := int((~logits.isfinite()).any(dim=1).sum()):
+def _need_readable(model: TextTransformer, tokens: Sequence[Tokens]) -> None:
+    known = model.embedding.words.num_embeddings
+    for one in tokens:
+        if len(one) > model.limit or not 0 <= min(one.ids) <= max(one.ids) < known:
             raise ValueError(
-                f"text: the model's answers to {bad} of {len(logits)} texts are not finite; its "
-                "weights or its training are broken: train it again, with a lower learning rate"
+                f"text: {one.text[:30]!r} has {len(one)} tokens, with ids up to {max(one.ids)}; "
+                f"this model reads at most {model.limit}, with ids in 0..{known - 1}: cut texts "
+                "with encode, and use the tokenizer that came with the model"
             )
 
-    handle = model.register_forward_hook(look)
-    try:
-        yield
-    finally:
-        handle.remove()
 
-
-def in_order(
+def _in_text_order(
     model: TextTransformer, values: Float[Tensor, "batch patches"]
 ) -> Float[Tensor, "batch tokens"]:
     """One value a token in the order of the text; the token that the head reads gets 0."""

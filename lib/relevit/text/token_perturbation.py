@@ -16,8 +16,7 @@ as they do, leaves the same as erasing the whole share, because larger shares ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -37,13 +36,13 @@ from relevit.evaluate.perturbation import (
     image_auc_pct,
     trapezoid_weights,
 )
-from relevit.protocols import Protocol, check_protocol
+from relevit.protocols import Protocol, options
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens
 
 Erase = Literal["pad", "mask"]
-Key = tuple[int, int, str]  # a text, how many tokens are erased, from which end of the order
-Kept = Bool[Tensor, " _"]  # which tokens of a text are left
+Key = tuple[int, str]  # how many tokens of a text are erased, from which end of the order
+Cells = dict[Key, Bool[Tensor, " _"]]  # which tokens are left
 
 SHARES_PCT = tuple(range(10, 110, 10))  # all of it, as bert_pertub_20ng.py (differences D10)
 FIRST_HALF_PCT = 50.0
@@ -55,15 +54,13 @@ AREA, FIRST_HALF = "auc_pct", "first_half_auc_pct"
 @torch.inference_mode()
 def token_perturbation_rows(
     model: nn.Module,
-    tokens: Sequence[Tokens],
+    texts: Texts,
     maps: Sequence[TokenMap],
-    labels: Int[Tensor, " texts"],
     explained: Int[Tensor, " texts"] | None = None,
     *,
-    protocol: Protocol = "described",
+    clamp: bool = False,
     directions: Sequence[Direction] = DIRECTIONS,
     shares_pct: Sequence[float] = SHARES_PCT,
-    erase: Erase = "pad",
     mask_id: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
 ) -> pd.DataFrame:
@@ -72,34 +69,62 @@ def token_perturbation_rows(
     `maps` have one value a token, as `attribute` gives them; those of special tokens are not
     looked at. `explained` is the class whose logit is kept, by default the one predicted for the
     whole text. `shares_pct` are the shares of a text's own tokens to erase, rounded down to whole
-    tokens; 0 is always added. `protocol="published"` ranks negative values as 0, so that they tie
-    (differences D10), `"described"` as they are; ties as in `relevit.evaluate.perturbation`.
+    tokens; 0 is always added. `clamp` ranks negative values as 0, so that they tie (differences
+    D10); ties as in `relevit.evaluate.perturbation`.
 
-    `erase`: `pad` is the published way, id [PAD] and attention mask 0 in place: no token sees
-    those erased, and the others keep their positions. `mask` puts the token `mask_id` there, which
-    the others see.
-
-    `model` has `embed(ids)`, is called with embedded tokens and a mask, and gives logits; tokens
-    whose mask is False must not matter. Answers depend on `batch_tokens` by rounding alone, and
-    the mode of the model is left as it is.
+    An erased token is [PAD] with attention mask 0 in place, as published: no token sees those
+    erased, and the others keep their positions. With `mask_id` it becomes that token, which the
+    others see. `model` has `embed(ids)`, is called with embedded tokens and a mask, and gives
+    logits. Answers depend on `batch_tokens` by rounding alone.
     Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index` counting texts.
-    Raises: ValueError for maps, labels, shares or names that do not fit, before any answer.
     """
-    check_protocol(protocol)
-    labels = torch.as_tensor(labels).cpu()
-    _check_texts(tokens, maps, labels)
-    _check_classes(model, labels, explained)
-    _check_mask(erase, mask_id)
     shares = [0.0, *map(float, shares_pct)]
-    kept, cells = _inputs(tokens, maps, directions, shares, protocol)
+    left: list[Cells] = []
+    keys: list[dict[str, list[Key]]] = []
+    for one, values in zip(texts.tokens, maps, strict=True):
+        own = values.detach().cpu()[one.own]
+        cells, of_text = _left_over(one, own.clamp(min=0) if clamp else own, directions, shares)
+        left.append(cells)
+        keys.append(of_text)
     with evaluating(model):
-        found = _answers(model, tokens, kept, mask_id, batch_tokens)
+        found = _answers(model, texts.tokens, left, mask_id, batch_tokens)
     tables = []
     for direction in directions:
-        rows = [[found[key] for key in cells[i, direction]] for i in range(len(tokens))]
-        logits = torch.stack([torch.stack(row) for row in rows])
-        tables.append(answer_rows(logits, labels, explained, shares, direction, first_index=0))
+        logits = torch.stack(
+            [
+                torch.stack([answers[key] for key in of_text[direction]])
+                for answers, of_text in zip(found, keys, strict=True)
+            ]
+        )
+        tables.append(answer_rows(logits, texts.labels, explained, shares, direction, 0))
     return pd.concat(tables, ignore_index=True)
+
+
+def perturb_texts(
+    model: TextTransformer,
+    texts: Texts,
+    maps: Mapping[str, Sequence[TokenMap]],
+    *,
+    protocol: Protocol = "published",
+    erase: Erase = "pad",
+    mask_id: int | None = None,
+    on_method: Callable[[], object] = lambda: None,
+) -> pd.DataFrame:
+    """Rows of `token_perturbation_rows` for each method, by the rule of `protocol`.
+
+    Raises: ValueError for `erase="mask"` without the tokenizer's id of [MASK].
+    """
+    if (erase == "mask") != (mask_id is not None):
+        raise ValueError(
+            f"perturb_texts: erase={erase!r} and mask_id={mask_id}; erase='mask' needs the "
+            "tokenizer's id of [MASK], and 'pad' needs none"
+        )
+    rule: dict[str, Any] = options(protocol, "token_perturbation_rows") | {"mask_id": mask_id}
+    parts = []
+    for name, values in maps.items():
+        parts.append(token_perturbation_rows(model, texts, values, **rule).assign(method=name))
+        on_method()
+    return pd.concat(parts, ignore_index=True)
 
 
 def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
@@ -109,36 +134,13 @@ def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
     Ours, fixed before any result was seen: trapezoids over the measured shares from 0 to 50 %,
     the whole text among them, over the width of that range. So it is a mean accuracy, lower where
     the positive curve drops more sharply, and linear in the accuracies as `image_auc_pct`.
-    Raises: ValueError unless 0 and 50 % were measured.
     """
     first = rows[rows["share_pct"] <= FIRST_HALF_PCT]
     shares = sorted(first["share_pct"].unique().tolist())
-    if len(shares) < 2 or shares[0] != 0 or shares[-1] != FIRST_HALF_PCT:
-        raise ValueError(
-            f"first_half_auc_pct: shares up to half are {shares}; needed are 0, "
-            f"{FIRST_HALF_PCT:g} and those between: add them to shares_pct"
-        )
     weights = trapezoid_weights(np.array(shares)) / FIRST_HALF_PCT
     area = 100 * first["hit"] * first["share_pct"].map(dict(zip(shares, weights, strict=True)))
     keys = [first["index"], first["direction"]]
     return area.groupby(keys, observed=True).sum().rename("auc_pct").reset_index()
-
-
-def perturb_texts(
-    model: TextTransformer,
-    texts: Texts,
-    maps: Mapping[str, Sequence[TokenMap]],
-    *,
-    on_method: Callable[[], object] = lambda: None,
-    **options: object,
-) -> pd.DataFrame:
-    """Rows of `token_perturbation_rows` for each method; `options` go there."""
-    parts = []
-    for name, values in maps.items():
-        rows = token_perturbation_rows(model, texts.tokens, values, texts.labels, **options)
-        parts.append(rows.assign(method=name))
-        on_method()
-    return pd.concat(parts, ignore_index=True)
 
 
 def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.DataFrame:
@@ -150,8 +152,7 @@ def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.
     """
     chance = 100 * labels.bincount().max().item() / len(labels)
     parts = []
-    for name in rows["method"].unique():
-        own = rows[rows["method"] == name]
+    for name, own in rows.groupby("method", sort=False):
         curves = accuracy_curves(own)
         last = curves[curves["share_pct"] == curves["share_pct"].max()].set_index("direction")
         area, half = (
@@ -176,9 +177,11 @@ def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.
 
 def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
     """`accuracy_curves` of each method, with the column `method`."""
-    names = rows["method"].unique()
     return pd.concat(
-        [accuracy_curves(rows[rows["method"] == name]).assign(method=name) for name in names],
+        [
+            accuracy_curves(own).assign(method=name)
+            for name, own in rows.groupby("method", sort=False)
+        ],
         ignore_index=True,
     )
 
@@ -193,60 +196,46 @@ def left_after(tokens: Tokens, values: TokenMap, share_pct: float, gap: str = "Â
     return " ".join(gap if rank < count else word for word, rank in zip(words, ranks, strict=True))
 
 
-def _inputs(
-    tokens: Sequence[Tokens],
-    maps: Sequence[Tensor],
-    directions: Sequence[Direction],
-    shares: list[float],
-    protocol: Protocol,
-) -> tuple[dict[Key, Kept], dict[tuple[int, str], list[Key]]]:
-    """What is left of each text, each input once; and for each text and direction its inputs.
+def _left_over(
+    tokens: Tokens, values: Tensor, directions: Sequence[Direction], shares: Sequence[float]
+) -> tuple[Cells, dict[str, list[Key]]]:
+    """What is left of a text, each input once; and for each direction its inputs, share by share.
 
     Nothing and everything erased is the same in both directions, and a short text has fewer
     numbers of tokens than there are shares.
     """
-    kept: dict[Key, Tensor] = {}
-    cells: dict[tuple[int, str], list[Key]] = {}
-    for (i, one), direction in product(enumerate(tokens), directions):
-        own = one.own
-        values = maps[i].detach().cpu()[own]
-        if protocol == "published":
-            values = values.clamp(min=0)
-        parts = len(values)
-        ranks = torch.full((len(own),), parts)  # special tokens: after all others, so never
-        ranks[own] = erasing_ranks(values[None], direction)[0]
-        cells[i, direction] = []
-        for count in (erased_parts(parts, share) for share in shares):
-            key = (i, count, direction if 0 < count < parts else "")
-            kept[key] = ranks >= count
-            cells[i, direction].append(key)
-    return kept, cells
+    parts, cells, keys = len(values), {}, {}
+    counts = [erased_parts(parts, share) for share in shares]
+    for direction in directions:
+        ranks = torch.full((len(tokens),), parts)  # special tokens: after all others, so never
+        ranks[tokens.own] = erasing_ranks(values[None], direction)[0]
+        keys[direction] = [(n, direction if 0 < n < parts else "") for n in counts]
+        cells |= {key: ranks >= key[0] for key in keys[direction]}
+    return cells, keys
 
 
 def _answers(
     model: nn.Module,
     tokens: Sequence[Tokens],
-    kept: dict[Key, Kept],
+    left: Sequence[Cells],
     mask_id: int | None,
     batch_tokens: int,
-) -> dict[Key, Float[Tensor, " classes"]]:
-    """Logits of each input on the CPU; texts and inputs of similar length run together."""
+) -> list[dict[Key, Float[Tensor, " classes"]]]:
+    """Logits of each text's inputs on the CPU; texts and inputs of similar length run together."""
     device = next(model.parameters()).device
-    places = sorted(range(len(tokens)), key=lambda i: len(tokens[i].ids))
-    of_text: dict[int, list[Key]] = {}
-    for key in kept:
-        of_text.setdefault(key[0], []).append(key)
-    found: dict[Key, Tensor] = {}
-    for start in range(0, len(places), PART):
+    order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
+    found: list[dict[Key, Tensor]] = [{} for _ in tokens]
+    for start in range(0, len(order), PART):
         inputs = {}
-        for i in places[start : start + PART]:
+        for i in order[start : start + PART]:
             ids = torch.tensor(tokens[i].ids, device=device)
             whole = model.embed(ids[None])[0]
-            for key in of_text[i]:
-                inputs[key] = _seen(model, ids, whole, kept[key].to(device), mask_id)
-        for keys in _batches({key: len(seen) for key, seen in inputs.items()}, batch_tokens):
-            logits = _forward(model, [inputs[key] for key in keys])
-            found.update(zip(keys, logits, strict=True))
+            for key, kept in left[i].items():
+                inputs[i, key] = _seen(model, ids, whole, kept.to(device), mask_id)
+        for batch in _batches({key: len(seen) for key, seen in inputs.items()}, batch_tokens):
+            logits = _forward(model, [inputs[key] for key in batch])
+            for (i, key), answer in zip(batch, logits, strict=True):
+                found[i][key] = answer
     return found
 
 
@@ -267,7 +256,7 @@ def _seen(
     return whole[kept]
 
 
-def _batches(lengths: dict[Key, int], batch_tokens: int) -> Iterator[list[Key]]:
+def _batches(lengths: Mapping[Any, int], batch_tokens: int) -> Iterator[list[Any]]:
     """Inputs of similar length, long ones first, up to so many tokens with their padding."""
     order = sorted(lengths, key=lambda key: -lengths[key])
     while order:
@@ -284,39 +273,3 @@ def _forward(
     mask = places < lengths[:, None]
     logits = model(pad_sequence(list(inputs), batch_first=True), None if mask.all() else mask)
     return (logits if logits.dtype == torch.float64 else logits.float()).cpu()
-
-
-def _check_texts(tokens: Sequence[Tokens], maps: Sequence[Tensor], labels: Tensor) -> None:
-    if not len(tokens) or len(maps) != len(tokens) or labels.shape != (len(tokens),):
-        raise ValueError(
-            f"token_perturbation_rows: {len(tokens)} texts, {len(maps)} maps, labels "
-            f"{tuple(labels.shape)}; needed are texts, and one map and one label for each"
-        )
-    for i, (one, values) in enumerate(zip(tokens, maps, strict=True)):
-        if values.shape != (len(one.ids),) or all(one.special) or not any(one.special):
-            raise ValueError(
-                f"token_perturbation_rows: text {i} has {len(one.ids)} tokens, {sum(one.special)} "
-                f"of them special, and a map {tuple(values.shape)}; needed are one value a token, "
-                "special ones included, and tokens of both kinds: use encode and attribute"
-            )
-
-
-def _check_classes(model: nn.Module, labels: Tensor, explained: Tensor | None) -> None:
-    classes = getattr(model, "classes", None)
-    for name, given in (("labels", labels), ("explained", explained)):
-        if given is None:
-            continue
-        high = bool((given >= classes).any()) if classes is not None else False
-        if given.shape != labels.shape or bool((given < 0).any()) or high:
-            raise ValueError(
-                f"token_perturbation_rows: {name} {given.tolist()[:5]} for {len(labels)} texts and "
-                f"a model of {classes} classes; give each text one class, counted from 0"
-            )
-
-
-def _check_mask(erase: Erase, mask_id: int | None) -> None:
-    if (erase == "mask") != (mask_id is not None):
-        raise ValueError(
-            f"token_perturbation_rows: erase={erase!r} and mask_id={mask_id}; erase='mask' needs "
-            "the tokenizer's id of [MASK], and the other ways need none"
-        )

@@ -48,7 +48,7 @@ def train_on_corpus(
 
     A run that was stopped goes on where it was, and one that has ended is only read, when texts,
     labels, weights at the start and settings are the same.
-    Raises: as `build_encoder`, `read_texts` and `train_text_classifier`.
+    Raises: as `build_encoder`, `read_texts` and `run_epochs`.
     """
     device = choose_device(cfg.device)
     model = build_encoder(cfg, tokenizer, len(corpus.classes))
@@ -56,20 +56,19 @@ def train_on_corpus(
     model = model.to(device)
     if cfg.frozen_words:
         model.embedding.requires_grad_(False)
-    texts = read_texts(tokenizer, corpus.train, cfg.train_limit)
+    train = read_texts(tokenizer, corpus.train, cfg.train_limit)
     validation = read_texts(tokenizer, corpus.validation, cfg.train_limit)
     about = {"source": cfg.source, "corpus": corpus.source, "start": start}
-    about |= {"train": _texts_hash(texts), "validation": _texts_hash(validation)}
+    about |= {"train": _texts_hash(train), "validation": _texts_hash(validation)}
     about |= {key: getattr(cfg, key) for key in ("train_limit", "dropout", "frozen_words")}
+    settings = TrainSettings.from_params(cfg, device, images=len(train))
     history = train_text_classifier(
         model,
-        TrainSettings.from_params(cfg, device, images=len(texts)),
+        settings,
         folder / name,
+        train,
+        validation,
         name=cfg.text_model,
-        train=texts.tokens,
-        labels=texts.labels,
-        validation=validation.tokens,
-        validation_labels=validation.labels,
         identity=about,
         on_step=on_step,
     )
@@ -80,31 +79,24 @@ def train_text_classifier(
     model: TextTransformer,
     settings: TrainSettings,
     folder: Path,
+    train: Texts,
+    validation: Texts,
     *,
     name: str,
-    train: Sequence[Tokens],
-    labels: Int[Tensor, " train"],
-    validation: Sequence[Tokens],
-    validation_labels: Int[Tensor, " validation"],
     identity: dict[str, Any],
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
     on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
 ) -> History:
-    """Train `model` in place; weights, log and checkpoints go to `folder` (see `run_epochs`).
+    """Train `model` in place; weights, log and checkpoint go to `folder` (see `run_epochs`).
 
     `settings.images` counts texts here: the first of `train`. Each row of the log holds the mean
     loss in nats and top-1 on the validation texts. `name` is the architecture's in the weights'
-    file. Raises: ValueError when there are fewer texts than are asked for; as `run_epochs`.
+    file.
     """
-    if settings.images > len(train):
-        raise ValueError(
-            f"train_text_classifier: {settings.images} texts asked for, and there are "
-            f"{len(train)}; ask for fewer"
-        )
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
-    lengths = torch.tensor([len(one) for one in train])
+    lengths = torch.tensor([len(one) for one in train.tokens])
 
     def train_epoch(epoch: int) -> dict[str, Any]:
         model.train()
@@ -114,14 +106,13 @@ def train_text_classifier(
             share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
             for group in optimizer.param_groups:
                 group["lr"] = share * group["peak"]
-            texts = [train[row] for row in rows.tolist()]
-            losses.append(_step(model, optimizer, texts, labels[rows], settings, noise))
+            losses.append(_step(model, optimizer, train.select(rows.tolist()), settings, noise))
             on_step(step + 1, len(plan), losses[-1])
         return loss_figures(losses)
 
     def validate() -> dict[str, float]:
-        found = text_logits(model.eval(), validation).argmax(dim=1)
-        return {"validation_top1_pct": 100 * (found == validation_labels).double().mean().item()}
+        found = text_logits(model.eval(), validation.tokens).argmax(dim=1)
+        return {"validation_top1_pct": 100 * (found == validation.labels).double().mean().item()}
 
     return run_epochs(
         model,
@@ -159,13 +150,9 @@ def text_logits(
     model: TextTransformer, tokens: Sequence[Tokens], *, batch: int = BATCH
 ) -> Float[Tensor, "texts classes"]:
     """Logits of texts of any length, on the CPU; the batch changes them by rounding alone."""
-    order = sorted(range(len(tokens)), key=lambda place: len(tokens[place]))
-    found: list[Tensor] = [torch.empty(0)] * len(tokens)
-    for start in range(0, len(order), batch):
-        places = order[start : start + batch]
-        for place, row in zip(places, _answer(model, [tokens[i] for i in places]), strict=True):
-            found[place] = row.cpu()
-    return torch.stack(found)
+    order = torch.tensor([len(one) for one in tokens]).argsort(stable=True)
+    found = [_answer(model, [tokens[i] for i in part.tolist()]) for part in order.split(batch)]
+    return torch.cat(found).cpu()[order.argsort()]
 
 
 def accuracy(model: TextTransformer, texts: Texts, level_pct: float = 95.0) -> dict[str, float]:
@@ -190,8 +177,7 @@ def _texts_hash(texts: Texts) -> str:
 
 
 def _answer(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "batch classes"]:
-    device = model.embedding.words.weight.device
-    ids, mask = (part.to(device) for part in padded(tokens, model.pad_id))
+    ids, mask = (part.to(model.device) for part in padded(tokens, model.pad_id))
     if bool(mask.all()):
         return model(model.embed(ids))
     return model(model.embed(ids, mask), mask)
@@ -200,16 +186,15 @@ def _answer(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "
 def _step(
     model: TextTransformer,
     optimizer: torch.optim.Optimizer,
-    tokens: Sequence[Tokens],
-    labels: Int[Tensor, " batch"],
+    texts: Texts,
     settings: TrainSettings,
     noise: np.random.Generator,
 ) -> float:
-    device = model.embedding.words.weight.device
+    device = model.device
     with seeded(int(noise.integers(2**31)), device):  # dropout, the same in a resumed run
         with autocast(device, settings.precision):
-            logits = _answer(model, tokens)
-        loss = cross_entropy(logits.float(), labels.to(device))
+            logits = _answer(model, texts.tokens)
+        loss = cross_entropy(logits.float(), texts.labels.to(device))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # as BERT is finetuned

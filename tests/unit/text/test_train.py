@@ -14,7 +14,7 @@ from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
 from relevit.text.pretrained import build_encoder
-from relevit.text.tokens import read_texts
+from relevit.text.tokens import Texts, read_texts
 from relevit.text.train import by_length, text_logits, train_text_classifier
 from relevit.training.classifier import TrainSettings
 
@@ -32,7 +32,8 @@ def texts():
     labels = torch.arange(96) % 2
     for ids, label in zip(made, labels.tolist(), strict=True):
         ids[len(ids) // 2] = 7 if label else 8
-    return [text(*ids) for ids in made], labels
+    documents = tuple(Document("", label) for label in labels.tolist())
+    return Texts(documents, tuple(text(*ids) for ids in made))
 
 
 def settings(**changes):
@@ -41,19 +42,16 @@ def settings(**changes):
 
 
 def train(texts, folder, *, model=None, on_epoch=lambda row: None, **changes):
-    tokens, labels = texts
     model = model or build_tiny(WORDS, 2, width=16, heads=2, drop=0.1)
     history = train_text_classifier(
         model,
         settings(**changes),
         folder,
+        texts.select(range(64)),
+        texts.select(range(64, 96)),
         name="t",
-        train=tokens[:64],
-        labels=labels[:64],
-        on_epoch=on_epoch,
-        validation=tokens[64:],
-        validation_labels=labels[64:],
         identity={"corpus": "c"},
+        on_epoch=on_epoch,
     )
     return model, history
 
@@ -95,7 +93,7 @@ def test_training_leaves_the_generators_of_others_alone(texts, tmp_path, monkeyp
 
 
 def test_every_text_is_seen_once_an_epoch_among_texts_of_its_length(texts):
-    lengths = torch.tensor([len(one) for one in texts[0]])
+    lengths = torch.tensor([len(one) for one in texts.tokens])
     batches = [rows for rows, _ in by_length(settings(images=96), lengths, 1)]
     assert torch.cat(batches).sort().values.equal(torch.arange(96))
     waste = sum(int((lengths[rows].max() - lengths[rows]).sum()) for rows in batches)
@@ -110,16 +108,11 @@ def test_every_text_is_seen_once_an_epoch_among_texts_of_its_length(texts):
 @pytest.mark.parametrize("reads", ["first", "mean", "last"])
 def test_answers_do_not_depend_on_the_batch(texts, reads):
     model = build_tiny(WORDS, 3, width=16, heads=2, reads=reads).double()
-    tokens = texts[0][:10]
+    tokens = texts.tokens[:10]
     together = text_logits(model, tokens)
     alone = torch.cat([text_logits(model, [one]) for one in tokens])
     torch.testing.assert_close(together, alone)
     torch.testing.assert_close(together, text_logits(model, tokens, batch=3))
-
-
-def test_more_texts_than_there_are(texts, tmp_path):
-    with pytest.raises(ValueError, match="65 texts asked for, and there are 64; ask for fewer"):
-        train(texts, tmp_path, images=65)
 
 
 # As the parameters of 11_text ask for it
@@ -147,71 +140,51 @@ def test_accuracy_has_wilsons_interval(tokenizer, monkeypatch):
     assert (found["low_pct"], found["high_pct"]) == pytest.approx((49.0162, 94.3318), abs=1e-3)
 
 
-def trained(folder, tokenizer, **others):
-    cfg = params(**others)
-    corpus = generated_corpus(32, 10, 0)
-    steps = []
+def trained(folder, tokenizer, corpus=None, **others):
+    """The model, and how many steps were made."""
+    corpus, steps = corpus or generated_corpus(32, 10, 0), []
     model, log = training.train_on_corpus(
-        cfg, "generated", corpus, tokenizer, folder, on_step=lambda *step: steps.append(step)
+        params(**others),
+        "generated",
+        corpus,
+        tokenizer,
+        folder,
+        on_step=lambda *step: steps.append(step),
     )
-    return model, log, len(steps)
+    assert len(log) == 2 and not model.training
+    return model.state_dict(), len(steps)
 
 
-def test_training_is_kept_and_made_again_only_for_other_settings(tmp_path, tokenizer):
-    model, log, steps = trained(tmp_path, tokenizer)
-    assert (len(log), steps, model.training) == (2, 2, False)
-    again, _, steps = trained(tmp_path, tokenizer)
-    assert steps == 0
-    torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
-    assert trained(tmp_path, tokenizer, train_limit=16)[2] == 2
-    assert trained(tmp_path, tokenizer, dropout=0.5)[2] == 2
+def flipped(corpus, split):
+    documents = getattr(corpus, split)
+    changed = tuple(Document(one.text, 1 - one.label) for one in documents)
+    return replace(corpus, **{split: changed})
 
 
-@pytest.mark.parametrize("changed", ["labels", "words", "validation labels", "weights"])
-def test_training_is_made_again_for_other_inputs(tmp_path, tokenizer, monkeypatch, changed):
-    """Files of the same name may hold other texts, labels or weights than last time."""
-
-    def train(corpus):
-        steps = []
-        model, _ = training.train_on_corpus(
-            params(),
-            "generated",
-            corpus,
-            tokenizer,
-            tmp_path,
-            on_step=lambda *step: steps.append(step),
-        )
-        return model.state_dict(), len(steps)
-
+def test_training_is_kept_and_made_again_only_for_other_inputs(tmp_path, tokenizer):
+    """Files of the same name may hold other texts, labels or settings than last time."""
     corpus = generated_corpus(32, 10, 0)
-    before, steps = train(corpus)
-    assert steps == 2 and train(corpus)[1] == 0
-    split = "validation" if changed.startswith("validation") else "train"
-    found = getattr(corpus, split)
-    if changed.endswith("labels"):
-        found = tuple(Document(one.text, 1 - one.label) for one in found)
-    elif changed == "words":
-        found = (Document(OPINION, found[0].label), *found[1:])
-    else:
-        build = build_encoder
-
-        def other(*args):
-            model = build(*args)
-            model.head.weight.data *= 2
-            return model
-
-        monkeypatch.setattr(training, "build_encoder", other)
-    after, steps = train(replace(corpus, **{split: found}))
-    assert steps == 2
-    same = torch.equal(before["head.weight"], after["head.weight"])
-    assert same is (split == "validation")
+    first, steps = trained(tmp_path, tokenizer, corpus)
+    again, more = trained(tmp_path, tokenizer, corpus)
+    assert (steps, more) == (2, 0)
+    torch.testing.assert_close(again, first, rtol=0, atol=0)
+    other = Document(OPINION, corpus.train[0].label)
+    for changed in (
+        {"corpus": flipped(corpus, "train")},
+        {"corpus": flipped(corpus, "validation")},
+        {"corpus": replace(corpus, train=(other, *corpus.train[1:]))},
+        {"seed": 1},
+        {"train_limit": 16},
+        {"dropout": 0.5},
+    ):
+        assert trained(tmp_path, tokenizer, **{"corpus": corpus} | changed)[1] == 2
 
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_frozen_words_stay_as_they_came(tmp_path, tokenizer, frozen):
     cfg = params(frozen_words=frozen)
     before = build_encoder(cfg, tokenizer, 2).state_dict()
-    after = trained(tmp_path, tokenizer, frozen_words=frozen)[0].state_dict()
+    after = trained(tmp_path, tokenizer, frozen_words=frozen)[0]
     same = {name: torch.equal(before[name], after[name]) for name in before}
     assert same["embedding.words.weight"] is frozen
     assert not same["head.weight"]

@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 
 from relevit.models.spec import ModelSpec
 from relevit.text.encoder import TextTransformer
-from relevit.text.tokens import Tokens, encode, same_length
+from relevit.text.tokens import SPECIAL, Tokens, encode, same_length
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -132,9 +132,14 @@ class DualEncoder(nn.Module):
 def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
     """The tokens of a caption or prompt, all of them: as CLIP's own tokenizer, nothing is cut.
 
-    Raises: ValueError for more than `limit` tokens, and as `encode`.
+    Raises: ValueError for more than `limit` tokens, or a text of unknown words alone.
     """
     tokens = encode(tokenizer, text, limit)
+    if len(tokens) == SPECIAL or tokens.unknown_share == 1:
+        raise ValueError(
+            f"clip: the model knows no word of text {text[:40]!r}; write it in the language that "
+            "its captions have"
+        )
     if tokens.left_out:
         raise ValueError(
             f"clip: text {text[:40]!r}... has {len(tokens) + tokens.left_out} tokens, the two "

@@ -52,12 +52,8 @@ def generated_corpus(train: int, validation: int, test: int, *, seed: int = 0) -
     """That many reviews, negative and positive in turn; no text is in two splits, or twice.
 
     Same seed and numbers, same texts.
-    Raises: ValueError for a number below 0, or more texts than the grammar gives.
+    Raises: ValueError for more texts than the grammar gives.
     """
-    if min(train, validation, test) < 0:
-        raise ValueError(
-            f"generated_corpus: {train}, {validation} and {test} texts; give 0 or more of each"
-        )
     total = train + validation + test
     random = np.random.default_rng(seed)
     found: dict[str, Document] = {}
@@ -76,10 +72,7 @@ def generated_corpus(train: int, validation: int, test: int, *, seed: int = 0) -
 
 
 def generated_tokenizer() -> Tokenizer:
-    """Words of the grammar's closed vocabulary; [PAD] is 0, then the other special tokens.
-
-    Raises: ImportError without the extra `text`.
-    """
+    """Words of the grammar's closed vocabulary; [PAD] is 0, then the other special tokens."""
     return word_tokenizer(vocabulary())
 
 

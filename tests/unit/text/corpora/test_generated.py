@@ -57,11 +57,6 @@ def test_empty_splits(sizes):
     assert (len(found.train), len(found.validation), len(found.test)) == sizes
 
 
-def test_numbers_below_zero():
-    with pytest.raises(ValueError, match=r"generated_corpus: 4, -1 and 2 texts; give 0 or more"):
-        generated_corpus(4, -1, 2)
-
-
 def test_vocabulary_is_what_the_texts_use():
     found = generated_corpus(1500, 0, 0).train
     used = {word for document in found for word in document.text.split()}

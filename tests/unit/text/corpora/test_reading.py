@@ -12,7 +12,7 @@ from replicas.text import GROUPS, write_eraser_movies, write_newsgroups
 
 def params(**others) -> TextParams:
     small = dict(training_texts=32, validation_texts=10, held_out_texts=10)
-    small |= dict(explained_texts=4, planted_texts=4)
+    small |= dict(explained_texts=4, reasoning_texts=4)
     return TextParams(**small | others)
 
 
@@ -34,16 +34,6 @@ def test_each_split_has_as_many_texts_as_asked_for():
 def test_tiny_model_refuses_other_corpora_before_they_are_read():
     with pytest.raises(ValueError, match=r"text_model = tiny-bert .*'movie_reviews'.*choose"):
         reading.read_corpora(params(corpora=["generated", "movie_reviews"]))
-
-
-def test_too_many_texts_are_refused_with_the_name_of_the_parameter(monkeypatch):
-    def few(train, validation, test, *, seed, source=None):
-        raise ValueError("movie_reviews: 90000 texts for train; there are 23000")
-
-    monkeypatch.setattr(reading, "movie_reviews", few)
-    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], training_texts=90000)
-    with pytest.raises(ValueError, match=r"training_texts = 90000.*held_out_texts = 10.*23000"):
-        reading.read_corpora(cfg)
 
 
 def test_whole_reviews_are_held_out_and_all_are_trained_on(monkeypatch):
@@ -88,7 +78,7 @@ def test_short_texts_are_trained_on_with_classes_in_turn(monkeypatch):
 
 
 def test_too_few_short_texts(monkeypatch):
-    with pytest.raises(ValueError, match=r"training_texts = 100.*there are 80 .* 36 characters"):
+    with pytest.raises(ValueError, match=r"training_texts = 100: there are 80 .* 36 characters"):
         short(monkeypatch, training_texts=100)
 
 
@@ -117,11 +107,11 @@ def test_messages_are_read_as_the_protocol_says(tmp_path):
         assert {"Subject:" in document.text for document in corpus.documents} == {whole}
 
 
-def test_too_few_messages_are_refused_with_the_name_of_the_parameter(tmp_path):
+def test_wrong_texts_on_the_disk_are_told_with_the_parameters_file(tmp_path):
     write_newsgroups(tmp_path, per_group=2)
-    text = r"^11_text: validation_texts = 10: newsgroups: 10 .* of 7 in .*bydate-train; give 0 to 6"
+    text = r"^here: corpus_root = .*: newsgroups: validation_texts = 10 of 7 .* give at most 6"
     with pytest.raises(ValueError, match=text):
-        reading.read_corpora(on_disk(tmp_path, "newsgroups"))
+        reading.read_on_disk(on_disk(tmp_path, "newsgroups"), "newsgroups", where="here")
 
 
 def test_own_rationales_are_taken_where_there_are_any(tmp_path):
@@ -129,35 +119,7 @@ def test_own_rationales_are_taken_where_there_are_any(tmp_path):
     write_newsgroups(tmp_path, per_group=5)
     cfg = on_disk(tmp_path, "eraser_movies", "newsgroups")
     corpora = reading.read_corpora(cfg)
-    found = {name: reading.reasoning_documents(cfg, name, of) for name, of in corpora.items()}
+    found = {name: reading.reasoning_documents(cfg, of) for name, of in corpora.items()}
     assert found["newsgroups"] == ()
     assert len(found["eraser_movies"]) == 4  # one review of six has no passage
     assert all(document.rationale for document in found["eraser_movies"])
-
-
-def planting(monkeypatch, **others):
-    def sentences(train, validation, test, *, seed, source):
-        assert (train, validation, source) == (0, 0, "rotten_tomatoes")
-        texts = [("a brilliant film about number %d", 1), ("a dull film about number %d", 0)]
-        made = [Document(text % i, label) for i in range(8) for text, label in texts]
-        return Corpus(("negative", "positive"), (), (), tuple(made), "made", "MIT")
-
-    monkeypatch.setattr(reading, "movie_reviews", sentences)
-    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], **others)
-    return reading.reasoning_documents(
-        cfg, "movie_reviews", sentences(0, 0, 0, seed=0, source="rotten_tomatoes")
-    )
-
-
-def test_movie_reviews_get_planted_rationales(monkeypatch):
-    documents = planting(monkeypatch, neutral_sentences=2)
-    assert len(documents) == 4
-    for document in documents:
-        ((start, stop),) = document.rationale
-        assert document.text[start:stop].startswith(("a dull film", "a brilliant film"))
-        assert len(document.text) > stop - start + 20
-
-
-def test_too_few_sentences_to_plant(monkeypatch):
-    with pytest.raises(ValueError, match=r"planted_texts = 40, neutral_sentences = 4: plant: 8"):
-        planting(monkeypatch, planted_texts=40)
