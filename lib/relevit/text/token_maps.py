@@ -56,21 +56,25 @@ def attribute(
     the batch and padding can get nothing. Special tokens get 0: they are no part of the text
     (Beyond Intuition keeps the class token out; differences D9). `target` None is the class
     that is predicted. `options` go to the method, `protocol` among them.
-    Raises: ValueError for another method, a text that is too long or of other token ids, or a bad
-    target.
+    Raises: ValueError for another method, a text that is too long or of other token ids, a bad
+    target, or a model whose answers are not finite, as after a training that diverged.
     """
     if method not in TEXT_METHODS:
         raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
     _need_readable(model, tokens)
     maps: list[Tensor] = [torch.empty(0)] * len(tokens)
-    for places in same_length(tokens, chunk_tokens):
-        ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
-        wanted = None if target is None else target[torch.tensor(places)].to(model.device)
-        found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
-        if method in _SCALED:  # a constant map, which they make NaN: no token stands out
-            found = found.nan_to_num(nan=0.0)
-        for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
-            maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
+    watch = model.register_forward_hook(_need_finite)
+    try:
+        for places in same_length(tokens, chunk_tokens):
+            ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
+            wanted = None if target is None else target[torch.tensor(places)].to(model.device)
+            found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
+            if method in _SCALED:  # a constant map, which they make NaN: no token stands out
+                found = found.nan_to_num(nan=0.0)
+            for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
+                maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
+    finally:
+        watch.remove()
     return maps
 
 
@@ -184,6 +188,15 @@ def _need_readable(model: TextTransformer, tokens: Sequence[Tokens]) -> None:
                 f"this model reads at most {model.limit}, with ids in 0..{known - 1}: cut texts "
                 "with encode, and use the tokenizer that came with the model"
             )
+
+
+def _need_finite(model: Any, inputs: Any, logits: Tensor) -> None:
+    """NaN would pass for the constant maps of C19."""
+    if bad := int((~logits.isfinite()).any(dim=1).sum()):
+        raise ValueError(
+            f"text: the model's answers to {bad} of {len(logits)} texts are not finite; its "
+            "weights or its training are broken: train it again, with a lower learning rate"
+        )
 
 
 def _in_text_order(

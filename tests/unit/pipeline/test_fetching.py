@@ -76,9 +76,7 @@ def test_wrong_texts_on_disk_are_told_with_the_parameter_that_is_to_blame(fetche
     with pytest.raises(ValueError, match=text):
         fetch(preset)
     next((movies / "docs").iterdir()).write_bytes(b"caf\xe9")
-    with pytest.raises(
-        ValueError, match=r"11_text\.yaml: corpus_root = .*UnicodeDecode"
-    ):
+    with pytest.raises(ValueError, match=r"11_text\.yaml: corpus_root = .*UnicodeDecode"):
         fetch(preset)
 
 

@@ -298,4 +298,4 @@ def test_left_after_erases_the_most_relevant_words():
 
 def test_a_masked_word_needs_the_tokenizers_id():
     with pytest.raises(ValueError, match="erase='mask' and mask_id=None; erase='mask' needs"):
-        perturb_texts(Bag([1.0]), Texts((), ()), {}, erase="mask")
+        perturb_texts(build_tiny(5, 2), Texts((), ()), {}, erase="mask")

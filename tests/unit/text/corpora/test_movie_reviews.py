@@ -99,9 +99,7 @@ def test_one_source(cached):
 
 
 def test_more_texts_than_there_are(cached):
-    with pytest.raises(
-        ValueError, match=rf"{ROWS} texts for test; there are \d+ of it.*give at"
-    ):
+    with pytest.raises(ValueError, match=rf"{ROWS} texts for test; there are \d+ of it.*give at"):
         movie_reviews(0, 0, ROWS)
 
 
