@@ -94,13 +94,13 @@ def ship_pretraining(name: str, folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", choices=[*TRAINING, *recipes.MINIS])
+    parser.add_argument("model", choices=[*TRAINING, *recipes.SETTINGS])
     parser.add_argument("--images", choices=list(SHIPPED), default="habitats")
     asked = parser.parse_args()
     name, data = asked.model, asked.images
     torch.set_num_threads(THREADS.get(name, 1))
     folder = ROOT / "outputs" / "shipped" / data / name
-    if name in recipes.MINIS:
+    if name in recipes.SETTINGS:
         ship_pretraining(name, folder)
     else:
         train(name, open_benchmark(Common(benchmark=BenchmarkParams(data=data))), folder)

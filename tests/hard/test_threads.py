@@ -38,7 +38,7 @@ EQUAL = {
 }
 NEAR = 1.0e-5  # of the largest number of a result; seen: at most 4e-7
 # AdamW divides a gradient by its own size, also where that is rounding alone.
-WEIGHTS = 0.02  # of the length of the way that the weights have gone
+ALIKE = 0.02  # of the length of the way that the weights have gone
 
 
 def results() -> dict[str, Tensor]:
@@ -108,7 +108,7 @@ def test_one_thread_and_two_give_the_same_but_for_rounding(found, figures):
     assert [name for name in EQUAL if one[name].tobytes() != two[name].tobytes()] == []
     for name in set(one) - EQUAL:
         apart = difference(one[name], two[name], whole=name == "weights")
-        assert apart <= (WEIGHTS if name == "weights" else NEAR), (name, apart)
+        assert apart <= (ALIKE if name == "weights" else NEAR), (name, apart)
         figures.most(f"one thread and two: {'weights' if name == 'weights' else 'others'}", apart)
 
 

@@ -29,7 +29,7 @@ def test_each_learns_and_leaves_a_backbone(monkeypatch, tmp_path, name):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     monkeypatch.setitem(MODELS, name, replace(MODELS[name], **MICRO))
     recipes = importlib.import_module("pretraining.recipes")
-    short = replace(recipes.MINIS[name], images=24, epochs=2, batch_size=12)
+    short = replace(recipes.SETTINGS[name], images=24, epochs=2, batch_size=12)
     if name == "mini-dino":
         short = replace(short, **VIEWS)
     model, history = recipes.pretrain(name, tmp_path, short, validation_images=10)

@@ -31,7 +31,7 @@ IMAGES, EPOCHS = 12_800, 8
 WITH_LABELS = TrainSettings(
     lr=1.0e-3, head_lr=1.0e-3, images=IMAGES, epochs=EPOCHS, batch_size=64, fresh=True
 )
-MINIS = {
+SETTINGS = {
     "mini-supervised": WITH_LABELS,
     "mini-deit": WITH_LABELS,
     "mini-mae": masked_autoencoder.PretrainSettings(lr=1.5e-3, images=IMAGES, epochs=EPOCHS),
@@ -55,13 +55,13 @@ def pretrain(
     validation_images: int = 400,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> tuple[nn.Module, History]:
-    """Pretrain one of MINIS from random weights; checkpoints and log go to `folder`.
+    """Pretrain one of SETTINGS from random weights; checkpoints and log go to `folder`.
 
     `settings` are of its own kind, by default those that made the shipped weights. Every epoch
     shows new images of PRETRAINING's things. Returns the model, whose head is only trained with
     labels, and the log.
     """
-    settings, spec = settings or MINIS[name], model_spec(name)
+    settings, spec = settings or SETTINGS[name], model_spec(name)
     model = load_model(name, "random", classes=len(PRETRAINING.classes), seed=settings.seed)
     drawn = partial(Cutouts(drawings=PRETRAINING).pictures, size=spec.image_size)
     history = TASKS[name](

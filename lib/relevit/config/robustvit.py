@@ -106,10 +106,10 @@ class FinetuneChoices(Checked):
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
     keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
 
-    @field_validator("weight_foreground", check_fields=False)  # the last of WEIGHTS
+    @field_validator("weight_foreground", check_fields=False)  # the last of LOSS_WEIGHTS
     @classmethod
     def _leaves_something_to_train(cls, foreground: float | None, info: ValidationInfo) -> Any:
-        relevance, label, background, _ = map(info.data.get, WEIGHTS)
+        relevance, label, background, _ = map(info.data.get, LOSS_WEIGHTS)
         if label == 0 and (relevance == 0 or foreground == background == 0):
             raise ValueError(
                 "weight_classification is 0 and so are those of the relevance terms, which leaves "
@@ -119,7 +119,7 @@ class FinetuneChoices(Checked):
 
 
 # Parameters of 02_finetune: weights of the terms of the loss.
-WEIGHTS = tuple(
+LOSS_WEIGHTS = tuple(
     f"weight_{term}" for term in ("relevance", "classification", "background", "foreground")
 )
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from relevit.base.stages import need_stage
 from relevit.config import BaselinesParams, FinetuneParams
-from relevit.config.robustvit import WEIGHTS, FinetuneChoices
+from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
@@ -122,7 +122,7 @@ def arm_params(
         "validation_images": cfg.validation_images,
         "validation_maps": cfg.validation_maps,
     }
-    papers = {} if method == "relevance" else dict.fromkeys(WEIGHTS)
+    papers = {} if method == "relevance" else dict.fromkeys(LOSS_WEIGHTS)
     return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from relevit.config.robustvit import WEIGHTS, FinetuneChoices, FinetuneParams
+from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices, FinetuneParams
 from relevit.config.words import Precision
 from relevit.finetune.hyperparameters import (
     LossWeights,
@@ -87,7 +87,7 @@ def resolved(cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSe
     What these leave open, weights of the terms and temperature, is the paper's, by method and
     model (`relevit.finetune.hyperparameters`).
     """
-    asked = {name.removeprefix("weight_"): getattr(cfg, name) for name in WEIGHTS}
+    asked = {name.removeprefix("weight_"): getattr(cfg, name) for name in LOSS_WEIGHTS}
     given = {name: value for name, value in asked.items() if value is not None}
     papers = paper_weights(cfg.method, table_model(cfg.method, cfg.model))
     return FinetuneSettings(

@@ -41,14 +41,7 @@ from relevit.models.spec import ModelSpec, View
 
 RANDOM = "random"  # in place of weights: drawn from the seed
 NEW_HEAD = "new_head=True (--new-head)"
-RESERVED = {  # what options may not set, and what does
-    "num_classes": "give classes",
-    "pretrained": "leave out weights",
-    "pretrained_cfg": "choose a tag in the model's name",
-    "checkpoint_path": "give weights",
-    "in_chans": "pictures have three channels",
-    "features_only": "the whole model is needed",
-}
+RESERVED = {"num_classes", "pretrained", "pretrained_cfg", "checkpoint_path", "in_chans"}
 SIZES = ("img_size", "patch_size")  # options for which positions and patches are resampled
 BOTH = "both"  # rows that DINO's classifier reads, in `model.global_pool`
 
@@ -183,11 +176,11 @@ def _of_timm(name: str, options: Mapping[str, Any]) -> Model:
 
 def _options(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
     """All that `timm.create_model` is told. Raises: ValueError for what is set here."""
-    for option in options:
-        if option in RESERVED:
-            raise ValueError(
-                f"model {model.name!r}: option {option!r} is set here: {RESERVED[option]}"
-            )
+    if odd := sorted(RESERVED & options.keys()):
+        raise ValueError(
+            f"model {model.name!r}: option {odd[0]!r} is set here, by classes, weights and the tag "
+            "in the model's name; leave it out"
+        )
     cfg = get_pretrained_cfg(model.timm_name)
     usual = cfg is None or model.image_size == cfg.input_size[-1]
     return ({} if usual else {"img_size": model.image_size}) | dict(model.options) | dict(options)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from relevit.base.files import project_root
 from relevit.base.stages import EXECUTED, need_stage
 from relevit.config import Params, PipelineParams
-from relevit.config.robustvit import WEIGHTS
+from relevit.config.robustvit import LOSS_WEIGHTS
 
 STAGE = "02_finetune"
 OUTCOME = "outcome.txt"  # done or failed
@@ -45,7 +45,7 @@ class Run(NamedTuple):
         paper's.
         """
         own = {"run": self.name} | self._asdict()
-        return own if self.method == "relevance" else own | dict.fromkeys(WEIGHTS)
+        return own if self.method == "relevance" else own | dict.fromkeys(LOSS_WEIGHTS)
 
 
 class Missing(NamedTuple):

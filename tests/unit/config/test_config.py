@@ -28,7 +28,7 @@ from relevit.config import (
     StartParams,
     TextParams,
 )
-from relevit.config.robustvit import WEIGHTS
+from relevit.config.robustvit import LOSS_WEIGHTS
 
 INJECTED = "# Parameters\n"
 
@@ -139,14 +139,22 @@ WRONG = [
     (BaselinesParams, {"other_models": ["tiny"]}, "other_models = .* 'tiny' is compared_model"),
     (TextParams, {"corpora": ["generated"] * 2}, r"corpora = .* 'generated' occurs twice"),
     # nothing to train
-    (FinetuneParams, dict.fromkeys(WEIGHTS, 0.0), r"weight_foreground = 0\.0 .*nothing to train"),
-    (FinetuneParams, dict.fromkeys(WEIGHTS[:2], 0.0), r"weight_foreground = None .*nothing to tr"),
     (
         FinetuneParams,
-        dict.fromkeys(WEIGHTS[1:], 0.0),
+        dict.fromkeys(LOSS_WEIGHTS, 0.0),
         r"weight_foreground = 0\.0 .*nothing to train",
     ),
-    (OwnParams, dict.fromkeys(WEIGHTS, 0.0), r"weight_foreground = 0\.0 .*nothing to train"),
+    (
+        FinetuneParams,
+        dict.fromkeys(LOSS_WEIGHTS[:2], 0.0),
+        r"weight_foreground = None .*nothing to tr",
+    ),
+    (
+        FinetuneParams,
+        dict.fromkeys(LOSS_WEIGHTS[1:], 0.0),
+        r"weight_foreground = 0\.0 .*nothing to train",
+    ),
+    (OwnParams, dict.fromkeys(LOSS_WEIGHTS, 0.0), r"weight_foreground = 0\.0 .*nothing to train"),
     # none of the allowed
     (FinetuneParams, {"model": "vit-c"}, r"model = 'vit-c' .*'mini-dino'.* \[model of the"),
     (FinetuneParams, {"protocol": "code"}, r"protocol = 'code' .*'published' or 'described'"),
@@ -237,7 +245,7 @@ def test_every_number_has_an_upper_end_and_each_end_is_said_once(cls):
 
 def test_what_is_left_of_the_loss_may_be_one_term():
     for term in ("classification", "background", "foreground"):
-        others = {key: 0.0 for key in WEIGHTS[1:] if not key.endswith(term)}
+        others = {key: 0.0 for key in LOSS_WEIGHTS[1:] if not key.endswith(term)}
         FinetuneParams.checked(others | {f"weight_{term}": 1.0}, "here")
 
 

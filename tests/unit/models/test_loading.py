@@ -315,7 +315,7 @@ REFUSED = [  # what is asked, and the sentence
     (("vit_small_patch8_224", "random"), {"depht": 2}, r"option 'depht' is unknown to timm's"),
     ((NAME, "random"), {"num_heads": 5}, r"timm cannot make it with .*divisible by num_heads"),
     ((NAME, "random"), {"patch_size": 0}, r"timm cannot make it with .*by zero"),
-    ((NAME, "random"), {"num_classes": 5}, r"option 'num_classes' is set here: give classes"),
+    ((NAME, "random"), {"num_classes": 5}, r"option 'num_classes' is set here, by classes"),
     ((NAME, "random"), SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* need squares"),
     (("resnet18", "random"), {}, r"no relevance maps: .*ResNet has no blocks.*use a timm .*DINOv2"),
     (("xcit_nano_12_p16_224", "random"), {}, r"no relevance maps: .*made a map of shape"),

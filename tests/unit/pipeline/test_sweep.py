@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from relevit.config import ComparisonParams, PipelineParams
-from relevit.config.robustvit import WEIGHTS
+from relevit.config.robustvit import LOSS_WEIGHTS
 from relevit.data.benchmark import open_benchmark
 from relevit.models.registry import shipped_weights
 from relevit.pipeline import answers, sweep
@@ -73,8 +73,8 @@ def test_every_combination_of_every_grid_is_a_run():
 def test_baselines_do_not_take_the_weights_of_the_preset_s_method():
     baseline, *_, ours = (run.parameters for run in RUNS)
     assert {key: ours[key] for key in Run._fields} == RUNS[-1]._asdict()
-    assert ours["run"] == RUNS[-1].name and not set(WEIGHTS) & set(ours)
-    assert {baseline[key] for key in WEIGHTS} == {None}
+    assert ours["run"] == RUNS[-1].name and not set(LOSS_WEIGHTS) & set(ours)
+    assert {baseline[key] for key in LOSS_WEIGHTS} == {None}
 
 
 def test_run_that_two_grids_name_is_made_once():

@@ -179,13 +179,6 @@ def test_other_settings_or_another_identity_are_another_run(tmp_path, change, ki
     assert len(steps) == count
 
 
-def test_bfloat16_learns_too_and_keeps_float32_weights(tmp_path):
-    model = micro_model()
-    history = run(tmp_path, replace(SETTINGS, precision="bfloat16"), model=model)
-    assert all(np.isfinite(row["train_loss"]) for row in history[1:])
-    assert {weights.dtype for weights in model.parameters()} == {torch.float32}
-
-
 # Top-1
 
 
