@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.attribution.beyond_intuition import express
 from relevit.claims import CLAIMS, judge
 from relevit.paper import published_ablation, published_perturbation, published_segmentation
 
@@ -416,7 +415,7 @@ def test_rollout_is_token_wise_with_identity_weights(build_vit, images):
         for block in model.blocks:
             block.attn.qkv.weight[2 * model.embed_dim :] = torch.eye(model.embed_dim)
             block.attn.proj.weight.copy_(torch.eye(model.embed_dim))
-    ours = express(model, images, perception="token_wise", feedback="none", protocol="described")
+    ours = METHODS["token_wise"](model, images, feedback="none", protocol="described")
     rollout = METHODS["rollout"](model, images, protocol="described")
     torch.testing.assert_close(ours, rollout)
     assert CLAIMS["BI-06"].rule(None).verdict == "holds"
