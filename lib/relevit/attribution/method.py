@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, alone, attention_layers, evaluating
+from relevit.attention.recording import alone, attention_layers, evaluating
 from relevit.attention.token_rows import head_pooling
 from relevit.protocols import Options, check_protocol, options
 
@@ -37,15 +37,9 @@ def method(*shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """
 
     def decorate(formula: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(formula)
-        def explain(
-            model: nn.Module,
-            images: Inputs,
-            target: Target = None,
-            *,
-            protocol: str = "published",
-            **given: Any,
-        ) -> Any:
+        # Without types: what is wrong with an argument is said here, in a sentence.
+        @wraps(formula, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+        def explain(model, images, target=None, *, protocol="published", **given):
             check_protocol(protocol)
             model = getattr(model, "_orig_mod", model)  # the compiled graph heeds no hooks
             _need_inputs(model, images)
@@ -85,7 +79,7 @@ def model_family(model: nn.Module) -> str:
     return "dino" if head_pooling(model) == "both" else "vit"
 
 
-def checked_target(logits: Float[Tensor, "batch classes"], target: Target) -> Int[Tensor, " batch"]:
+def checked_target(logits: Float[Tensor, "batch classes"], target: Any) -> Int[Tensor, " batch"]:
     """The classes to explain, one for each image: the predicted ones for None.
 
     Raises: ValueError for classes that are no whole numbers, are out of range, or are not one for
@@ -113,7 +107,7 @@ def checked_target(logits: Float[Tensor, "batch classes"], target: Target) -> In
     return torch.tensor(chosen, dtype=torch.int64, device=logits.device)
 
 
-def _need_inputs(model: nn.Module, images: Inputs) -> None:
+def _need_inputs(model: Any, images: Any) -> None:
     """Raise ValueError for what is no model, and for images that it does not take."""
     if not isinstance(model, nn.Module):
         raise ValueError(
@@ -144,7 +138,7 @@ def _need_inputs(model: nn.Module, images: Inputs) -> None:
     )
 
 
-def _need_start(model: nn.Module, start_block: int | None, protocol: str) -> None:
+def _need_start(model: nn.Module, start_block: Any, protocol: str) -> None:
     """Raise ValueError for a first block that is none.
 
     One beyond the last leaves nothing: a map of zeros, which the published code gives as well.

@@ -51,7 +51,7 @@ def explain(
     target: Target = None,
     *,
     method: str = "gae",
-    protocol: Protocol = "published",
+    protocol: str = "published",
     **options: Any,
 ) -> Float[Tensor, "batch 1 height width"]:
     """Where the model finds a class: heatmaps from 0 to 1, each over its own range.

@@ -8,7 +8,6 @@ import weakref
 import pytest
 import timm
 import torch
-from relevit.attention.class_token import reads_class_token_only
 from timm.layers import Attention, use_fused_attn
 from torch import nn
 
@@ -21,7 +20,7 @@ from relevit.attention.recording import (
     unfused_attention,
 )
 
-from ..conftest import CLASS_TOKEN_KINDS, KINDS, OTHER_KINDS
+from ..conftest import KINDS
 
 
 def tokens_by_block(model, images):
@@ -35,12 +34,12 @@ def tokens_by_block(model, images):
 
 
 def attention_by_hand(block, tokens):
-    """softmax(q k^T / sqrt(width)) and v, from slices of the weights."""
+    """softmax(q k^T / sqrt(width)), from slices of the weights."""
     attention = block.attn
     width = attention.num_heads * attention.head_dim
     bias = attention.qkv.bias
     parts = []
-    for i in range(3):
+    for i in range(2):
         rows = slice(i * width, (i + 1) * width)
         part = block.norm1(tokens) @ attention.qkv.weight[rows].T
         part = part if bias is None else part + bias[rows]
@@ -49,54 +48,35 @@ def attention_by_hand(block, tokens):
             for h in range(attention.num_heads)
         ]
         parts.append(torch.stack(heads, dim=1))
-    query, key, value = attention.q_norm(parts[0]), attention.k_norm(parts[1]), parts[2]
+    query, key = attention.q_norm(parts[0]), attention.k_norm(parts[1])
     scores = torch.einsum("bhid,bhjd->bhij", query, key) / attention.head_dim**0.5
     exponents = scores.exp()
-    return exponents / exponents.sum(-1, keepdim=True), value
+    return exponents / exponents.sum(-1, keepdim=True)
 
 
 # What is recorded
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_maps_inputs_and_values_equal_a_computation_by_hand(build_vit, images, kind):
+def test_maps_and_inputs_equal_a_computation_by_hand(build_vit, images, kind):
     model = build_vit(kind)
     with torch.no_grad():
-        with record_attention(model, inputs=True, values=True) as tape:
+        with record_attention(model) as tape:
             model(images)
         tokens = tokens_by_block(model, images)
         by_hand = [attention_by_hand(*pair) for pair in zip(model.blocks, tokens, strict=True)]
     count = 16 + model.num_prefix_tokens
     assert [tuple(m.shape) for m in tape.maps] == 2 * [(3, 2, count, count)]
-    assert [tuple(x.shape) for x in tape.inputs] == 2 * [(3, count, 16)]
-    assert [tuple(v.shape) for v in tape.values] == 2 * [(3, 2, count, 8)]
-    for i, (attention, value) in enumerate(by_hand):
+    for i, attention in enumerate(by_hand):
         torch.testing.assert_close(tape.maps[i], attention, rtol=1e-12, atol=1e-14)
         torch.testing.assert_close(tape.inputs[i], tokens[i], rtol=1e-12, atol=1e-14)
-        torch.testing.assert_close(tape.values[i], value, rtol=1e-12, atol=1e-13)
         assert attention.std(dim=-1).max() > 0.01, "the map is too flat to tell anything"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_sum_to_one(build_vit, images, kind):
-    with record_attention(model := build_vit(kind), class_row=True) as tape:
-        model(images)
-    for attention in tape.maps:
-        sums = attention.sum(dim=-1)
-        torch.testing.assert_close(sums, torch.ones_like(sums), rtol=0, atol=1e-14)
-        assert attention.min() >= 0
-
-
-def test_inputs_and_values_only_on_request(build_vit, images):
-    with record_attention(model := build_vit()) as tape:
-        model(images)
-    assert len(tape.maps) == 2 and tape.inputs == [] and tape.values == []
 
 
 def test_recording_does_not_change_the_logits(build_vit, images):
     model = build_vit()
     before = model(images)
-    with record_attention(model, inputs=True, values=True):
+    with record_attention(model):
         inside = model(images)
     torch.testing.assert_close(inside, before, rtol=1e-12, atol=1e-13)
 
@@ -121,78 +101,18 @@ def test_maps_get_gradients_with_frozen_weights(build_vit, images):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("class_row", [False, True])
-def test_a_second_forward_starts_the_tape_anew(build_vit, images, class_row):
+@pytest.mark.parametrize("last_only", [False, True])
+def test_a_second_forward_starts_the_tape_anew(build_vit, images, last_only):
     model = build_vit(depth=3)
-    options = {"inputs": True, "values": not class_row, "class_row": class_row}
-    with record_attention(model, **options) as tape:
+    with record_attention(model, last_only=last_only) as tape:
         model(images)
         model(images[:1])
-    with record_attention(model, **options) as alone:
+    with record_attention(model, last_only=last_only) as alone:
         model(images[:1])
-    for name in ("maps", "inputs", "values"):
-        ours, theirs = getattr(tape, name), getattr(alone, name)
-        assert [tuple(x.shape) for x in ours] == [tuple(x.shape) for x in theirs], name
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), name
-
-
-# The short last block
-
-
-@pytest.mark.parametrize("kind", CLASS_TOKEN_KINDS)
-def test_class_row_has_the_logits_and_gradients_of_the_full_block(build_vit, images, kind):
-    model = build_vit(kind)
-    assert reads_class_token_only(model)
-    weights = torch.linspace(-1, 1, 15).reshape(3, 5).double()
-    found = []
-    for class_row in (False, True):
-        with record_attention(model, class_row=class_row) as tape:
-            logits = model(images)
-        inputs = [*tape.maps[:-1], *model.parameters()]
-        gradients = torch.autograd.grad((logits * weights).sum(), inputs, retain_graph=True)
-        (last,) = torch.autograd.grad((logits * weights).sum(), tape.maps[-1])
-        found.append((logits, tape.maps[-1], last, gradients))
-    (logits, attention, last, gradients), (short_logits, row, short_last, short_gradients) = found
-    assert tuple(row.shape) == (3, 2, 1, 16 + model.num_prefix_tokens)
-    torch.testing.assert_close(row, attention[:, :, :1], rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(short_last, last[:, :, :1], rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(short_logits, logits, rtol=1e-12, atol=1e-13)
-    for ours, theirs in zip(short_gradients, gradients, strict=True):
-        assert (ours - theirs).abs().max() <= 1e-12 * max(1.0, float(theirs.abs().max()))
-
-
-@pytest.mark.parametrize("kind", OTHER_KINDS)
-def test_class_row_does_nothing_where_other_tokens_are_read(build_vit, images, kind):
-    model = build_vit(kind)
-    assert not reads_class_token_only(model)
-    expected = model(images)
-    with record_attention(model, class_row=True) as tape:
-        assert "forward" not in vars(model.blocks[-1])
-        logits = model(images)
-    assert tape.maps[-1].shape[2] == 16 + model.num_prefix_tokens
-    torch.testing.assert_close(logits, expected, rtol=1e-12, atol=1e-13)
-
-
-def test_class_row_keeps_a_forward_of_the_users_own(build_vit, images):
-    model = build_vit()
-    block = model.blocks[-1]
-    calls = []
-
-    def own(x):
-        calls.append(tuple(x.shape))
-        return type(block).forward(block, x)
-
-    block.forward = own
-    with record_attention(model, class_row=True) as tape:
-        model(images)
-    assert calls == [(3, 17, 16)] and block.forward is own
-    assert tape.maps[-1].shape[2] == 17
-
-
-def test_values_are_those_of_all_tokens_even_with_class_row(build_vit, images):
-    with record_attention(model := build_vit(), values=True, class_row=True) as tape:
-        model(images)
-    assert tuple(tape.values[-1].shape) == (3, 2, 17, 8)
+    assert tape.blocks == alone.blocks == ([2] if last_only else [0, 1, 2])
+    for name in ("maps", "inputs"):
+        for ours, theirs in zip(getattr(tape, name), getattr(alone, name), strict=True):
+            assert torch.equal(ours, theirs), name
 
 
 # The model is left as it was
@@ -254,16 +174,6 @@ def use(model, images, error_at):
 
 @pytest.mark.parametrize("mode", ["eval", "train"])
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"inputs": True, "values": True},
-        {"class_row": True},
-        {"class_row": True, "values": True},
-    ],
-    ids=["maps", "all", "class_row", "class_row_and_values"],
-)
-@pytest.mark.parametrize(
     ("error_at", "error"),
     [
         ("nowhere", None),
@@ -275,9 +185,7 @@ def use(model, images, error_at):
         ("silent block", RuntimeError),
     ],
 )
-def test_model_is_as_before_whatever_happens(
-    build_vit, images, state_of, mode, options, error_at, error
-):
+def test_model_is_as_before_whatever_happens(build_vit, images, state_of, mode, error_at, error):
     model = build_vit()
     model.train(mode == "train")
     model.blocks[0].eval()  # mixed modes, switches and frozen weights have to come back too
@@ -290,10 +198,10 @@ def test_model_is_as_before_whatever_happens(
     before = state_of(model)
     images = images.clone().requires_grad_()
     if error is None:
-        with record_attention(model, **options):
+        with record_attention(model):
             use(model, images, error_at)
     else:
-        with pytest.raises(error), record_attention(model, **options):
+        with pytest.raises(error), record_attention(model):
             use(model, images, error_at)
     assert state_of(model) == before
     assert not any("forward" in vars(module) for module in model.modules())
@@ -303,7 +211,7 @@ def test_state_of_sees_what_a_context_changes(build_vit, images, state_of):
     """The comparison above would be worth nothing if it did not see hooks and switches."""
     model = build_vit()
     before = state_of(model)
-    with record_attention(model, inputs=True, class_row=True):
+    with record_attention(model):
         inside = state_of(model)
         model(images)
     for name in ("blocks.0", "blocks.1", "blocks.0.attn", "blocks.0.attn.attn_drop"):
@@ -363,14 +271,13 @@ def test_a_model_is_not_kept_for_its_turn():
 
 def test_a_forward_after_a_failed_one_is_recorded_whole(build_vit, images):
     model = build_vit()
-    with record_attention(model, inputs=True, values=True) as tape:
+    with record_attention(model) as tape:
         mlp, model.blocks[0].mlp = model.blocks[0].mlp, Broken(RuntimeError("once"))
         with pytest.raises(RuntimeError, match="once"):
             model(images)
         model.blocks[0].mlp = mlp
         model(images[:1])
-    found = [[len(x) for x in xs] for xs in (tape.maps, tape.inputs, tape.values)]
-    assert found == 3 * [[1, 1]]
+    assert [[len(x) for x in xs] for xs in (tape.maps, tape.inputs)] == 2 * [[1, 1]]
 
 
 # Loud failures
@@ -429,20 +336,6 @@ def test_windows_and_channels_are_no_global_attention(images):
     with pytest.raises((ValueError, RuntimeError), match="record_attention"):  # noqa: SIM117
         with record_attention(model):
             model(torch.randn(1, 3, 32, 32).double())
-
-
-@pytest.mark.parametrize("name", ["beit_base_patch16_224", "eva02_base_patch14_448"])
-def test_values_that_cannot_be_recorded_are_an_error(state_of, name):
-    """BEiT reads qkv's weights without calling it, EVA-02 has three layers in its place."""
-    patch = 14 if "14" in name else 16
-    model = timm.create_model(
-        name, img_size=2 * patch, embed_dim=24, depth=2, num_heads=2, num_classes=5
-    ).eval()
-    before = state_of(model)
-    with pytest.raises((ValueError, RuntimeError), match="record_attention"):  # noqa: SIM117
-        with record_attention(model, values=True):
-            model(torch.randn(1, 3, 2 * patch, 2 * patch))
-    assert state_of(model) == before
 
 
 def test_gradient_checkpointing_is_an_error(build_vit, images):

@@ -1,0 +1,136 @@
+"""From a value for each patch to a picture, on square and other grids."""
+
+from __future__ import annotations
+
+import pytest
+import timm
+import torch
+from torch.nn.functional import interpolate
+
+from relevit.attribution import METHODS, explain, patch_grid, to_heatmap
+
+from ..attribution_cases import PROTOCOLS, know_black
+
+
+def test_heatmaps_span_zero_to_one_exactly():
+    random = torch.Generator().manual_seed(3)
+    for dtype in (torch.float32, torch.float64):
+        sizes = 10 ** torch.linspace(-9, 3, 20)[:, None]
+        maps = (torch.rand(20, 16, generator=random) * sizes).to(dtype)
+        heat = to_heatmap(maps, (28, 30), (4, 4))
+        assert heat.shape == (20, 1, 28, 30) and heat.dtype == dtype
+        assert heat.amin(dim=(1, 2, 3)).tolist() == [0.0] * 20
+        assert heat.amax(dim=(1, 2, 3)).tolist() == [1.0] * 20
+
+
+@pytest.mark.parametrize("grid", [(2, 2), (1, 4), (4, 1)])
+def test_heatmap_is_the_scaled_bilinear_map(grid):
+    maps = torch.tensor([[1.0, 3.0, 2.0, 5.0], [0.0, -4.0, 0.0, 0.0]]).double()
+    exact = to_heatmap(maps, grid, grid)
+    assert exact[0].flatten().tolist() == [0.0, 0.5, 0.25, 1.0]
+    assert exact[1].flatten().tolist() == [1.0, 0.0, 1.0, 1.0]
+    raw = to_heatmap(maps, (8, 6), grid, normalise=False)
+    plain = maps.reshape(2, 1, *grid)
+    assert torch.equal(raw, interpolate(plain, (8, 6), mode="bilinear", align_corners=False))
+
+
+def test_gradient_flows_through_minimum_and_maximum():
+    """A heatmap does not change with shift and scale, so its gradient is orthogonal to both."""
+    maps = torch.rand(1, 16, generator=torch.Generator().manual_seed(0)).double()
+    maps.requires_grad_()
+    heat = to_heatmap(maps, (28, 28), (4, 4))
+    (gradient,) = torch.autograd.grad((heat * heat.detach().sin()).sum(), maps)
+    assert gradient.abs().max() > 1
+    assert abs(float(gradient.sum())) < 1e-11
+    assert abs(float((gradient * maps.detach()).sum())) < 1e-11
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -1 / 3, 1.23456e-4, 700.1])
+def test_constant_map_is_zero_with_zero_gradient(value, dtype):
+    """Interpolation rounds: without care the last bits of a constant become a full heatmap."""
+    for side in (1, 2, 8):
+        maps = torch.rand(3, side * side, generator=torch.Generator().manual_seed(0)).to(dtype)
+        maps[1] = value
+        maps.requires_grad_()
+        heat = to_heatmap(maps, (14 * side, 14 * side), (side, side))
+        assert heat[1].unique().tolist() == [0.0]
+        (gradient,) = torch.autograd.grad(heat.square().sum() + heat.sum(), maps)
+        assert gradient[1].unique().tolist() == [0.0] and gradient.isfinite().all()
+        alone = to_heatmap(maps[2:], (14 * side, 14 * side), (side, side))
+        assert torch.equal(heat[2:], alone)
+
+
+def test_patches_that_do_not_fill_the_grid_are_an_error():
+    with pytest.raises(
+        ValueError, match="to_heatmap: 16 patches do not fill a grid of 4 x 5; give"
+    ):
+        to_heatmap(torch.zeros(1, 16), (28, 28), (4, 5))
+
+
+# The grid comes from the model
+
+
+@pytest.mark.parametrize("options", [{"img_size": (28, 84)}, {"dynamic_img_size": True}])
+def test_a_wide_picture_has_a_wide_grid(build_vit, options):
+    """Of 3 x 12 patches, 36 in all, that would also fill 6 x 6."""
+    sides = (21, 84)
+    options = options | ({"img_size": sides} if "img_size" in options else {})
+    model = know_black(build_vit(**options))
+    images = torch.randn(2, 3, *sides, generator=torch.Generator().manual_seed(2)).double()
+    assert patch_grid(model, images) == (3, 12)
+    for name in METHODS:
+        few = {"smoothgrad": {"draws": 2}, "integrated_gradients": {"steps": 3}}.get(name, {})
+        heat = explain(model, images, 1, method=name, protocol="described", **few)
+        maps = METHODS[name](model, images, 1, protocol="described", **few).detach()
+        grid = maps.nan_to_num().reshape(2, 1, 3, 12)
+        plain = interpolate(grid, sides, mode="bilinear", align_corners=False)
+        where = heat.flatten(1).argmax(dim=1), plain.flatten(1).argmax(dim=1)
+        assert torch.equal(*where), name
+
+
+@pytest.mark.parametrize(
+    ("name", "grid"),
+    [
+        ("vit_tiny_patch16_224", (14, 14)),
+        ("eva02_tiny_patch14_224", (16, 16)),
+        ("vit_small_patch16_dinov3", (16, 16)),
+        ("vit_tiny_r_s16_p8_224", (7, 7)),
+    ],
+)
+def test_grids_of_families(name, grid):
+    with torch.device("meta"):
+        model = timm.create_model(name)
+        images = torch.zeros(1, 3, *model.pretrained_cfg["input_size"][1:])
+    assert patch_grid(model, images) == grid
+
+
+# explain
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("method", METHODS)
+def test_explain_gives_heatmaps_at_the_images_size(build_vit, images, method, protocol):
+    model = know_black(build_vit())
+    few = {"smoothgrad": {"draws": 2}, "integrated_gradients": {"steps": 3}}.get(method, {})
+    heat = explain(model, images, [2, 0, 1], method=method, protocol=protocol, **few)
+    plain = METHODS[method](model, images, [2, 0, 1], protocol=protocol, **few)
+    assert torch.equal(heat, to_heatmap(plain.detach().nan_to_num(), (28, 28), (4, 4)))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"method": "gea"}, r"methods: \['gea'\] are unknown; use some of \['raw_attention'"),
+        ({"protocol": "text"}, "protocol 'text' is unknown; use 'published'"),
+        (
+            {"target": [1, 2]},
+            r"target \[1, 2\] for 3 images and 5 classes; give one class in 0\.\.4",
+        ),
+    ],
+)
+def test_wrong_input_is_named(build_vit, images, change, told):
+    with pytest.raises(ValueError, match=told):
+        explain(build_vit(), images, **change)
+    with pytest.raises(ValueError, match="explain: NaN or infinity among the pixels; give"):
+        explain(build_vit(), images / 0)
