@@ -48,7 +48,6 @@ NAMES = {"workshop/README.md": "workshop"}  # of pages, where that of the file s
 RUN = "site"  # the finished run, below docs/ and below the pages
 # What may be called from outside, from the method to its pictures.
 ROOMS = (
-    "relevance",
     "losses",
     "attribution",
     "attention",
