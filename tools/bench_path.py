@@ -17,7 +17,7 @@ from torch import Tensor
 
 from relevit.attribution.beyond_intuition import feed_back, integral, perceive
 from relevit.attribution.seen import observe
-from relevit.data.cutouts import draw
+from relevit.data.cutouts import CUTOUTS
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
 
@@ -37,7 +37,9 @@ SUMS = (
 def results(sums: dict[str, tuple[str, int]]) -> dict[str, dict[str, Tensor]]:
     """Feedback and map of every image, [images, patches], for every sum."""
     model, spec = load_model(MODEL).double(), model_spec(MODEL)
-    images = spec.normalise(draw("val", range(IMAGES), size=spec.image_size).images).double()
+    images = spec.normalise(
+        CUTOUTS.draw("val", range(IMAGES), size=spec.image_size).images
+    ).double()
     seen = observe(model, images, gradients="last")
     rows = perceive(model, seen, "token_wise")
     found = {}

@@ -206,7 +206,7 @@ def train_world(cfg: ControlsParams, world: Setting) -> None:
 def _benchmark(world: Setting, cfg: ControlsParams) -> BenchmarkParams:
     if not world.trained:
         return cfg.benchmark
-    return cfg.benchmark.model_copy(update={"home_share": world.bench.world.home_share})
+    return cfg.benchmark.model_copy(update={"home_share": world.bench.home_share})
 
 
 def _answers(cfg: ControlsParams, model: Model, classifier: Classifier) -> pd.DataFrame:

@@ -66,8 +66,8 @@ def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone(project):
 
 def test_other_worlds_have_their_own_homes_and_originals(project):
     own, more = worlds(params(home_shares=[0.5]), project / "out")
-    assert (own.name, own.trained, own.bench.world.home_share) == (OWN, False, 0.8)
-    assert (more.name, more.trained, more.bench.world.home_share) == ("home 0.5", True, 0.5)
+    assert (own.name, own.trained, own.bench.home_share) == (OWN, False, 0.8)
+    assert (more.name, more.trained, more.bench.home_share) == ("home 0.5", True, 0.5)
     original, *runs = compared(params(), more)
     assert (
         original.weights == project / "out" / "home0.5.seed1" / "original" / "weights.safetensors"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from relevit.data.cutouts import Cutouts
 from relevit.data.habitats import habitats
 
 from ...micro_finetuning import SPEC, micro_model
@@ -24,7 +23,7 @@ def spec():
 
 @pytest.fixture
 def bench():
-    return Cutouts(habitats())
+    return habitats()
 
 
 @pytest.fixture

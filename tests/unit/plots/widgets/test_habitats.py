@@ -90,4 +90,4 @@ def test_errors(network, spec, bench):
         composable = False
 
     with pytest.raises(ValueError, match="background of a photograph of habitats cannot be chosen"):
-        habitat_explorer(network, spec, Photographs(bench.world))
+        habitat_explorer(network, spec, Photographs("habitats"))
