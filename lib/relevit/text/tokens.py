@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 SPECIAL = 2  # tokens around every text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of those made here, ids 0 to 4
-SCORED = 2  # texts, at least: an interval over them needs as many
 TokenMap = Float[Tensor, " _"]  # one value a token, special ones included; texts differ in length
 
 
@@ -162,23 +161,11 @@ class Texts:
         return Texts(tuple(documents), tuple(tokens))
 
 
-def read_texts(
-    tokenizer: Tokenizer, documents: Sequence[Document], limit: int, counted_by: str = ""
-) -> Texts:
-    """`documents` cut to `limit` tokens, without those that have no token of their own.
-
-    `counted_by` names the parameter that says how many texts are scored; SCORED are then needed.
-    Raises: ValueError when fewer are left, else when none is.
-    """
+def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], limit: int) -> Texts:
+    """`documents` cut to `limit` tokens, without those that have no token of their own."""
     read = [(document, encode(tokenizer, document.text, limit)) for document in documents]
     kept = [(document, one) for document, one in read if len(one) > SPECIAL]
-    needed = SCORED if counted_by else 1
-    if len(kept) < needed:
-        raise ValueError(
-            f"11_text: {len(kept)} of {len(documents)} texts can be read; at least {needed} must "
-            f"be: raise {counted_by or 'the number of texts'}, or choose another corpus or model"
-        )
-    readable, tokens = zip(*kept, strict=True)
+    readable, tokens = zip(*kept, strict=True) if kept else ((), ())
     return Texts(readable, tokens, len(documents) - len(kept))
 
 

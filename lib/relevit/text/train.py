@@ -48,7 +48,7 @@ def train_on_corpus(
 
     A run that was stopped goes on where it was, and one that has ended is only read, when texts,
     labels, weights at the start and settings are the same.
-    Raises: as `build_encoder`, `read_texts` and `run_epochs`.
+    Raises: as `build_encoder` and `run_epochs`.
     """
     device = choose_device(cfg.device)
     model = build_encoder(cfg, tokenizer, len(corpus.classes))

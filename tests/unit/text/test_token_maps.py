@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attention.recording import record_attention
-from relevit.attention.token_rows import carry_rows
 from relevit.attribution import METHODS, method_options
 from relevit.attribution.lrp import through_blocks
 from relevit.attribution.seen import observe
@@ -52,25 +50,6 @@ def test_a_batch_equals_singles_and_specials_get_nothing(model, method, protocol
         assert found.isfinite().all()
         (alone,) = attribute(model, [text], method, protocol=protocol)
         torch.testing.assert_close(found, alone)
-
-
-@pytest.mark.parametrize("target", [0, 2])
-def test_rollout_and_gae_are_those_of_the_image_code_on_the_same_maps(model, target):
-    """One implementation: the closed forms, from the maps alone."""
-    ids = torch.tensor([TEXTS[0].ids, TEXTS[3].ids])
-    classes = torch.full((2,), target)
-    with record_attention(model) as tape:
-        score = model(model.embed(ids).detach()).gather(1, classes[:, None]).sum()
-    slopes = torch.autograd.grad(score, tape.maps)
-    relevance = [(g * a).clamp(min=0).mean(1) for g, a in zip(slopes, tape.maps, strict=True)]
-    rows = carry_rows(relevance, "class_token", 1)[:, 0, 1:].detach()
-    embedded = model.embed(ids).detach()
-    torch.testing.assert_close(METHODS["gae"](model, embedded, classes), rows)
-    rolled = torch.eye(5).double().expand(2, 5, 5)
-    for attention in tape.maps:
-        added = attention.mean(1).detach() + torch.eye(5)
-        rolled = (added / added.sum(-1, keepdim=True)) @ rolled
-    torch.testing.assert_close(METHODS["rollout"](model, embedded), rolled[:, 0, 1:])
 
 
 def test_one_block_in_closed_form():

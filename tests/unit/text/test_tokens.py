@@ -164,19 +164,6 @@ def test_texts_without_tokens_are_left_out_and_counted():
     assert texts.select([1]).labels.tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    ("documents", "counted_by", "words"),
-    [
-        ([Document("", 0)], "", "0 of 1 texts can be read"),
-        # A bootstrap over one text would fail, after all texts are erased.
-        ([Document(OPINION, 1)], "explained_texts", "1 of 1 .* least 2 .*raise explained_texts"),
-    ],
-)
-def test_too_few_texts_that_can_be_read(documents, counted_by, words):
-    with pytest.raises(ValueError, match=words):
-        read_texts(generated_tokenizer(), documents, 16, counted_by)
-
-
 def test_what_is_cut_is_counted():
     def one(own, left_out, unknown):
         marks = (True, *own * [False], True)

@@ -79,19 +79,6 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(texts, tmp_path):
     assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_training_leaves_the_generators_of_others_alone(texts, tmp_path, monkeypatch, device):
-    """Dropout is drawn from a seed; what others drew from stays, on each CUDA device too."""
-    seeds = []
-    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
-    before = torch.get_rng_state(), torch.cuda.get_rng_state_all()
-    model = build_tiny(WORDS, 2, width=16, heads=2, drop=0.1).to(device)
-    train(texts, tmp_path, model=model, epochs=1)
-    after = torch.get_rng_state(), torch.cuda.get_rng_state_all()
-    assert seeds == [] and torch.equal(before[0], after[0])
-    assert all(map(torch.equal, before[1], after[1]))
-
-
 def test_every_text_is_seen_once_an_epoch_among_texts_of_its_length(texts):
     lengths = torch.tensor([len(one) for one in texts.tokens])
     batches = [rows for rows, _ in by_length(settings(images=96), lengths, 1)]
