@@ -61,24 +61,21 @@ class SimilarityHead(nn.Module):
 class DualEncoder(nn.Module):
     """An image tower and a text tower that meet in one space, in evaluation mode.
 
-    The heads of the towers are not used: `image_projection` and `text_projection` take the pooled
-    tokens. `scale` multiplies cosines. `spec` says how pixels are normalised.
+    The head of each projects its pooled token there. `scale` multiplies cosines. `spec` says how
+    pixels are normalised.
     """
 
     def __init__(
         self,
         image_tower: nn.Module,
         text_tower: TextTransformer,
-        image_projection: nn.Module,
-        text_projection: nn.Module,
         scale: float | Float[Tensor, ""],
         spec: ModelSpec,
     ) -> None:
         super().__init__()
         self.image_tower, self.text_tower = image_tower, text_tower
-        self.image_projection, self.text_projection = image_projection, text_projection
-        like = next(image_tower.parameters())
-        self.register_buffer("scale", torch.as_tensor(scale).detach().to(like))
+        scale = torch.as_tensor(scale).detach()
+        self.register_buffer("scale", scale.to(next(image_tower.parameters())))
         self.spec = spec
         self.eval()
 
@@ -87,14 +84,13 @@ class DualEncoder(nn.Module):
         self, images: Float[Tensor, "batch 3 height width"], chunk: int = CHUNK
     ) -> Float[Tensor, "batch features"]:
         """Features of length 1 of normalised images, `chunk` at a time, detached."""
-        tower = with_head(self.image_tower, self.image_projection)
-        made = [tower(part.to(self.scale)) for part in images.split(chunk)]
+        made = [self.image_tower(part.to(self.scale)) for part in images.split(chunk)]
         return normalize(torch.cat(made), dim=1)
 
     @torch.no_grad()
     def embed_texts(self, texts: Sequence[Tokens]) -> Float[Tensor, "batch features"]:
         """Features of length 1 of texts, detached; a text's do not depend on the others."""
-        return normalize(run_texts(with_head(self.text_tower, self.text_projection), texts), dim=1)
+        return normalize(run_texts(self.text_tower, texts), dim=1)
 
     def embed_phrases(
         self, tokenizer: Tokenizer, phrases: Sequence[str]
@@ -111,7 +107,7 @@ class DualEncoder(nn.Module):
         D11, D12), but for one: the published Ours-H takes the number of blocks for that of heads
         (D11), the same in their ViT-B. Here heads are counted.
         """
-        return self._classifier(self.image_tower, self.image_projection, text_features)
+        return self._classifier(self.image_tower, text_features)
 
     def text_classifier(self, image_features: Float[Tensor, "classes features"]) -> TextTransformer:
         """The text tower, shared, whose logits are the similarities to these images.
@@ -120,11 +116,10 @@ class DualEncoder(nn.Module):
         text tower has 12 blocks and 8 heads, so that the published Ours-H, which takes one for the
         other (D11), gives other numbers there.
         """
-        return self._classifier(self.text_tower, self.text_projection, image_features)
+        return self._classifier(self.text_tower, image_features)
 
-    def _classifier(self, tower: nn.Module, projection: nn.Module, features: Tensor) -> nn.Module:
-        head = SimilarityHead(projection, features.to(self.scale), self.scale)
-        result = with_head(tower, head)
+    def _classifier(self, tower: nn.Module, features: Tensor) -> nn.Module:
+        result = with_head(tower, SimilarityHead(tower.head, features.to(self.scale), self.scale))
         result.family = "clip"
         return result.eval()
 

@@ -5,6 +5,7 @@ Also a random one in the paper's shape, so that its preset can be rehearsed with
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,14 +52,12 @@ def from_clip(
     `mean` and `std` are of the pixels it was trained with. The weights are copied.
     """
     image, text = _image_tower(model), from_clip_text(model)
-    width, features = model.visual_projection.in_features, model.visual_projection.out_features
-    projection = nn.Linear(width, features, bias=False).to(model.visual_projection.weight)
-    projection.load_state_dict(model.visual_projection.state_dict())
+    image.head = copy.deepcopy(model.visual_projection)
     image.pretrained_cfg = {"mean": tuple(mean), "std": tuple(std)}
     side = model.config.vision_config.image_size
     spec = ModelSpec("clip", TIMM_NAME, side, tuple(mean), tuple(std))
     scale = model.logit_scale.detach().exp()
-    return DualEncoder(image, text, projection, text.head, scale, spec).to(scale.device)
+    return DualEncoder(image, text, scale, spec).to(scale.device)
 
 
 def clip_folder(weights_root: str) -> Path:

@@ -86,9 +86,9 @@ def join_towers(
     history = pd.DataFrame(rows, columns=["epoch", "loss", "scale"])
     if not math.isfinite(total):
         raise ValueError(f"12_clip: the loss of joining became {total}; take a lower lr")
-    projections = (layer.requires_grad_(False).eval() for layer in (image, text))
-    dual = DualEncoder(towers.image, towers.text, *projections, rows[-1][2], towers.spec)
-    return dual, history
+    sides = ((towers.image, image), (towers.text, text))
+    joined = (with_head(tower, layer.requires_grad_(False)) for tower, layer in sides)
+    return DualEncoder(*joined, rows[-1][2], towers.spec), history
 
 
 def _text_features(

@@ -39,7 +39,7 @@ def held_out(cfg: ClipParams, spec: ModelSpec) -> Captioned:
 def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images features"]:
     """Image features out of what the tower, run once for all seeds, made of the images."""
     with torch.no_grad():
-        return normalize(encoder.dual.image_projection(shown.features), dim=1)
+        return normalize(encoder.dual.image_tower.head(shown.features), dim=1)
 
 
 def embed_batches(

@@ -9,7 +9,7 @@ from relevit.data.drawings import CLASSES
 from relevit.data.pairs import draw_pairs
 from relevit.plots.widgets.phrases import phrase_explorer
 from relevit.text.clip.captions import described, prompt
-from relevit.text.clip.dual import DualEncoder
+from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.clip.encoders import Encoder
 from relevit.text.clip.towers import quick_towers
 
@@ -23,8 +23,9 @@ def encoder():
     torch.manual_seed(0)
     towers = quick_towers()
     words = towers.text.embedding.words.embedding_dim
-    projections = torch.nn.Linear(towers.image.embed_dim, 8), torch.nn.Linear(words, 8)
-    dual = DualEncoder(towers.image, towers.text, *projections, 10.0, towers.spec)
+    image = with_head(towers.image, torch.nn.Linear(towers.image.embed_dim, 8))
+    text = with_head(towers.text, torch.nn.Linear(words, 8))
+    dual = DualEncoder(image, text, 10.0, towers.spec)
     return Encoder(dual, towers.tokenizer, tuple(map(prompt, CLASSES)), {"all": range(40)})
 
 

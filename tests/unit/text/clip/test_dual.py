@@ -47,7 +47,7 @@ def test_features_have_length_one_and_depend_on_no_other(dual):
         torch.testing.assert_close(features.norm(dim=1), torch.ones(3).double())
     torch.testing.assert_close(dual.embed_images(images(), chunk=2), pictures)
     torch.testing.assert_close(dual.embed_texts([TEXTS[1]])[0], texts[1])
-    tower = with_head(dual.text_tower, dual.text_projection)
+    tower = dual.text_tower
     ids, mask = padded(TEXTS, tower.pad_id)
     together = torch.nn.functional.normalize(tower(tower.embed(ids, mask), mask), dim=1)
     torch.testing.assert_close(texts, together)
@@ -102,7 +102,7 @@ def test_rules_of_lrp_are_refused(image_side):
 
 def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image_side):
     """R + A_bar R is not linear in the gradient: the temperature is a part of GAE's map."""
-    head = SimilarityHead(dual.image_projection, dual.embed_texts(TEXTS), 3 * dual.scale)
+    head = SimilarityHead(dual.image_tower.head, dual.embed_texts(TEXTS), 3 * dual.scale)
     louder = with_head(image_side, head)
     target = torch.tensor([0, 1, 2])
     for name in ("token_wise", "head_wise", "gae"):

@@ -68,14 +68,14 @@ def test_join_finds_whose_caption_is_whose_and_trains_no_frozen_tower(cfg, froze
     # Ten images a caption in one batch: as wrong answers they would keep the loss over log(10).
     assert history["epoch"].tolist() == list(range(1, 41)) and history["loss"].iloc[-1] < 0.5
     assert dual.scale.item() == pytest.approx(history["scale"].iloc[-1])
-    found = torch.nn.functional.normalize(dual.image_projection(features), dim=1)
+    found = torch.nn.functional.normalize(dual.image_tower.head(features), dim=1)
     for texts in zip(*forms, strict=True):
         cosines = found @ dual.embed_phrases(towers.tokenizer, texts[:6]).T
         assert (cosines.argmax(dim=1) == own).float().mean() > 0.9
     again, _ = join_towers(settings, replace(quick_towers(), frozen=frozen), shown, 0)
-    assert torch.equal(again.image_projection.weight, dual.image_projection.weight)
+    assert torch.equal(again.image_tower.head.weight, dual.image_tower.head.weight)
     other, _ = join_towers(changed(settings, joining_epochs=1), quick_towers(), shown, 1)
-    assert not torch.equal(other.image_projection.weight, dual.image_projection.weight)
+    assert not torch.equal(other.image_tower.head.weight, dual.image_tower.head.weight)
 
 
 def test_a_training_that_diverges_is_refused(cfg, towers, drawn):
@@ -88,7 +88,7 @@ def test_a_training_that_diverges_is_refused(cfg, towers, drawn):
 def test_width_and_temperature_reach_the_joining(cfg, towers, drawn):
     settings = changed(cfg, joint_width=24, temperature=0.5)
     dual, _ = join_towers(settings, replace(towers, frozen=True), drawn[0].of_classes(range(20)), 0)
-    assert dual.image_projection.out_features == dual.text_projection.out_features == 24
+    assert dual.image_tower.head.out_features == dual.text_tower.head.out_features == 24
     assert dual.scale.item() == pytest.approx(2, rel=0.1)  # one epoch changes it little
 
 
