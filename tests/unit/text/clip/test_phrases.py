@@ -46,7 +46,7 @@ def test_pointing_of_each_group_and_of_recognised_phrases(cfg, encoder, pairs):
     logits[0, 0] = 2.0
     assert phrase_ranks(logits, pairs.labels, range(8)).tolist() == [[0, 4], [3, 3], [3, 3]]
     groups = {"first": [0, 1], "all": range(8), "nobody": [5]}
-    table = pointing(cfg, replace(encoder, groups=groups), pairs, maps, logits)
+    table = pointing(cfg, replace(encoder, groups=groups), pairs, maps, logits, (4, 4))
     found = table.set_index(["classes", "phrases", "method"])[["images", "own_object_pct"]]
     found = found.sort_index()
     for group, kind, images, blind in (
@@ -58,7 +58,7 @@ def test_pointing_of_each_group_and_of_recognised_phrases(cfg, encoder, pairs):
         expected = {"right": (images, 100), "wrong": (images, 0), "blind": (images, blind)}
         assert dict(found.loc[group, kind].apply(tuple, axis=1)) == expected
     assert len(table) == 12 and (table["model"] == cfg.dual_model).all()
-    none = pointing(cfg, encoder, None, {}, logits)
+    none = pointing(cfg, encoder, None, {}, logits, (4, 4))
     assert none.empty and list(none) == list(table)
 
 
@@ -108,12 +108,12 @@ def test_settings_as_published_are_the_methods_own_maps(encoder, group_duo):
 def test_settings_table_counts_agreement_and_pointing_only_with_masks(group_duo):
     rising = torch.arange(49.0).expand(4, 2, 49).contiguous()
     maps = {("ga", "published", 2): rising, ("ga", "other", 1): rising.flip(-1)}
-    table = settings_table(group_duo, maps)
+    table = settings_table(group_duo, maps, (7, 7))
     assert table["same_order"].round(6).tolist() == [1, -1]
     assert table["same_top_pct"].tolist() == [100, 0]
     assert (table["own_object_pct"] == 50).all()  # the same map for both phrases
     bare = replace(group_duo, masks=torch.zeros_like(group_duo.masks))
-    assert "own_object_pct" not in settings_table(bare, maps)
+    assert "own_object_pct" not in settings_table(bare, maps, (7, 7))
 
 
 @pytest.mark.parametrize(
