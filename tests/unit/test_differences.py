@@ -23,7 +23,9 @@ HANDED_ON = {
     "finetune": ["FinetuneOptions"],
     "path": ["integral"],
     "View.mask": ["View"],
-    "lrp": ["partial_lrp"],
+    "lrp": ["from_head"],
+    "partial_lrp": ["from_head"],
+    "transformer_attribution": ["from_head"],
     "zero_shot_perturbation": ["auc_weights"],
 }
 ROOMS = (
