@@ -4,6 +4,7 @@ Here live the record of the attention maps, and the rows of a token matrix that 
 Imports nothing else of the suite.
 """
 
+from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attention.recording import (
     Tape,
     alone,
@@ -14,7 +15,7 @@ from relevit.attention.recording import (
     record_attention,
     unfused_attention,
 )
-from relevit.attention.token_rows import Pooling, head_pooling, patch_grid, prefix_tokens
+from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 
 __all__ = [
     "Pooling",
@@ -28,5 +29,6 @@ __all__ = [
     "patch_grid",
     "prefix_tokens",
     "record_attention",
+    "to_heatmap",
     "unfused_attention",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import attention_layers
@@ -23,17 +23,6 @@ Pooling = Literal["class_token", "distilled", "patches", "both"]
 def prefix_tokens(model: nn.Module) -> int:
     """How many tokens stand before the patches: class token, distillation token, registers."""
     return int(getattr(model, "num_prefix_tokens", 1))
-
-
-def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[int, int]:
-    """Rows and columns of the patches that `model` makes of `images`; of a text: 1, its tokens."""
-    embedding = getattr(model, "patch_embed", None) or getattr(model, "embeds", None)
-    if embedding is None:
-        return 1, images.shape[1] - prefix_tokens(model)
-    strict = getattr(embedding, "strict_img_size", False)
-    if strict or not hasattr(embedding, "dynamic_feat_size"):
-        return tuple(embedding.grid_size)
-    return tuple(embedding.dynamic_feat_size(tuple(images.shape[-2:])))
 
 
 def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:

@@ -6,9 +6,8 @@ class for all or one an image (None: the predicted one). `protocol` says whether
 those of the papers' text or of their code (`relevit.protocols`); each can be given alone.
 """
 
-from relevit.attention.token_rows import patch_grid
+from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attribution.gae import gae, relevance_and_logits
-from relevit.attribution.heatmap import to_heatmap
 from relevit.attribution.integrated_gradients import completeness_gap
 from relevit.attribution.method import checked_target, method_options
 from relevit.attribution.methods import (

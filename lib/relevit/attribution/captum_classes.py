@@ -10,7 +10,7 @@ from captum.attr import Attribution
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.token_rows import patch_grid
+from relevit.attention.patches import patch_grid
 from relevit.attribution.method import Target
 from relevit.attribution.methods import METHODS, check_known
 from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches

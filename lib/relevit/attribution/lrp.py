@@ -15,7 +15,8 @@ from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.token_rows import Pooling, head_pooling, patch_grid
+from relevit.attention.patches import patch_grid
+from relevit.attention.token_rows import Pooling, head_pooling
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method

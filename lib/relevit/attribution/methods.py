@@ -8,13 +8,12 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attention.recording import Inputs
-from relevit.attention.token_rows import patch_grid
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
 from relevit.attribution.ga import ga
 from relevit.attribution.gae import gae
 from relevit.attribution.gradcam import gradcam
-from relevit.attribution.heatmap import to_heatmap
 from relevit.attribution.integrated_gradients import integrated_gradients
 from relevit.attribution.lrp import lrp
 from relevit.attribution.method import Target, method_options

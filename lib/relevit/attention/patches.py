@@ -1,11 +1,24 @@
-"""From a value for each patch to a picture."""
+"""Where the patches lie: their grid, which the model knows, and a picture of a value for each."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
 from torch.nn.functional import interpolate
+
+from relevit.attention.token_rows import prefix_tokens
+
+
+def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[int, int]:
+    """Rows and columns of the patches that `model` makes of `images`; of a text: 1, its tokens."""
+    embedding = getattr(model, "patch_embed", None) or getattr(model, "embeds", None)
+    if embedding is None:
+        return 1, images.shape[1] - prefix_tokens(model)
+    strict = getattr(embedding, "strict_img_size", False)
+    if strict or not hasattr(embedding, "dynamic_feat_size"):
+        return tuple(embedding.grid_size)
+    return tuple(embedding.dynamic_feat_size(tuple(images.shape[-2:])))
 
 
 def to_heatmap(
