@@ -211,7 +211,7 @@ def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
 ):
     seen = {}
     monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-    monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
+    monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
     monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
     monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
     monkeypatch.setattr(
@@ -233,7 +233,7 @@ def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
     """Drawings for validation are the same ones for all runs, which keep their identity."""
     seen = {}
     monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-    monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
+    monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
     monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
     monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
     monkeypatch.setattr(runs, "finetune", lambda *_, inputs, **__: seen.update(inputs=inputs) or [])
@@ -250,7 +250,7 @@ def test_a_run_that_nobody_watches_is_validated_where_that_chooses_the_epoch(
     monkeypatch, tmp_path, keep, told
 ):
     seen = {}
-    monkeypatch.setattr(runs, "load_model", lambda *args: nn.Identity())
+    monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
     monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
     monkeypatch.setattr(runs, "finetune", lambda *_, **options: seen.update(options) or [])
     cfg = FinetuneParams(images_per_class=1, classes=2, model="tiny", keep=keep, device="cpu")

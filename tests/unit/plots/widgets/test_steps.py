@@ -54,7 +54,8 @@ def test_the_numbers_are_those_of_a_step_by_hand(network, spec, batch, shown):
     before.total.backward()
     make_optimizer(network, QUIET).step()
     after = step_losses(network, pixels, masks, batch.labels, QUIET, train=False)
-    assert f"background {before.background:.4f} → {after.background:.4f} (" in text
+    pair = [losses.terms["background"] for losses in (before, after)]
+    assert f"background {pair[0]:.4f} → {pair[1]:.4f} (" in text
     assert f"class term {before.classification:.4f} → {after.classification:.4f} (" in text
     assert "relevance on the object" in text
 
