@@ -70,7 +70,7 @@ def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tens
         logits = model(images)
     with record_attention(original_of(model)), torch.no_grad():
         original_of(model)(images)
-    classification = confidence_loss(logits, SETTINGS.temperature)
+    classification = confidence_loss(logits, temperature=SETTINGS.temperature)
     w = SETTINGS.weights
     combined = w.background * background + w.foreground * foreground
     total = w.relevance * combined + w.classification * classification

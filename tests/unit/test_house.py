@@ -232,7 +232,7 @@ def test_no_package_has_many_entries():
 
 
 @pytest.mark.parametrize(
-    ("room", "above"), [("relevance.py", "plots"), ("evaluate/__init__.py", "pipeline")]
+    ("room", "above"), [("losses.py", "plots"), ("evaluate/__init__.py", "pipeline")]
 )
 def test_import_of_a_room_above_is_found_and_named(tmp_path, room, above):
     """`make lint` on a copy of the library with one import too many."""

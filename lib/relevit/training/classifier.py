@@ -81,12 +81,7 @@ def train_classifier(
     each batch before its step.
     Raises: ValueError when `train` has fewer images than are asked for; further as `run_epochs`.
     """
-    asked = settings.images * (settings.epochs if settings.fresh else 1)
-    if asked > len(train):
-        raise ValueError(
-            f"train_classifier: {asked} training images asked for, and {train.name} has "
-            f"{len(train)}; lower images or epochs"
-        )
+    _need_images(settings, train)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
@@ -100,9 +95,7 @@ def train_classifier(
         losses = []
         for step, (rows, rng) in enumerate(plan):
             places = (rows + offset).tolist()
-            share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
-            for group in optimizer.param_groups:
-                group["lr"] = share * group["peak"]
+            _set_rates(optimizer, settings, (epoch - 1) * len(plan) + step, len(plan))
             batch = train.read(places)
             pixels = spec.normalise(batch.images.to(device))
             target = batch.labels.to(device)
@@ -151,6 +144,23 @@ def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str
         {"params": body, "lr": settings.lr, "peak": settings.lr},
         {"params": head, "lr": settings.head_lr, "peak": settings.head_lr},
     ]
+
+
+def _need_images(settings: TrainSettings, train: ImageSet) -> None:
+    asked = settings.images * (settings.epochs if settings.fresh else 1)
+    if asked > len(train):
+        raise ValueError(
+            f"train_classifier: {asked} training images asked for, and {train.name} has "
+            f"{len(train)}; lower images or epochs"
+        )
+
+
+def _set_rates(
+    optimizer: torch.optim.Optimizer, settings: TrainSettings, step: int, steps_an_epoch: int
+) -> None:
+    share = settings.rate_share(step, settings.epochs * steps_an_epoch)
+    for group in optimizer.param_groups:
+        group["lr"] = share * group["peak"]
 
 
 def _step(

@@ -84,10 +84,7 @@ def run_epochs(
         if criterion is None or row[criterion] <= min(r[criterion] for r in history[1:]):
             best = {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
         _keep(kept, epoch, model, architecture)
-        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best}
-        state |= {"identity": name, "history": history}
-        write_atomically(folder / CHECKPOINT, lambda path, state=state: torch.save(state, path))
-        _write_log(folder, history)
+        _save_checkpoint(folder, model, optimizer, best=best, identity=name, history=history)
         on_epoch(row)
     model.load_state_dict(best)
     _write_log(folder, history)
@@ -154,6 +151,12 @@ def _resumed(
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     return history, state["best"]
+
+
+def _save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, **others: Any) -> None:
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **others}
+    write_atomically(folder / CHECKPOINT, lambda path: torch.save(state, path))
+    _write_log(folder, others["history"])
 
 
 def _warn(path: Path, error: Exception) -> None:
