@@ -4,8 +4,17 @@ Weights are shipped, fetched or found, and never a pickle that is run. Models kn
 sets; they import attention (which rows a head reads), `relevit.base` and `relevit.config`.
 """
 
+from relevit.models.checkpoints import read_tensors
 from relevit.models.loading import load_model, open_model
 from relevit.models.registry import MODELS, model_spec, shipped_weights
 from relevit.models.spec import ModelSpec
 
-__all__ = ["MODELS", "ModelSpec", "load_model", "model_spec", "open_model", "shipped_weights"]
+__all__ = [
+    "MODELS",
+    "ModelSpec",
+    "load_model",
+    "model_spec",
+    "open_model",
+    "read_tensors",
+    "shipped_weights",
+]

@@ -85,7 +85,6 @@ def train_classifier(
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
-
     device = next(model.parameters()).device
 
     def train_epoch(epoch: int) -> dict[str, Any]:

@@ -52,13 +52,11 @@ def run_epochs(
     are the rows that have validation figures, None for all; others need no `criterion`. The model
     holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
     `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
-    A file that cannot be read is named in a warning, and its run made again.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
-    without room for the checkpoints.
+    without room for the checkpoints. A file that cannot be read is named in a warning.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink()  # a write that was killed
+    _sweep(folder)
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     kept = [epoch_file(folder, epoch) for epoch in range(epochs + 1) if keep_epochs]
     done = _finished(folder, model, architecture, name, kept)
@@ -157,6 +155,11 @@ def _save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, **oth
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **others}
     write_atomically(folder / CHECKPOINT, lambda path: torch.save(state, path))
     _write_log(folder, others["history"])
+
+
+def _sweep(folder: Path) -> None:
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink()  # a write that was killed
 
 
 def _warn(path: Path, error: Exception) -> None:
