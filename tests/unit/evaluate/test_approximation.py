@@ -42,7 +42,7 @@ def test_rollout_is_exact_for_blocks_that_are_linear(build_vit, images, kind):
 
 def test_error_word_by_word(build_vit, images):
     model = build_vit()
-    with record_attention(model, inputs=True) as tape:
+    with record_attention(model) as tape:
         model(images)
     block, before, after = model.blocks[0], tape.inputs[0], tape.inputs[1]
     mixed = before + tape.maps[0].mean(dim=1) @ before
@@ -61,7 +61,7 @@ def test_last_block_is_judged_by_its_own_output(build_vit, images):
     features = []
     model.norm.register_forward_pre_hook(lambda module, args: features.append(args[0]))
     errors = approximation_errors(model, images)
-    with record_attention(model, inputs=True) as tape:
+    with record_attention(model) as tape:
         model(images)
     block, before = model.blocks[0], tape.inputs[0]
     mixed = before + tape.maps[0].mean(dim=1) @ before

@@ -53,7 +53,8 @@ def test_pointing_game(pairs):
     def blind(target):
         return on_patches(pairs.masks[:, 0])
 
-    table = pointing_table(pairs, {"right": right, "wrong": wrong, "blind": blind})
+    grid = tuple(side // 14 for side in pairs.images.shape[-2:])
+    table = pointing_table(pairs, {"right": right, "wrong": wrong, "blind": blind}, grid)
     assert table["own_object_pct"].tolist() == [100.0, 0.0, 50.0]
     assert table["images"].tolist() == [24, 24, 24]
     # The blind one is right once an image, without any error.

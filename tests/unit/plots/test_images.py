@@ -30,7 +30,7 @@ def test_captions_stand_below_their_images():
 def test_two_phrases_of_an_image_are_side_by_side():
     maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
     pairs = Batch(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
-    figure = phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"])
+    figure = phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"], (2, 2))
     top, below = figure.axes[:4], figure.axes[4:8]
     assert [axis.get_title() for axis in top] == ["a cat", "a dog", "an ant", "a bee"]
     peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in below]

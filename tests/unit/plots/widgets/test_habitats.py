@@ -16,7 +16,7 @@ class ByGround(torch.nn.Module):
     def __init__(self, network):
         super().__init__()
         self.network = network
-        self.blocks = network.blocks
+        self.blocks, self.patch_embed = network.blocks, network.patch_embed
 
     def forward(self, pixels):
         logits = self.network(pixels)

@@ -33,6 +33,7 @@ def make_view(layers: int, heads: int, seed: int = 0, maps=("SmoothGrad", "mask"
         attention=torch.rand(IMAGES, layers, heads, PATCHES, generator=random),
         attributions={name: torch.rand(IMAGES, PATCHES, generator=random) for name in maps},
         scores={name: torch.rand(IMAGES, layers, heads, generator=random) for name in maps},
+        grid=(4, 4),
     )
 
 
