@@ -204,6 +204,7 @@ DIFFERENCES: dict[str, str] = {
     "F10": "Masks are of what a model sees; the next file of a class is no sample.",
     "F11": "The three methods are to differ in their losses alone.",
     "F12": "auc_weights.whole, auc_weights.end_at_zero",
+    "F13": "raw_attention.pooling",
 }
 
 
