@@ -81,7 +81,8 @@ def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tens
 def our_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
     """A finetuning step by this library."""
     found = step_losses(model, images, masks, labels, SETTINGS)
-    return update(model, {name: getattr(found, name) for name in LOSSES})
+    whole = {name: getattr(found, name) for name in ("relevance", "classification", "total")}
+    return update(model, {**found.terms, **whole})
 
 
 def floor_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tensor) -> Numbers:
