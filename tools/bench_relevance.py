@@ -64,8 +64,8 @@ def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tens
     """A finetuning step in the published order."""
     relevance = published_relevance(model, images, labels)
     heat = to_heatmap(relevance, masks.shape[-2:], patch_grid(model, images))
-    background = background_loss(heat, masks)
-    foreground = foreground_loss(heat, masks)
+    background = background_loss(heat, masks, edges_in_both=True)
+    foreground = foreground_loss(heat, masks, towards_mask=True)
     with record_attention(model):
         logits = model(images)
     with record_attention(original_of(model)), torch.no_grad():
