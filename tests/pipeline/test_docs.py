@@ -39,9 +39,9 @@ def test_no_warning_and_no_broken_link(written):
 @pytest.mark.slow
 def test_pages_hold_what_they_are_for(written):
     links = Page(written.folder / "index.html").links
-    assert {"start.html", "your_own.html", "api_relevance.html", "site/index.html"} <= set(links)
-    api = (written.folder / "api_relevance.html").read_text()
-    assert 'id="relevit.relevance.gae"' in api
+    assert {"start.html", "your_own.html", "api_attribution.html", "site/index.html"} <= set(links)
+    api = (written.folder / "api_attribution.html").read_text()
+    assert 'id="relevit.attribution.gae.gae"' in api
     assert "Generic attention explainability (GAE)" in api
     gallery = (written.folder / "gallery.html").read_text()
     assert 'href="site/07_iav.html#cell-id=iav-space"' in gallery

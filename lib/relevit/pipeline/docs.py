@@ -239,11 +239,12 @@ def room_page(room: str) -> str:
 def offered(room: ModuleType) -> dict[ModuleType, dict[str, Any]]:
     """Public functions and classes of a room by the file that defines them.
 
-    Those that the room's `__init__` imports, and all of the modules that its `__all__` names; of a
-    room that imports none, all of its files.
+    Those that the room's `__init__` imports or has in a table such as METHODS, and all of the
+    modules that its `__all__` names; of a room that imports none, all of its files.
     """
     listed = getattr(room, "__all__", ())
     values = [value for name, value in vars(room).items() if not name.startswith("_")]
+    values += [each for table in values if isinstance(table, dict) for each in table.values()]
     for name in listed:
         if inspect.ismodule(module := getattr(room, name)):
             values += public(module).values()
