@@ -19,7 +19,7 @@ _ROOMS = {
     "gae": "relevit.attribution",
     "to_heatmap": "relevit.attribution",
     "step_losses": "relevit.finetune",
-    "finetune_folder": "relevit.finetune",
+    "finetune_folder": "relevit.finetune.your_own",
     "ia_scores": "relevit.iav",
     "tokencut": "relevit.masks",
     "open_benchmark": "relevit.data",

@@ -273,6 +273,15 @@ def is_there(name: str) -> bool:
     return True
 
 
+def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_asked_for():
+    code = (
+        "import sys, relevit; assert 'torch' not in sys.modules; "
+        "print(*(name for name in relevit.__all__ if not hasattr(relevit, name)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
 @pytest.mark.parametrize("name", ["config", "base", "pipeline", "pipeline.cli"])
 def test_what_is_needed_before_any_work_loads_no_torch(name):
     code = f"import sys, relevit.{name}; print('torch' in sys.modules)"
