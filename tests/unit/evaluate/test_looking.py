@@ -14,6 +14,7 @@ from relevit.evaluate.looking import (
     WRONG,
     Look,
     cured_first,
+    foreground_iou_pct,
     join_looks,
     look,
     look_at_parts,
@@ -106,6 +107,19 @@ def test_shares_of_the_relevance_and_of_the_object(heat, mask, on_object, covere
     assert row["on_object_pct"] == on_object and row["covered_pct"] == covered
     assert (row["dataset"], row["index"], row["label"], row["prediction"]) == ("val", 0, 3, 3)
     assert (row["confidence_pct"], row["iou_pct"]) == (95.0, 40.0)
+
+
+def test_overlap_is_of_the_heatmap_cut_at_its_own_mean():
+    upper, left = torch.zeros(2, 4, 4)
+    upper[:2], left[:, :2] = 1, 1
+    heat = torch.stack([upper, 1 - upper, left, torch.full((4, 4), 0.5), upper + left / 2])
+    masks = (upper > 0).expand(5, 1, 4, 4)
+    # Of the last only 1.5 and 1.0 are above its mean of 0.75: the whole upper half.
+    expected = torch.tensor([100.0, 0.0, 100 * 4 / 12, 0.0, 100.0])
+    torch.testing.assert_close(foreground_iou_pct(heat[:, None], masks), expected)
+    torch.testing.assert_close(foreground_iou_pct(9 * heat[:, None], masks), expected)
+    nothing = torch.zeros(1, 1, 2, 2)
+    assert foreground_iou_pct(nothing, nothing.bool()).tolist() == [0.0]
 
 
 def test_rows_of_other_images_are_an_error():
