@@ -72,11 +72,11 @@ def test_the_text_says_which_animal_the_map_is_nearer_to(explorer, pairs, shown)
     assert near in [PHRASES[label] for label in pairs.labels[0].tolist()]
 
 
-@pytest.mark.parametrize(("phrase", "said"), [("独角兽", "knows no word of"), (" ", "knows no word of")])
-def test_a_phrase_that_means_nothing_is_refused(explorer, shown, phrase, said):
+@pytest.mark.parametrize("phrase", ["独角兽", " "])
+def test_a_phrase_that_means_nothing_is_refused(explorer, shown, phrase):
     before = shown(explorer)
     explorer.phrase.value = phrase
-    assert said in explorer.state.value and 'role="alert"' in explorer.state.value
+    assert "knows no word of" in explorer.state.value and 'role="alert"' in explorer.state.value
     assert shown(explorer)[0] == before[0]
     explorer.phrase.value = PHRASES[0]
     assert 'role="status"' in explorer.state.value
