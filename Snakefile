@@ -22,6 +22,8 @@ ABLATED = AblationsParams.from_preset(Path(PARAMS)).compared_model
 
 PAPERMILL = "papermill {input.notebook} {output.executed}"
 OPTIONS = " --engine relevit --no-progress-bar"
+# Snakemake counts a stage as done that has left all its files, also where its last cells failed.
+OR_FAIL = " || (rm -f {output.summary}; exit 1)"
 ALONE = " -f {input.common} -f {input.params}"
 SEEDED = " -f {input.common} -f {input.seeds} -f {input.params}"  # reads the preset's own runs
 
@@ -69,7 +71,7 @@ rule original:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule start:
@@ -86,7 +88,7 @@ rule start:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule masks:
@@ -104,7 +106,7 @@ rule masks:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule learning_rate:
@@ -122,7 +124,7 @@ rule learning_rate:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule finetune:
@@ -141,7 +143,7 @@ rule finetune:
         gpu=1,
         device=lambda wildcards: device(SEEDS.index(int(wildcards.seed))),
     shell:
-        PAPERMILL + ALONE + "{resources.device} -p seed {wildcards.seed}" + OPTIONS
+        PAPERMILL + ALONE + "{resources.device} -p seed {wildcards.seed}" + OPTIONS + OR_FAIL
 
 
 rule baselines:
@@ -159,7 +161,7 @@ rule baselines:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 # A run that fails says so in a file instead of stopping the others; the report marks the gap, and
@@ -206,7 +208,7 @@ rule robustness:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule controls:
@@ -225,7 +227,7 @@ rule controls:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 # On real sets it takes longer to evaluate a run than to make it: each run is a job of its own, and
@@ -264,7 +266,7 @@ rule comparison:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule segmentation:
@@ -283,7 +285,7 @@ rule segmentation:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule attribution:
@@ -299,7 +301,7 @@ rule attribution:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule faithfulness:
@@ -315,7 +317,7 @@ rule faithfulness:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule pretraining:
@@ -331,7 +333,7 @@ rule pretraining:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule iav:
@@ -350,7 +352,7 @@ rule iav:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule ablations:
@@ -370,7 +372,7 @@ rule ablations:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule sis:
@@ -387,7 +389,7 @@ rule sis:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule knn:
@@ -404,7 +406,7 @@ rule knn:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 rule text:
@@ -422,7 +424,7 @@ rule text:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule clip:
@@ -439,7 +441,7 @@ rule clip:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule your_own:
@@ -453,7 +455,7 @@ rule your_own:
     resources:
         gpu=1,
     shell:
-        PAPERMILL + ALONE + OPTIONS
+        PAPERMILL + ALONE + OPTIONS + OR_FAIL
 
 
 rule report:
@@ -479,7 +481,7 @@ rule report:
         executed=f"{OUT}/99_report/executed.ipynb",
         summary=f"{OUT}/99_report/summary.json",
     shell:
-        PAPERMILL + SEEDED + OPTIONS
+        PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
 # The report first: it links to the cells that its verdicts rest on.

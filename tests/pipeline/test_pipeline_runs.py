@@ -147,3 +147,18 @@ def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
     for name in set(before) - {so_far.PAGE}:  # that page is of the run that goes on
         if not name.startswith("06_"):
             assert after.get(name) == before[name], name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(RUN_S)
+def test_stage_whose_last_cell_fails_is_still_to_be_made(changeable):
+    """All its results are there by then; that a full disk leaves them so was seen."""
+    path = changeable / "notebooks" / "09_sis.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("raise RuntimeError('at the end')"))
+    nbformat.write(notebook, path)
+    for _ in range(2):
+        ended = run(changeable, PRESET)
+        assert ended.code not in (0, 2)
+        assert "09_sis: sufficient input subsets" in ended.out
+        assert "at the end" in ended.out + ended.err
