@@ -235,6 +235,8 @@ def _problem(cls: type[Checked], detail: ErrorDetails) -> str:
         line += f" [{about.description}]"
     if isinstance(value, str) and _is_number(value) and "number" in detail["msg"]:
         line += f"; YAML reads {short(value)} as text: write it with a dot, like 3.0e-6"
+    if isinstance(value, bool) and "string" in detail["msg"]:
+        line += "; YAML reads no and yes as false and true: put them into quotes"
     return line
 
 

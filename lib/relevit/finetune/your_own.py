@@ -33,10 +33,10 @@ from relevit.config.your_own import OwnChoices
 from relevit.data.batch import Batch, join
 from relevit.data.drawings import CLASSES
 from relevit.data.image_set import AHEAD
-from relevit.data.own.check import Findings, examine, need_usable
+from relevit.data.own.check import Findings, apart, examine, need_usable
 from relevit.data.own.example import write_example
 from relevit.data.own.folder import Listing, read_data, read_splits
-from relevit.data.own.outlines import MaskSource
+from relevit.data.own.outlines import MaskSource, MaskValues
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import bootstrap_interval
@@ -65,6 +65,7 @@ FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels i
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
 FEWEST_TO_TELL = 20  # validation images, whether a head knows the classes
+FEWEST_IMAGES = 10  # of a set, below which one says nothing
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
 # What may change in a folder without making its results another run's.
@@ -81,6 +82,7 @@ class OwnData:
     validation: Listing
     test: Mapping[str, Listing]
     masks: str  # annotated or tokencut: where those of finetuning come from
+    notes: tuple[str, ...] = ()  # what to know before one reads numbers
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -198,44 +200,83 @@ def divide(choices: OwnChoices) -> OwnData:
 
     Of a folder without parts half is trained on, a fifth is for choices and the rest is held out.
     With train and one other part, that one is halved. The images finetuned on are the first
-    `images_per_class` of each class of train, those with a mask before the others.
+    `images_per_class` of each class of train, those with a mask before the others. A photograph
+    is in one part alone, whatever its files.
     Raises: ValueError, FileNotFoundError.
     """
     parts = _read_parts(choices)
+    outlined = any(mask is not None for part in parts.values() for mask in part.masks)
     parts = {name: _usable(part, choices) for name, part in parts.items()}
     classes = _ordered(next(iter(parts.values())).classes, choices)
-    parts = {name: part.relabelled(classes) for name, part in parts.items()}
+    parts, twice = apart({name: part.relabelled(classes) for name, part in parts.items()})
     train, validation, held_out = _three(parts, choices.seed)
     if not (len(train) and len(validation) and len(held_out)):
         raise ValueError(
             f"finetune: {choices.data}: {len(train)} images to train on, {len(validation)} for "
             f"choices and {len(held_out)} held out; each needs some: give more images of a class"
+            + "".join(f"; {note}" for note in _notes({}, twice))
         )
-    shifted = {Path(path).name: read_data(Path(path), least_classes=1) for path in choices.shifted}
-    if len(shifted) < len(choices.shifted) or HELD_OUT in shifted:
+    divided = {"train": train, "validation": validation, HELD_OUT: held_out}
+    shifted = {name: part.relabelled(classes) for name, part in _shifted(choices).items()}
+    test, again = apart(divided | shifted)
+    gone = [name for name, part in test.items() if not len(part)]
+    if gone:
+        raise ValueError(
+            f"finetune: all images of the shifted set {gone[0]!r} are in {choices.data}, too; give "
+            "others to test with"
+        )
+    chosen = _first_of_each(train, choices.images_per_class)
+    without = [train.ids[i] for i in chosen if train.masks[i] is None]
+    if outlined and without and choices.masks != TOKENCUT:
+        raise ValueError(
+            f"finetune: {len(without)} of the {len(chosen)} images to finetune on have no mask "
+            f"with an object, {without[0]} the first, while others have one; add masks, give a "
+            "lower images_per_class, or --masks tokencut to make all of them"
+        )
+    masks = "annotated" if outlined and choices.masks != TOKENCUT else TOKENCUT
+    tested = {name: part for name, part in test.items() if name not in ("train", "validation")}
+    notes = _notes(divided | tested, twice | again)
+    return OwnData(train, train.select(chosen), validation, tested, masks, notes)
+
+
+def _shifted(choices: OwnChoices) -> dict[str, Listing]:
+    names = [Path(path).name for path in choices.shifted]
+    if len(set(names)) < len(names) or {HELD_OUT, "train", "validation"} & set(names):
         raise ValueError(
             f"finetune: shifted = {choices.shifted}: two sets of one name, or one called "
-            f"{HELD_OUT}; rename a folder"
+            f"{HELD_OUT}, train or validation; rename a folder"
         )
-    shifted = {name: _usable(part, choices) for name, part in shifted.items()}
-    test = {HELD_OUT: held_out} | {n: p.relabelled(classes) for n, p in shifted.items()}
-    chosen = _first_of_each(train, choices.images_per_class)
-    annotated = choices.masks != TOKENCUT and all(train.masks[i] is not None for i in chosen)
-    if choices.masks not in ("", TOKENCUT) and not annotated:
-        raise ValueError(
-            f"finetune: masks = {choices.masks!r}: fewer than {choices.images_per_class} images of "
-            "a class have a mask there; add masks, give a lower images_per_class, or masks tokencut"
-        )
-    return OwnData(
-        train, train.select(chosen), validation, test, "annotated" if annotated else TOKENCUT
-    )
+    values = _values(choices)
+    found = (read_data(path, values=values, least_classes=1) for path in choices.shifted)
+    return {name: _usable(part, choices) for name, part in zip(names, found, strict=True)}
+
+
+def _notes(parts: Mapping[str, Listing], twice: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """What to know before one reads numbers: photographs left out, and sets too small to tell."""
+    notes = [
+        f"left out of {name}: {len(copies)} photographs that another part has, such as "
+        f"{next(iter(copies))}, which is {next(iter(copies.values()))}"
+        for name, copies in twice.items()
+        if copies
+    ]
+    notes += [
+        f"{name} has {len(part)} images, too few to tell a change from chance"
+        for name, part in parts.items()
+        if name != "train" and len(part) < FEWEST_IMAGES
+    ]
+    return tuple(notes)
 
 
 def _read_parts(choices: OwnChoices) -> dict[str, Listing]:
     if not choices.data:
         raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
     masks = Path(choices.masks) if choices.masks not in ("", TOKENCUT) else None
-    return read_splits(Path(choices.data), masks)
+    images = choices.images or None
+    return read_splits(choices.data, masks, values=_values(choices), images=images)
+
+
+def _values(choices: OwnChoices) -> MaskValues:
+    return MaskValues(tuple(choices.object_values), tuple(choices.ignored_values))
 
 
 def _usable(part: Listing, choices: OwnChoices) -> Listing:
@@ -376,6 +417,8 @@ def _count(data: OwnData, say: Say) -> None:
     say(f"{present} classes; masks: {data.masks}")
     for name, part in ({"finetuning": data.finetuning} | _parts(data)).items():
         say(f"  {name:12} {len(part.images):6} images")
+    for note in data.notes:
+        say(f"  note: {note}")
 
 
 def _with_fitted_head(

@@ -15,6 +15,8 @@ from relevit.config.your_own import OwnChoices
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.pipeline.doctor import examine, lines
 
+NAMES = "head_classes"  # of which one may be called no, or 01
+
 EXAMPLES = {
     "example": """examples:
   relevit example my_images        # my_images/data with masks, and two shifted sets
@@ -42,6 +44,8 @@ run/weights.safetensors is the model as plain timm takes it.
 
 def main(arguments: list[str] | None = None) -> int:
     """The exit code: 2 for a wrong input, in one sentence; else what the command says."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack letters of a file's name
+        stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     try:
         return COMMANDS[options.command](options)
@@ -55,15 +59,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Print what is in a folder of images. Raises: ValueError where it cannot be finetuned on."""
-    from relevit.data.own.check import examine, lines, need_usable
+    from relevit.data.own.check import apart, examine, lines, need_usable
     from relevit.data.own.folder import read_splits
+    from relevit.data.own.outlines import MaskValues
 
-    parts = read_splits(options.data, options.masks)
+    values = MaskValues(tuple(options.object), tuple(options.ignore))
+    parts = read_splits(options.data, options.masks, values=values, images=options.images)
     found = {name: examine(part, corrupted=_corrupted(options)) for name, part in parts.items()}
     for name, findings in found.items():
         _say(*([f"{name}:"] if len(found) > 1 else []), *lines(findings))
     for findings in found.values():
         need_usable(findings)
+    _, twice = apart({name: findings.listing for name, findings in found.items()})
+    for name, copies in twice.items():
+        if copies:
+            _say(f"{len(copies)} of {name} are in another part, too, such as {next(iter(copies))}")
     if options.picture:
         from relevit.plots.your_own import sample_grid
 
@@ -88,6 +98,9 @@ def finetune(options: argparse.Namespace) -> int:
     given = {
         "data": options.data,
         "masks": options.masks,
+        "images": options.images,
+        "object_values": options.object,
+        "ignored_values": options.ignore,
         "own_model": options.model,
         "own_weights": options.weights,
         "own_options": _pairs(options.model_options),
@@ -141,14 +154,14 @@ def _corrupted(options: argparse.Namespace) -> str:
 
 
 def _pairs(given: list[str]) -> dict[str, Any]:
-    """`key=value`, the values as YAML reads them. Raises: ValueError."""
+    """`key=value`, the values as YAML reads them, but for names. Raises: ValueError."""
     pairs = {}
     for text in given:
         key, sign, value = text.partition("=")
         if not (key and sign):
             raise ValueError(f"{text!r} is no key=value, like img_size=224")
         try:
-            pairs[key] = yaml.safe_load(value)
+            pairs[key] = yaml.load(value, yaml.BaseLoader if key == NAMES else yaml.SafeLoader)
         except yaml.YAMLError as error:
             reason = one_line(error)
             raise ValueError(f"{text!r}: no valid YAML ({reason}); like rates=[1.0e-5]") from error
@@ -213,6 +226,7 @@ def _of_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--masks", type=Path, help="folder of masks, if it is not beside the images"
     )
+    _of_data(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw samples to this file")
     _unreadable(parser)
 
@@ -220,6 +234,7 @@ def _of_check(parser: argparse.ArgumentParser) -> None:
 def _of_finetune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, help="folder, table of paths, or COCO file")
     parser.add_argument("--masks", help="folder of masks, or tokencut to make them without any")
+    _of_data(parser)
     parser.add_argument("--shifted", nargs="+", default=[], help="further test sets, a folder each")
     parser.add_argument(
         "--new-head", action="store_true", help="fit a new head to the classes first"
@@ -272,6 +287,15 @@ def _model(parser: argparse.ArgumentParser) -> None:
         help="for timm.create_model, like img_size=224",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+
+
+def _of_data(parser: argparse.ArgumentParser) -> None:
+    for name, what in (("object", "are the object"), ("ignore", "are neither, as a border's 255")):
+        parser.add_argument(
+            f"--{name}", type=int, nargs="+", default=[], metavar="N",
+            help=f"values of label maps that {what}",
+        )  # fmt: skip
+    parser.add_argument("--images", help="folder of a COCO file's pictures, if not beside it")
 
 
 def _unreadable(parser: argparse.ArgumentParser) -> None:

@@ -31,6 +31,7 @@ def write_report(result: OwnResult) -> Path:
     page = template.render(
         title=f"{run.choices.own_model} on {run.data.train.name}",
         finding=finding(result.changes),
+        notes=run.data.notes,
         parts=[_images(result), _accuracy(result), _maps(result), _rate(result), _use(result)],
     )
     path = run.out / REPORT

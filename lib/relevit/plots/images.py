@@ -44,7 +44,7 @@ def image_grid(
         for c, image in enumerate(images):
             axes[r, c].imshow(_pixels(image))
             if titles:
-                axes[r, c].set_title(titles[r][c], fontsize=7, pad=2)
+                axes[r, c].set_title(titles[r][c], fontsize=7, pad=2, parse_math=False)
         _name_row(axes[r, 0], name)
     if note:
         below = {"transform": axes[-1, 0].transAxes, "va": "top", "fontsize": 7.5}
@@ -255,7 +255,7 @@ def neighbour_grid(
             for axis, near, its in zip(places, found.images[row], found.labels[row], strict=False):
                 _framed(axis, near, classes[int(its)], GAIN if its == label else LOSS)
     for axis, found in zip(axes[0, 2 :: k + 1], neighbours, strict=True):
-        axis.text(0, 1.22, found.model, transform=axis.transAxes, fontsize=9)
+        axis.text(0, 1.22, found.model, transform=axis.transAxes, fontsize=9, parse_math=False)
     handles = [
         Patch(facecolor="white", edgecolor=GAIN, linewidth=2, label="right class"),
         Patch(facecolor="white", edgecolor=LOSS, linewidth=2, linestyle="--", label="another"),
@@ -310,7 +310,9 @@ def _sharp(axis: Axes, image: Tensor, title: str, colour: str) -> None:
 
 
 def _title(axis: Axes, title: str, colour: str, size: float) -> None:
-    axis.set_title(title, fontsize=size, pad=2, color=colour, style=_style(colour))
+    axis.set_title(
+        title, fontsize=size, pad=2, color=colour, style=_style(colour), parse_math=False
+    )
 
 
 def _style(colour: str) -> str:

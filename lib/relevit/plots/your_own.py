@@ -42,7 +42,7 @@ def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
         style = {"fmt": mark, "color": colour, "capsize": 3, "label": pair}
         axis.errorbar(np.arange(len(sets)) + offset, middle, np.clip(reach, 0, None), **style)
     axis.axhline(0, color="black", linewidth=0.8)
-    axis.set_xticks(range(len(sets)), sets)
+    axis.set_xticks(range(len(sets)), sets, parse_math=False)
     axis.set(title=title, ylabel="change of top-1 (points)", xlim=(-0.5, len(sets) - 0.5))
     axis.grid(visible=False, axis="x")
     figure.legend(loc="outside lower center", ncols=len(pairs), frameon=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import get_args
 
@@ -29,6 +30,8 @@ AHEAD = 4  # pictures begun for each thread
 NAMED = 3  # files named in a line for people
 REASONS = 2  # refused files named, each in a line of its own
 CLASSES_NAMED = 8
+FEWEST = 3  # pictures of a class: one to train on, one for choices, one held out
+NEARLY_ALL = 0.9  # of the masks
 LONGEST_NAME = 40  # characters of a name in a line for people
 
 # What is not refused and still worth a word, with what is done about it.
@@ -47,7 +50,9 @@ class Looked:
 
     size: tuple[int, int] = (0, 0)  # width and height upright, pixels
     odd: tuple[str, ...] = ()
+    pixels: str = ""  # equal for equal pictures, whatever their files
     share: float | None = None  # of the picture that is object; None: no mask
+    framed: bool = False  # the object is at all four edges
     refused: str = ""
     mask_refused: str = ""
     other_size: bool = False  # of the mask
@@ -57,7 +62,8 @@ class Looked:
 class Findings:
     """What `examine` found; files by their ids, with the reason where there is one.
 
-    `listing` has the pictures to go on with: all, or with corrupted="skip" those that can be used.
+    `listing` has the pictures to go on with: each once, and with corrupted="skip" those that can be
+    used.
     `sizes` are least, median and largest width and height in pixels.
     """
 
@@ -70,9 +76,11 @@ class Findings:
     odd: dict[str, int]
     least_side: int  # pixels
     small: tuple[str, ...]  # with a shorter side than that
-    refused: dict[str, str]  # cannot be read, or far too long
+    refused: dict[str, str]  # cannot be read, far too long, or of two classes
+    copies: dict[str, str]  # of a picture that comes before
     masks: int  # that are there, whatever they are like
     object_pct: float | None  # of a picture that is object, median of the masks that can be used
+    inverted: bool  # the masks look as if the object were what is not marked
     masks_missing: tuple[str, ...]
     masks_empty: tuple[str, ...]
     masks_full: tuple[str, ...]
@@ -92,8 +100,9 @@ def examine(
     """Open and decode every picture and mask of a listing.
 
     Refused are pictures that cannot be read, that have more pixels than Pillow opens, or a side
-    more than 20 times the other, and those whose mask cannot be read or has another size. With
-    `corrupted="skip"` the findings' listing goes without them. Pictures with a side shorter than
+    more than 20 times the other, that are of two classes, and those whose mask cannot be read or
+    has another size. With `corrupted="skip"` the findings' listing goes without them, and always
+    without copies, which have the pixels of another. Pictures with a side shorter than
     `least_side` pixels are counted. `workers` are threads, 0 as many as cores.
     Raises: ValueError for a listing without pictures, or another `corrupted`; what is wrong with
     the files is for `need_usable` to raise.
@@ -104,14 +113,17 @@ def examine(
         )
     if not len(listing):
         raise ValueError(f"{listing.name}: has no pictures; select at least one")
-    looked = list(_look_at_all(listing, workers or cores()))
+    looked = _as_one_photograph(listing, list(_look_at_all(listing, workers or cores())))
     ids = listing.ids
     pairs = list(zip(ids, looked, strict=True))
-    good = [place for place, one in enumerate(looked) if not (one.refused or one.mask_refused)]
-    shares = [one.share for one in looked if one.share is not None]
+    copies = _copies(listing, looked)
+    first = [place for place in range(len(listing)) if ids[place] not in copies]
+    good = [place for place in first if not (looked[place].refused or looked[place].mask_refused)]
+    masked = [one for one in looked if one.share is not None]
+    listing = replace(listing, prints=tuple(one.pixels for one in looked))
     return Findings(
         name=listing.name,
-        listing=listing.select(good) if corrupted == "skip" else listing,
+        listing=listing.select(good if corrupted == "skip" else first),
         corrupted=corrupted,
         listed=_by_class(listing, range(len(listing))),
         counts=_by_class(listing, good),
@@ -120,8 +132,10 @@ def examine(
         least_side=least_side,
         small=tuple(i for i, one in pairs if 0 < min(one.size) < least_side),
         refused={i: one.refused for i, one in pairs if one.refused},
+        copies=copies,
         masks=sum(mask is not None for mask in listing.masks),
-        object_pct=None if not shares else 100 * median(shares),
+        object_pct=None if not masked else 100 * median(one.share for one in masked),
+        inverted=_inverted(masked),
         masks_missing=tuple(i for i, m in zip(ids, listing.masks, strict=True) if m is None),
         masks_empty=tuple(i for i, one in pairs if one.share == 0),
         masks_full=tuple(i for i, one in pairs if one.share == 1),
@@ -133,18 +147,50 @@ def examine(
     )
 
 
+def apart(parts: Mapping[str, Listing]) -> tuple[dict[str, Listing], dict[str, dict[str, str]]]:
+    """Parts of one set of classes, each photograph in the first that has it.
+
+    What is left out, by part: its id, and that of the same photograph before it. The parts have
+    been examined.
+    Raises: ValueError for a photograph that has another class in another part.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    kept, copies = {}, {}
+    for name, part in parts.items():
+        ids = [f"{part.name}/{i}" for i in part.ids]
+        rows = list(zip(ids, part.prints, part.labels.tolist(), strict=True))
+        copies[name] = {i: seen[print_][0] for i, print_, _ in rows if print_ in seen}
+        for i, print_, label in rows:
+            first, other = seen.setdefault(print_, (i, part.classes[label]))
+            if other != part.classes[label]:
+                raise ValueError(
+                    f"{i} of the class {part.classes[label]!r} is the photograph "
+                    f"{first} of the class {other!r}; a picture has one class: take one out"
+                )
+        kept[name] = part.select([p for p, row in enumerate(rows) if row[0] not in copies[name]])
+    return kept, copies
+
+
 def need_usable(findings: Findings) -> None:
     """Raise ValueError for the first thing that must be put right before long work, if any.
 
-    That is a refused picture or mask, unless these are skipped, or a class of which no picture is
-    left.
+    That is a refused picture or mask, unless these are skipped, a class of which no picture is
+    left, or masks without an object in any.
     """
     first = next(iter(findings.unusable.items()), None)
     if first is not None and findings.corrupted != "skip":
         more = len(findings.unusable)
+        remedy = REMEDY if first[0] in findings.refused else "mend the mask, or remove it"
         raise ValueError(
             f"{findings.name}: {first[0]} cannot be used ({first[1]}; {more} such in all); "
-            f"{REMEDY}, or give corrupted='skip' to leave such pictures out and count them"
+            f"{remedy}, or leave such pictures out (--skip-unreadable, or corrupted: skip)"
+        )
+    empty = len(findings.masks_empty) + len(findings.masks_full)
+    if findings.masks and empty == findings.masks:
+        raise ValueError(
+            f"{findings.name}: none of its {empty} masks has an object and a background, "
+            f"{len(findings.masks_empty)} are empty; mend or remove them, or say which values are "
+            "the object (--object)"
         )
     if not any(findings.counts.values()):
         raise ValueError(
@@ -175,6 +221,9 @@ def lines(findings: Findings) -> list[str]:
     verb = "left out" if findings.corrupted == "skip" else "refused"
     said += _named("small", f"a side below {findings.least_side} px", findings.small)
     said += _reasons(verb, findings.refused)
+    said += _named("twice", "copies, left out", tuple(findings.copies))
+    few = tuple(name for name, count in have.items() if count < FEWEST)
+    said += _named("few", f"classes of fewer than {FEWEST} pictures", few)
     share = findings.object_pct
     share_text = "" if share is None else f": the object is {share:.0f} % of a picture (median)"
     said.append(("masks", f"{findings.masks:,}{share_text}" if findings.masks else "none"))
@@ -182,6 +231,8 @@ def lines(findings: Findings) -> list[str]:
         said += _named("", "missing", findings.masks_missing)
         said += _named("", "empty", findings.masks_empty)
         said += _named("", "full", findings.masks_full)
+    if findings.inverted:
+        said.append(("", "they look inverted; if so, say what is the object: --object 0"))
     said += _reasons(f"masks {verb}", findings.masks_of_other_size | findings.masks_unreadable)
     said += _named("same names", "but for the ending", findings.same_names)
     others = [path.name for path in findings.listing.left_out]
@@ -229,24 +280,26 @@ def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
 
 def _look(listing: Listing, place: int) -> Looked:
     try:
-        size, odd = _picture(listing, place)
+        size, odd, pixels = _picture(listing, place)
     except READING as error:
         return Looked(refused=one_line(error))
     if max(size) > MOST_STRETCHED * min(size):
         text = f"{size[0]} x {size[1]} pixels; one side is over {MOST_STRETCHED} times the other"
         return Looked(size, odd, refused=text)
     if listing.masks[place] is None:
-        return Looked(size, odd)
+        return Looked(size, odd, pixels)
     try:
-        return Looked(size, odd, share=float(listing.mask(place).mean()))
+        mask = listing.mask(place)
     except OtherSize as error:
-        return Looked(size, odd, mask_refused=one_line(error), other_size=True)
+        return Looked(size, odd, pixels, mask_refused=one_line(error), other_size=True)
     except READING as error:
-        return Looked(size, odd, mask_refused=f"its mask: {one_line(error)}")
+        return Looked(size, odd, pixels, mask_refused=f"its mask: {one_line(error)}")
+    framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
+    return Looked(size, odd, pixels, float(mask.mean()), framed)
 
 
-def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, ...]]:
-    """Upright size and oddities of a picture, which is decoded whole."""
+def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, ...], str]:
+    """Upright size, oddities and pixels of a picture, which is decoded whole."""
     with opened(listing.images[place]) as image:
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
         is_odd = {
@@ -259,7 +312,42 @@ def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, 
         upright(image)
         if is_odd["more than 8 bits"]:
             as_rgb(image)
-        return image.size, tuple(kind for kind in ODD if is_odd[kind])
+        pixels = hashlib.blake2b(repr((image.size, image.mode)).encode(), digest_size=16)
+        pixels.update(image.tobytes())
+        return image.size, tuple(kind for kind in ODD if is_odd[kind]), pixels.hexdigest()
+
+
+def _as_one_photograph(listing: Listing, looked: list[Looked]) -> list[Looked]:
+    """What was looked at, with pictures of two classes refused."""
+    classes: dict[str, dict[int, str]] = {}
+    labels = listing.labels.tolist()
+    for i, one, label in zip(listing.ids, looked, labels, strict=True):
+        if one.pixels:
+            classes.setdefault(one.pixels, {}).setdefault(label, i)
+    found = []
+    for one, label in zip(looked, labels, strict=True):
+        others = [i for other, i in classes.get(one.pixels, {}).items() if other != label]
+        why = f"it is the photograph {others[0]} of another class, too" if others else one.refused
+        found.append(replace(one, refused=why))
+    return found
+
+
+def _copies(listing: Listing, looked: Sequence[Looked]) -> dict[str, str]:
+    """Pictures whose pixels another has, by theirs; first comes one with a mask."""
+    first: dict[str, str] = {}
+    copies = {}
+    order = sorted(range(len(listing)), key=lambda place: listing.masks[place] is None)
+    for place in order:
+        one, i = looked[place], listing.ids[place]
+        if one.pixels and not one.refused:
+            copies[i] = first.setdefault(one.pixels, i)
+    return {i: copies[i] for i in listing.ids if copies.get(i, i) != i}
+
+
+def _inverted(masked: Sequence[Looked]) -> bool:
+    """Nearly all objects take more than half of their picture, or are at all four edges."""
+    odd = [one.share > 0.5 or one.framed for one in masked]
+    return len(odd) > 0 and sum(odd) >= NEARLY_ALL * len(odd)
 
 
 def _by_class(listing: Listing, places: Sequence[int]) -> dict[str, int]:

@@ -15,50 +15,71 @@ from typing import Any
 import torch
 
 from relevit.base.errors import one_line
-from relevit.data.own.listing import Listing, by_name
-from relevit.data.own.outlines import CocoMask, need_pycocotools
+from relevit.data.own.listing import Listing, by_name, same_form
+from relevit.data.own.outlines import OUTLINES, CocoMask, drawn, upright_size
+from relevit.data.pictures import READING, opened
 
-KEYS = ("images", "annotations", "categories")
+NEEDED = {
+    "images": ("id", "file_name"),
+    "annotations": ("image_id", "category_id"),
+    "categories": ("id", "name"),
+}
 EXPORT = "export it again as COCO instances"
+Entry = Mapping[str, Any]
 
 
-def read_coco(path: Path) -> Listing:
+def read_coco(path: Path, folder: Path | None = None) -> Listing:
     """The annotated pictures of a COCO file, in the order of their file names.
 
-    A picture's class is the category of its largest annotation (by `area`, else by its box), and
-    its mask the union of that category's annotations in it, or none if these are boxes alone.
-    Pictures without annotation are left out, and named by the listing; so are categories without a
-    picture. File names are relative to the file's folder, or to images/ in it.
+    A picture's class is the category of its largest annotation, measured from the outline or, of
+    a box alone, from the box; its mask is the union of that category's outlines, or none if these
+    are boxes. Pictures without annotation are left out, and named by the listing; so are
+    categories without a picture. File names are relative to `folder`; without one to that of the
+    file, to images/ in it, or to COCO's own x/ for annotations/instances_x.json.
     Raises: ImportError without pycocotools; ValueError for a file that is not COCO, has no
     annotations, or one of an unknown picture or category, or two categories of one name;
-    FileNotFoundError for an annotated picture that is missing.
+    FileNotFoundError for a picture that is missing.
     """
-    need_pycocotools()
+    _need_pycocotools()
     content = _read(path)
     names = _names(path, content["categories"])
-    annotations: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
-    for annotation in content["annotations"]:
-        annotations[annotation["image_id"]].append(annotation)
+    annotations: dict[Any, list[Entry]] = defaultdict(list)
+    for place, annotation in enumerate(content["annotations"]):
+        annotations[annotation["image_id"]].append({**annotation, "place": place})
     images = {image["id"]: image for image in content["images"]}
     _need_known(path, content["annotations"], images, names)
+    places = [folder] if folder else _folders(path)
     pictures = sorted(images.values(), key=lambda image: image["file_name"])
     annotated = [image for image in pictures if image["id"] in annotations]
-    largest = [max(annotations[image["id"]], key=_area)["category_id"] for image in annotated]
-    classes = by_name({names[category] for category in largest})
-    masks = (
-        _mask(image, [a for a in annotations[image["id"]] if a["category_id"] == category])
-        for image, category in zip(annotated, largest, strict=True)
-    )
-    folder = path.parent
+    files = [_file(path, image["file_name"], places) for image in annotated]
+    labels: list[str] = []
+    masks: list[CocoMask | None] = []
+    for image, file in zip(annotated, files, strict=True):
+        size = _size(path, image)
+        mine = annotations[image["id"]]
+        category = _largest(mine, size, file)
+        labels.append(names[category])
+        masks.append(_mask(image, [a for a in mine if a["category_id"] == category], size))
+    classes = by_name(set(labels))
     return Listing(
         path.stem,
         classes,
-        tuple(_file(path, image["file_name"]) for image in annotated),
-        torch.tensor([classes.index(names[category]) for category in largest]),
+        tuple(files),
+        torch.tensor([classes.index(name) for name in labels]),
         tuple(masks),
-        folder,
-        tuple(folder / i["file_name"] for i in pictures if i["id"] not in annotations),
+        path.parent,
+        tuple(places[0] / i["file_name"] for i in pictures if i["id"] not in annotations),
     )
+
+
+def _need_pycocotools() -> None:
+    try:
+        import pycocotools.mask  # noqa: F401  it draws polygons
+    except ImportError as error:
+        raise ImportError(
+            "read_data: a COCO file of annotations needs the package pycocotools, which is not "
+            "installed: pip install pycocotools"
+        ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -68,12 +89,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"read_data: {path} cannot be read ({one_line(error)}); {EXPORT}"
         ) from error
-    lost = [key for key in KEYS if not isinstance(content, dict) or not content.get(key)]
-    if lost:
-        raise ValueError(f"read_data: {path} has no {lost[0]}, as a COCO file has; {EXPORT}")
-    for key, needed in zip(
-        KEYS, (("id", "file_name"), ("image_id", "category_id"), ("id", "name")), strict=True
-    ):
+    for key, needed in NEEDED.items():
+        if not isinstance(content, dict) or not content.get(key):
+            raise ValueError(f"read_data: {path} has no {key}, as a COCO file has; {EXPORT}")
         for place, entry in enumerate(content[key]):
             without = [n for n in needed if not isinstance(entry, dict) or n not in entry]
             if without:
@@ -83,8 +101,8 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _names(path: Path, categories: Sequence[Mapping[str, Any]]) -> dict[Any, str]:
-    names = {category["id"]: str(category["name"]) for category in categories}
+def _names(path: Path, categories: Sequence[Entry]) -> dict[Any, str]:
+    names = {category["id"]: same_form(str(category["name"])) for category in categories}
     twice = [name for name in names.values() if list(names.values()).count(name) > 1]
     if twice:
         raise ValueError(
@@ -94,10 +112,7 @@ def _names(path: Path, categories: Sequence[Mapping[str, Any]]) -> dict[Any, str
 
 
 def _need_known(
-    path: Path,
-    annotations: Sequence[Mapping[str, Any]],
-    images: Mapping[Any, Any],
-    names: Mapping[Any, str],
+    path: Path, annotations: Sequence[Entry], images: Mapping[Any, Any], names: Mapping[Any, str]
 ) -> None:
     for place, annotation in enumerate(annotations):
         for key, known in (("image_id", images), ("category_id", names)):
@@ -108,25 +123,76 @@ def _need_known(
                 )
 
 
-def _area(annotation: Mapping[str, Any]) -> float:
-    if annotation.get("area") is not None:
-        return float(annotation["area"])
-    *_, width, height = annotation.get("bbox") or (0, 0)
-    return float(width) * float(height)
+def _size(path: Path, image: Entry) -> tuple[int, int] | None:
+    """Width and height as the file has them, numbers or their text; None without."""
+    given = [image.get(side) for side in ("width", "height")]
+    if None in given:
+        return None
+    try:
+        width, height = (int(float(side)) for side in given)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"read_data: {path}: the picture {image['file_name']} has width and height {given}; "
+            f"pixels are needed: {EXPORT}"
+        ) from None
+    return width, height
 
 
-def _mask(image: Mapping[str, Any], annotations: Sequence[Mapping[str, Any]]) -> CocoMask | None:
-    outlines = tuple(a["segmentation"] for a in annotations if a.get("segmentation"))
-    sized = all(isinstance(image.get(side), int) for side in ("height", "width"))
-    return CocoMask(outlines, image["height"], image["width"]) if outlines and sized else None
+def _largest(annotations: Sequence[Entry], size: tuple[int, int] | None, file: Path) -> Any:
+    """The category of the largest annotation, or of one that is no outline, which is told later."""
+    categories = {annotation["category_id"] for annotation in annotations}
+    if len(categories) == 1:
+        return categories.pop()
+    size = size or _size_of(file)
+    return max(annotations, key=lambda annotation: _area(annotation, size))["category_id"]
 
 
-def _file(path: Path, name: str) -> Path:
-    places = [path.parent / name, path.parent / "images" / name]
-    found = next((place for place in places if place.is_file()), None)
+def _area(annotation: Entry, size: tuple[int, int]) -> float:
+    if not annotation.get("segmentation"):
+        *_, width, height = annotation.get("bbox") or (0, 0)
+        return float(width) * float(height)
+    try:
+        return float(drawn(annotation["segmentation"], size).sum())
+    except OUTLINES:
+        return float("inf")
+
+
+def _size_of(file: Path) -> tuple[int, int]:
+    try:
+        with opened(file) as image:
+            return upright_size(image)
+    except READING:
+        return 1, 1  # it is refused when it is looked at
+
+
+def _mask(
+    image: Entry, annotations: Sequence[Entry], size: tuple[int, int] | None
+) -> CocoMask | None:
+    outlined = [a for a in annotations if a.get("segmentation")]
+    if not outlined:
+        return None
+    return CocoMask(
+        tuple(a["segmentation"] for a in outlined),
+        tuple(f"annotations[{a['place']}]" for a in outlined),
+        size,
+    )
+
+
+def _folders(path: Path) -> list[Path]:
+    """Where pictures lie beside a COCO file; x/ beside annotations/instances_x.json."""
+    here, above = path.parent, path.parent.parent
+    subset = path.stem.removeprefix("instances_")
+    places = [here, here / "images"]
+    if here.name == "annotations":
+        places += [above / subset, above / "images" / subset, above / "images", above]
+    return places
+
+
+def _file(path: Path, name: str, places: Sequence[Path]) -> Path:
+    found = next((place / name for place in places if (place / name).is_file()), None)
     if found is None:
         raise FileNotFoundError(
-            f"read_data: {path}: the picture {name} is missing; put it at {places[0]} or "
-            f"{places[1]}"
+            f"read_data: {path}: the picture {name} is missing; put it into {places[0]}, or give "
+            "the folder of the pictures with --images"
         )
     return found

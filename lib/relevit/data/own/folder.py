@@ -7,120 +7,95 @@
 
 Any of the folders may have parts, as in birds/train/<class> and birds/val/<class>, with masks in
 birds/masks/train/<class> or birds/masks/<class>. Classes are in the order of their names, numbers
-by their value.
+by their value; names are compared in one Unicode form.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from relevit.data.own.coco import read_coco
-from relevit.data.own.listing import Listing, by_name, some
+from relevit.data.own.listing import PARTS, WHOLE, Listing, by_name, part_of, same_form, some
+from relevit.data.own.outlines import AS_SEEN, MaskValues
 from relevit.data.own.tables import TABLES, read_table
 
 ENDINGS = (*IMG_EXTENSIONS, ".gif")
 KINDS = "a folder of class folders, a .csv or .parquet table, or a COCO .json"
-WHOLE = "all"
-PARTS = {
-    "train": "train",
-    "training": "train",
-    "val": "validation",
-    "valid": "validation",
-    "validation": "validation",
-    "dev": "validation",
-    "test": "test",
-    "testing": "test",
-}
-CLUTTER = ("thumbs.db", "desktop.ini", "ehthumbs.db")  # of Windows; hidden files begin with a dot
+# What systems put beside data; hidden files and folders begin with a dot.
+CLUTTER = (
+    "thumbs.db", "desktop.ini", "ehthumbs.db",
+    "__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found",
+    "thumbnails", "__pycache__",
+)  # fmt: skip
 
 
-def read_data(
-    path: Path | str, masks: Path | str | None = None, *, least_classes: int = 2
-) -> Listing:
-    """One listing of all pictures at `path`, in a fixed order; no picture is opened.
+def read_data(path: Path | str, masks: Path | str | None = None, **options) -> Listing:
+    """All pictures at `path` as one listing. Options and errors: as `read_splits`.
 
-    `path` is a folder or file as this module has them; `masks` is the folder of masks of class
-    folders, where it is not masks/ beside them. Folders in a class folder are read too. Left out
-    are hidden files, and others than `ENDINGS`, which the listing names. A mask is a PNG of its
-    picture's name; a picture may lack one, but not all may.
-    A set with fewer classes than `least_classes` is refused: give 1 for one to be tested alone.
-    Raises: FileNotFoundError for a path that is missing, of a table or COCO file also a picture's;
-    ValueError for a set that is empty, has too few classes or parts that `read_splits` tells apart,
-    for a class without pictures or with images/ and masks/ of its own, masks of unknown classes or
-    of no picture, two pictures for a mask, a table without its columns or labels, and a COCO file
-    without annotations.
+    Raises: ValueError also for a set of several parts.
     """
-    path, masks = _paths(path, masks)
-    if path.is_file():
-        found = _read_file(path, masks)
-        if set(found) != {WHOLE}:
-            raise ValueError(
-                f"read_data: {path} has the parts {', '.join(found)} in its column split; read it "
-                "with read_splits"
-            )
-        return _need_classes(found, least_classes)[WHOLE]
-    parts = _parts(_pictures_root(path))
-    if parts:
+    found = read_splits(path, masks, **options)
+    if set(found) != {WHOLE}:
         raise ValueError(
-            f"read_data: {path} has the parts {', '.join(parts)} and not classes; read it with "
-            "read_splits, or give the path of one part"
+            f"read_data: {path} has the parts {', '.join(found)}; read it with read_splits, or "
+            "give the path of one part"
         )
-    listing = _read_folder(_pictures_root(path), masks or _masks_root(path), _name(path))
-    return _need_classes({WHOLE: listing}, least_classes)[WHOLE]
+    return found[WHOLE]
 
 
 def read_splits(
-    path: Path | str, masks: Path | str | None = None, *, least_classes: int = 2
+    path: Path | str,
+    masks: Path | str | None = None,
+    *,
+    values: MaskValues = AS_SEEN,
+    images: Path | str | None = None,
+    least_classes: int = 2,
 ) -> dict[str, Listing]:
-    """The parts of a data set by name: "train", "validation" and "test", or "all" without parts.
+    """The parts of a data set: "train", "validation" and "test", or "all" without; none is opened.
 
-    Of a folder the parts are its subfolders, of a table what its column `split` says; val, valid
-    and dev are names of validation, too. All parts have the classes of "train" (without it, those
-    of any part), so that their labels mean the same; a part may lack some.
-    Raises: as `read_data`; ValueError also for a class that "train" lacks.
+    `path` is a folder or file as this module has them; `masks` is the folder of masks of class
+    folders, where it is not masks/ beside them, and `values` what their numbers mean; `images` is
+    the folder of a COCO file's pictures, where they are not beside it. A mask is a PNG of its
+    picture's name; a picture may lack one, but not all may. What is no picture is named by the
+    listing. All parts have the classes of "train" (without it, those of any part), so that their
+    labels mean the same; a part may lack some. A set with fewer than `least_classes` is refused:
+    give 1 for one to be tested alone.
+    Raises: FileNotFoundError for a path that is missing, of a table or COCO file also a picture's;
+    ValueError for what is no set of classes, in a sentence that names the folder or file.
     """
-    path, masks = _paths(path, masks)
-    if path.is_file():
-        return _need_classes(_with_same_classes(_read_file(path, masks)), least_classes)
-    root = _pictures_root(path)
-    parts = _parts(root)
-    if not parts:
-        return {WHOLE: read_data(path, masks, least_classes=least_classes)}
-    known = {name for part in parts.values() for name in _class_names(_pictures_root(root / part))}
-    found = {}
-    for name, part in parts.items():
-        folder = root / part
-        beside = _masks_root(folder) if masks is None else None
-        outlines = beside or _part_of(masks or _masks_root(path), part)
-        pictures = _pictures_root(folder)
-        found[name] = _read_folder(pictures, outlines, f"{_name(path)}/{part}", known)
-    return _need_classes(_with_same_classes(found), least_classes)
+    path, masks, images = (
+        None if each is None else Path(each).expanduser() for each in (path, masks, images)
+    )
+    _need_there(path, masks, images)
+    found = _read_file(path, masks, images) if path.is_file() else _read_folders(path, masks)
+    known = found["train"].classes if "train" in found else _all_classes(found.values())
+    if len(known) < least_classes:
+        raise ValueError(
+            f"read_data: {path.name} has {len(known)} class, {some(known)}; needed are at least "
+            f"{least_classes}: give pictures of another class, such as of none of these"
+        )
+    return {n: replace(part.relabelled(known), values=values) for n, part in found.items()}
 
 
-def _name(path: Path) -> str:
-    return path.absolute().name  # of "." too
-
-
-def _paths(path: Path | str, masks: Path | str | None) -> tuple[Path, Path | None]:
-    """Both with the user's home folder put in. Raises: FileNotFoundError."""
-    path = Path(path).expanduser()
-    masks = None if masks is None else Path(masks).expanduser()
+def _need_there(path: Path, masks: Path | None, images: Path | None) -> None:
     if not path.exists():
         raise FileNotFoundError(f"read_data: {path} is missing; give {KINDS}")
-    if masks is not None and not masks.is_dir():
-        raise FileNotFoundError(
-            f"read_data: the folder of masks {masks} is missing; give one with a folder for each "
-            "class, or none"
+    for what, folder in (("masks", masks), ("images", images)):
+        if folder is not None and not folder.is_dir():
+            raise FileNotFoundError(f"read_data: the folder of {what} {folder} is missing")
+    if images is not None and path.suffix.lower() != ".json":
+        raise ValueError(
+            f"read_data: images {images} is given beside {path}; only a COCO file needs it"
         )
-    return path, masks
 
 
-def _read_file(path: Path, masks: Path | None) -> dict[str, Listing]:
+def _read_file(path: Path, masks: Path | None, images: Path | None) -> dict[str, Listing]:
     ending = path.suffix.lower()
     if ending not in (*TABLES, ".json"):
         raise ValueError(f"read_data: {path} is a {ending or 'nameless'} file; give {KINDS}")
@@ -130,9 +105,32 @@ def _read_file(path: Path, masks: Path | None) -> dict[str, Listing]:
             f"read_data: masks {masks} is given beside {path.name}, whose masks are {where}; leave "
             "one of both out"
         )
-    if ending == ".json":
-        return {WHOLE: read_coco(path)}
-    return read_table(path, PARTS, WHOLE)
+    return {WHOLE: read_coco(path, images)} if ending == ".json" else read_table(path)
+
+
+def _all_classes(parts: Iterable[Listing]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in parts for name in part.classes))
+
+
+# Folders
+
+
+def _read_folders(path: Path, masks: Path | None) -> dict[str, Listing]:
+    root = _pictures_root(path)
+    parts = _parts(root)
+    name = path.absolute().name  # of "." too
+    if not parts:
+        return {WHOLE: _read_folder(root, masks or _masks_root(path), name, _beside(path, root))}
+    known = {same_form(n) for part in parts.values() for n in _classes(_pictures_root(root / part))}
+    found = {}
+    for part, folder in parts.items():
+        pictures = _pictures_root(root / folder)
+        own = _masks_root(root / folder) if masks is None else None
+        outlines = own or _part_of_masks(masks or _masks_root(path), folder)
+        found[part] = _read_folder(
+            pictures, outlines, f"{name}/{folder}", _beside(root / folder, pictures), known
+        )
+    return found
 
 
 def _pictures_root(folder: Path) -> Path:
@@ -141,12 +139,31 @@ def _pictures_root(folder: Path) -> Path:
 
 
 def _masks_root(folder: Path) -> Path | None:
-    """The folder `masks`, unless it is a class: then it has pictures and no folders."""
+    """The folder `masks`, unless it is a class: then it has pictures of its own and no folders."""
     inside = folder / "masks"
-    return inside if inside.is_dir() and _subfolders(inside) else None
+    if not inside.is_dir():
+        return None
+    if _subfolders(inside):
+        return inside
+    names = {_stem(name) for name in os.listdir(inside) if _is_picture(name)}
+    pictures, _ = _pictures(folder)
+    others = {Path(_stem(p)).name for p in pictures if not p.startswith("masks/")}
+    if names and names <= others:
+        raise ValueError(
+            f"read_data: {inside} has masks of pictures in {folder} and no folder for each class; "
+            "put the masks of a class into a folder of its name"
+        )
+    return None
 
 
-def _part_of(masks: Path | None, part: str) -> Path | None:
+def _beside(folder: Path, root: Path) -> list[Path]:
+    """What lies beside images/ and masks/, and is not read."""
+    if root == folder:
+        return []
+    return [folder / n for n in sorted(os.listdir(folder)) if n not in ("images", "masks")]
+
+
+def _part_of_masks(masks: Path | None, part: str) -> Path | None:
     """The masks of one part, or those of all, where these have no folders of parts."""
     if masks is None or not _parts(masks):
         return masks
@@ -154,63 +171,68 @@ def _part_of(masks: Path | None, part: str) -> Path | None:
 
 
 def _parts(folder: Path) -> dict[str, str]:
-    """Folder names by part, if all folders are parts and one is for training; else none.
-
-    Raises: ValueError for two folders of one part.
-    """
+    """Folder names by part, if all folders are parts and one is for training; else none."""
     names = [name for name in _subfolders(folder) if folder / name != _masks_root(folder)]
-    if not names or any(name.lower() not in PARTS for name in names):
-        return {}
     found: dict[str, str] = {}
-    for part in dict.fromkeys(PARTS.values()):
-        of_part = [name for name in names if PARTS[name.lower()] == part]
-        if len(of_part) > 1:
+    for name in names:
+        part = part_of(name)
+        if part is None:
+            return {}
+        if part in found:
             raise ValueError(
-                f"read_splits: {folder} has {' and '.join(of_part)}, both for {part}; keep one"
+                f"read_splits: {folder} has {found[part]} and {name}, both for {part}; keep one"
             )
-        if of_part:
-            found[part] = of_part[0]
-    return found if "train" in found else {}
+        found[part] = name
+    return {part: found[part] for part in PARTS if part in found} if "train" in found else {}
 
 
 def _subfolders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(e.name for e in entries if not e.name.startswith(".") and e.is_dir())
+        return sorted(e.name for e in entries if e.is_dir() and not _is_clutter(e.name))
 
 
-def _class_names(root: Path) -> tuple[str, ...]:
+def _is_clutter(name: str) -> bool:
+    return name.startswith(".") or name.lower() in CLUTTER
+
+
+def _classes(root: Path) -> dict[str, str]:
+    """Folder names by class, in the order of classes."""
     masks = _masks_root(root)
-    return by_name(name for name in _subfolders(root) if root / name != masks)
+    found: dict[str, str] = {}
+    for name in _subfolders(root):
+        if root / name == masks:
+            continue
+        if same_form(name) in found:
+            raise ValueError(
+                f"read_data: {root} has two folders called {name}, written in two ways; put their "
+                "pictures into one"
+            )
+        found[same_form(name)] = name
+    return {name: found[name] for name in by_name(found)}
 
 
 def _read_folder(
-    root: Path, masks: Path | None, name: str, known: set[str] | None = None
+    root: Path, masks: Path | None, name: str, beside: Sequence[Path], known: set[str] | None = None
 ) -> Listing:
     """The pictures in `root`/<class>; `known` are the classes that masks may have."""
-    classes = _class_names(root)
-    if not classes:
-        straight = sum(map(_is_picture, os.listdir(root)))
-        inside = f"{straight} pictures and no class folder" if straight else "no class folder"
-        raise ValueError(
-            f"read_data: {root} has {inside}; put the pictures of each class into a folder of its "
-            "name, or list them in a .csv with the columns image and label"
-        )
-    _need_known_masks(masks, known or set(classes), root)
+    classes = _classes(root)
+    _need_classes(root, classes)
+    masked = {} if masks is None else {same_form(name): name for name in _subfolders(masks)}
+    _need_known_masks(masks, masked, known or set(classes), root)
     images: list[Path] = []
     labels: list[int] = []
     outlines: list[Path | None] = []
-    left_out: list[Path] = []
-    for label, found in enumerate(classes):
-        _need_class(root / found)
-        pictures, others = _pictures(root / found)
-        _need_pictures(root / found, pictures, others)
-        beside = {} if masks is None else _masks(masks / found)
-        if beside:
-            _need_one_each(root / found, pictures, "pictures", "their mask is")
-        images += [root / found / picture for picture in pictures]
+    left_out: list[Path] = list(beside)
+    for label, (found, folder) in enumerate(classes.items()):
+        pictures, others = _pictures(root / folder)
+        _need_pictures(root / folder, pictures, others)
+        there = _masks(masks / masked[found]) if found in masked else {}
+        if there:
+            _need_one_each(root / folder, pictures, "pictures", "their mask is")
+        images += [root / folder / picture for picture in pictures]
         labels += [label] * len(pictures)
-        outlines += [beside.pop(_stem(picture), None) for picture in pictures]
-        left_out += [root / found / other for other in others] + list(beside.values())
+        outlines += [there.pop(_stem(picture), None) for picture in pictures]
+        left_out += [root / folder / other for other in others] + list(there.values())
     if masks is not None and not any(outlines):
         raise ValueError(
             f"read_data: none of the {len(images)} pictures has a mask in {masks}, the first would "
@@ -218,7 +240,7 @@ def _read_folder(
             "picture, or leave the masks out"
         )
     return Listing(
-        name, classes, tuple(images), torch.tensor(labels),
+        name, tuple(classes), tuple(images), torch.tensor(labels),
         tuple(outlines), root, tuple(left_out),
     )  # fmt: skip
 
@@ -227,12 +249,12 @@ def _pictures(folder: Path) -> tuple[list[str], list[str]]:
     """Pictures at any depth, relative to `folder` and sorted, and what else is there to see."""
     pictures, others = [], []
     for place, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not _is_clutter(name))
         for name in files:
             relative = (Path(place).relative_to(folder) / name).as_posix()
             if _is_picture(name):
                 pictures.append(relative)
-            elif not name.startswith(".") and name.lower() not in CLUTTER:
+            elif not _is_clutter(name):
                 others.append(relative)
     return sorted(pictures), sorted(others)
 
@@ -243,13 +265,11 @@ def _is_picture(name: str) -> bool:
 
 
 def _stem(name: str) -> str:
-    return Path(name).with_suffix("").as_posix()
+    return same_form(Path(name).with_suffix("").as_posix())
 
 
 def _masks(folder: Path) -> dict[str, Path]:
-    """The PNG files of a class by the stem of their picture, none where the folder is missing."""
-    if not folder.is_dir():
-        return {}
+    """The PNG files of a class by the stem of their picture."""
     pictures, others = _pictures(folder)
     wrong = [name for name in pictures + others if not name.lower().endswith(".png")]
     if wrong:
@@ -259,6 +279,38 @@ def _masks(folder: Path) -> dict[str, Path]:
         )
     _need_one_each(folder, pictures, "masks", "their picture is")
     return {_stem(name): folder / name for name in pictures}
+
+
+# What is refused
+
+
+def _need_classes(root: Path, classes: dict[str, str]) -> None:
+    """Raise ValueError where folders are no classes: parts, pictures and masks, or none at all."""
+    if not classes:
+        straight = sum(map(_is_picture, os.listdir(root)))
+        inside = f"{straight} pictures and no class folder" if straight else "no class folder"
+        raise ValueError(
+            f"read_data: {root} has {inside}; put the pictures of each class into a folder of its "
+            "name, or list them in a .csv with the columns image and label"
+        )
+    first: dict[str, str] = {}
+    for folder in map(root.joinpath, classes.values()):
+        if _masks_root(folder) and _pictures_root(folder) != folder:
+            raise ValueError(
+                f"read_data: {folder} has images and masks, and so is a data set of its own and no "
+                "class; give this folder in place of the one above it"
+            )
+        if any(map(_is_picture, os.listdir(folder))):
+            continue
+        for inside in _subfolders(folder):
+            other = first.setdefault(same_form(inside), folder.name)
+            if other != folder.name:
+                raise ValueError(
+                    f"read_data: {root} has {other} and {folder.name}, and both have a folder "
+                    f"{inside}: so they are no classes. Are they parts? Then call them train, "
+                    "validation and test, with nothing beside. Pictures and their masks? Then call "
+                    "them images and masks. Else list the pictures in a .csv"
+                )
 
 
 def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) -> None:
@@ -273,15 +325,6 @@ def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) ->
             )
 
 
-def _need_class(folder: Path) -> None:
-    """Raise ValueError for a folder of images/ and masks/, whose masks would pass for pictures."""
-    if _masks_root(folder) and _pictures_root(folder) != folder:
-        raise ValueError(
-            f"read_data: {folder} has images and masks, and so is a data set of its own and no "
-            "class; give this folder in place of the one above it"
-        )
-
-
 def _need_pictures(folder: Path, pictures: Sequence[str], others: Sequence[str]) -> None:
     if not pictures:
         inside = f"{len(others)} files like {others[0]} and no picture" if others else "no pictures"
@@ -291,26 +334,12 @@ def _need_pictures(folder: Path, pictures: Sequence[str], others: Sequence[str])
         )
 
 
-def _need_known_masks(masks: Path | None, classes: set[str], root: Path) -> None:
-    unknown = [] if masks is None else [n for n in _subfolders(masks) if n not in classes]
+def _need_known_masks(
+    masks: Path | None, masked: dict[str, str], classes: set[str], root: Path
+) -> None:
+    unknown = [name for name in masked if name not in classes]
     if unknown:
         raise ValueError(
             f"read_data: {masks} has the class {unknown[0]!r}, which {root} lacks ({len(unknown)} "
             f"such); its classes are {some(sorted(classes))}: rename the folder, or take it out"
         )
-
-
-def _with_same_classes(parts: Mapping[str, Listing]) -> dict[str, Listing]:
-    classes = {name: None for part in parts.values() for name in part.classes}
-    known = parts["train"].classes if "train" in parts else tuple(classes)
-    return {name: part.relabelled(known) for name, part in parts.items()}
-
-
-def _need_classes(parts: dict[str, Listing], least: int) -> dict[str, Listing]:
-    first = next(iter(parts.values()))
-    if len(first.classes) < least:
-        raise ValueError(
-            f"read_data: {first.name} has {len(first.classes)} class, {some(first.classes)}; "
-            f"needed are at least {least}: give pictures of another class, such as of none of these"
-        )
-    return parts

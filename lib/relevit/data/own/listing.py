@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +15,19 @@ from PIL import Image
 from torch import Tensor
 
 from relevit.data.image_set import ImageSet, picture_set
-from relevit.data.own.outlines import MaskSource, fitting_mask, upright, upright_size
+from relevit.data.own.outlines import (
+    AS_SEEN,
+    MaskSource,
+    MaskValues,
+    fitting_mask,
+    upright,
+    upright_size,
+)
 from relevit.data.pictures import opened
 from relevit.models.spec import Mask, View
 
+WHOLE = "all"  # the one part of a set without
+PARTS = {"train": "train(ing)?", "validation": "val(id(ation)?)?|dev", "test": "test(ing)?"}
 REMEDY = "save it again as JPEG or PNG, or take it out"
 WITHOUT_MASKS = "give a mask for every picture"
 
@@ -26,8 +37,9 @@ class Listing:
     """Pictures on disk with a class each, in a fixed order; none is opened yet.
 
     `labels` count `classes`. `masks` are where the objects' masks come from, None for a picture
-    without one. `folder` is what the pictures' `ids` are relative to, and `left_out` are files
-    that were found and are not among the pictures.
+    without one, and `values` what their numbers mean. `folder` is what the pictures' `ids` are
+    relative to, and `left_out` are files that were found and are not among the pictures. `prints`
+    tell photographs apart by their pixels, once `check.examine` has seen them.
     """
 
     name: str
@@ -37,6 +49,8 @@ class Listing:
     masks: tuple[MaskSource | None, ...]
     folder: Path = Path()
     left_out: tuple[Path, ...] = ()
+    values: MaskValues = AS_SEEN
+    prints: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)
@@ -84,7 +98,7 @@ class Listing:
             raise ValueError(f"{self.name}: {self.ids[place]} has no mask; {WITHOUT_MASKS}")
         with opened(self.images[place]) as image:  # its header alone
             size = upright_size(image)
-        return fitting_mask(source, size)
+        return fitting_mask(source, size, self.values)
 
     def select(self, places: Sequence[int] | Tensor) -> Listing:
         """The pictures at these places, in this order; the classes stay."""
@@ -94,6 +108,7 @@ class Listing:
             images=tuple(self.images[place] for place in places),
             labels=self.labels[places],
             masks=tuple(self.masks[place] for place in places),
+            prints=tuple(self.prints[place] for place in places) if self.prints else (),
         )
 
     def relabelled(self, classes: Sequence[str]) -> Listing:
@@ -101,6 +116,7 @@ class Listing:
 
         Raises: ValueError when a picture's class is not among them, or a name is there twice.
         """
+        classes = tuple(map(same_form, classes))
         places = {name: place for place, name in enumerate(classes)}
         if len(places) < len(classes):
             twice = next(name for place, name in enumerate(classes) if places[name] != place)
@@ -113,13 +129,25 @@ class Listing:
                 f"{len(classes)} that are known, {some(classes)}; rename it, or take it out"
             )
         labels = [places.get(name, -1) for name in self.classes]  # -1: of a class without pictures
-        return replace(self, classes=tuple(classes), labels=torch.tensor(labels)[self.labels])
+        return replace(self, classes=classes, labels=torch.tensor(labels)[self.labels])
 
 
 def some(names: Sequence[str], most: int = 5) -> str:
     """The first of many names, for errors."""
     shown = ", ".join(repr(name) for name in names[:most])
     return f"{shown} ..." if len(names) > most else shown
+
+
+def part_of(name: str) -> str | None:
+    """The part that a folder or a value of `split` names, as in val, training_set, test-images."""
+    kinds = "([ _-]?(set|split|data|images))?"
+    found = (part for part, p in PARTS.items() if re.fullmatch(f"({p}){kinds}", name, re.I))
+    return next(found, None)
+
+
+def same_form(name: str) -> str:
+    """A name as it is compared: macOS writes an accent as a letter of its own, others do not."""
+    return unicodedata.normalize("NFC", name)
 
 
 def by_name(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,46 +7,56 @@ are read as their loaders read them, without.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Shaped, UInt8
 from PIL import ExifTags, Image, ImageOps
+from scipy.ndimage import maximum_filter, minimum_filter
 
 from relevit.base.errors import one_line
 from relevit.data.pictures import opened
 from relevit.models.spec import Mask
 
 ON_THEIR_SIDE = (5, 6, 7, 8)  # EXIF orientations that swap width and height
-MIDDLE = {np.dtype(np.uint8): 127, np.dtype(np.uint16): 32767}  # the last value of no object
 GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
+OPAQUE = 127  # the largest alpha of what is no object
+NAMED = 6  # values that an error names
+OUTLINES = (ValueError, TypeError, KeyError)  # what raises where `drawn` is given no outline
+SAY = "say which values are the object (--object) and which are none (--ignore)"
+
+
+@dataclass(frozen=True)
+class MaskValues:
+    """What the maker of label maps knows: values of the object, and such as are to be left out.
+
+    Values are greys, or places in a palette. What is ignored counts as background.
+    """
+
+    object: tuple[int, ...] = ()
+    ignore: tuple[int, ...] = ()
+
+
+AS_SEEN = MaskValues()
 
 
 @dataclass(frozen=True)
 class CocoMask:
     """The object of one picture as COCO has it: polygons or runs, of which the union counts."""
 
-    outlines: tuple[Any, ...]  # of pycocotools: lists of polygons, or runs as {"counts", "size"}
-    height: int  # pixels
-    width: int
+    outlines: tuple[Any, ...]  # of annotations: lists of polygons, or {"counts", "size"}
+    names: tuple[str, ...]  # of the same annotations, for people
+    size: tuple[int, int] | None  # width and height in the file, pixels
 
 
 MaskSource = Path | CocoMask
 
 
-def need_pycocotools() -> Any:
-    """pycocotools' functions on masks. Raises: ImportError that says what to install."""
-    try:
-        from pycocotools import mask
-    except ImportError as error:
-        raise ImportError(
-            "read_data: a COCO file of annotations needs the package pycocotools, which is not "
-            "installed: pip install pycocotools"
-        ) from error
-    return mask
+class OtherSize(ValueError):
+    """A mask of another size than its picture."""
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -68,94 +78,176 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (height, width) if side and image.format != "TIFF" else (width, height)
 
 
-def open_mask(source: MaskSource) -> Mask:
-    """The object's pixels, in the size of the mask.
+def fitting_mask(source: MaskSource, size: tuple[int, int], values: MaskValues = AS_SEEN) -> Mask:
+    """The object's pixels in a picture of this width and height.
 
-    Of a PNG: in black and white or with two values, what is not 0; with more grey values, the
-    upper half (above 127, or 32767 of 16 bits); of colours in a palette, or of two colours, what is
-    not black; of a transparent picture, the opaque half, if its alpha differs between pixels.
-    Raises: ValueError for other kinds of pictures, and for more than two grey values of which
-    none is in the upper half, as numbers of classes have; further as `pictures.opened`.
+    Raises: OtherSize when the mask has another; ValueError, OSError as `open_mask`.
     """
     if isinstance(source, CocoMask):
-        return _coco_mask(source)
-    with opened(source) as image:
+        if source.size not in (None, size):
+            raise _other_size(source.size, size)
+        return _coco_mask(source, size)
+    mask = open_mask(source, values)
+    if mask.shape != size[::-1]:
+        raise _other_size(mask.shape[::-1], size)
+    return mask
+
+
+def _other_size(has: tuple[int, ...], needed: tuple[int, int]) -> OtherSize:
+    return OtherSize(
+        f"the mask has {has[0]} x {has[1]} pixels, the upright picture {needed[0]} x {needed[1]}"
+    )
+
+
+# PNG files
+
+
+def open_mask(path: Path, values: MaskValues = AS_SEEN) -> Mask:
+    """The object's pixels of a PNG, in the size of the mask.
+
+    With values told, those. Else the one of two that is not black, transparent or 0; with soft
+    edges between black and one grey, what is nearer to the grey.
+    Raises: ValueError for what may mean anything, such as numbers of classes; as `opened`.
+    """
+    with opened(path) as image:
         if image.format != "PNG":
             raise ValueError(
                 f"the mask is a {image.format} file; save it as PNG, which keeps edges"
             )
-        return _object(upright(image))
+        upright(image)
+        if image.mode == "P":
+            return _of_labels(np.array(image), values, _background(image))
+        colours = np.array(image.convert("RGBA")) if _has_alpha(image) else None
+        if colours is not None and np.ptp(colours[..., 3]):
+            return colours[..., 3] > OPAQUE
+        if image.mode in ("1", "L", *GREY16):
+            return _of_greys(np.array(image).astype(np.uint16), values)
+        return _of_colours(np.array(image.convert("RGB")), values)
 
 
-def fitting_mask(source: MaskSource, size: tuple[int, int]) -> Mask:
-    """`open_mask`, for a picture of this width and height. Raises: also ValueError when unequal."""
-    mask = open_mask(source)
-    height, width = mask.shape
-    if (width, height) != size:
-        raise OtherSize(
-            f"the mask has {width} x {height} pixels, the upright picture {size[0]} x {size[1]}"
-        )
-    return mask
+def _has_alpha(image: Image.Image) -> bool:
+    return "transparency" in image.info or image.mode in ("RGBA", "LA", "PA")
 
 
-class OtherSize(ValueError):
-    """A mask of another size than its picture."""
+def _of_labels(
+    numbers: Shaped[np.ndarray, "height width"], values: MaskValues, background: int = 0
+) -> Mask:
+    if values.object:
+        return np.isin(numbers, values.object)
+    kept = ~np.isin(numbers, values.ignore)
+    found = np.unique(numbers[kept])
+    if len(found) > 2 or (len(found) == 2 and background not in found):
+        shown = ", ".join(map(str, found[:NAMED])) + (" ..." if len(found) > NAMED else "")
+        raise ValueError(f"the mask has the values {shown}, of which each may be the object; {SAY}")
+    return kept & (numbers != background)
 
 
-def _object(image: Image.Image) -> Mask:
-    if image.mode == "1":
-        return np.array(image)
-    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA"):
+def _background(image: Image.Image) -> int:
+    """The place of a palette that is no object: where there are two, the clear or the black one."""
+    used = [number for _, number in image.getcolors()]
+    if len(used) == 2:
         colours = np.array(image.convert("RGBA"))
-        if np.ptp(colours[..., 3]):
-            return _upper_half(colours[..., 3])
-        return _not_black(colours[..., :3], painted=image.mode in ("P", "PA"))
-    if image.mode == "L" or image.mode in GREY16:
-        return _upper_half(np.array(image).astype(np.uint8 if image.mode == "L" else np.uint16))
-    if image.mode in ("P", "RGB"):
-        return _not_black(np.array(image.convert("RGB")), painted=image.mode == "P")
-    raise ValueError(f"the mask has mode {image.mode}; save it in black and white")
+        places = np.array(image)
+        for is_none in (colours[..., 3] == 0, ~colours[..., :3].any(axis=-1)):
+            none = np.unique(places[is_none])
+            if len(none) == 1:
+                return int(none[0])
+    return 0
 
 
-def _upper_half(values: Shaped[np.ndarray, "height width"]) -> Mask:
-    found = np.unique(values)
-    if len(found) <= 2:
-        return values > 0
-    middle = MIDDLE[values.dtype]
-    if found[-1] <= middle:
-        raise ValueError(
-            f"the mask has {len(found)} grey values and none above {middle}, the largest "
-            f"{found[-1]}; save the object in white, or each picture's own class alone"
-        )
-    return values > middle
+def _of_greys(greys: Shaped[np.ndarray, "height width"], values: MaskValues) -> Mask:
+    soft = not (values.object or values.ignore) and _soft_edged(greys)
+    return greys > greys.max() / 2 if soft else _of_labels(greys, values)
 
 
-def _not_black(colours: Shaped[np.ndarray, "height width 3"], *, painted: bool) -> Mask:
-    """`painted`: the colours are those of a palette, which stand for whatever one likes."""
+def _soft_edged(greys: Shaped[np.ndarray, "height width"]) -> bool:
+    """Whether all greys between black and the lightest are edges: few, and nowhere an area.
+
+    Numbers of classes have areas, in which a pixel is as all of its neighbours.
+    """
+    most = greys.max()
+    between = (greys > 0) & (greys < most)
+    level = minimum_filter(greys, 3, mode="nearest") == maximum_filter(greys, 3, mode="nearest")
+    return bool((greys == 0).any() and between.mean() < 0.5 and not (between & level).any())
+
+
+def _of_colours(colours: UInt8[np.ndarray, "height width 3"], values: MaskValues) -> Mask:
     if (colours == colours[..., :1]).all():
-        return _upper_half(np.ascontiguousarray(colours[..., 0]))
+        return _of_greys(colours[..., 0].astype(np.uint16), values)
     seen = colours.any(axis=-1)
-    if not painted and len(np.unique(colours[seen], axis=0)) > 1:
+    if len(np.unique(colours[seen], axis=0)) > 1 or values.object or values.ignore:
         raise ValueError("the mask is a picture of many colours; save it in black and white")
     return seen
 
 
-def _coco_mask(source: CocoMask) -> Mask:
-    tools = need_pycocotools()
-    runs = []
-    for outline in source.outlines:
+# COCO
+
+
+def _coco_mask(source: CocoMask, size: tuple[int, int]) -> Mask:
+    mask = np.zeros(size[::-1], dtype=bool)
+    for name, outline in zip(source.names, source.outlines, strict=True):
         try:
-            if isinstance(outline, Mapping) and not isinstance(outline["counts"], list):
-                runs.append(outline)
-            else:
-                made = tools.frPyObjects(outline, source.height, source.width)
-                runs += made if isinstance(made, list) else [made]
-        except Exception as error:  # of pycocotools' own, of many kinds
-            raise ValueError(f"no outline of COCO: {one_line(error)}") from error
-    sizes = {tuple(run["size"]) for run in runs}
-    if sizes != {(source.height, source.width)}:
-        raise OtherSize(
-            f"its outlines are for {sorted(sizes)} pixels (height, width), the picture has "
-            f"{source.height} x {source.width} in the file"
-        )
-    return tools.decode(tools.merge(runs)).astype(bool)
+            mask |= drawn(outline, size)
+        except OUTLINES as error:
+            raise ValueError(f"{name}: {one_line(error)}") from error
+    return mask
+
+
+def drawn(outline: Any, size: tuple[int, int]) -> Mask:
+    """The pixels of one annotation's segmentation in a picture of this width and height.
+
+    Runs may be packed or not; polygons a list of lists x, y, x, y, one such list, or of points.
+    Raises: ValueError for what is no outline of a picture of this size, or has no pixel in it.
+    """
+    width, height = size
+    if isinstance(outline, Mapping):
+        counts = outline["counts"]
+        counts = counts if isinstance(counts, list) else _unpacked(counts)
+        if sum(counts) != width * height or min(counts) < 0:
+            raise ValueError(f"its runs have {sum(counts)} pixels, the picture {width * height}")
+        columns = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
+        mask = columns.reshape(width, height).T
+    else:
+        from pycocotools import mask as tools
+
+        polygons = [list(map(float, polygon)) for polygon in _polygons(outline)]
+        for polygon in polygons:
+            if len(polygon) < 6 or len(polygon) % 2 or not np.isfinite(polygon).all():
+                raise ValueError(f"it has a polygon of {len(polygon) / 2:g} points; 3 are needed")
+        runs = tools.merge(tools.frPyObjects(polygons, height, width))
+        mask = tools.decode(runs).astype(bool)
+    if not mask.any():
+        raise ValueError("it has no pixel in the picture; are its units pixels?")
+    return mask
+
+
+def _polygons(outline: Any) -> list[list[Any]]:
+    """Lists x, y, x, y; of VIA one list, of others points as pairs."""
+
+    def depth(part: Any) -> int:
+        return 1 + depth(part[0]) if isinstance(part, Sequence) and len(part) else 0
+
+    if depth(outline) == 1:
+        return [list(outline)]
+    if depth(outline) == 2 and all(len(point) == 2 for point in outline):
+        return [[value for point in outline for value in point]]
+    if depth(outline) == 3:
+        return [[value for point in polygon for value in point] for polygon in outline]
+    return list(outline)
+
+
+def _unpacked(text: str | bytes) -> list[int]:
+    """Runs of pixels out of COCO's text: five bits a letter, from the third on as differences."""
+    letters = text.encode() if isinstance(text, str) else text
+    counts: list[int] = []
+    value = shift = 0
+    for letter in letters:
+        bits = letter - 48
+        value |= (bits & 31) << shift
+        shift += 5
+        if not bits & 32:
+            if bits & 16:
+                value -= 1 << shift
+            counts.append(value + (counts[-2] if len(counts) > 2 else 0))
+            value = shift = 0
+    return counts

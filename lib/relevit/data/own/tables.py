@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import torch
 
 from relevit.base.errors import one_line
 from relevit.base.results import parquet
-from relevit.data.own.listing import Listing, by_name, some
+from relevit.data.own.listing import PARTS, WHOLE, Listing, by_name, part_of, same_form, some
 
 TABLES = (".csv", ".tsv", ".parquet")
 NEEDED = ("image", "label")
 SEPARATORS = (",", ";", "\t")
 
 
-def read_table(path: Path, parts: Mapping[str, str], whole: str) -> dict[str, Listing]:
-    """The pictures that a CSV or parquet file lists, by part; `whole` without a column `split`.
+def read_table(path: Path) -> dict[str, Listing]:
+    """The pictures that a CSV or parquet file lists, by part; "all" without a column `split`.
 
     Columns: `image`, a path relative to the file's folder; `label`, a name or a whole number;
-    optional `mask`, a path or empty, and `split`, one of `parts`, which gives the part's name.
+    optional `mask`, a path or empty, and `split`, train, validation or test.
     Values of a CSV are separated by commas, semicolons or tabs. All parts have the same classes.
     Raises: ValueError for a file that cannot be read, is empty or lacks a column, and for a
     label, path or part that is none; FileNotFoundError for a picture or mask that is missing, with
@@ -46,7 +45,6 @@ def read_table(path: Path, parts: Mapping[str, str], whole: str) -> dict[str, Li
     if "mask" in table:
         rows = enumerate(zip(table["mask"], table["mask"].isna(), strict=True), 1)
         masks = [None if lost else _file(path, row, "mask", value) for row, (value, lost) in rows]
-    _need_one_label(path, images, labels)
     everything = Listing(
         path.stem,
         classes,
@@ -56,11 +54,11 @@ def read_table(path: Path, parts: Mapping[str, str], whole: str) -> dict[str, Li
         path.parent,
     )
     if "split" not in table:
-        return {whole: everything}
-    found = np.array([_part(path, row, v, parts) for row, v in enumerate(table["split"], 1)])
+        return {WHOLE: everything}
+    found = np.array([_part(path, row, v) for row, v in enumerate(table["split"], 1)])
     return {
         part: everything.select(np.flatnonzero(found == part).tolist())
-        for part in dict.fromkeys(parts.values())
+        for part in PARTS
         if (found == part).any()
     }
 
@@ -88,7 +86,7 @@ def _read(path: Path) -> pd.DataFrame:
 def _label(path: Path, row: int, value: Any) -> str:
     """A label as text. Raises: ValueError for one that is missing, or no name and no number."""
     if isinstance(value, str) and value.strip():
-        return value.strip()
+        return same_form(value.strip())
     if isinstance(value, int | np.integer | bool | np.bool_):
         return str(value)
     if isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value):
@@ -115,21 +113,10 @@ def _file(path: Path, row: int, column: str, value: Any) -> Path:
     return found
 
 
-def _part(path: Path, row: int, value: Any, parts: Mapping[str, str]) -> str:
-    name = value.strip().lower() if isinstance(value, str) else None
-    if name not in parts:
+def _part(path: Path, row: int, value: Any) -> str:
+    part = part_of(value.strip()) if isinstance(value, str) else None
+    if part is None:
         raise ValueError(
-            f"read_data: {path}, row {row}, has the split {value!r}; give one of {', '.join(parts)}"
+            f"read_data: {path}, row {row}, has the split {value!r}; give one of {', '.join(PARTS)}"
         )
-    return parts[name]
-
-
-def _need_one_label(path: Path, images: list[Path], labels: list[str]) -> None:
-    seen: dict[Path, tuple[int, str]] = {}
-    for row, (image, label) in enumerate(zip(images, labels, strict=True), 1):
-        first, other = seen.setdefault(image, (row, label))
-        if other != label:
-            raise ValueError(
-                f"read_data: {path} has {image.name} as {other!r} in row {first} and as {label!r} "
-                f"in row {row}; a picture has one class: keep one row"
-            )
+    return part

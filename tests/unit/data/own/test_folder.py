@@ -102,7 +102,7 @@ def test_parts_of_a_folder_have_one_order_of_classes(tmp_path, masks):
     assert found["validation"].labels.tolist() == [1, 1] and found["test"].labels.tolist() == [2, 2]
     assert found["test"].name == f"{tmp_path.name}/test"
     assert all(part.has_masks for part in found.values())
-    with pytest.raises(ValueError, match=r"has the parts train, validation, test and not classes"):
+    with pytest.raises(ValueError, match=r"has the parts train, validation, test; read it with"):
         read_data(tmp_path)
 
 
