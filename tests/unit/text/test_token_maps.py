@@ -139,11 +139,11 @@ def test_all_methods_and_a_random_order(classifier, texts):
     assert list(maps) == [*TEXT_METHODS, RANDOM]
     for values in maps.values():
         assert [len(one) for one in values] == [len(one) for one in texts.tokens]
-    again, seconds = method_maps(classifier, texts, ["ga"], seed=3)
-    assert all(torch.equal(a, b) for a, b in zip(again[RANDOM], maps[RANDOM], strict=True))
-    other = method_maps(classifier, texts, ["ga"], seed=4)[0][RANDOM]
-    assert not torch.equal(other[0], maps[RANDOM][0])
-    assert set(seconds) == {"ga"} and seconds["ga"] > 0
+    again, seconds = method_maps(classifier, texts.select([0]), seed=3)
+    assert torch.equal(again[RANDOM][0], maps[RANDOM][0])
+    other = method_maps(classifier, texts.select([0]), seed=4)[0]
+    assert not torch.equal(other[RANDOM][0], maps[RANDOM][0])
+    assert list(seconds) == list(TEXT_METHODS) and min(seconds.values()) > 0
 
 
 def test_attention_of_the_class_token_is_shared_out(classifier, texts):
@@ -167,8 +167,8 @@ def test_path_starts_give_other_answers_and_other_maps(classifier, texts):
     zero, padding = (values for (values,) in maps.values())
     assert zero.shape == padding.shape == (len(texts.tokens[0]),)
     assert not torch.allclose(zero, padding)
-    published = method_maps(classifier, texts.select([0]), ["token_wise"])[0]["token_wise"]
-    torch.testing.assert_close(zero, published[0])
+    (published,) = attribute(classifier, texts.tokens[:1], "token_wise", protocol="published")
+    torch.testing.assert_close(zero, published)
 
 
 def test_rank_correlation_of_a_constant_map_is_none():
