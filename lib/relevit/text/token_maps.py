@@ -35,7 +35,6 @@ TEXT_METHODS = (
     "token_wise",
 )
 _SCALED = ("raw_attention", "gradcam")  # from 0 to 1 as published (differences C19)
-CHUNK_TOKENS = 2048  # in one call of a method; bounds the memory
 STARTING = ("transformer_attribution", "ga", *VARIANTS)  # begin at a later block as published
 RANDOM = "random"  # any order at all: the floor
 Maps = dict[str, list[TokenMap]]
@@ -59,7 +58,7 @@ def attribute(
         raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
     _need_readable(model, tokens)
     maps: list[Tensor] = [torch.empty(0)] * len(tokens)
-    for places in same_length(tokens, CHUNK_TOKENS):
+    for places in same_length(tokens):
         ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
         wanted = None if target is None else target[torch.tensor(places)].to(model.device)
         found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 SPECIAL = 2  # tokens around every text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of those made here, ids 0 to 4
+CHUNK_TOKENS = 2048  # of all texts in one call of a model or method; bounds the memory
 TokenMap = Float[Tensor, " _"]  # one value a token, special ones included; texts differ in length
 
 
@@ -166,14 +167,14 @@ def cut_counts(texts: Texts) -> dict[str, float]:
     }
 
 
-def same_length(tokens: Sequence[Tokens], chunk_tokens: int) -> list[list[int]]:
-    """Places of texts with equal numbers of tokens, short ones first, a chunk at a time."""
+def same_length(tokens: Sequence[Tokens]) -> list[list[int]]:
+    """Places of texts with equal numbers of tokens, short ones first, CHUNK_TOKENS at a time."""
     by_length: dict[int, list[int]] = {}
     for place, one in enumerate(tokens):
         by_length.setdefault(len(one), []).append(place)
     chunks = []
     for length, places in sorted(by_length.items()):
-        size = max(1, chunk_tokens // length)
+        size = max(1, CHUNK_TOKENS // length)
         chunks += [places[i : i + size] for i in range(0, len(places), size)]
     return chunks
 

@@ -125,6 +125,6 @@ def _image_tower(model: CLIPModel) -> nn.Module:
     for theirs, ours in (("pre_layrnorm", "norm_pre"), ("post_layernorm", "norm")):
         tensors |= {f"{ours}.{kind}": source[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
     for i, layer in enumerate(model.vision_model.encoder.layers):
-        tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
+        tensors |= block_tensors(layer, CLIP_NAMES, f"blocks.{i}.")
     tower.to(tensors["pos_embed"]).load_state_dict(tensors)
     return tower.eval()

@@ -51,7 +51,6 @@ def join_towers(
     AdamW with a cosine to zero. `seed` draws weights and batches; torch's own is left alone.
     Returns the encoder and a row an epoch: epoch (from 1), loss (nats, mean of both directions),
     scale (what cosines are multiplied by).
-    Raises: ValueError for a loss that is no number.
     """
     captions = sorted({text for forms in shown.captions for text in forms})
     place = {text: i for i, text in enumerate(captions)}
@@ -100,11 +99,12 @@ def _text_features(
     if towers.frozen:
         once = run_texts(tower, texts)
         return lambda places: once[places], []
-    device = tower.embedding.words.weight.device
-    ids, mask = (part.to(device) for part in padded(texts, tower.pad_id))
-    return lambda places: tower(tower.embed(ids[places], mask[places]), mask[places]), list(
-        tower.parameters()
-    )
+    ids, mask = (part.to(tower.device) for part in padded(texts, tower.pad_id))
+
+    def pooled(places: Tensor) -> Tensor:
+        return tower(tower.embed(ids[places], mask[places]), mask[places])
+
+    return pooled, list(tower.parameters())
 
 
 def _draw_captions(

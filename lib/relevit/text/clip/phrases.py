@@ -33,10 +33,7 @@ PairMaps = Float[Tensor, "pairs 2 patches"]
 
 
 def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Batch:
-    """`cfg.pairs` images with two objects for each group, both of the group's classes.
-
-    Raises: ValueError when they do not come up.
-    """
+    """`cfg.pairs` images with two objects for each group, both of the group's classes."""
     for turn in range(ROUNDS):
         pool = draw_pairs(cfg.pairs * 2 ** (turn + 3), seed=cfg.seed, size=size)
         inside = [
@@ -69,12 +66,11 @@ def phrase_maps(
     classifier: nn.Module,
     spec: ModelSpec,
     pairs: Batch,
-    methods: Sequence[str] = CLIP_METHODS,
     *,
     protocol: Protocol = "published",
     on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, PairMaps]:
-    """For each method, the maps of both phrases on each image, on the CPU.
+    """For each of CLIP_METHODS, the maps of both phrases on each image, on the CPU.
 
     `classifier` is `DualEncoder.image_classifier` with a phrase for each class of the labels. A map
     without any positive value, NaN as published (differences C19), is zero.
@@ -82,10 +78,10 @@ def phrase_maps(
     """
     rules = {"protocol": protocol, "on_part": on_part}
     sides = [
-        shared_maps(classifier, spec, pairs.images, methods, target=target, **rules)
+        shared_maps(classifier, spec, pairs.images, CLIP_METHODS, target=target, **rules)
         for target in pairs.labels.T
     ]
-    both = {name: torch.stack([side[name] for side in sides], dim=1) for name in methods}
+    both = {name: torch.stack([side[name] for side in sides], dim=1) for name in CLIP_METHODS}
     return {name: values.nan_to_num(nan=0.0) for name, values in both.items()}
 
 
