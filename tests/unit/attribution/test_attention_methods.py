@@ -7,7 +7,7 @@ import torch
 
 from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
-from relevit.attribution.raw_attention import scaled_to_one
+from relevit.attribution.attention_methods import scaled_to_one
 from relevit.attribution.seen import observe
 from relevit.text.encoder import build_tiny
 from relevit.text.token_maps import attribute
