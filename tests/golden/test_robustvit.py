@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.attribution import gae, relevance_and_logits, to_heatmap
+from relevit.attribution import gae, to_heatmap
 from relevit.finetune.hyperparameters import LossWeights
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
