@@ -8,6 +8,9 @@ from torch import nn
 
 from relevit.attribution import explain
 from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
+from relevit.finetune.baselines import Sample, pixel_gradients
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
 from relevit.iav import class_attention
 from relevit.masks import key_features
 
@@ -18,7 +21,22 @@ def erased(model, images, precision=None):
     perturbation_rows(model, lambda pixels: pixels, [batch], (4, 4), half, precision=precision)
 
 
+def sample(images):
+    return Sample(images, torch.ones_like(images[:, :1]), torch.zeros(len(images)).long())
+
+
+def stepped(method, protocol):
+    settings = FinetuneSettings(lr=1.0, method=method, protocol=protocol)
+    return lambda model, images: step_losses(model, *sample(images), settings)
+
+
 LOOKS = {
+    "pixel_gradients": lambda model, images: pixel_gradients(model, sample(images), "rrr"),
+    **{
+        f"step_losses, {method}, {protocol}": stepped(method, protocol)
+        for method in ("relevance", "gradmask", "rrr")
+        for protocol in ("published", "described")
+    },
     "explain": explain,
     "key_features": key_features,
     "class_attention": class_attention,
@@ -48,3 +66,4 @@ def test_model_is_left_as_it_was(build_vit, images, state_of, name, broken, trai
         LOOKS[name](model, images)
     assert state_of(model) == before
     assert torch.is_grad_enabled()
+    assert not images.requires_grad and images.grad is None
