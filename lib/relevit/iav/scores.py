@@ -194,7 +194,6 @@ def map_drift(
 def _rows(
     model: nn.Module, images: Tensor, pooling: Pooling, prefix: int
 ) -> Float[Tensor, "batch layers heads patches"]:
-    # One row of the last map is enough where only the class token's is read.
     with record_attention(model) as tape:
         model(images)
     layers = []

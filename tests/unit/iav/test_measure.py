@@ -132,9 +132,9 @@ def test_any_map_can_be_held_against_the_heads_and_shown(found):
     length = found.attention.norm(dim=-1)
     alone = torch.stack([found.attention[i, :, :, i] / length[i] for i in range(IMAGES)])
     close(more.scores("mask"), alone)
-    view = more.first(5).view({"mask": "object mask"})
-    assert list(view.attributions) == list(view.scores) == ["object mask"]
-    assert torch.equal(view.scores["object mask"], more.scores("mask")[:5])
+    few = more.first(5).named({"mask": "object mask"})
+    assert list(few.maps) == ["object mask"]
+    assert torch.equal(few.scores("object mask"), more.scores("mask")[:5])
 
 
 # Tables
