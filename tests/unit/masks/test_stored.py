@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from relevit.data.cutouts import CUTOUTS
 from relevit.masks import (
@@ -75,35 +72,14 @@ def test_masks_are_found_by_their_images(batch, masks):
         masks_of(batch.images, known[1:], "some")
 
 
-ONES = torch.ones(3, 1, 56, 56, dtype=torch.uint8)
-DAMAGED = {  # in place of the masks of seed 0, or of the facts
-    "fractions": ({"0/refined": 0.4 * ONES}, {"0": "a"}),
-    "other sizes": ({"0/coarse": ONES[..., ::2].contiguous()}, {"0": "a"}),
-    "no number": ({"0/kept": torch.tensor(1, dtype=torch.uint8)}, {"0": "a"}),
-    "too few": ({"0/kept": torch.ones(2, dtype=torch.uint8)}, {"0": "a"}),
-    "not there": ({"0/kept": None}, {"0": "a"}),
-    "odd facts": ({}, 3),
-    "no facts": ({}, None),
-}
-
-
-@pytest.mark.parametrize("change", DAMAGED)
-def test_damaged_file(folder, change):
-    changed, images = DAMAGED[change]
-    tensors = {k: v for k, v in (load_file(folder / MASKS) | changed).items() if v is not None}
-    save_file(tensors, folder / MASKS, metadata={"relevit": json.dumps({"images": images})})
-    with pytest.raises(ValueError, match=r"load_masks: .*masks\.safetensors is damaged .*; delete"):
-        load_masks(folder, 0)
-
-
 def test_file_that_is_cut_short_is_damaged(folder):
     (folder / MASKS).write_bytes((folder / MASKS).read_bytes()[:-10])
-    with pytest.raises(ValueError, match=r"load_masks: .* is damaged .*; delete it and run"):
+    with pytest.raises(ValueError, match=r"masks\.safetensors is cut short or damaged"):
         load_masks(folder, 0)
 
 
 def test_masks_that_are_not_there(folder, tmp_path_factory, batch):
-    with pytest.raises(FileNotFoundError, match=r"masks\.safetensors is missing; run the"):
+    with pytest.raises(FileNotFoundError, match=r"masks\.safetensors is missing; run the sta"):
         load_masks(tmp_path_factory.mktemp("empty"), 0)
     with pytest.raises(ValueError, match=r"no masks of seed 7, only of \['0', 'validation'\]; add"):
         load_masks(folder, 7)
