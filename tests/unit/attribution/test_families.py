@@ -149,14 +149,6 @@ def test_gradient_checkpointing_is_refused(images, name):
         explain(name, model, images)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_heads_that_pool_by_attention(images, name):
-    """A head that reads the patches with attention of its own has no row: refused, as SigLIP's."""
-    model = random_weights(VIT(**(SIZES | {"global_pool": "map"})))
-    with pytest.raises(ValueError, match="is an attention-pooling head"):
-        explain(name, model, images)
-
-
 # DINO's classifier reads class token and mean patch, interleaved (differences D5)
 
 

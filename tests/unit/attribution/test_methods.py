@@ -118,47 +118,7 @@ def test_no_nan_where_the_image_says_nothing(vit, name, protocol):
         assert found.isfinite().all() or name in ("raw_attention", "gradcam")
 
 
-# The model is left as it was
-
-
-class Broken(torch.nn.Module):
-    def forward(self, tokens):
-        raise RuntimeError("broken layer")
-
-
-@pytest.mark.parametrize("case", ["runs", "keeps its graph", "bad target", "broken block"])
-@pytest.mark.parametrize("kind", ["plain", "average"])
-@every_method
-def test_model_is_left_as_it_was(vit, images, state_of, name, kind, case):
-    model = vit(kind)
-    model.train()
-    model.blocks[1].eval()
-    model.blocks[1].attn.fused_attn = False
-    model.patch_embed.requires_grad_(False)
-    if case == "broken block":
-        model.blocks[1].mlp = Broken()
-    weights = {key: value.clone() for key, value in model.state_dict().items()}
-    before = state_of(model)
-    target = torch.tensor([0, 1, 5 if case == "bad target" else 4])
-    if case == "runs" or (case == "keeps its graph" and name not in GRAPH):
-        explain(name, model, images, target)
-    elif case == "keeps its graph":
-        explain(name, model, images, target, exact_gradient=True)
-    else:
-        with pytest.raises((ValueError, RuntimeError), match=r"target|broken layer"):
-            explain(name, model, images, target)
-    assert state_of(model) == before
-    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
-    assert torch.is_grad_enabled()
-
-
-@every_method
-def test_gradients_switched_off_outside_do_not_matter(vit, images, name):
-    model = vit()
-    with torch.no_grad():
-        inside = explain(name, model, images, protocol="described")
-        assert not torch.is_grad_enabled()
-    close(inside, explain(name, model, images, protocol="described"))
+# Modes, threads and what surrounds a call
 
 
 @every_method

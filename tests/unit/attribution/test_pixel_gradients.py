@@ -55,11 +55,6 @@ def test_smoothgrad_agrees_with_captum(build_vit, images, monkeypatch, kind):
     close(maps, patch_sums(theirs.abs().sum(dim=1)) / 49)
 
 
-def test_smoothgrad_without_noise_is_the_gradient(build_vit, images):
-    found = smoothgrad_pixels(build_vit(), images, TARGET, draws=2, noise=0.0)
-    close(found, slopes_at(build_vit(), images))
-
-
 def test_smoothgrad_scales_its_noise_with_the_image(build_vit, images):
     """A linear model of the rescaled image has the rescaled noise: the same map, scaled."""
     model = build_vit()
