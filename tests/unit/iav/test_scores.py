@@ -134,14 +134,6 @@ def test_scales_do_not_matter(attention, attribution, a, b, dtype):
     assert scores.max() <= 1
 
 
-@pytest.mark.parametrize("covered", [1, 4, 9, 16])
-def test_uniform_attention_on_a_mask(covered):
-    """Any-AV with an object's mask: the cosine is the square root of the share it covers."""
-    mask = torch.zeros(BATCH, 16, dtype=torch.float64)
-    mask[:, :covered] = 1
-    close(uniform_score(mask), torch.full((BATCH,), math.sqrt(covered / 16)).double(), 1e-7)
-
-
 def test_uniform_attention_scores_high_on_a_flat_map_and_nothing_when_centred(attribution):
     uniform = torch.full((BATCH, LAYERS, HEADS, PATCHES), 1 / 17, dtype=torch.float64)
     expected = attribution.mean(1) / attribution.square().mean(1).sqrt()
@@ -181,13 +173,6 @@ def test_sum_and_mean_differ_by_the_number_of_images(attention, attribution):
 
 
 # Entropy
-
-
-@pytest.mark.parametrize("patches", [1, 2, 16, 196])
-@pytest.mark.parametrize("share", [1.0, 0.3, 1e-20])
-def test_entropy_of_uniform_attention_is_log_n(patches, share):
-    found = attention_entropy(torch.full((2, 3, 4, patches), share / patches).double())
-    close(found, torch.full((2, 3, 4), math.log(patches)).double(), 1e-7)
 
 
 def test_entropy_is_scipys_and_none_on_one_patch(attention):
