@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 from relevit.base.errors import one_line
@@ -26,8 +25,7 @@ AGAIN = "unpack movies.tar.gz of ERASER again"
 def read_eraser_movies(data_root: Path) -> Corpus:
     """All three splits of `data_root/movies`, passages as spans of characters.
 
-    Passages that overlap are joined; a review without any keeps an empty rationale, as one has in
-    the published set.
+    A review without any keeps an empty rationale, as one has in the published set.
     Raises: FileNotFoundError for a missing folder, file or review; ValueError, with file and line,
     for what is no annotation of its review.
     """
@@ -55,17 +53,6 @@ def read_review(path: Path) -> tuple[str, list[Span]]:
             words.append((len(text), len(text) + len(word)))
             text += word
     return text, words
-
-
-def merged_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same characters as spans in order; those that overlap or touch become one."""
-    merged: list[Span] = []
-    for start, stop in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return tuple(merged)
 
 
 def _documents(folder: Path, name: str) -> tuple[Document, ...]:
@@ -102,4 +89,4 @@ def _document(docs: Path, line: str) -> Document:
         spans.append((words[first][0], words[end - 1][1]))
     if not words:
         raise ValueError(f"{name} is blank")
-    return Document(text, label, merged_spans(spans), name)
+    return Document(text, label, tuple(spans))

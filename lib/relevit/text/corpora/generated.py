@@ -60,7 +60,7 @@ def generated_corpus(train: int, validation: int, test: int, *, seed: int = 0) -
     for _ in range(ATTEMPTS * total):
         if len(found) == total:
             break
-        document = _review(random, len(found) % 2, f"generated-{len(found)}")
+        document = _review(random, len(found) % 2)
         found.setdefault(document.text, document)
     if len(found) < total:
         raise ValueError(
@@ -83,13 +83,13 @@ def vocabulary() -> tuple[str, ...]:
     return tuple(sorted({*words, "not"}))
 
 
-def _review(random: np.random.Generator, label: int, name: str) -> Document:
+def _review(random: np.random.Generator, label: int) -> Document:
     facts = [_fill(random, _pick(random, _FACTS)) for _ in range(random.integers(1, 4))]
     opinions = [_opinion(random, label) for _ in range(random.integers(1, 3))]
     sentences = [*facts, *opinions]
     marked = " ".join(sentences[i] for i in random.permutation(len(sentences)))
     text, spans = _spans(marked)
-    return Document(text, label, spans, name)
+    return Document(text, label, spans)
 
 
 def _opinion(random: np.random.Generator, label: int) -> str:

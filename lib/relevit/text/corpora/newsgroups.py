@@ -74,11 +74,9 @@ def _read(folder: Path, bare: bool) -> tuple[tuple[str, ...], list[Document]]:
     files = load_files(str(folder), shuffle=False, encoding="latin1")
     documents = []
     for path, text, label in zip(files.filenames, files.data, files.target, strict=True):
-        file = Path(path)
         body = _bare(text.replace("\r\n", "\n")) if bare else text
-        if file.name.isdigit() and body.strip():  # others are no messages
-            group = files.target_names[label]
-            documents.append(Document(body, int(label), name=f"{group}/{file.name}"))
+        if Path(path).name.isdigit() and body.strip():  # others are no messages
+            documents.append(Document(body, int(label)))
     return tuple(files.target_names), documents
 
 
