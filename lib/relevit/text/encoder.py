@@ -123,11 +123,6 @@ class TextTransformer(nn.Module):
         """Where its weights are."""
         return self.embedding.words.weight.device
 
-    @property
-    def classes(self) -> int:
-        """Length of the logits."""
-        return self.head.out_features
-
     def embed(
         self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
     ) -> Float[Tensor, "batch tokens width"]:

@@ -56,7 +56,7 @@ def test_random_bert_reads_the_words_of_its_texts():
     assert [one.unknown_share for one in texts.tokens] == [0, 0.5]
     assert texts.tokens[0].special[0] and texts.tokens[0].special[-1]
     model = pretrained.build_encoder(cfg, tokenizer, 3)
-    assert (len(model.blocks), model.classes, model.embedding.words.embedding_dim) == (2, 3, 768)
+    assert (len(model.blocks), model.head.in_features, model.head.out_features) == (2, 768, 3)
     with torch.no_grad():
         again = pretrained.build_encoder(cfg, tokenizer, 3)
         ids = torch.tensor([texts.tokens[0].ids])

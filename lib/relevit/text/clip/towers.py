@@ -41,6 +41,7 @@ BATCH = 10  # images run at once; with 50 of 224 px one core takes a fifth longe
 # Pixels. DINOv2 learned on 224 and more; at 112 an animal is a few patches, and maps of two phrases
 # point worse.
 WORKSHOP_SIDE = 224
+THING = -1  # the label of all that is no animal
 SEED = 1000  # added to that of draws to train on, so that tests show other images
 
 
@@ -102,7 +103,7 @@ def caption_tokenizer(*, with_things: bool = False) -> Tokenizer:
 class Examples:
     """What the image tower makes of captioned images, run once, with what is written below each.
 
-    `labels` are the classes that the captions name.
+    `labels` are the classes that the captions name, THING where it is none of the animals.
     """
 
     features: Float[Tensor, "images features"]
@@ -110,23 +111,24 @@ class Examples:
     labels: Int[Tensor, "images captions"]
 
     def of_classes(self, wanted: Sequence[int]) -> Examples:
-        """Images that show these classes alone."""
-        keep = torch.isin(self.labels, torch.tensor(list(wanted))).all(dim=1)
+        """Images that show these classes alone, and all of things."""
+        keep = torch.isin(self.labels, torch.tensor([*wanted, THING])).all(dim=1)
         kept = tuple(self.captions[i] for i in keep.nonzero()[:, 0].tolist())
         return Examples(self.features[keep.to(self.features.device)], kept, self.labels[keep])
 
 
-def draw_examples(cfg: ClipParams, towers: Towers) -> tuple[Examples, Examples | None]:
+def draw_examples(cfg: ClipParams, towers: Towers) -> Examples:
     """What the image tower makes of captioned animals, all classes, and of captioned things.
 
     With the things there are more words than forty to learn from.
     """
-    animals = _singles(towers, cfg.captioned_images, cfg.seed, ANIMALS)
+    parts = [_singles(towers, cfg.captioned_images, cfg.seed, ANIMALS)]
     if cfg.captioned_pairs:
-        animals = together([animals, _pairs(cfg, towers)])
-    if not cfg.captioned_things:
-        return animals, None
-    return animals, _singles(towers, cfg.captioned_things, cfg.seed, PRETRAINING)
+        parts.append(_pairs(cfg, towers))
+    if cfg.captioned_things:
+        things = _singles(towers, cfg.captioned_things, cfg.seed, PRETRAINING)
+        parts.append(replace(things, labels=torch.full_like(things.labels, THING)))
+    return together(parts)
 
 
 def examples(towers: Towers, shown: Captioned) -> Examples:

@@ -53,7 +53,7 @@ def towers(cfg):
 
 @pytest.fixture(scope="session")
 def drawn(cfg, towers):
-    """What the image tower makes of captioned animals, and of things, of which there are none."""
+    """What the image tower makes of captioned animals."""
     return draw_examples(cfg, towers)
 
 

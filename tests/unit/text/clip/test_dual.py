@@ -115,7 +115,7 @@ def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image
 def test_a_head_is_laid_over_the_tower_and_leaves_it_alone(dual, image_side, text_side):
     assert image_side.blocks is dual.image_tower.blocks
     assert text_side.embedding is dual.text_tower.embedding
-    assert (image_side.num_classes, text_side.classes) == (3, 3)
+    assert (image_side.num_classes, text_side.head.out_features) == (3, 3)
     made = with_head(dual.image_tower, torch.nn.Identity())
     made.register_forward_hook(lambda *parts: None)
     assert not dual.image_tower._forward_hooks and dual.image_tower.head is not made.head
