@@ -104,8 +104,6 @@ def model_folder(
     """Folder with `files` of a published model, and `more` of it where there are.
 
     It is `name` below `weights_root`, or where that is empty the hub's, fetched once.
-    Raises: ConnectionError when the hub cannot be reached, FileNotFoundError, with `note`, for a
-    folder that lacks a file, the hub's too.
     """
     own = f"give weights_root, a folder with {name}/ and in it {', '.join(files)}"
     if weights_root:
@@ -153,7 +151,6 @@ def read_weights(
     """A model of transformers out of a folder's safetensors: no pickle, no code of the folder.
 
     A pooler that the file lacks is left as it was drawn.
-    Raises: ValueError for damaged files or any other tensor lacking.
     """
     from transformers.utils import logging
 

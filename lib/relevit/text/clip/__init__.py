@@ -22,7 +22,6 @@ from relevit.text.clip.zero_shot import (
     embed_batches,
     erased_group,
     erased_images,
-    held_out,
     projected,
     published_zero_shot_perturbation,
     zero_shot_perturbation,

@@ -44,7 +44,7 @@ class Encoder:
     history: pd.DataFrame | None = None
 
     def texts(self, phrases: Sequence[str] | None = None) -> Float[Tensor, "phrases features"]:
-        """Features of phrases, by default of the prompts. Raises: ValueError as `encode`."""
+        """Features of phrases, by default of the prompts."""
         return self.dual.embed_phrases(self.tokenizer, phrases or self.prompts)
 
     def classifier(self, phrases: Sequence[str] | None = None) -> nn.Module:

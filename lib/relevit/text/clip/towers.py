@@ -56,7 +56,7 @@ class Towers:
     frozen: bool = True
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokens of texts. Raises: ValueError as `encode_whole`."""
+        """Tokens of whole texts."""
         return [encode_whole(self.tokenizer, text, self.text.limit) for text in texts]
 
 

@@ -23,15 +23,9 @@ from relevit.models.spec import ModelSpec
 from relevit.paper.attribution import METHOD_NAMES, TARGET_NAMES
 from relevit.paper.published import read_table
 from relevit.protocols import options
-from relevit.text.clip.captions import Captioned, captioned
 from relevit.text.clip.dual import CLIP_METHODS, DualEncoder
 from relevit.text.clip.encoders import ALL, SEEN, UNSEEN, Encoder
 from relevit.text.clip.towers import Examples
-
-
-def held_out(cfg: ClipParams, spec: ModelSpec) -> Captioned:
-    """Cutouts of `val`, which no training has, with what could be written below them."""
-    return captioned("val", range(cfg.held_out_images), seed=cfg.seed, size=spec.image_size)
 
 
 def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images features"]:

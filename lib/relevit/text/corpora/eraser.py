@@ -26,8 +26,6 @@ def read_eraser_movies(data_root: Path) -> Corpus:
     """All three splits of `data_root/movies`, passages as spans of characters.
 
     A review without any keeps an empty rationale, as one has in the published set.
-    Raises: FileNotFoundError for a missing folder, file or review; ValueError, with file and line,
-    for what is no annotation of its review.
     """
     folder = data_root / FOLDER
     for path in (folder, folder / DOCS, *(folder / name for name in FILES.values())):

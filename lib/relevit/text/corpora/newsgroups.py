@@ -37,8 +37,6 @@ def read_newsgroups(
     A message is read whole; its header often names the group, so that a model needs to read nothing
     else. `bare` takes header, signature and quotes away, as scikit-learn's `remove` does
     (differences F4). Messages that are blank then are left out; the published scripts keep them.
-    Raises: FileNotFoundError for a missing folder; ValueError for folders of other groups or
-    without messages, or a `validation` that leaves none to train on.
     """
     classes, train = _read(data_root / TRAIN, bare)
     found, test = _read(data_root / TEST, bare)
