@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections import Counter
 
@@ -28,12 +27,9 @@ def test_groups_messages_and_names(root):
         group = GROUPS[document.label]
         assert f"Subject: about {group}" in document.text
     assert Counter(document.label for document in corpus.test) == dict.fromkeys(range(4), 4)
+    assert any("André" in document.text for document in corpus.test)  # a byte that is no UTF-8
     learnt = {document.text for document in (*corpus.train, *corpus.validation)}
     assert len(learnt) == MESSAGES and "no message\n" not in learnt
-
-
-def test_bytes_are_latin_1(root):
-    assert any("André" in document.text for document in read_newsgroups(root, validation=0).test)
 
 
 def test_published_messages_do_not_give_the_group_away(root):
@@ -117,14 +113,3 @@ def test_wrong_folders_are_named(root, spoil, validation, error, text):
     spoil(root)
     with pytest.raises(error, match=text):
         read_newsgroups(root, validation=validation)
-
-
-class Loud:
-    def __reduce__(self):
-        return (pytest.fail, ("a pickle was read",))
-
-
-def test_the_pickle_of_scikit_learn_is_never_read(tmp_path):
-    (tmp_path / "20news-bydate_py3.pkz").write_bytes(pickle.dumps(Loud()))
-    with pytest.raises(FileNotFoundError, match=r"unpack 20news.*scikit-learn is not read"):
-        read_newsgroups(tmp_path)
