@@ -105,63 +105,56 @@ def perturb_texts(
     return pd.concat(parts, ignore_index=True)
 
 
-def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
-    """Area under the first half of each text's curve: index, direction, auc_pct.
+def text_areas(rows: pd.DataFrame) -> pd.DataFrame:
+    """Areas under each text's curve: index, direction, auc_pct, method, first_half_auc_pct.
 
-    For BI-09 ("in the first half both variants drop more sharply"); the paper gives no number.
-    Ours, fixed before any result was seen: trapezoids over the measured shares from 0 to 50 %,
-    the whole text among them, over the width of that range. So it is a mean accuracy, lower where
-    the positive curve drops more sharply, and linear in the accuracies as `image_auc_pct`.
+    The first half is for BI-09 ("in the first half both variants drop more sharply"); the paper
+    gives no number. Ours, fixed before any result was seen: trapezoids over the measured shares
+    from 0 to 50 %, the whole text among them, over the width of that range. So it is a mean
+    accuracy, lower where the positive curve drops more sharply, and linear in the accuracies as
+    `image_auc_pct`.
     """
     first = rows[rows["share_pct"] <= FIRST_HALF_PCT]
     shares = sorted(first["share_pct"].unique().tolist())
     weights = trapezoid_weights(np.array(shares)) / FIRST_HALF_PCT
     area = 100 * first["hit"] * first["share_pct"].map(dict(zip(shares, weights, strict=True)))
-    keys = [first["index"], first["direction"]]
-    return area.groupby(keys, observed=True).sum().rename("auc_pct").reset_index()
+    keys = ["method", "index", "direction"]
+    half = area.groupby([first[key] for key in keys], observed=True).sum().rename(FIRST_HALF)
+    methods = rows.groupby("method", sort=False)
+    whole = pd.concat([image_auc_pct(own).assign(method=name) for name, own in methods])
+    return whole.join(half, on=keys)
 
 
 def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.DataFrame:
-    """One row a method and direction, with standard errors over documents.
+    """One row a method and direction: `text_areas` with standard errors over documents.
 
     Columns: method, direction, documents, auc_pct, standard_error_pts, first_half_auc_pct,
-    first_half_error_pts (areas as `first_half_auc_pct`), final_accuracy_pct (every word erased),
-    chance_pct (of always naming the most frequent class).
+    first_half_error_pts, final_accuracy_pct (every word erased), chance_pct (of always naming the
+    most frequent class).
     """
-    chance = 100 * labels.bincount().max().item() / len(labels)
-    parts = []
-    for name, own in rows.groupby("method", sort=False):
-        curves = accuracy_curves(own)
-        last = curves[curves["share_pct"] == curves["share_pct"].max()].set_index("direction")
-        area, half = (
-            scores.groupby("direction", sort=False)[AREA]
-            for scores in (image_auc_pct(own), first_half_auc_pct(own))
+    keys = ["method", "direction"]
+    table = (
+        text_areas(rows)
+        .groupby(keys, sort=False)
+        .agg(
+            documents=(AREA, "size"),
+            auc_pct=(AREA, "mean"),
+            standard_error_pts=(AREA, "sem"),
+            first_half_auc_pct=(FIRST_HALF, "mean"),
+            first_half_error_pts=(FIRST_HALF, "sem"),
         )
-        table = pd.DataFrame(
-            {
-                "documents": area.size(),
-                AREA: area.mean(),
-                "standard_error_pts": area.sem(),
-                FIRST_HALF: half.mean(),
-                "first_half_error_pts": half.sem(),
-                "final_accuracy_pct": last["accuracy_pct"],
-                "chance_pct": chance,
-            }
-        )
-        parts.append(table.rename_axis("direction").reset_index().assign(method=name))
-    table = pd.concat(parts, ignore_index=True)
-    return table[["method", *table.columns.drop("method")]]
+    )
+    last = curve_table(rows[rows["share_pct"] == rows["share_pct"].max()])
+    table["final_accuracy_pct"] = last.set_index(keys)["accuracy_pct"]
+    table["chance_pct"] = 100 * labels.bincount().max().item() / len(labels)
+    return table.reset_index()
 
 
 def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
     """`accuracy_curves` of each method, with the column `method`."""
-    return pd.concat(
-        [
-            accuracy_curves(own).assign(method=name)
-            for name, own in rows.groupby("method", sort=False)
-        ],
-        ignore_index=True,
-    )
+    methods = rows.groupby("method", sort=False)
+    curves = [accuracy_curves(own).assign(method=name) for name, own in methods]
+    return pd.concat(curves, ignore_index=True)
 
 
 def left_after(tokens: Tokens, values: TokenMap, share_pct: float) -> str:

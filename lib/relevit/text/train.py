@@ -23,7 +23,7 @@ from relevit.base.seeding import seeded
 from relevit.config import TextParams
 from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus
-from relevit.text.encoder import TextTransformer
+from relevit.text.encoder import TextTransformer, text_logits
 from relevit.text.pretrained import build_encoder
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
 from relevit.training.classifier import TrainSettings, parameter_groups
@@ -32,7 +32,6 @@ from relevit.training.epochs import History, epoch_plan, loss_figures, run_epoch
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-BATCH = 32  # texts in one forward pass
 SORTED_TOGETHER = 16  # batches whose texts are dealt out by length
 
 
@@ -109,7 +108,7 @@ def train_text_classifier(
         return loss_figures(losses)
 
     def validate() -> dict[str, float]:
-        found = text_logits(model.eval(), validation.tokens).argmax(dim=1)
+        found = text_logits(model.eval(), validation.tokens).argmax(dim=1).cpu()
         return {"validation_top1_pct": 100 * (found == validation.labels).double().mean().item()}
 
     return run_epochs(
@@ -142,17 +141,9 @@ def by_length(
     return [(batches[place], rng) for place, (_, rng) in zip(places, shuffled, strict=True)]
 
 
-@torch.inference_mode()
-def text_logits(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "texts classes"]:
-    """Logits of texts of any length, on the CPU; the batch changes them by rounding alone."""
-    order = torch.tensor([len(one) for one in tokens]).argsort(stable=True)
-    found = [_answer(model, [tokens[i] for i in part.tolist()]) for part in order.split(BATCH)]
-    return torch.cat(found).cpu()[order.argsort()]
-
-
 def accuracy(model: TextTransformer, texts: Texts) -> dict[str, float]:
     """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's 95 % interval)."""
-    hits = text_logits(model, texts.tokens).argmax(dim=1) == texts.labels
+    hits = text_logits(model, texts.tokens).argmax(dim=1).cpu() == texts.labels
     found = binomtest(int(hits.sum()), len(texts))
     low, high = found.proportion_ci(0.95, method="wilson")
     return {

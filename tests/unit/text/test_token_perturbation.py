@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks, image_auc_pct
+from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
 from relevit.text.token_perturbation import (
     SHARES_PCT,
-    first_half_auc_pct,
     left_after,
     perturbation_table,
+    text_areas,
     token_perturbation_rows,
 )
 from relevit.text.tokens import Texts
@@ -178,11 +178,9 @@ def test_curves_and_areas_by_hand():
     curves = accuracy_curves(rows)["accuracy_pct"].tolist()
     assert curves == [100] * 3 + [50] * 7 + [0] + [100] * 10 + [0]
     assert auc_table(rows)["auc_pct"].tolist() == pytest.approx([55, 90])
-    first, whole = first_half_auc_pct(rows), image_auc_pct(rows)
-    pd.testing.assert_frame_equal(first.drop(columns="auc_pct"), whole.drop(columns="auc_pct"))
-    by_text = [table.sort_values(["direction", "index"])["auc_pct"] for table in (whole, first)]
-    assert by_text[0].tolist() == pytest.approx([90, 90, 20, 90])
-    assert by_text[1].tolist() == pytest.approx([100, 100, 50, 100])
+    areas = text_areas(rows.assign(method="ga")).sort_values(["direction", "index"])
+    assert areas["auc_pct"].tolist() == pytest.approx([90, 90, 20, 90])
+    assert areas["first_half_auc_pct"].tolist() == pytest.approx([100, 100, 50, 100])
 
 
 def test_numbers_of_the_perturbation_table():

@@ -12,10 +12,10 @@ from relevit.config import TextParams
 from relevit.text import train as training
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.documents import Document
-from relevit.text.encoder import build_tiny
+from relevit.text.encoder import build_tiny, text_logits
 from relevit.text.pretrained import build_encoder
-from relevit.text.tokens import Texts, read_texts
-from relevit.text.train import by_length, text_logits, train_text_classifier
+from relevit.text.tokens import Texts, padded, read_texts
+from relevit.text.train import by_length, train_text_classifier
 from relevit.training.classifier import TrainSettings
 
 from .builders import tokens as text
@@ -96,12 +96,14 @@ def test_every_text_is_seen_once_an_epoch_among_texts_of_its_length(texts):
 
 
 @pytest.mark.parametrize("reads", ["first", "mean", "last"])
-def test_answers_do_not_depend_on_the_batch(texts, reads):
+def test_answers_do_not_depend_on_the_batch_nor_on_padding(texts, reads):
     model = build_tiny(WORDS, 3, width=16, heads=2, reads=reads).double()
     tokens = texts.tokens[:10]
     together = text_logits(model, tokens)
     alone = torch.cat([text_logits(model, [one]) for one in tokens])
     torch.testing.assert_close(together, alone)
+    ids, mask = padded(tokens, model.pad_id)
+    torch.testing.assert_close(model(model.embed(ids, mask), mask), alone)
 
 
 # As the parameters of 11_text ask for it

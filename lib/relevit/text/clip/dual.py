@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from relevit.models.spec import ModelSpec
-from relevit.text.encoder import TextTransformer
-from relevit.text.tokens import SPECIAL, Tokens, encode, same_length
+from relevit.text.encoder import TextTransformer, text_logits
+from relevit.text.tokens import SPECIAL, Tokens, encode
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -81,7 +81,7 @@ class DualEncoder(nn.Module):
     @torch.no_grad()
     def embed_texts(self, texts: Sequence[Tokens]) -> Float[Tensor, "batch features"]:
         """Features of length 1 of texts, detached; a text's do not depend on the others."""
-        return normalize(run_texts(self.text_tower, texts), dim=1)
+        return normalize(text_logits(self.text_tower, texts), dim=1)
 
     def embed_phrases(
         self, tokenizer: Tokenizer, phrases: Sequence[str]
@@ -128,19 +128,6 @@ def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
             f"special ones included; the model reads at most {limit}: write a shorter one"
         )
     return tokens
-
-
-@torch.no_grad()
-def run_texts(tower: TextTransformer, texts: Sequence[Tokens]) -> Float[Tensor, "texts classes"]:
-    """What a text tower makes of texts, detached; those of one length are run together.
-
-    Nothing is padded: what is made of a text does not depend on the others.
-    """
-    made: dict[int, Tensor] = {}
-    for places in same_length(texts):
-        ids = torch.tensor([texts[i].ids for i in places], device=tower.device)
-        made |= dict(zip(places, tower(tower.embed(ids)), strict=True))
-    return torch.stack([made[i] for i in range(len(texts))])
 
 
 def with_head(tower: nn.Module, head: nn.Module) -> nn.Module:

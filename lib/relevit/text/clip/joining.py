@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from relevit.config import ClipParams
-from relevit.text.clip.dual import DualEncoder, run_texts, with_head
+from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.clip.towers import Examples, Towers
+from relevit.text.encoder import text_logits
 from relevit.text.tokens import padded
 
 WEIGHT_DECAY = 0.05
@@ -97,7 +98,7 @@ def _text_features(
     texts = towers.encode(captions)
     tower = with_head(towers.text, nn.Identity())
     if towers.frozen:
-        once = run_texts(tower, texts)
+        once = text_logits(tower, texts)
         return lambda places: once[places], []
     ids, mask = (part.to(tower.device) for part in padded(texts, tower.pad_id))
 
