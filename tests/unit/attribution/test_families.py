@@ -43,15 +43,13 @@ SIZES = {
 VIT, BIASED = VisionTransformer, {"qkv_bias": True}
 RELATIVE = {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "init_values": 0.1}
 FAMILIES = {
-    "ViT": (VIT, BIASED),
-    "DeiT": (VIT, BIASED),
+    "ViT, DeiT, DINO": (VIT, BIASED),
     "DeiT distilled": (VisionTransformerDistilled, BIASED),
     "DeiT-3": (VIT, BIASED | {"no_embed_class": True, "init_values": 1e-6}),
     "AugReg": (VIT, BIASED | {"drop_path_rate": 0.1, "drop_rate": 0.1, "proj_drop_rate": 0.1}),
     "BEiT": (Beit, RELATIVE | {"global_pool": "avg"}),
     "BEiT v2, class token": (Beit, RELATIVE | {"global_pool": "token"}),
     "BEiT, shared bias": (Beit, {"use_shared_rel_pos_bias": True, "scale_mlp": True}),
-    "DINO": (VIT, BIASED),
     "DINOv2": (VIT, BIASED | {"init_values": 1e-5}),
     "DINOv2 with registers": (
         VIT,
