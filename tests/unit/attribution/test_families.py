@@ -65,7 +65,6 @@ FAMILIES = {
 }
 OTHERS = {
     "SwinTransformer": "swin_tiny_patch4_window7_224",
-    "ConvNeXt": "convnext_atto",
     "ResNet": "resnet10t",
     "Xcit": "xcit_nano_12_p16_224",  # its attention is among channels
 }

@@ -75,20 +75,6 @@ def test_smoothgrad_depends_on_the_seed_alone(build_vit, images):
     assert (first >= 0).all()
 
 
-@pytest.mark.parametrize("name", PIXELS)
-def test_fused_attention_stays_on_and_chunks_bound_the_batch(build_vit, images, name):
-    model, seen = build_vit(), []
-
-    def note(module, args):
-        if torch.is_grad_enabled():
-            seen.append((len(args[0]), model.blocks[0].attn.fused_attn, args[0].requires_grad))
-
-    model.register_forward_pre_hook(note)
-    before = model.blocks[0].attn.fused_attn
-    METHODS[name](model, images, chunk=8)  # 60 copies
-    assert seen == [(8, before, True)] * 7 + [(4, before, True)]
-
-
 # Integrated gradients
 
 

@@ -9,13 +9,11 @@ import timm
 import torch
 
 from relevit.config import IavParams
-from relevit.config.iav import MINIS
-from relevit.config.words import HUB
 from relevit.data.batch import Batch
 from relevit.data.cutouts import CUTOUTS, Cutouts
 from relevit.data.drawings import CLASSES
 from relevit.iav import runs
-from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures_to_explain
+from relevit.iav.runs import compared_runs, finetune_run, pictures_to_explain
 from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
@@ -73,15 +71,6 @@ def test_every_model_with_every_seed_models_first(tmp_path):
 def test_both_notebooks_find_the_same_runs(made):
     cfg, finetuned, _ = made
     assert compared_runs(iav_params(output_root=cfg.output_root)) == finetuned
-
-
-@pytest.mark.parametrize("name", [*MINIS, *HUB])
-def test_tables_name_the_run_and_how_it_was_pretrained(tmp_path, name):
-    run = FinetunedRun(name, 4, tmp_path, ())
-    self_supervised = name in ("mini-mae", "mini-dino", "beit-b", "dino-b")
-    kind = "self-supervised" if self_supervised else "supervised"
-    assert run.columns == {"model": name, "kind": kind, "seed": 4}
-    assert run.spec.name == name
 
 
 # Finetuning
