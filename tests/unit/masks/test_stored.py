@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from timm.models.vision_transformer import VisionTransformer
 
 from relevit.data.cutouts import CUTOUTS
 from relevit.masks import (
@@ -132,18 +133,11 @@ def test_features_have_the_pixel_statistics_of_their_pretraining():
         assert feature_spec(name) == model_spec(name)
 
 
-def test_dinov2_is_resampled_once(small_and_alone, replica, monkeypatch):
+def test_dinov2_is_resampled_once(monkeypatch):
     """From the pretrained grid to the new one, not by way of the grid of 112 pixels."""
-    monkeypatch.setattr("relevit.masks.backbone.load_model", lambda *given, **how: replica_model())
-    pretrained = torch.randn(1, 1 + 37 * 37, 8)
+    shape = {"img_size": 112, "patch_size": 14, "embed_dim": 8, "depth": 1, "num_heads": 2}
+    small, pretrained = VisionTransformer(**shape), torch.randn(1, 1 + 37 * 37, 8)
+    monkeypatch.setattr("relevit.masks.backbone.load_model", lambda *given, **how: small)
     monkeypatch.setattr("relevit.masks.backbone.load_dinov2", lambda: {"pos_embed": pretrained})
-
-    def replica_model():
-        from timm.models.vision_transformer import VisionTransformer
-
-        return VisionTransformer(
-            img_size=112, patch_size=14, embed_dim=8, depth=1, num_heads=2, num_classes=2
-        )
-
     model = feature_model("dinov2-s", 518)
     assert torch.equal(model.pos_embed, pretrained) and not model.training
