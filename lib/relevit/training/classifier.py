@@ -71,15 +71,12 @@ def train_classifier(
     mixing: Mixing | None = None,
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
-    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
 ) -> History:
     """Train `model` in place; weights, log and checkpoints go to `folder` (see `run_epochs`).
 
-    Every row of the log holds the epoch's mean loss in nats, the losses in at most twenty equal
-    parts of the epoch (`curve`) and top-1 on the validation images. `identity` says what the
-    images are; with the settings it decides whether an earlier run is resumed. `mixing` changes
-    each batch before its step.
-    Raises: ValueError when `train` has fewer images than are asked for; further as `run_epochs`.
+    Every row of the log holds the losses in nats (`loss_figures`) and top-1 on the validation
+    images. `identity` says what the images are; with the settings it decides whether an earlier
+    run is resumed. `mixing` changes each batch before its step.
     """
     _need_images(settings, train)
     optimizer = torch.optim.AdamW(
@@ -101,7 +98,6 @@ def train_classifier(
             if mixing:
                 pixels, target = mixing(pixels, target, model.num_classes, rng)
             losses.append(_step(model, optimizer, pixels, target, settings.precision))
-            on_step(step + 1, len(plan), losses[-1])
         return loss_figures(losses)
 
     def validate() -> dict[str, float]:
