@@ -28,8 +28,8 @@ PIXELS: dict[str, Pixels] = {"published": "half", "timm": "own"}  # B5
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 # Sets of the benchmark that have another name in the catalogue, or are a part of a set there.
 PARTS: dict[str, tuple[str, Options]] = {
-    **dict.fromkeys(("train", "finetune", "validation"), ("imagenet_s", {"merged": "skip"})),
-    "imagenet_s": ("imagenet_s", {"merged": "skip", "part": "validation"}),
+    **dict.fromkeys(("train", "finetune", "validation"), ("imagenet_s", {})),
+    "imagenet_s": ("imagenet_s", {"part": "validation"}),
 }
 
 

@@ -323,7 +323,6 @@ REFUSED = [  # what is asked, and the sentence
     (("vit_base_patch16_xp_224",), {}, r"has no weights in timm; give weights"),
     (("mini-dino",), {}, r"has no head; give classes and new_head=True \(--new-head\)"),
     (("dinov2-s",), {}, r"DINOv2 has no head; give classes and new_head=True"),
-    (("clip-b32", "random"), {"classes": -1}, r"classes' is|classes -1"),
 ]
 
 

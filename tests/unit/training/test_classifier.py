@@ -11,7 +11,6 @@ import timm
 import torch
 
 from relevit.models.spec import ModelSpec
-from relevit.training import classifier
 from relevit.training.classifier import TrainSettings, top1_pct, train_classifier
 
 from ..in_memory import in_memory
@@ -143,15 +142,14 @@ def test_other_settings_or_another_identity_are_another_run(tmp_path, change, ki
 # Top-1
 
 
-def test_top1_by_hand(monkeypatch):
+def test_top1_by_hand():
     """A model that answers with the brightest plane, on pictures with one wrong label of eight."""
-    monkeypatch.setattr(classifier, "BATCH", 3)
     images = pictures(count=8)
     wrong = images.labels.clone()
     wrong[5] = (wrong[5] + 1) % 3
     mislabelled = in_memory("train", CLASSES, wrong, images.read(range(8)).images)
-    assert top1_pct(Brightest(), MICRO, images) == 100.0
-    assert top1_pct(Brightest(), MICRO, mislabelled) == 87.5
+    assert top1_pct(Brightest(), MICRO, images, "float32") == 100.0
+    assert top1_pct(Brightest(), MICRO, mislabelled, "float32") == 87.5
 
 
 class Brightest(torch.nn.Module):
