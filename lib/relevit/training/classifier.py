@@ -94,9 +94,8 @@ def train_classifier(
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         losses = []
         for step, (rows, rng) in enumerate(plan):
-            places = (rows + offset).tolist()
             _set_rates(optimizer, settings, (epoch - 1) * len(plan) + step, len(plan))
-            batch = train.read(places)
+            batch = train.read((rows + offset).tolist())
             pixels = spec.normalise(batch.images.to(device))
             target = batch.labels.to(device)
             if mixing:
