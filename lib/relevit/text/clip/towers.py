@@ -85,18 +85,17 @@ def workshop_towers() -> Towers:
 
 
 def quick_towers(seed: int = 0, *, with_things: bool = False) -> Towers:
-    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense."""
-    tokenizer = caption_tokenizer(with_things=with_things)
-    text = build_tiny(tokenizer.get_vocab_size(), 1, positions=24, reads="mean", seed=seed)
-    return Towers(load_model("tiny"), text, tokenizer, model_spec("tiny"), frozen=False)
+    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense.
 
-
-def caption_tokenizer(*, with_things: bool = False) -> Tokenizer:
-    """Words of all captions and prompts of the animals, and of things where these are captioned."""
+    The words are those of all captions and prompts of the animals, and of things where these are
+    captioned.
+    """
     names = [*CLASSES, *(PRETRAINING.classes if with_things else ())]
     texts = [text(name) for name in names for text in (caption, prompt)]
     texts += [caption(CLASSES[0], family.name) for family in FAMILIES]
-    return word_tokenizer(words_of([*texts, "a an some something"]))
+    tokenizer = word_tokenizer(words_of([*texts, "a an some something"]))
+    text = build_tiny(tokenizer.get_vocab_size(), 1, positions=24, reads="mean", seed=seed)
+    return Towers(load_model("tiny"), text, tokenizer, model_spec("tiny"), frozen=False)
 
 
 @dataclass(frozen=True)

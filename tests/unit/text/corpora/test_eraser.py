@@ -86,12 +86,6 @@ def test_missing_files_are_named(folder, lost):
         read_eraser_movies(folder.parent)
 
 
-def test_missing_review_is_named_with_its_line(folder):
-    change(folder, 2, annotation_id="posR_999.txt")
-    with pytest.raises(FileNotFoundError, match=r"val\.jsonl:2: its review .*posR_999\.txt is mis"):
-        read_eraser_movies(folder.parent)
-
-
 def line(text):
     def spoil(folder):
         path = folder / "val.jsonl"
@@ -116,6 +110,7 @@ SPOILT = {
     "another label": (lambda folder: change(folder, classification="NEUTRAL"), "NEUTRAL"),
     "blank": (blank, "posR_777.txt is blank"),
     "not UTF-8": (latin, "0xe9"),
+    "no review": (lambda folder: change(folder, annotation_id="posR_9.txt"), "its review .*posR_9"),
     "beyond the end": (lambda folder: with_passage(folder, end_token=10_000), "words .* to 10000"),
     "before the start": (lambda folder: with_passage(folder, start_token=-1), "words -1"),
     "of no kind": (lambda folder: with_passage(folder, start_token="5"), "TypeError"),
