@@ -28,9 +28,6 @@ def read_eraser_movies(data_root: Path) -> Corpus:
     A review without any keeps an empty rationale, as one has in the published set.
     """
     folder = data_root / FOLDER
-    for path in (folder, folder / DOCS, *(folder / name for name in FILES.values())):
-        if not path.exists():
-            raise FileNotFoundError(f"eraser: {path} is missing; {AGAIN} in {data_root}")
     return Corpus(
         ("negative", "positive"),
         **{split: _documents(folder, name) for split, name in FILES.items()},
@@ -55,19 +52,17 @@ def read_review(path: Path) -> tuple[str, list[Span]]:
 
 def _documents(folder: Path, name: str) -> tuple[Document, ...]:
     found: list[Document] = []
-    where = f"eraser: {folder / name}"
+    where = "eraser"
     try:
         for line in io.StringIO((folder / name).read_text(encoding="utf-8")):
             where = f"eraser: {folder / name}:{len(found) + 1}"
             found.append(_document(folder / DOCS, line))
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{where}: its review {error.filename} is missing; {AGAIN}"
-        ) from error
+        raise FileNotFoundError(f"{where}: {error.filename} is missing; {AGAIN}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{where}: no annotation of a review, with annotation_id, classification and evidences "
-            f"({type(error).__name__}: {one_line(error)}); {AGAIN}"
+            f"{where}: {name} has no annotation of a review here, with annotation_id, "
+            f"classification and evidences ({type(error).__name__}: {one_line(error)}); {AGAIN}"
         ) from error
     return tuple(found)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pytest
 
@@ -77,10 +76,10 @@ def test_last_word_of_a_passage_is_before_its_end(folder):
     assert document.rationale[0][1] == len(document.text)
 
 
-@pytest.mark.parametrize("lost", ["", DOCS, *FILES.values()])
+@pytest.mark.parametrize("lost", FILES.values())
 def test_missing_files_are_named(folder, lost):
     path = folder / lost
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.unlink()
     text = rf"eraser: {re.escape(str(path))} is missing; unpack movies\.tar\.gz"
     with pytest.raises(FileNotFoundError, match=text):
         read_eraser_movies(folder.parent)
@@ -110,7 +109,10 @@ SPOILT = {
     "another label": (lambda folder: change(folder, classification="NEUTRAL"), "NEUTRAL"),
     "blank": (blank, "posR_777.txt is blank"),
     "not UTF-8": (latin, "0xe9"),
-    "no review": (lambda folder: change(folder, annotation_id="posR_9.txt"), "its review .*posR_9"),
+    "no review": (
+        lambda folder: change(folder, annotation_id="posR_9.txt"),
+        "posR_9.txt is missing",
+    ),
     "beyond the end": (lambda folder: with_passage(folder, end_token=10_000), "words .* to 10000"),
     "before the start": (lambda folder: with_passage(folder, start_token=-1), "words -1"),
     "of no kind": (lambda folder: with_passage(folder, start_token="5"), "TypeError"),
