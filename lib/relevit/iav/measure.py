@@ -164,8 +164,8 @@ def score_table(
     return pd.concat(parts, ignore_index=True)
 
 
-def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad") -> pd.DataFrame:
-    """One run's agreement with a map beside that of no choice, a row a layer, means over the rest.
+def chance_table(run: FinetunedRun, seen: Explanation) -> pd.DataFrame:
+    """One run's agreement with SmoothGrad beside that of no choice, a row a layer, means over all.
 
     Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
     everywhere alike) and `centred` (`centred_scores`).
@@ -173,9 +173,9 @@ def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad")
     layers = range(1, seen.attention.shape[1] + 1)
     rows = pd.DataFrame({
         "layer": list(layers),
-        "score": seen.scores(name).mean(dim=(0, 2)).numpy(),
-        "uniform": float(uniform_score(seen.maps[name]).mean()),
-        "centred": centred_scores(seen.attention, seen.maps[name]).mean(dim=(0, 2)).numpy(),
+        "score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy(),
+        "uniform": float(uniform_score(seen.maps["smoothgrad"]).mean()),
+        "centred": centred_scores(seen.attention, seen.maps["smoothgrad"]).mean(dim=(0, 2)).numpy(),
     })  # fmt: skip
     return _of(run, rows)
 

@@ -142,15 +142,15 @@ def head_names(layers: int, heads: int) -> list[str]:
     return [f"L{layer}H{head}" for layer in range(1, layers + 1) for head in range(1, heads + 1)]
 
 
-def head_types(scores: Scores, threshold: float = HIGH) -> Bool[Tensor, "layers heads"]:
-    """True for High-IA heads: those whose median score over images lies above `threshold`.
+def head_types(scores: Scores) -> Bool[Tensor, "layers heads"]:
+    """True for High-IA heads: those whose median score over images lies above HIGH.
 
-    Source: IAV Sec. V.F. The others are Low-IA, one at the threshold included.
+    Source: IAV Sec. V.F. The others are Low-IA, one at HIGH included.
     """
     # By quantile, which halves the distance between the two middle ones; torch.median does not.
     # Layer by layer: it takes no more than 16 million values.
     medians = [layer.quantile(0.5, dim=0) for layer in _float(scores).unbind(1)]
-    return torch.stack(medians) > threshold
+    return torch.stack(medians) > HIGH
 
 
 def identity_share(scores: Scores) -> Float[Tensor, " layers"]:
