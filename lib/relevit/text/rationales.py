@@ -76,10 +76,9 @@ def whole_words(
     """
     starts = [word.start() for word in re.finditer(r"\S+", tokens.text)]
     own = torch.tensor(tokens.offsets)[tokens.own, 0].numpy()
-    _, place = np.unique(np.searchsorted(starts, own, side="right"), return_inverse=True)
-    word, count = torch.tensor(place), int(place.max()) + 1
-    highest = torch.zeros(count, dtype=values.dtype).scatter_reduce(0, word, values, "amax")
-    return highest, torch.zeros(count).scatter_reduce(0, word, truth.float(), "amax") > 0
+    parts = pd.DataFrame({"value": values.clamp(min=0).numpy(), "marked": truth.numpy()})
+    words = parts.groupby(np.searchsorted(starts, own, side="right")).max()
+    return torch.tensor(words["value"].to_numpy()), torch.tensor(words["marked"].to_numpy())
 
 
 def with_rationale(
