@@ -58,12 +58,6 @@ def test_whole_reviews_are_held_out_and_all_or_short_ones_are_trained_on(
     assert corpus.source == f"{kind}None; validation and test: imdb"
 
 
-def test_corpus_on_disk_gives_what_it_has(tmp_path):
-    write_eraser_movies(tmp_path, train=8, validation=4, test=4)
-    corpus = reading.read_corpora(on_disk(tmp_path, "eraser_movies"))["eraser_movies"]
-    assert [len(getattr(corpus, split)) for split in reading.COUNTS] == [8, 4, 4]
-
-
 def test_part_of_a_corpus_on_disk_is_not_of_its_first_classes_alone(tmp_path):
     """Messages lie group by group, so that the first ten would be of two groups."""
     write_newsgroups(tmp_path, per_group=6)
@@ -83,18 +77,13 @@ def test_messages_are_read_as_the_protocol_says(tmp_path):
         assert {"Subject:" in document.text for document in corpus.documents} == {whole}
 
 
-def test_wrong_texts_on_the_disk_are_told_with_the_parameters_file(tmp_path):
-    write_newsgroups(tmp_path, per_group=2)
-    text = r"^here: corpus_root = .*: newsgroups: validation_texts = 10 of 7 .* give at most 6"
-    with pytest.raises(ValueError, match=text):
-        reading.read_on_disk(on_disk(tmp_path, "newsgroups"), "newsgroups", where="here")
-
-
-def test_own_rationales_are_taken_where_there_are_any(tmp_path):
+def test_a_corpus_on_disk_gives_what_it_has_and_own_rationales_where_there_are_any(tmp_path):
     write_eraser_movies(tmp_path, train=8, validation=4, test=6)
     write_newsgroups(tmp_path, per_group=5)
     cfg = on_disk(tmp_path, "eraser_movies", "newsgroups")
     corpora = reading.read_corpora(cfg)
+    movies = corpora["eraser_movies"]
+    assert [len(getattr(movies, split)) for split in reading.COUNTS] == [8, 4, 6]
     found = {name: reading.reasoning_documents(cfg, of) for name, of in corpora.items()}
     assert found["newsgroups"] == ()
     assert len(found["eraser_movies"]) == 4  # one review of six has no passage
