@@ -41,6 +41,7 @@ def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) 
             half.rename(columns={FIRST_HALF: "value_pct"}),
         ]
     )
+    # Method by method, as all tables list them.
     scores = pd.concat([own for _, own in parts.groupby("method", sort=False)], ignore_index=True)
     if reasoning is not None:
         mean = 100 * reasoning.groupby(["method", "index"], sort=False)["f1"].mean()
