@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from relevit.models.checkpoints import load_weights, read_tensors, save_weights
@@ -64,6 +65,13 @@ def test_half_precision_fills_single_exactly(path):
         save_weights(path, saved, "tiny")
         load_weights(path, other, "tiny")
         assert equal(weights_of(saved.float()), weights_of(other))
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[1]", '{"architecture": null}', "[" * 100_000])
+def test_facts_that_are_no_json_are_an_error(path, text):
+    save_file(weights_of(model_of()), path, metadata={"relevit": text})
+    with pytest.raises(ValueError, match=r"weights: .* \(under 'relevit' it has no JSON object"):
+        read_tensors(path)
 
 
 def as_type(module, name, dtype, count=None):
