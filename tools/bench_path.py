@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relevit.attribution.beyond_intuition import feed_back, integral, perceive
+from relevit.attribution.beyond_intuition import feed_back, perceive
 from relevit.attribution.seen import observe
 from relevit.data.cutouts import CUTOUTS
 from relevit.models.loading import load_model
@@ -44,8 +44,8 @@ def results(sums: dict[str, tuple[str, int]]) -> dict[str, dict[str, Tensor]]:
     rows = perceive(model, seen, "token_wise")
     found = {}
     for name, (rule, points) in sums.items():
-        way = integral(model, images, steps=points, rule=rule)
-        feedback = feed_back(model, images, seen, "integrated_gradient", way)
+        path = {"steps": points, "rule": rule}
+        feedback = feed_back(model, images, seen, "integrated_gradient", **path)
         found[name] = {"feedback": seen.pool(feedback), "map": seen.pool(rows * feedback)}
     return found
 

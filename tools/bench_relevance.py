@@ -72,8 +72,8 @@ def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tens
         original_of(model)(images)
     classification = confidence_loss(logits, temperature=SETTINGS.temperature)
     w = SETTINGS.weights
-    combined = w.background * background + w.foreground * foreground
-    total = w.relevance * combined + w.classification * classification
+    combined = w["background"] * background + w["foreground"] * foreground
+    total = w["relevance"] * combined + w["classification"] * classification
     terms = (background, foreground, combined, classification, total)
     return update(model, dict(zip(LOSSES, terms, strict=True)))
 

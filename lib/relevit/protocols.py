@@ -106,7 +106,7 @@ PUBLISHED_OF: dict[str, dict[str, Options]] = {
 DIFFERENCES: dict[str, str] = {
     # RobustViT: relevance map and loss
     "A1": "FinetuneOptions.normalise",
-    "A2": "FinetuneOptions.exact_gradient, gae.exact_gradient",
+    "A2": "FinetuneOptions.exact_gradient, observe.exact_gradient",
     "A3": "Code and text agree: the identity is of all tokens.",
     "A4": "Code and text agree: clamped, then averaged.",
     "A5": "FinetuneSettings.target",
@@ -170,7 +170,7 @@ DIFFERENCES: dict[str, str] = {
     "D2": "raw_attention.mean_over, gradcam.weigh",
     "D3": "gradcam.weigh",
     "D4": "Every method explains the model that is given, in its own order.",
-    "D5": "ga.pooling, rollout.pooling, from_head.interleaved",
+    "D5": "observe.pooling, from_head.interleaved",
     "D6": "model_spec.pixels",
     "D7": "Edits that a script needs to run at all; ours takes any model and method.",
     "D8": "ga.start_block, head_wise.start_block, token_wise.start_block",
@@ -204,7 +204,7 @@ DIFFERENCES: dict[str, str] = {
     "F10": "Masks are of what a model sees; the next file of a class is no sample.",
     "F11": "The three methods are to differ in their losses alone.",
     "F12": "auc_weights.whole, auc_weights.end_at_zero",
-    "F13": "raw_attention.pooling",
+    "F13": "observe.pooling",
 }
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from relevit.finetune.baselines import first_step_size
-from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, BASELINES, paper_rate
+from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_weights, script_weights
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 
@@ -18,7 +16,7 @@ CASES = [
     ("default", mask, temperature) for mask in ("bin", "soft") for temperature in (1.0, 0.65)
 ] + [("paperViTB", "bin", 1.0)]
 NAMES = [f"{source}_{mask}_T{temperature:g}" for source, mask, temperature in CASES]
-SOURCES = {"default": "script", "paperViTB": "paper"}
+SOURCES = {"default": script_weights, "paperViTB": paper_weights}
 
 
 def close(ours, golden) -> None:
@@ -31,7 +29,7 @@ def losses_of(model, inputs, method, source, mask="bin", temperature=1.0, weight
         lr=SCRIPT_RATE,
         method=method,
         temperature=temperature,
-        weights=weights or BASELINE_WEIGHTS[SOURCES[source]][method],
+        weights=weights or SOURCES[source](method),
         options=options,
     )
     masks = inputs["masks" if mask == "bin" else "masks_soft"]
@@ -42,9 +40,9 @@ def losses_of(model, inputs, method, source, mask="bin", temperature=1.0, weight
 @pytest.mark.parametrize("source", SOURCES)
 def test_golden_run_used_these_weights_and_rates(golden, method, source):
     values = golden(f"f3_{method}")
-    weights = BASELINE_WEIGHTS[SOURCES[source]][method]
-    assert weights.background == values[f"{source}_lambda_seg"]
-    assert weights.classification == values[f"{source}_lambda_acc"]
+    weights = SOURCES[source](method)
+    assert weights["background"] == values[f"{source}_lambda_seg"]
+    assert weights["classification"] == values[f"{source}_lambda_acc"]
     rate = paper_rate(method) if source == "paperViTB" else SCRIPT_RATE
     assert rate == values[f"{source}_lr"]
 
@@ -75,7 +73,7 @@ def test_gradient_of_the_cross_entropy_alone(
 ):
     values = golden(f"f3_{method}")
     prefix = f"{source}_{mask}_T{temperature:g}_"
-    alone = replace(BASELINE_WEIGHTS[SOURCES[source]][method], background=0.0)
+    alone = SOURCES[source](method) | {"background": 0.0}
     losses = losses_of(golden_model, golden_inputs, method, source, mask, temperature, alone)
     losses.total.backward()
     close(golden_model.head.weight.grad, values[prefix + "clsonly_grad_head.weight"])
@@ -106,7 +104,7 @@ def test_size_of_the_first_step_with_the_papers_weights(
             strict=True,
         )
     )
-    weight = BASELINE_WEIGHTS["paper"][method].classification
+    weight = paper_weights(method)["classification"]
     ours = first_step_size(golden_model, slopes, weight=weight, lr=paper_rate(method))
     golden_size = golden(f"f3_{method}")["paperViTB_bin_T1_rms_adam_update_over_lr"]
     np.testing.assert_allclose(ours, golden_size, rtol=1e-9)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from safetensors.torch import save, save_file
 from torch import nn
 
-from relevit.masks.stored import MASKS, load_masks
 from relevit.models.checkpoints import FACTS, load_weights, save_weights
 from relevit.models.loading import open_model
 
@@ -123,20 +122,3 @@ def test_any_type_and_shape(figures, path, of_weight, of_bias, shape, own):
     path.write_bytes(save(tensors, facts))
     right = {torch.float32, torch.float16, torch.bfloat16}
     assert (fill(figures, path) is None) == (shape == (2, 3) and {of_weight, of_bias} <= right)
-
-
-@many(300)
-@given(
-    st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=3, max_size=3),
-    st.lists(st.sampled_from(KINDS), min_size=3, max_size=3),
-    JSON,
-    st.booleans(),
-)
-def test_any_masks(figures, path, shapes, kinds, facts, known):
-    """Of 01_masks: numbers of any shape and type in place of masks, and any facts."""
-    parts = zip(("coarse", "refined", "kept"), shapes, kinds, strict=True)
-    tensors = {f"0/{name}": torch.ones(shape, dtype=kind) for name, shape, kind in parts}
-    said = {"images": {"0": "x"}} if known else {"images": facts}
-    file = path.with_name(MASKS)
-    file.write_bytes(save(tensors, {FACTS: json.dumps(said)}))
-    tried(figures, lambda: load_masks(file.parent, 0), file)

@@ -54,7 +54,7 @@ def test_every_room_offers_something_with_words():
     for room in docs.ROOMS:
         text = docs.room_page(room)
         assert text.count("autofunction") + text.count("autoclass") > 2, room
-    assert "relevit.attribution.rollout.rollout" in docs.room_page("attribution")
+    assert "relevit.attribution.attention_methods.rollout" in docs.room_page("attribution")
 
 
 def test_every_page_of_docs_has_its_place():

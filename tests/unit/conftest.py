@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,10 +11,6 @@ import torch
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
-
-from relevit.base import files
-from relevit.models import dinov2
-from replicas import dinov2 as dinov2_replica
 
 SIZES = {
     "img_size": 28,
@@ -99,18 +94,3 @@ def no_network(monkeypatch) -> None:
         raise AssertionError(f"this test tried to reach {address}")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-
-
-@pytest.fixture(scope="session")
-def replica(tmp_path_factory):
-    """DINOv2's stand-in: the network, and a wheel that holds it under the name of the real one."""
-    return dinov2_replica.make_replica(tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture
-def small_and_alone(monkeypatch, tmp_path, no_network):
-    """As many blocks as the replica has, a cache of its own, no way out."""
-    monkeypatch.setattr(dinov2, "DEPTH", dinov2_replica.DEPTH)
-    monkeypatch.setattr(dinov2, "need_disk_space", lambda folder, megabytes: None)
-    monkeypatch.setenv(files.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("pip was called"))

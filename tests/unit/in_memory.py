@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from relevit.data.batch import Batch
-from relevit.data.image_set import ImageSet
+from relevit.data.image_set import NO_FAMILY, ImageSet
 
 
 def in_memory(name: str, classes: tuple[str, ...], labels: Tensor, images: Tensor) -> ImageSet:
     masks = torch.zeros(len(images), 1, *images.shape[2:], dtype=torch.bool)
-    return ImageSet(name, tuple(classes), labels, Batch(images, masks, labels).select)
+    families = torch.full((len(images),), NO_FAMILY)
+    return ImageSet(name, tuple(classes), labels, Batch(images, masks, labels, families).select)

@@ -1,6 +1,6 @@
 """A relevance finetuning that takes a moment: a two-block ViT and ten small pictures.
 
-Run as a script, this file is the process that `finetune/test_resume.py` kills: `serve` below.
+Run as a script, this file is the process that `finetune/test_loop.py` kills: `serve` below.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import traceback
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import timm
 import torch
@@ -61,14 +62,29 @@ def validate(model, settings):
     return step_losses(model, images, shown.masks.float(), shown.labels, settings).numbers()
 
 
-def run(folder, settings=SETTINGS, *, model=None, train=None, inputs=None, **callbacks):
-    """One micro finetuning; `callbacks` may replace `validate`, too."""
+def run(
+    folder,
+    settings=SETTINGS,
+    *,
+    model=None,
+    validate=validate,
+    after_step=lambda model: None,
+    **options,
+):
+    """One micro finetuning; `after_step` is called after each step with the model."""
     model = micro_model() if model is None else model
-    train = pictures("finetune", 10) if train is None else train
-    check = callbacks.pop("validate", validate)
-    return finetune.finetune(
-        model, SPEC, train, check, settings, Path(folder), inputs=inputs or {}, **callbacks
-    )
+    options = {"inputs": {}} | options
+    step = finetune.train_step
+
+    def watched(*args):
+        found = step(*args)
+        after_step(model)
+        return found
+
+    with patch.object(finetune, "train_step", watched):
+        return finetune.finetune(
+            model, SPEC, pictures("finetune", 10), validate, settings, Path(folder), **options
+        )
 
 
 def result(folder):
@@ -77,13 +93,6 @@ def result(folder):
 
 def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
-
-
-def undisturbed_run(folder):
-    """A run that nothing disturbed: its history, weights and files."""
-    model = micro_model()
-    history = run(folder, model=model)
-    return history, weights(model), result(folder)
 
 
 # A process to kill
@@ -109,7 +118,7 @@ def run_and_tell(folder):
             folder,
             LONG,
             on_epoch=lambda row: say("epoch", row["epoch"]),
-            on_step=lambda step, steps: say("step", step),
+            after_step=lambda model: say("step"),
         )
         os._exit(0)
     except BaseException:

@@ -26,6 +26,7 @@ HANDED_ON = {
     "lrp": ["from_head"],
     "partial_lrp": ["from_head"],
     "transformer_attribution": ["from_head"],
+    **{name: ["observe"] for name in ("raw_attention", "rollout", "gradcam", "ga")},
     "zero_shot_perturbation": ["auc_weights"],
 }
 ROOMS = (

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
-from relevit.attribution import explain
+from relevit.attribution import METHODS
 from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
+from relevit.finetune.baselines import Sample, pixel_gradients
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
 from relevit.iav import class_attention
 from relevit.masks import key_features
+
+from .attribution_cases import GRAPH, explain, know_black
 
 
 def erased(model, images, precision=None):
@@ -18,8 +25,24 @@ def erased(model, images, precision=None):
     perturbation_rows(model, lambda pixels: pixels, [batch], (4, 4), half, precision=precision)
 
 
+def sample(images):
+    return Sample(images, torch.ones_like(images[:, :1]), torch.zeros(len(images)).long())
+
+
+def stepped(method, protocol):
+    settings = FinetuneSettings(lr=1.0, method=method, protocol=protocol)
+    return lambda model, images: step_losses(model, *sample(images), settings)
+
+
 LOOKS = {
-    "explain": explain,
+    "pixel_gradients": lambda model, images: pixel_gradients(model, sample(images), "rrr"),
+    **{
+        f"step_losses, {method}, {protocol}": stepped(method, protocol)
+        for method in ("relevance", "gradmask", "rrr")
+        for protocol in ("published", "described")
+    },
+    **{name: partial(explain, name) for name in METHODS},
+    **{f"{name}, exact": partial(explain, name, exact_gradient=True) for name in GRAPH},
     "key_features": key_features,
     "class_attention": class_attention,
     "perturbation_rows": erased,
@@ -36,10 +59,12 @@ class Broken(nn.Module):
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("name", LOOKS)
 def test_model_is_left_as_it_was(build_vit, images, state_of, name, broken, training):
-    model = build_vit().train(training)
+    model = know_black(build_vit()).train(training)
     model.blocks[0].attn.fused_attn = False
+    model.patch_embed.requires_grad_(False)
     if broken:
         model.blocks[1].mlp = Broken().train(training)
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
     before = state_of(model)
     if broken:
         with pytest.raises(KeyError, match="broken"):
@@ -47,4 +72,6 @@ def test_model_is_left_as_it_was(build_vit, images, state_of, name, broken, trai
     else:
         LOOKS[name](model, images)
     assert state_of(model) == before
+    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
     assert torch.is_grad_enabled()
+    assert not images.requires_grad and images.grad is None

@@ -11,8 +11,16 @@ from relevit.attention.token_rows import prefix_tokens
 
 
 def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[int, int]:
-    """Rows and columns of the patches that `model` makes of `images`; of a text: 1, its tokens."""
+    """Rows and columns of the patches that `model` makes of `images`; of a text: 1, its tokens.
+
+    Raises: ValueError for images and a model that does not say what patches it makes of them.
+    """
     embedding = getattr(model, "patch_embed", None) or getattr(model, "embeds", None)
+    if embedding is None and images.ndim == 4:
+        raise ValueError(
+            f"patch_grid: this {type(model).__name__} has no patch_embed, which knows the grid of "
+            "its patches; give the Vision Transformer itself where it is wrapped"
+        )
     if embedding is None:
         return 1, images.shape[1] - prefix_tokens(model)
     strict = getattr(embedding, "strict_img_size", False)

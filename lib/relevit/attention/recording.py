@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -68,74 +69,57 @@ def record_attention(model: nn.Module, *, last_only: bool = False) -> Iterator[T
             f"record_attention: this {type(model).__name__} runs its blocks twice for gradient "
             "checkpointing; switch that off: model.set_grad_checkpointing(False)"
         )
-    watched = list(enumerate(attentions))[-1 if last_only else 0 :]
-    tape = Tape()
-    with alone(model):
-        fused = [attention.fused_attn for _, attention in watched]
-        handles = []
-        for i, attention in watched:
-            keep = attention.attn_drop.register_forward_hook(partial(_keep_map, tape, i))
-            first = i == watched[0][0]
-            note = model.blocks[i].register_forward_pre_hook(partial(_keep_input, tape, first))
-            handles += [keep, note]
+    watched = range(len(attentions))[-1 if last_only else 0 :]
+    tape, handles = Tape(), []
+    with _switched(model, attentions[watched.start :], "fused_attn"):
         try:
-            for _, attention in watched:
-                attention.fused_attn = False
+            for i in watched:
+                note = partial(_keep_input, tape, i == watched.start)
+                handles.append(model.blocks[i].register_forward_pre_hook(note))
+                keep = partial(_keep_map, tape, i)
+                handles.append(attentions[i].attn_drop.register_forward_hook(keep))
             yield tape
         finally:
             for handle in handles:
                 handle.remove()
-            for (_, attention), value in zip(watched, fused, strict=True):
-                attention.fused_attn = value
-    if tape.blocks != [i for i, _ in watched]:
+    if tape.blocks != list(watched):
         raise RuntimeError(
             f"record_attention: {len(tape.maps)} of {len(watched)} blocks recorded a map; "
             "run the whole model inside the context, with attention that is not fused"
         )
 
 
-@contextmanager
-def frozen_weights(model: nn.Module) -> Iterator[None]:
+def frozen_weights(model: nn.Module) -> AbstractContextManager[None]:
     """Switch off gradients to all weights inside the context and restore each one after it."""
-    with alone(model):
-        before = [(p, p.requires_grad) for p in model.parameters()]
-        try:
-            model.requires_grad_(False)
-            yield
-        finally:
-            for parameter, value in before:
-                parameter.requires_grad_(value)
+    return _switched(model, list(model.parameters()), "requires_grad")
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     """Eval mode inside the context; afterwards each part has the mode that it had."""
-    with alone(model):
-        before = [(module, module.training) for module in model.modules()]
-        try:
-            model.eval()
-            yield
-        finally:
-            for module, training in before:
-                module.training = training
+    return _switched(model, list(model.modules()), "training")
 
 
-@contextmanager
-def unfused_attention(model: nn.Module) -> Iterator[None]:
+def unfused_attention(model: nn.Module) -> AbstractContextManager[None]:
     """Compute attention step by step inside the context, and as before after it, block by block.
 
     Fused attention cannot be differentiated twice. timm's global switch is not touched.
     Raises: ValueError for a model without global self-attention blocks.
     """
+    return _switched(model, attention_layers(model), "fused_attn")
+
+
+@contextmanager
+def _switched(model: nn.Module, parts: Sequence[Any], switch: str) -> Iterator[None]:
+    """A switch of these parts off inside the context; after it each is as it was."""
     with alone(model):
-        before = [(attention, attention.fused_attn) for attention in attention_layers(model)]
+        before = [getattr(part, switch) for part in parts]
         try:
-            for attention, _ in before:
-                attention.fused_attn = False
+            for part in parts:
+                setattr(part, switch, False)
             yield
         finally:
-            for attention, value in before:
-                attention.fused_attn = value
+            for part, value in zip(parts, before, strict=True):
+                setattr(part, switch, value)
 
 
 @contextmanager

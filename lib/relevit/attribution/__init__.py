@@ -9,7 +9,7 @@ those of the papers' text or of their code (`relevit.protocols`); each can be gi
 from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attribution.gae import gae, relevance_and_logits
 from relevit.attribution.integrated_gradients import completeness_gap
-from relevit.attribution.method import checked_target, method_options
+from relevit.attribution.method import method_options
 from relevit.attribution.methods import (
     BASELINES,
     METHODS,
@@ -24,7 +24,6 @@ __all__ = [
     "METHODS",
     "VARIANTS",
     "check_known",
-    "checked_target",
     "completeness_gap",
     "explain",
     "explain_all",

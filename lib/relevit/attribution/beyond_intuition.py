@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,9 +20,16 @@ from relevit.attention.recording import Inputs, frozen_weights, record_attention
 from relevit.attention.token_rows import Pooling
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
-from relevit.attribution.path import Baseline, Quadrature, Rule, integration_path, path_baseline
+from relevit.attribution.path import (
+    Baseline,
+    Rule,
+    integration_path,
+    on_the_way,
+    path_baseline,
+    sum_over_stops,
+)
 from relevit.attribution.replay import replay, scale_branch, value_projection
-from relevit.attribution.seen import Map, Matrices, Rows, Seen, observe
+from relevit.attribution.seen import Map, Matrices, Rows, Seen, average_heads, observe
 from relevit.protocols import Options
 
 CHUNK = 40  # images run at once along the path; bounds the memory
@@ -45,11 +52,11 @@ def token_wise(
     """Attention whose keys are weighed by the length of their value (Eq. 14), times feedback.
 
     `start_block` and `feedback` as for `head_wise`, the weights' options in `weigh_tokens`, `how`
-    in `times_feedback` and `integral`.
+    in `express` and `integral`.
     """
     rules = dict(start_block=start_block, after_norm=after_norm, after_attention=after_attention)
     pairs = [("token_wise", feedback)]
-    return times_feedback(model, images, target, pairs, {"token_wise": rules}, **how)[0]
+    return express(model, images, target, pairs, {"token_wise": rules}, **how)[0]
 
 
 @method("path")
@@ -67,32 +74,14 @@ def head_wise(
 
     Blocks before `start_block` are left out of the product (differences C3). `feedback` is one of
     FEEDBACKS; `none` is the perception alone, which the published code calls `ssl` (C14). `inner`
-    is an option of `weigh_heads`, `how` in `times_feedback` and `integral`.
+    is an option of `weigh_heads`, `how` in `express` and `integral`.
     """
     rules = dict(start_block=start_block, inner=inner)
     pairs = [("head_wise", feedback)]
-    return times_feedback(model, images, target, pairs, {"head_wise": rules}, **how)[0]
+    return express(model, images, target, pairs, {"head_wise": rules}, **how)[0]
 
 
-@method("path")
-def express_all(
-    model: nn.Module,
-    images: Inputs,
-    target: Target = None,
-    *,
-    pairs: Sequence[tuple[str, str]],
-    rules: Mapping[str, Options],
-    **how: Any,
-) -> list[Map]:
-    """T for several pairs of perception and feedback, what they share computed once.
-
-    The PERCEPTIONS and FEEDBACKS are the rows and columns of the paper's Table 4; `rules` has the
-    options of each perception (`method_options`), `how` as `times_feedback`.
-    """
-    return times_feedback(model, images, target, pairs, rules, **how)
-
-
-def times_feedback(
+def express(
     model: nn.Module,
     images: Inputs,
     target: Target,
@@ -103,18 +92,17 @@ def times_feedback(
     exact_gradient: bool = False,
     **path: Any,
 ) -> list[Map]:
-    """T = P * F_c, entry by entry, in the rows that the head reads (Eq. 16 to 18).
+    """T = P * F_c for `pairs` of perception and feedback, what they share computed once.
 
-    P is nowhere negative, so that the published |P| changes nothing (differences C13). `path` are
-    the options of `integral`. With `exact_gradient` all maps have one graph.
+    Entry by entry, in the rows that the head reads (Eq. 16 to 18). P is nowhere negative, so that
+    the published |P| changes nothing (differences C13). The PERCEPTIONS and FEEDBACKS are the rows
+    and columns of the paper's Table 4; `rules` has the options of each perception
+    (`method_options`), `path` are those of `integral`. With `exact_gradient` all maps have one
+    graph.
     """
     perceptions, feedbacks = (tuple(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
     if unknown := [name for name in feedbacks if name not in FEEDBACKS]:
         raise ValueError(f"feedback {unknown[0]!r} is unknown; use one of {FEEDBACKS}")
-    way = None
-    # Asked for only where there is a path: not every model knows what black is.
-    if "integrated_gradient" in feedbacks:
-        way = integral(model, images, exact_gradient=exact_gradient, **path)
     last = "none" if set(feedbacks) == {"none"} else "last"
     seen = observe(
         model,
@@ -125,9 +113,13 @@ def times_feedback(
         exact_gradient=exact_gradient,
     )
     perceived = {name: perceive(model, seen, name, **rules.get(name, {})) for name in perceptions}
-    fed = {name: feed_back(model, images, seen, name, way) for name in feedbacks}
+    path["exact_gradient"] = exact_gradient
+    fed = {name: feed_back(model, images, seen, name, **path) for name in feedbacks}
     maps = [seen.pool(perceived[perception] * fed[feedback]) for perception, feedback in pairs]
     return maps if exact_gradient else [values.detach() for values in maps]
+
+
+express_all = method("path")(express)
 
 
 # Perception
@@ -151,11 +143,6 @@ def perceive(
     else:
         matrices = average_heads(seen)
     return seen.propagate(matrices, start_block)
-
-
-def average_heads(seen: Seen) -> Matrices:
-    """Attention averaged over heads."""
-    return [attention.mean(dim=1) for attention in seen.maps]
 
 
 def weigh_heads(seen: Seen, *, inner: bool = True) -> Matrices:
@@ -205,84 +192,57 @@ def weigh_tokens(
 # Feedback
 
 
-class Integral(NamedTuple):
-    """A path from a baseline to the images, and how it is walked."""
+def feed_back(model: nn.Module, images: Inputs, seen: Seen, name: str, **path: Any) -> Rows:
+    """The rows of F_c (Eq. 17) that the head reads, for one of FEEDBACKS.
 
-    path: Quadrature
-    start: Float[Tensor, "*start"]
-    chunk: int
-    exact_gradient: bool
+    The gradient, or its mean along the path, is clamped to be positive and then averaged over
+    heads (differences C12); `none` is 1 everywhere. The gradient is that of the class's logit in
+    text and code, though the text says loss (C11, F8).
+    """
+    if name == "none":
+        return torch.ones_like(seen.rows(seen.maps[-1][:, 0]))
+    gradient = seen.gradients[-1]
+    if name == "integrated_gradient":
+        gradient = integral(model, images, seen, **path)
+    return seen.rows(gradient.clamp(min=0).mean(dim=1))
 
 
 def integral(
     model: nn.Module,
     images: Inputs,
+    seen: Seen,
     *,
     steps: int = 7,
     rule: Rule = "trapezoid",
     baseline: Baseline = "empty",
     chunk: int = CHUNK,
     exact_gradient: bool = False,
-) -> Integral:
+) -> Float[Tensor, "batch heads query key"]:
     """The integral of Eq. 17, which prints the points k / K from 1 on (differences F6).
 
     `steps` and `rule` as `integration_path`, `baseline` as `path_baseline`; `chunk` images are run
-    at once.
+    at once. The point 1 of a path is the image itself, whose gradient `seen` holds already.
     """
-    path = integration_path(steps, rule)
-    return Integral(path, path_baseline(model, images, baseline), chunk, exact_gradient)
+    pairs = list(zip(*integration_path(steps, rule), strict=True))
+    share = sum(weight for point, weight in pairs if point == 1)
+    points, weights = zip(*[pair for pair in pairs if pair[0] != 1], strict=True)
+    stop = on_the_way(images, path_baseline(model, images, baseline), points)
 
+    def gradient(inputs: Tensor, rows: Tensor) -> Tensor:
+        return last_gradient(model, inputs, seen.target[rows], exact_gradient)
 
-def feed_back(
-    model: nn.Module, images: Inputs, seen: Seen, name: str, way: Integral | None
-) -> Rows:
-    """The rows of F_c (Eq. 17) that the head reads, for one of FEEDBACKS.
-
-    The gradient, or its mean along the path, is clamped to be positive and then averaged over
-    heads (differences C12); `none` is 1 everywhere. The gradient is that of the class's logit in
-    text and code, though the text says loss (C11, F8). The point 1 of a path is the image itself,
-    whose gradient `seen` holds already.
-    """
-    if name == "none":
-        return torch.ones_like(seen.rows(seen.maps[-1][:, 0]))
-    gradient = seen.gradients[-1]
-    if name == "integrated_gradient":
-        pairs = list(zip(*way.path, strict=True))
-        share = sum(weight for point, weight in pairs if point == 1)
-        before = [pair for pair in pairs if pair[0] != 1]
-        gradient = gradient * share + path_gradients(model, images, seen, way, before)
-    return seen.rows(gradient.clamp(min=0).mean(dim=1))
-
-
-def path_gradients(
-    model: nn.Module,
-    images: Inputs,
-    seen: Seen,
-    way: Integral,
-    stops: Sequence[tuple[float, float]],
-) -> Float[Tensor, "batch heads query key"]:
-    """Sum over `stops` (point, weight) of the gradient of each image's logit of its class.
-
-    All stops of all images form one long batch, run a chunk at a time. Without `exact_gradient`
-    only the last block keeps a graph, from its attention map on.
-    """
-    total = torch.zeros_like(seen.gradients[-1])
-    triples = [(i, point, weight) for i in range(len(images)) for point, weight in stops]
-    for first in range(0, len(triples), way.chunk):
-        rows, points, weights = zip(*triples[first : first + way.chunk], strict=True)
-        rows = torch.tensor(rows, device=images.device)
-        share = images.new_tensor(points).view(-1, *[1] * (images.ndim - 1))
-        inputs = torch.lerp(way.start.expand_as(images[:1]), images[rows], share)
-        slopes = last_gradient(model, inputs, seen.target[rows], way.exact_gradient)
-        slopes = slopes * images.new_tensor(weights).view(-1, 1, 1, 1)
-        total = total.index_add(0, rows, slopes.to(total))  # autocast may have two kinds
-    return total
+    found = seen.gradients[-1]
+    before = sum_over_stops(torch.zeros_like(found), images, stop, weights, chunk, gradient)
+    return found * share + before
 
 
 def last_gradient(
     model: nn.Module, images: Inputs, target: Int[Tensor, " batch"], exact_gradient: bool
 ) -> Float[Tensor, "batch heads query key"]:
-    """Gradient of the target's logit with respect to the last block's attention map."""
+    """Gradient of the target's logit with respect to the last block's attention map.
+
+    Without `exact_gradient` only the last block keeps a graph, from its attention map on.
+    """
     with record_attention(model, last_only=True) as tape:
         if exact_gradient:
             with torch.enable_grad():

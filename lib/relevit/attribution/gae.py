@@ -12,26 +12,17 @@ whose head averages the patches has no such row: there it is the mean of the pat
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, frozen_weights, record_attention
-from relevit.attention.token_rows import (
-    carry_rows,
-    head_pooling,
-    pool_rows,
-    prefix_tokens,
-    read_rows,
-)
-from relevit.attribution.method import Target, checked_target, method
+from relevit.attention.recording import Inputs
+from relevit.attribution.method import Target
+from relevit.attribution.seen import Map, Matrices, Seen, average_heads, observe, reads
 from relevit.config.words import TrainedMap
 
 
-@method()
-def gae(
-    model: nn.Module, images: Inputs, target: Target = None, *, exact_gradient: bool = False
-) -> Float[Tensor, "batch patches"]:
+@reads("all")
+def gae(seen: Seen) -> Map:
     """Relevance of every patch for one class, patches row by row.
 
     Source: RobustViT App. B. `target` None is the predicted class (differences A5: training uses
@@ -39,11 +30,25 @@ def gae(
     clamp before the head mean (A4): text and code agree on both. With `exact_gradient` the result
     is differentiable through A and through grad A (A2); otherwise it is detached and cheaper.
     """
-    if exact_gradient:
-        return relevance_and_logits(model, images, target, exact_gradient=True)[0]
-    with frozen_weights(model), torch.enable_grad():
-        relevance, _ = relevance_and_logits(model, images, target, keep_graph=False)
-    return relevance.detach()
+    return seen.pool(seen.propagate(positive_part(seen)))
+
+
+@reads("all")
+def ga(seen: Seen, *, start_block: int = 1, mean_first: bool = False) -> Map:
+    """GAE as Beyond Intuition compares with it, where it is the baseline GA.
+
+    `mean_first` takes the mean over heads of grad A * A and then clamps, where GAE clamps first
+    (differences C1).
+    """
+    return seen.pool(seen.propagate(positive_part(seen, mean_first=mean_first), start_block))
+
+
+def positive_part(seen: Seen, *, mean_first: bool = False) -> Matrices:
+    """A_bar of every block: the attention weighted by its gradient, where that speaks for it."""
+    products = [slope * a for slope, a in zip(seen.gradients, seen.maps, strict=True)]
+    if mean_first:
+        return [product.mean(dim=1).clamp(min=0) for product in products]
+    return [product.clamp(min=0).mean(dim=1) for product in products]
 
 
 def relevance_and_logits(
@@ -52,9 +57,8 @@ def relevance_and_logits(
     target: Target = None,
     *,
     exact_gradient: bool = False,
-    keep_graph: bool = True,
     explanation: TrainedMap = "gae",
-) -> tuple[Float[Tensor, "batch patches"], Float[Tensor, "batch classes"]]:
+) -> tuple[Map, Float[Tensor, "batch classes"]]:
     """One forward pass, one gradient call: the relevance map in the graph, and the logits.
 
     For training: the model works in the mode that it has, with its dropout in train mode.
@@ -64,20 +68,18 @@ def relevance_and_logits(
     `attention` is the last block's, averaged over heads, `rollout` the rows of
     (A_L + I) ... (A_1 + I). Neither depends on the class.
     """
-    pooling, prefix = head_pooling(model), prefix_tokens(model)
-    with record_attention(model, last_only=explanation == "attention") as tape:
-        logits = model(images)
-    classes = checked_target(logits, target)
+    seen = observe(
+        model,
+        images,
+        target,
+        gradients="all" if explanation == "gae" else "none",
+        exact_gradient=exact_gradient,
+        in_graph=True,
+        last_only=explanation == "attention",
+    )
     if explanation == "attention":
-        rows = read_rows(tape.maps[0].mean(dim=1), pooling, prefix)
-    elif explanation == "rollout":
-        rows = carry_rows([a.mean(dim=1) for a in tape.maps], pooling, prefix)
+        rows = seen.rows(average_heads(seen)[-1])
     else:
-        score = logits.gather(1, classes[:, None]).sum()
-        gradients = torch.autograd.grad(
-            score, tape.maps, retain_graph=keep_graph or exact_gradient, create_graph=exact_gradient
-        )
-        pairs = zip(gradients, tape.maps, strict=True)
-        matrices = [(slope * attention).clamp(min=0).mean(dim=1) for slope, attention in pairs]
-        rows = carry_rows(matrices, pooling, prefix)
-    return pool_rows(rows, pooling, prefix), logits
+        matrices = positive_part(seen) if explanation == "gae" else average_heads(seen)
+        rows = seen.propagate(matrices)
+    return seen.pool(rows), seen.logits

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution.method import Target, method
-from relevit.attribution.path import Baseline, Rule, integration_path, path_baseline
+from relevit.attribution.path import Baseline, Rule, integration_path, on_the_way, path_baseline
 from relevit.attribution.pixel_gradients import (
     CHUNK,
     Pixels,
@@ -55,12 +55,7 @@ def integrated_gradients_pixels(
     path, images = integration_path(steps, rule), images.detach()
     target = classes_to_explain(model, images, target, chunk)
     start = path_baseline(model, images, baseline)
-    shares = images.new_tensor(path.points)
-
-    def stop(rows: Tensor, points: Tensor) -> Tensor:
-        share = shares[points, None, None, None]
-        return torch.lerp(start.expand_as(images[:1]), images[rows], share)
-
+    stop = on_the_way(images, start, path.points)
     return (images - start) * sum_of_gradients(model, images, target, stop, path.weights, chunk)
 
 

@@ -21,7 +21,7 @@ from relevit.attribution import lrp_rules as rules
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
 from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
-from relevit.attribution.replay import Made, Replay, check_made, check_parts, check_replay, replay
+from relevit.attribution.replay import Replay, check_parts, check_replay, replay
 from relevit.attribution.seen import Map, Seen, observe
 
 
@@ -101,19 +101,13 @@ class BlockRelevance(NamedTuple):
 
 
 def through_blocks(
-    model: nn.Module,
-    seen: Seen,
-    *,
-    plain: bool = False,
-    made: list[Made] | None = None,
-    stop: int = 0,
-    **head: bool,
+    model: nn.Module, seen: Seen, *, plain: bool = False, stop: int = 0, **head: bool
 ) -> Iterator[BlockRelevance]:
     """From the class's logit through the blocks, from the last to the first.
 
     Block `stop`, counted from 1, is the last one gone through, and only as far as its attention
-    map; 0 means all of them, down to the first block's tokens. `made` as `record_layers` gives it,
-    `plain` as `through_block`, `head` as `from_head`.
+    map; 0 means all of them, down to the first block's tokens. `plain` as
+    `through_block`, `head` as `from_head`.
     Raises: ValueError for a model that computes something the rules do not know.
     """
     first, depth = max(stop, 1), len(model.blocks)
@@ -122,9 +116,7 @@ def through_blocks(
     for number in range(depth, first - 1, -1):
         i = number - 1
         what = "the last block or the head" if number == depth else f"block {number}"
-        again = replay(model.blocks[i], seen.inputs[i], seen.maps[i], made[i] if made else None)
-        if made:
-            check_made(model, again, made[i], what)
+        again = replay(model.blocks[i], seen.inputs[i], seen.maps[i])
         if number == depth:
             relevance = from_head(model, seen, again.output, plain=plain, **head)
         else:

@@ -10,15 +10,12 @@ from torch import Tensor, nn
 
 from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attention.recording import Inputs
+from relevit.attribution.attention_methods import gradcam, raw_attention, rollout
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
-from relevit.attribution.ga import ga
-from relevit.attribution.gae import gae
-from relevit.attribution.gradcam import gradcam
+from relevit.attribution.gae import ga, gae
 from relevit.attribution.integrated_gradients import integrated_gradients
 from relevit.attribution.lrp import lrp
 from relevit.attribution.method import Target, method_options
-from relevit.attribution.raw_attention import raw_attention
-from relevit.attribution.rollout import rollout
 from relevit.attribution.smoothgrad import smoothgrad
 from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
 from relevit.protocols import Protocol

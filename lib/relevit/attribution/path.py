@@ -1,12 +1,13 @@
-"""Points and weights of the path integral from a baseline to the image."""
+"""The path integral from a baseline to the image: its points, and the sum over them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
@@ -14,6 +15,7 @@ from relevit.attention.recording import Inputs
 Rule = Literal["riemann", "trapezoid", "gauss"]
 # Where a path starts: at what an empty input is, at zero after normalisation, or as given.
 Baseline = Literal["empty", "zero"] | Float[Tensor, "*start"]
+Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Inputs]
 
 
 class Quadrature(NamedTuple):
@@ -74,3 +76,37 @@ def path_baseline(
         )
     mean, std = (torch.tensor(config[key]).view(3, 1, 1) for key in ("mean", "std"))
     return (-mean / std).to(images)
+
+
+def on_the_way(images: Inputs, start: Float[Tensor, "*start"], points: Sequence[float]) -> Stop:
+    """The inputs at these shares of the way from `start` to the images."""
+    shares = images.new_tensor(points).view(-1, *[1] * (images.ndim - 1))
+
+    def stop(rows: Tensor, points: Tensor) -> Inputs:
+        return torch.lerp(start.expand_as(images[:1]), images[rows], shares[points])
+
+    return stop
+
+
+def sum_over_stops(
+    total: Float[Tensor, "batch ..."],
+    images: Inputs,
+    stop: Stop,
+    weights: Sequence[float],
+    chunk: int,
+    gradient: Callable[[Inputs, Int[Tensor, " rows"]], Float[Tensor, "rows ..."]],
+) -> Float[Tensor, "batch ..."]:
+    """To `total` of each image, add the weighted gradients at its stops.
+
+    `stop(rows, points)` makes the inputs, one for each pair of an image's row and a point's index;
+    there are as many points as `weights`. `gradient(inputs, rows)` is what is summed. All pairs
+    form one long batch, run `chunk` at a time, which bounds the memory.
+    """
+    shares = images.new_tensor(weights)
+    pairs = torch.cartesian_prod(torch.arange(len(images)), torch.arange(len(weights)))
+    for part in pairs.to(images.device).split(chunk):
+        rows, points = part.unbind(1)
+        slopes = gradient(stop(rows, points), rows)
+        slopes = slopes * shares[points].view(-1, *[1] * (slopes.ndim - 1))
+        total = total.index_add(0, rows, slopes.to(total))  # autocast may have two kinds
+    return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -11,9 +11,9 @@ from torch.nn.functional import avg_pool2d
 
 from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
 from relevit.attribution.method import Target, checked_target
+from relevit.attribution.path import Stop, sum_over_stops
 
 Pixels = Float[Tensor, "batch 3 height width"]
-Stop = Callable[[Int[Tensor, " rows"], Int[Tensor, " rows"]], Float[Tensor, "rows 3 height width"]]
 CHUNK = 40  # images run at once; bounds the memory
 
 
@@ -47,23 +47,19 @@ def sum_of_gradients(
     weights: Sequence[float],
     chunk: int,
 ) -> Pixels:
-    """Weighted sum of the gradients of each image's logit of its class at several stops.
+    """Weighted sum of the gradients of each image's logit of its class at its stops.
 
-    `stop(rows, points)` makes the inputs: one for each pair of an image's row and a point's
-    index; there are as many points as `weights`. All pairs form one long batch, run `chunk` at
-    a time with the weights frozen. Only first derivatives are taken: fused attention may stay on.
+    They are walked as `sum_over_stops` says, with the weights frozen. Only first derivatives are
+    taken: fused attention may stay on.
     """
-    total = torch.zeros_like(images)
-    shares = images.new_tensor(weights)
-    pairs = torch.cartesian_prod(torch.arange(len(images)), torch.arange(len(weights)))
-    for part in pairs.to(images.device).split(chunk):
-        rows, points = part.unbind(1)
+
+    def gradient(inputs: Tensor, rows: Tensor) -> Tensor:
         with frozen_weights(model), attention_for_gradients(model), torch.enable_grad():
-            inputs = stop(rows, points).detach().requires_grad_()
+            inputs = inputs.detach().requires_grad_()
             score = model(inputs).gather(1, target[rows, None]).sum()
-            (slopes,) = torch.autograd.grad(score, inputs)
-        total.index_add_(0, rows, slopes * shares[points].view(-1, 1, 1, 1))
-    return total
+            return torch.autograd.grad(score, inputs)[0]
+
+    return sum_over_stops(torch.zeros_like(images), images, stop, weights, chunk, gradient)
 
 
 def sum_over_patches(

@@ -1,15 +1,11 @@
 """A Vision Transformer's blocks computed again, up to each step that a rule of LRP needs.
 
-`record_layers` keeps what the linear layers made in a forward pass, so that nothing large is
-computed twice. What timm's families keep in different places of a block, LayerScale and the biases
+What timm's families keep in different places of a block, LayerScale and the biases
 of BEiT, is looked up here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,44 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from relevit.attention.recording import FAMILIES
-from relevit.attribution.layers import LAYERS
-
-ENDS = [0, -1]  # first and last token
-
-
-class Kept(NamedTuple):
-    """Of a layer in a forward pass: its inputs at the ENDS, and all its outputs."""
-
-    ends: Float[Tensor, "batch 2 in"]
-    output: Float[Tensor, "batch tokens out"]
-
-
-Made = dict[str, Kept]  # of one block's LAYERS, as far as they were recorded
-
-
-@contextmanager
-def record_layers(model: nn.Module) -> Iterator[list[Made]]:
-    """Keep what the linear layers of every block make in a forward pass inside the context.
-
-    Autograd keeps the outputs of `qkv` and `fc1` anyway where gradients of the maps are asked
-    for; those of the two others take 2 x tokens x width values a block.
-    """
-    made: list[Made] = [{} for _ in getattr(model, "blocks", ())]
-
-    def keep(block: int, name: str, layer: nn.Module, args: tuple, output: Tensor) -> None:
-        made[block][name] = Kept(args[0][:, ENDS].detach(), output.detach())
-
-    handles = [
-        layer.register_forward_hook(partial(keep, block, name))
-        for block in range(len(made))
-        for name, layer in model.blocks[block].named_modules()
-        if name in LAYERS
-    ]
-    try:
-        yield made
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class Step(NamedTuple):
@@ -104,28 +62,26 @@ def replay(
     block: nn.Module,
     tokens: Float[Tensor, "batch tokens width"],
     attention: Float[Tensor, "batch heads query key"],
-    made: Made | None = None,
 ) -> Replay:
-    """Compute a block again from its tokens and its attention map, but for what was `made`.
+    """Compute a block again from its tokens and its attention map.
 
     Layers are what their weights do: `layers.check_weights` has seen to it.
     """
-    layer, mlp, made = block.attn, block.mlp, made or {}
+    layer, mlp = block.attn, block.mlp
 
-    def run(name: str, inputs: Tensor, bias: Tensor | None) -> tuple[Step, Tensor]:
-        weight = block.get_submodule(name).weight
-        output = made[name].output if name in made else linear(inputs, weight, bias)
-        return Step(inputs, weight, output if bias is None else output - bias), output
+    def run(layer: nn.Module, inputs: Tensor, bias: Tensor | None) -> tuple[Step, Tensor]:
+        output = linear(inputs, layer.weight, bias)
+        return Step(inputs, layer.weight, output if bias is None else output - bias), output
 
-    qkv, joint = run("attn.qkv", block.norm1(tokens), qkv_bias(layer))
+    qkv, joint = run(layer.qkv, block.norm1(tokens), qkv_bias(layer))
     query, key, value = _query_key_value(layer, joint)
     mixed = getattr(layer, "norm", nn.Identity())((attention @ value).transpose(1, 2).flatten(2))
-    proj, projected = run("attn.proj", mixed, layer.proj.bias)
+    proj, projected = run(layer.proj, mixed, layer.proj.bias)
     attended = scale_branch(block, 1, projected)
     middle = _after(block, 1, tokens + attended)
-    fc1, first = run("mlp.fc1", block.norm2(middle), mlp.fc1.bias)
+    fc1, first = run(mlp.fc1, block.norm2(middle), mlp.fc1.bias)
     hidden = getattr(mlp, "norm", nn.Identity())(mlp.act(first))
-    fc2, second = run("mlp.fc2", hidden, mlp.fc2.bias)
+    fc2, second = run(mlp.fc2, hidden, mlp.fc2.bias)
     changed = scale_branch(block, 2, second)
     output = _after(block, 2, middle + changed)
     attending = (tokens, qkv, query, key, value, attention, proj, attended)
@@ -162,13 +118,6 @@ def check_replay(model: nn.Module, again: Tensor, before: Tensor, what: str) -> 
     limit = torch.finfo(before.dtype).eps ** 0.4 * before.abs().amax()
     if bool((again - before).abs().amax() > limit):
         raise ValueError(_unknown(model, what))
-
-
-def check_made(model: nn.Module, again: Replay, made: Made, what: str) -> None:
-    """Raise ValueError where a layer was given something else; recorded outputs would hide it."""
-    for name, kept in made.items():
-        step = getattr(again, name.rpartition(".")[2])
-        check_replay(model, step.inputs[:, ENDS], kept.ends, what)
 
 
 def _unknown(model: nn.Module, what: str) -> str:

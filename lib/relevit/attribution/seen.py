@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Literal
+from functools import wraps
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,10 +21,11 @@ from relevit.attention.token_rows import (
     prefix_tokens,
     read_rows,
 )
-from relevit.attribution.method import Target, checked_target
+from relevit.attribution.method import Target, checked_target, method
 
 Map = Float[Tensor, "batch patches"]
 Rows = Float[Tensor, "batch rows tokens"]
+Gradients = Literal["none", "last", "all"]
 Matrices = list[Float[Tensor, "batch query key"]]
 
 
@@ -56,27 +58,35 @@ class Seen:
         return carry_rows(matrices, self.pooling, self.prefix, start_block)
 
 
+def average_heads(seen: Seen) -> Matrices:
+    """Attention averaged over heads."""
+    return [attention.mean(dim=1) for attention in seen.maps]
+
+
 def observe(
     model: nn.Module,
     images: Inputs,
     target: Target = None,
     *,
-    gradients: Literal["none", "last", "all"] = "none",
+    gradients: Gradients = "none",
     pooling: Pooling | None = None,
     exact_gradient: bool = False,
+    in_graph: bool = False,
+    last_only: bool = False,
 ) -> Seen:
     """Run the model once.
 
-    With `exact_gradient` maps and gradients are differentiable with respect to the weights;
-    otherwise they are detached and the weights are frozen meanwhile, which is cheaper.
+    With `exact_gradient` maps and gradients are differentiable with respect to the weights, with
+    `in_graph` the maps alone; otherwise they are detached and the weights are frozen meanwhile,
+    which is cheaper. `last_only` records the last block's map alone.
     Raises: ValueError for a bad target or pooling, or a model without global self-attention.
     """
-    pooling = head_pooling(model, pooling)
+    pooling, in_graph = head_pooling(model, pooling), in_graph or exact_gradient
     with ExitStack() as stack:
-        stack.enter_context(torch.set_grad_enabled(exact_gradient or gradients != "none"))
-        if not exact_gradient:
+        stack.enter_context(torch.set_grad_enabled(in_graph or gradients != "none"))
+        if not in_graph:
             stack.enter_context(frozen_weights(model))
-        with record_attention(model) as tape:
+        with record_attention(model, last_only=last_only) as tape:
             logits = model(images)
         target = checked_target(logits, target)
         wanted = {"none": [], "last": tape.maps[-1:], "all": tape.maps}[gradients]
@@ -84,10 +94,36 @@ def observe(
         if wanted:
             score = logits.gather(1, target[:, None]).sum()
             found = torch.autograd.grad(
-                score, wanted, retain_graph=exact_gradient, create_graph=exact_gradient
+                score, wanted, retain_graph=in_graph, create_graph=exact_gradient
             )
     maps, inputs = tape.maps, tape.inputs
-    if not exact_gradient:
+    if not in_graph:
         maps, inputs = ([tensor.detach() for tensor in kept] for kept in (maps, inputs))
         logits = logits.detach()
     return Seen(maps, list(found), inputs, logits, target, pooling, prefix_tokens(model))
+
+
+def reads(gradients: Gradients = "none") -> Callable[[Callable[..., Map]], Callable[..., Map]]:
+    """Make a formula `(seen, **options)` of what one forward pass leaves behind one of METHODS.
+
+    `gradients`, `pooling` and `exact_gradient` as `observe` takes them.
+    """
+
+    def decorate(formula: Callable[..., Map]) -> Callable[..., Map]:
+        @method()
+        @wraps(formula, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+        def of_model(
+            model: nn.Module,
+            images: Inputs,
+            target: Target = None,
+            *,
+            pooling: Pooling | None = None,
+            exact_gradient: bool = False,
+            **options: Any,
+        ) -> Map:
+            how = dict(gradients=gradients, pooling=pooling, exact_gradient=exact_gradient)
+            return formula(observe(model, images, target, **how), **options)
+
+        return of_model
+
+    return decorate

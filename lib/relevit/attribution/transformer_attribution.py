@@ -9,7 +9,6 @@ from relevit.attention.recording import Inputs
 from relevit.attention.token_rows import Pooling
 from relevit.attribution.lrp import through_blocks
 from relevit.attribution.method import Target, method
-from relevit.attribution.replay import record_layers
 from relevit.attribution.seen import Map, observe
 
 
@@ -28,11 +27,10 @@ def transformer_attribution(
     Source: Chefer, Gur, Wolf 2021 (CVPR). The published scripts leave out the first block
     (`start_block`, differences C16). `head` are options of `lrp.from_head`.
     """
-    with record_layers(model) as made:
-        seen = observe(model, images, target, gradients="all", pooling=pooling)
+    seen = observe(model, images, target, gradients="all", pooling=pooling)
     matrices = [torch.zeros_like(attention[:, 0]) for attention in seen.maps]
     with torch.no_grad():
-        found = through_blocks(model, seen, made=made, stop=start_block, **head)
+        found = through_blocks(model, seen, stop=start_block, **head)
         for i, relevance in zip(reversed(range(len(matrices))), found, strict=False):
             matrices[i] = (seen.gradients[i] * relevance.attention).clamp(min=0).mean(dim=1)
         return seen.pool(seen.propagate(matrices, start_block)).to(images.dtype)

@@ -39,6 +39,8 @@ class Benchmark:
     of_the_papers: bool  # the papers' own images: their numbers can be held against ours
     all_classes_everywhere: bool  # each test set has images of every class
     dino_pair: tuple[str, str]  # self-supervised and supervised model that stand for the papers'
+    ahead: int = 0  # batches that are read before they are asked for
+    skips: bool = False  # pictures that cannot be read are left out
     challenging: bool = False  # it has the sets of the backgrounds challenge
     rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
 
@@ -62,8 +64,14 @@ class Benchmark:
         size: int | None = None,
         skipped: dict[int, str] | None = None,
     ) -> Iterator[Batch]:
-        """`pictures` in batches; `skipped` gets numbers and ids of those that cannot be read."""
-        return self.pictures(set_name, count, seed=seed, size=size).batches(batch_size)
+        """`pictures` in batches.
+
+        Where the benchmark skips what cannot be read, `skipped` gets the numbers and ids of it;
+        the others' numbers stay.
+        """
+        found = self.pictures(set_name, count, seed=seed, size=size)
+        lost = {} if skipped is None else skipped
+        return found.batches(batch_size, ahead=self.ahead, skipped=lost if self.skips else None)
 
     def test_batches(
         self, set_name: str, count: int, batch_size: int, **options: Any

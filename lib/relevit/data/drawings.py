@@ -14,47 +14,16 @@ from importlib.resources import files
 
 import numpy as np
 import torch
+import yaml
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-STYLES = ("3d", "flat", "high_contrast")
+ASSETS = files("relevit") / "assets" / "cutouts"
+_NAMES: dict[str, str] = yaml.safe_load((ASSETS / "classes.yaml").read_text("utf-8"))
 LEVELS = 3  # sides of 128, 64 and 32 pixels, so that small pastes do not alias
 Levels = tuple[Float[Tensor, "classes 4 _ _"], ...]
-
-# In the label order; of animals, unseen things and objects neighbours are look-alikes.
-_ANIMALS = """
-    ant beetle honeybee cricket lady-beetle cockroach scorpion crab lobster shrimp octopus squid
-    dolphin shark tropical-fish blowfish whale seal duck swan eagle parrot flamingo peacock
-    rooster turkey cat dog horse zebra cow ox goat ewe elephant mammoth leopard tiger kangaroo
-    llama
-"""
-_UNSEEN = """
-    automobile taxi fire-engine delivery-truck sailboat speedboat bicycle
-    kick-scooter lemon tangerine carrot hot-pepper doughnut bagel hamburger sandwich
-    guitar banjo hammer axe alarm-clock stopwatch running-shoe hiking-boot
-"""
-_THINGS = """
-    red-apple pear grapes watermelon banana pineapple mango peach cherries
-    strawberry kiwi-fruit tomato coconut avocado eggplant potato ear-of-corn
-    cucumber broccoli garlic onion mushroom chestnut bread croissant pretzel
-    pancakes cheese meat-on-bone bacon french-fries pizza hot-dog taco cooking
-    popcorn ice-cream cookie birthday-cake cupcake pie chocolate-bar lollipop
-    honey-pot teapot wine-glass beer-mug locomotive bus tractor motorcycle airplane
-    helicopter rocket ship canoe anchor balloon wrapped-gift trophy soccer-ball
-    basketball american-football tennis bowling crown top-hat glasses necktie dress
-    handbag backpack high-heeled-shoe ring gem-stone drum trumpet violin saxophone
-    telephone television camera light-bulb books scissors key locked wrench magnet
-    microscope telescope broom chair umbrella cactus palm-tree evergreen-tree
-    sunflower tulip maple-leaf
-"""
-_OBJECTS = """
-    pear avocado grapes cherries mango peach strawberry tomato kiwi-fruit watermelon
-    croissant pretzel cookie pie birthday-cake cupcake garlic onion cucumber eggplant
-    hot-dog taco bacon meat-on-bone wine-glass beer-mug crown ring necktie dress
-    handbag backpack microscope telescope camera television trophy wrapped-gift banana pineapple
-"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +41,7 @@ class Drawings:
 
 @lru_cache(maxsize=8)
 def _read(folder: str, classes: tuple[str, ...], style: str) -> Levels:
-    place = files("relevit") / "assets" / "cutouts" / folder / style
+    place = ASSETS / folder / style
     if not place.is_dir():
         raise ValueError(f"cutouts: there are no drawings of {folder} in style {style!r}")
     pictures = []
@@ -87,16 +56,16 @@ def _read(folder: str, classes: tuple[str, ...], style: str) -> Levels:
     return tuple(levels)
 
 
-def _drawings(name: str, names: str, folder: str) -> Drawings:
-    classes = tuple(names.split())
+def _drawings(name: str, folder: str) -> Drawings:
+    classes = tuple(_NAMES[name].split())
     return Drawings(name, classes, partial(_read, folder, classes))
 
 
-ANIMALS = _drawings("animals", _ANIMALS, ".")
-UNSEEN = _drawings("unseen", _UNSEEN, "unseen")  # for k-NN: no training has seen them
-PRETRAINING = _drawings("things", _THINGS, "things")  # of the small models of the IAV study
+ANIMALS = _drawings("animals", ".")
+UNSEEN = _drawings("unseen", "unseen")  # for k-NN: no training has seen them
+PRETRAINING = _drawings("things", "things")  # of the small models of the IAV study
 # Those of PRETRAINING that come in all styles and are no prop: classes that no choice has seen.
-OBJECTS = _drawings("objects", _OBJECTS, "things")
+OBJECTS = _drawings("objects", "things")
 CLASSES = ANIMALS.classes
 
 

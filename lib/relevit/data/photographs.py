@@ -12,7 +12,7 @@ import numpy as np
 
 from relevit.base.files import from_project
 from relevit.config import BenchmarkParams
-from relevit.config.words import Corrupted, Preprocessing, Protocol
+from relevit.config.words import Protocol
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, Split
 from relevit.data.cutouts import SHIFTED_SETS
@@ -28,8 +28,8 @@ PIXELS: dict[str, Pixels] = {"published": "half", "timm": "own"}  # B5
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 # Sets of the benchmark that have another name in the catalogue, or are a part of a set there.
 PARTS: dict[str, tuple[str, Options]] = {
-    **dict.fromkeys(("train", "finetune", "validation"), ("imagenet_s", {"merged": "skip"})),
-    "imagenet_s": ("imagenet_s", {"merged": "skip", "part": "validation"}),
+    **dict.fromkeys(("train", "finetune", "validation"), ("imagenet_s", {})),
+    "imagenet_s": ("imagenet_s", {"part": "validation"}),
 }
 
 
@@ -39,16 +39,8 @@ def imagenet(params: BenchmarkParams) -> ImageNet:
     All models share one view of the pictures: with preprocessing timm it is that of `view_of`,
     with published it is one for all (differences B5).
     """
-    return ImageNet(
-        from_project(params.data_root),
-        model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing]).view,
-        params.preprocessing,
-        params.ways,
-        params.objectnet,
-        params.corrupted,
-        params.segmentation_set,
-        params.finetuned_classes,
-    )
+    spec = model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing])
+    return ImageNet(from_project(params.data_root), spec.view, params)
 
 
 @dataclass(frozen=True)
@@ -57,12 +49,7 @@ class ImageNet(Benchmark):
 
     root: Path
     view: View
-    preprocessing: Preprocessing
-    ways: int  # classes among which the answers of -A and -R are sought (B6)
-    objectnet: Protocol  # published: the first label counts, borders are left (B7)
-    corrupted: Corrupted
-    segmentation_set: str
-    finetuned: int  # classes
+    params: BenchmarkParams
 
     name: ClassVar = "imagenet"
     classes: ClassVar = SHORT_NAMES
@@ -72,26 +59,32 @@ class ImageNet(Benchmark):
     of_the_papers: ClassVar = True
     all_classes_everywhere: ClassVar = False
     dino_pair: ClassVar = ("dino-b", "deit-b")
+    ahead: ClassVar = AHEAD
 
     @property
     def outlined(self) -> str:
-        return self.segmentation_set
+        return self.params.segmentation_set
 
     @property
     def outlined_sets(self) -> tuple[str, ...]:
-        return (self.segmentation_set,)
+        return (self.outlined,)
+
+    @property
+    def skips(self) -> bool:
+        return self.params.corrupted == "skip"
 
     @property
     def rules(self) -> str:
         """The choices of the preset that answers depend on."""
-        return f"{self.view} {self.ways} {self.objectnet} {self.corrupted}"
+        chosen = self.params
+        return f"{self.view} {chosen.ways} {chosen.objectnet} {chosen.corrupted}"
 
     def spec(self, model: str) -> ModelSpec:
-        return model_spec(model, pixels=PIXELS[self.preprocessing])
+        return model_spec(model, pixels=PIXELS[self.params.preprocessing])
 
     def split(self, seed: int) -> Split:
         """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
-        both = split_classes(self.finetuned, seed or None)
+        both = split_classes(self.params.finetuned_classes, seed or None)
         first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
         return sorted(first), sorted(others)
 
@@ -129,26 +122,6 @@ class ImageNet(Benchmark):
         self._check(size)
         found = self._opened(set_name, seed)
         return found.select(_order(len(found))[:count])
-
-    def batches(
-        self,
-        set_name: str,
-        count: int,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        size: int | None = None,
-        skipped: dict[int, str] | None = None,
-    ) -> Iterator[Batch]:
-        """Where the preset has corrupted: skip, images that cannot be read are left out.
-
-        `skipped` gets their numbers and ids; the others' numbers stay.
-        """
-        found = self.pictures(set_name, count, seed=seed, size=size)
-        lost = {} if skipped is None else skipped
-        return found.batches(
-            batch_size, ahead=AHEAD, skipped=lost if self.corrupted == "skip" else None
-        )
 
     def masks_for(self, protocol: Protocol) -> Options:
         """Resizing makes fractions of a mask along its edge.
@@ -203,9 +176,9 @@ def _opened(sets: ImageNet, set_name: str, seed: int) -> ImageSet:
             f"imagenet: set {set_name!r} is unknown; use one of {(*CATALOGUE, *PARTS)}"
         )
     if key in ("a", "r"):
-        chosen = {"ways": sets.ways}
+        chosen = {"ways": sets.params.ways}
     elif key == "objectnet":
-        chosen = options(sets.objectnet, "read_objectnet")
+        chosen = options(sets.params.objectnet, "read_objectnet")
     found = CATALOGUE[key].read(sets.root, sets.view, **chosen)
     if set_name != "validation":
         return found

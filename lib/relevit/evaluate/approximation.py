@@ -13,10 +13,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution import method_options
-from relevit.attribution.beyond_intuition import average_heads, weigh_heads, weigh_tokens
+from relevit.attribution.beyond_intuition import weigh_heads, weigh_tokens
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.replay import replay, scale_branch
-from relevit.attribution.seen import observe
+from relevit.attribution.seen import average_heads, observe
 from relevit.protocols import Protocol
 
 

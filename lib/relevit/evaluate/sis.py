@@ -123,7 +123,7 @@ def confidence_of_subsets_pct(
     return 100 * torch.cat(shares)
 
 
-def draw_pairs(
+def draw_targets(
     labels: Int[Tensor, " pool"], images: int, targets: int, seed: int, classes: int | None = None
 ) -> tuple[list[int], list[int]]:
     """Random images and random labels, the same labels for every image as in Fig. 5.
@@ -138,14 +138,14 @@ def draw_pairs(
     known = np.unique(labels.numpy()) if classes is None else np.arange(classes)
     if not (1 <= images <= len(labels) and targets >= 1):
         raise ValueError(
-            f"draw_pairs: {images} images and {targets} labels asked for; give at least one of "
+            f"draw_targets: {images} images and {targets} labels asked for; give at least one of "
             f"each and at most the {len(labels)} images there are"
         )
     picked = random.choice(len(labels), images, replace=False)
     others = np.setdiff1d(known, labels.numpy()[picked])
     if targets > len(others):
         raise ValueError(
-            f"draw_pairs: {targets} labels asked for, but only {len(others)} classes are not "
+            f"draw_targets: {targets} labels asked for, but only {len(others)} classes are not "
             "shown in the images; ask for fewer labels or images"
         )
     return picked.tolist(), random.choice(others, targets, replace=False).tolist()

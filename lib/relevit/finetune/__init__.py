@@ -8,12 +8,11 @@ evaluation and what lies below them.
 
 from relevit.finetune import baselines, runs
 from relevit.finetune.hyperparameters import (
-    BASELINE_WEIGHTS,
     BASELINES,
-    LossWeights,
     paper_rate,
     paper_temperature,
     paper_weights,
+    script_weights,
 )
 from relevit.finetune.learning_rate import (
     arm_params,
@@ -31,9 +30,7 @@ from relevit.finetune.step import make_optimizer, step_losses
 
 __all__ = [
     "BASELINES",
-    "BASELINE_WEIGHTS",
     "FinetuneSettings",
-    "LossWeights",
     "arm_params",
     "baselines",
     "choose_learning_rate",
@@ -49,6 +46,7 @@ __all__ = [
     "rate_factor",
     "resolved",
     "runs",
+    "script_weights",
     "step_losses",
     "try_rates",
 ]

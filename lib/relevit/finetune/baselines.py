@@ -9,59 +9,33 @@ The cross-entropy here is a plain forward pass that knows nothing of masks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import parameters_to_vector
 
 from relevit.attention.recording import unfused_attention
-from relevit.config.words import Baseline, Protocol
-from relevit.finetune.hyperparameters import BASELINE_WEIGHTS, LossWeights
+from relevit.config.words import Baseline
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import StepLosses, make_optimizer, step_losses
+from relevit.finetune.step import make_optimizer, step_losses
 
 Gradients = dict[str, Tensor]  # parameter name -> gradient
 
-
-@dataclass(frozen=True)
-class Case:
-    """One way to train a baseline.
-
-    `exact_gradient=True` mends the published code by the one argument that it lacks. `weights` are
-    those of the published scripts by default.
-    """
-
-    method: Baseline
-    protocol: Protocol = "published"
-    exact_gradient: bool | None = None
-    weights: LossWeights = BASELINE_WEIGHTS["script"]["gradmask"]
-
-    @property
-    def settings(self) -> FinetuneSettings:
-        """Of a run like that, whose learning rate nobody asks for."""
-        own = {"exact_gradient": self.exact_gradient}
-        return FinetuneSettings(
-            lr=1.0, method=self.method, protocol=self.protocol, options=own, weights=self.weights
-        )
-
-    @property
-    def exact(self) -> bool:
-        """Whether the background term is in the graph."""
-        return self.settings.rules["exact_gradient"]
-
-    @property
-    def name(self) -> str:
-        """`published`, `described`, or `mended`: published with the exact gradient."""
-        return "mended" if self.exact and self.protocol == "published" else self.protocol
+# How a baseline is trained; `mended` is the published code with the one argument that it lacks.
+CASES: dict[str, dict[str, Any]] = {
+    "published": {"protocol": "published"},
+    "mended": {"protocol": "published", "options": {"exact_gradient": True}},
+    "described": {"protocol": "described"},
+}
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """Images for one step: normalised images, masks in [0, 1], labels."""
 
     images: Float[Tensor, "batch 3 height width"]
@@ -70,24 +44,27 @@ class Sample:
 
     def split(self, size: int) -> Iterator[Sample]:
         """The sample in parts of `size` images, in order."""
-        parts = (part.split(size) for part in (self.images, self.masks, self.labels))
-        return (Sample(*part) for part in zip(*parts, strict=True))
+        return (Sample(*part) for part in zip(*(part.split(size) for part in self), strict=True))
 
 
-def losses_of(model: nn.Module, sample: Sample, case: Case) -> StepLosses:
-    """All terms of the baseline. Errors: as `step_losses`."""
-    return step_losses(model, sample.images, sample.masks, sample.labels, case.settings)
+def settings_of(method: Baseline, case: str, **others: Any) -> FinetuneSettings:
+    """A baseline in one of CASES, at a rate of 1 and with the scripts' weights unless told."""
+    return FinetuneSettings(**{"lr": 1.0, "method": method} | CASES[case] | others)
 
 
-def total_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
-    """The loss of the baseline: both terms with their weights. Errors: as `step_losses`."""
-    return losses_of(model, sample, case).total
+def total_loss(model: nn.Module, sample: Sample, settings: FinetuneSettings) -> Float[Tensor, ""]:
+    """The loss of the baseline: both terms with their weights."""
+    return step_losses(model, *sample, settings).total
 
 
-def label_loss(model: nn.Module, sample: Sample, case: Case) -> Float[Tensor, ""]:
-    """Plain finetuning: the labels' cross-entropy times its weight. No mask, no second term."""
-    with _attention(model, case):
-        return case.weights.classification * cross_entropy(model(sample.images), sample.labels)
+def label_loss(model: nn.Module, sample: Sample, settings: FinetuneSettings) -> Float[Tensor, ""]:
+    """Plain finetuning: the labels' cross-entropy times its weight. No mask, no second term.
+
+    By the same kernels as in the total's forward pass, so that rounding is the same.
+    """
+    with unfused_attention(model) if settings.rules["exact_gradient"] else nullcontext():
+        logits = model(sample.images)
+    return settings.weights["classification"] * cross_entropy(logits, sample.labels)
 
 
 def gradients(model: nn.Module, loss: Float[Tensor, ""]) -> Gradients:
@@ -97,14 +74,14 @@ def gradients(model: nn.Module, loss: Float[Tensor, ""]) -> Gradients:
     return dict(zip(named, found, strict=True))
 
 
-def gradient_gap(model: nn.Module, sample: Sample, case: Case) -> pd.DataFrame:
+def gradient_gap(model: nn.Module, sample: Sample, settings: FinetuneSettings) -> pd.DataFrame:
     """Gradient of the total against that of the cross-entropy alone, one row a parameter.
 
     Columns: `parameter`, `values` (how many), `largest_difference` (of any value; exactly 0.0
     when the background term trains nothing), `alone_norm`, `difference_norm`.
     """
-    total = gradients(model, total_loss(model, sample, case))
-    alone = gradients(model, label_loss(model, sample, case))
+    total = gradients(model, total_loss(model, sample, settings))
+    alone = gradients(model, label_loss(model, sample, settings))
     rows = [
         {
             "parameter": name,
@@ -118,24 +95,21 @@ def gradient_gap(model: nn.Module, sample: Sample, case: Case) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def gap_summary(case: Case, gap: pd.DataFrame) -> dict[str, str | float | int]:
+def gap_summary(settings: FinetuneSettings, gap: pd.DataFrame) -> dict[str, float | int]:
     """One row on all parameters: the largest difference, and its norm over the gradient's."""
-    differing = int((gap["largest_difference"] > 0).sum())
     squares = gap[["difference_norm", "alone_norm"]].pow(2).sum()
     return {
-        "method": case.method,
-        "protocol": case.name,
-        "weight_background": case.weights.background,
-        "weight_classification": case.weights.classification,
+        "weight_background": settings.weights["background"],
+        "weight_classification": settings.weights["classification"],
         "parameters": len(gap),
-        "parameters_differing": differing,
+        "parameters_differing": int((gap["largest_difference"] > 0).sum()),
         "largest_difference": float(gap["largest_difference"].max()),
         "relative": float((squares["difference_norm"] / squares["alone_norm"]) ** 0.5),
     }
 
 
 def weights_apart(
-    model: nn.Module, samples: Sequence[Sample], case: Case, lr: float
+    model: nn.Module, samples: Sequence[Sample], settings: FinetuneSettings
 ) -> pd.DataFrame:
     """Train two copies, one on the total, one on the labels alone; one row an AdamW step.
 
@@ -144,22 +118,18 @@ def weights_apart(
     weight since step 0, of the copy trained on the total). `model` itself is left alone.
     """
     ours, plain = deepcopy(model), deepcopy(model)
-    steps = [make_optimizer(copy, FinetuneSettings(lr=lr)) for copy in (ours, plain)]
+    trained = [
+        (copy, loss, make_optimizer(copy, settings))
+        for copy, loss in ((ours, total_loss), (plain, label_loss))
+    ]
     rows = [{"step": 0, "largest_difference": 0.0, "moved": 0.0}]
     for number, sample in enumerate(samples, start=1):
-        for copy, optimizer, loss in zip(
-            (ours, plain), steps, (total_loss, label_loss), strict=True
-        ):
+        for copy, loss, optimizer in trained:
             optimizer.zero_grad(set_to_none=True)
-            loss(copy, sample, case).backward()
+            loss(copy, sample, settings).backward()
             optimizer.step()
-        rows.append(
-            {
-                "step": number,
-                "largest_difference": _largest_difference(ours, plain),
-                "moved": _largest_difference(ours, model),
-            }
-        )
+        apart, moved = _largest_difference(ours, plain), _largest_difference(ours, model)
+        rows.append({"step": number, "largest_difference": apart, "moved": moved})
     return pd.DataFrame(rows)
 
 
@@ -173,9 +143,9 @@ def first_step_size(model: nn.Module, slopes: Gradients, *, weight: float, lr: f
     copy = deepcopy(model).double()
     for name, parameter in copy.named_parameters():
         parameter.grad = weight * slopes[name].double()
-    before = torch.cat([p.detach().flatten() for p in copy.parameters()]).clone()
+    before = parameters_to_vector(copy.parameters()).detach().clone()
     make_optimizer(copy, FinetuneSettings(lr=lr, weight_decay=0.0)).step()
-    after = torch.cat([p.detach().flatten() for p in copy.parameters()])
+    after = parameters_to_vector(copy.parameters()).detach()
     return float((after - before).square().mean().sqrt() / lr)
 
 
@@ -188,12 +158,11 @@ def pixel_gradients(
     log-probabilities.
     """
     images = sample.images.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = model(images)
-        answer = logits.gather(1, sample.labels[:, None])
-        if method == "rrr":
-            answer = logits.log_softmax(dim=1)
-        (slopes,) = torch.autograd.grad(answer.sum(), images)
+    logits = model(images)
+    answer = logits.gather(1, sample.labels[:, None])
+    if method == "rrr":
+        answer = logits.log_softmax(dim=1)
+    (slopes,) = torch.autograd.grad(answer.sum(), images)
     return slopes.norm(dim=1, keepdim=True)
 
 
@@ -204,11 +173,6 @@ def background_share_pct(
     squares = maps.square()
     total = squares.sum(dim=(1, 2, 3)).clamp_min(torch.finfo(squares.dtype).tiny)
     return 100 * (squares * (1 - masks)).sum(dim=(1, 2, 3)) / total
-
-
-def _attention(model: nn.Module, case: Case) -> AbstractContextManager[None]:
-    """The same kernels as in the total's forward pass, so that rounding is the same."""
-    return unfused_attention(model) if case.exact else nullcontext()
 
 
 def _largest_difference(one: nn.Module, other: nn.Module) -> float:

@@ -21,7 +21,6 @@ from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
 from relevit.finetune.runs import arm_name, finetune_at, kept_epoch, origin_weights
-from relevit.protocols import check_protocol
 from relevit.training.epochs import History
 
 RATES = "rates.parquet"  # of 02_learning_rate
@@ -95,13 +94,10 @@ def rate_factor(method: str, protocol: Protocol) -> float:
     of the rate (differences B12: 0.013 of it on a small random network). The paper's rates make
     up for that, and so does this factor: the paper's rate over its rate for our method, of the
     same model. In `described` the background term is far above eps; its grid is ours.
-    Raises: ValueError for an unknown method or protocol.
     """
-    check_protocol(protocol)
-    if method == "relevance":
+    if method == "relevance" or protocol == "described":
         return 1.0
-    ratio = paper_rate(method) / paper_rate("relevance")
-    return ratio if protocol == "published" else 1.0
+    return paper_rate(method) / paper_rate("relevance")
 
 
 def arm_params(

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -36,7 +35,6 @@ def finetune(
     inputs: dict[str, Any],
     validated: Collection[int] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
-    on_step: Callable[[int, int], None] = lambda step, steps: None,
 ) -> History:
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
@@ -44,22 +42,19 @@ def finetune(
     (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
     from beside its settings (weights at the start, images for training and validation), so that a
     changed input is not taken for the same run. `validated` as `run_epochs`.
-    Images larger than `spec` takes are cropped (`augment`); there an object may fill the image.
-    Raises: ValueError for masks without object or without background, before the first step;
-    further as `run_epochs`.
+    Images larger than `spec` takes are cropped (`augment`). Raises: as `run_epochs`.
     """
-    check_masks(train.masks, may_be_full=train.images.shape[-1] > spec.image_size)
     optimizer = make_optimizer(model, settings)
 
     def train_epoch(epoch: int) -> dict[str, float]:
         for group in optimizer.param_groups:
             group["lr"] = settings.lr_at(epoch)
         model.train()
-        rows = []
         plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
-        for step, (rows_of_batch, rng) in enumerate(plan):
-            rows.append(_train_step(model, spec, optimizer, train, rows_of_batch, rng, settings))
-            on_step(step + 1, len(plan))
+        rows = [
+            train_step(model, spec, optimizer, train.select(places), rng, settings)
+            for places, rng in plan
+        ]
         means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
         return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
 
@@ -84,18 +79,16 @@ def finetune(
     return history
 
 
-def _train_step(
+def train_step(
     model: nn.Module,
     spec: ModelSpec,
     optimizer: torch.optim.Optimizer,
-    train: Batch,
-    rows: Int[Tensor, " rows"],
+    batch: Batch,
     rng: np.random.Generator,
     settings: FinetuneSettings,
 ) -> dict[str, float]:
-    """One step on the batch of these rows; returns its losses."""
+    """One step on a batch, augmented; returns its losses."""
     device = next(model.parameters()).device
-    batch = train.select(rows)
     optimizer.zero_grad(set_to_none=True)
     images, masks = augment(batch, rng, spec.image_size)
     losses = step_losses(
@@ -110,22 +103,19 @@ def _train_step(
     return losses.numbers()
 
 
-def augment(
-    batch: Batch, rng: np.random.Generator, size: int | None = None
-) -> tuple[Tensor, Tensor]:
+def augment(batch: Batch, rng: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:
     """Random crop to `size` and left-right flip, the same for image and mask (differences B4).
 
     The published code resizes to 256 pixels and crops 224; so are images that are larger than
     `size`. Others, for which it can be left out, are mirrored outwards by CROP_MARGIN of 112
     pixels, in the same proportion, and cropped back to their size.
     """
-    size = size or batch.images.shape[-1]
     both = (batch.images, batch.masks)
     if batch.images.shape[-1] == size:
         margin = [CROP_MARGIN * size // 112] * 4
         both = tuple(pad(part.float(), margin, mode="reflect").to(part.dtype) for part in both)
     room = both[0].shape[-1] - size
-    moves = [_move(rng, room) for _ in range(len(batch))]
+    moves = [(*rng.integers(room + 1, size=2).tolist(), rng.random() < 0.5) for _ in batch.labels]
     images, masks = (
         torch.stack([_moved(x, size, *move) for x, move in zip(part, moves, strict=True)])
         for part in both
@@ -136,25 +126,3 @@ def augment(
 def _moved(picture: Tensor, size: int, top: int, left: int, mirrored: bool) -> Tensor:
     crop = picture[:, top : top + size, left : left + size]
     return crop.flip(-1) if mirrored else crop
-
-
-def _move(rng: np.random.Generator, room: int) -> tuple[int, int, bool]:
-    """Top and left edge of an image's crop, and whether it is mirrored."""
-    top, left = rng.integers(room + 1, size=2).tolist()
-    return top, left, bool(rng.random() < 0.5)
-
-
-def check_masks(
-    masks: Bool[Tensor, "batch 1 height width"] | Float[Tensor, "batch 1 height width"],
-    *,
-    may_be_full: bool = False,
-) -> None:
-    """Raise ValueError when a mask is empty or full: its loss would teach nothing or harm."""
-    share = masks.float().mean(dim=(1, 2, 3))
-    full = (share == 1) & (not may_be_full)
-    for kind, wrong in (("no object", share == 0), ("no background", full)):
-        if bool(wrong.any()):
-            raise ValueError(
-                f"finetune: mask {int(wrong.nonzero()[0])} has {kind} "
-                f"({int(wrong.sum())} such masks); leave these images out or mend the masks"
-            )

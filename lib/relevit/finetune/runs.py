@@ -16,7 +16,7 @@ from relevit.config import FinetuneParams, Params, RobustnessParams
 from relevit.config.words import Protocol
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
-from relevit.finetune.hyperparameters import paper_rate, table_model
+from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import resolved
 from relevit.finetune.validation import validation_figures
@@ -66,7 +66,7 @@ def rate(cfg: FinetuneParams) -> float:
 
     The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
     02_baselines, where a method without a rate that passes gets the lowest one tried. Other models
-    of the papers take the papers' (T5-T7), or where these have none what `table_model` says.
+    of the papers take the papers' (T5-T7), or where these have none that of another (`paper_rate`).
     Raises: ValueError for a model, method and protocol that were not searched.
     """
     if cfg.lr is not None:
@@ -76,7 +76,7 @@ def rate(cfg: FinetuneParams) -> float:
         if cfg.model == found["parameters"]["model"]:
             return found["chosen_lr"]
     if cfg.model in PAPER_MODELS:
-        return paper_rate(cfg.method, table_model(cfg.method, cfg.model))
+        return paper_rate(cfg.method, cfg.model)
     found = read_summary(need_stage(cfg, "02_baselines"))
     arm = arm_name(cfg.model, cfg.method, cfg.protocol)
     if arm not in found["lowest"]:

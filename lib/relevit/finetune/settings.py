@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -11,13 +10,13 @@ from pydantic import Field, field_validator
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices, FinetuneParams
 from relevit.config.words import Precision
 from relevit.finetune.hyperparameters import (
-    LossWeights,
+    Weights,
     paper_temperature,
     paper_weights,
-    table_model,
+    script_weights,
 )
 from relevit.losses import LOSSES
-from relevit.protocols import Options, check_protocol, options
+from relevit.protocols import Options, options
 
 
 class FinetuneSettings(FinetuneChoices):
@@ -40,7 +39,9 @@ class FinetuneSettings(FinetuneChoices):
     epochs: int = Field(50, ge=1)
     temperature: float = Field(1.0, gt=0, description="of the class term (A8)")
     precision: Precision = "float32"
-    weights: LossWeights = Field(default_factory=LossWeights)
+    weights: Weights = Field(
+        {}, validate_default=True, description="by loss; what is not given is the script's"
+    )
 
     def changed(self, **others: Any) -> FinetuneSettings:
         """These settings with some others. Raises as the class."""
@@ -49,7 +50,7 @@ class FinetuneSettings(FinetuneChoices):
     @property
     def identity(self) -> Mapping[str, Any]:
         """All values as plain ones: runs that differ in one are different runs."""
-        return dict(self) | {"weights": asdict(self.weights), "options": self.rules}
+        return dict(self) | {"options": self.rules}
 
     @property
     def rules(self) -> Options:
@@ -66,19 +67,14 @@ class FinetuneSettings(FinetuneChoices):
         """Learning rate of an epoch, counted from 1."""
         return self.lr * self.rules["decay"] ** ((epoch - 1) // 2)
 
-    @field_validator("protocol", mode="before")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        check_protocol(value)
-        return value
-
     @field_validator("weights")
     @classmethod
-    def _of_losses_that_are_there(cls, weights: LossWeights, info: Any) -> LossWeights:
-        known = LOSSES[info.data["method"]]
-        if unknown := [name for name in weights.others if name not in known]:
-            raise ValueError(f"losses: {unknown[0]!r} is unknown; use some of {list(known)}")
-        return weights
+    def _of_losses_that_are_there(cls, weights: Weights, info: Any) -> Weights:
+        own = LOSSES[info.data["method"]]
+        known = list(dict.fromkeys([*(n.removeprefix("weight_") for n in LOSS_WEIGHTS), *own]))
+        if unknown := [name for name in weights if name not in known]:
+            raise ValueError(f"losses: {unknown[0]!r} is unknown; use some of {known}")
+        return script_weights(info.data["method"]) | weights
 
 
 def resolved(cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSettings:
@@ -88,12 +84,11 @@ def resolved(cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSe
     model (`relevit.finetune.hyperparameters`).
     """
     asked = {name.removeprefix("weight_"): getattr(cfg, name) for name in LOSS_WEIGHTS}
-    given = {name: value for name, value in asked.items() if value is not None}
-    papers = paper_weights(cfg.method, table_model(cfg.method, cfg.model))
+    given = {name: weight for name, weight in asked.items() if weight is not None}
     return FinetuneSettings(
         **{name: getattr(cfg, name) for name in FinetuneChoices.model_fields},
         lr=lr,
         precision=precision,
         temperature=cfg.temperature or paper_temperature(cfg.method, cfg.model, cfg.protocol),
-        weights=replace(papers, **given, others=cfg.more_losses),
+        weights=paper_weights(cfg.method, cfg.model) | given | cfg.more_losses,
     )

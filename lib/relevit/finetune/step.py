@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -39,8 +38,7 @@ Labels = Int[Tensor, " batch"]
 class StepLosses:
     """The terms of one batch, by name of `LOSSES` and unweighted; their weighted sums; the maps.
 
-    All are in the graph. A baseline has no heatmaps, nor has a control in training, whose relevance
-    terms weigh nothing: it has no terms either.
+    All are in the graph. Neither a baseline nor a control in training has heatmaps.
     """
 
     terms: Mapping[str, Float[Tensor, ""]]
@@ -69,37 +67,44 @@ def step_losses(
     """All losses of a batch from one forward pass, shared by the maps and the class term.
 
     `images` are normalised, `masks` in [0, 1], 1 on the object. `train=False` leaves out the graph
-    of second derivatives, which the numbers alone do not need.
+    of second derivatives, which the numbers alone do not need. In training a control, whose
+    relevance terms weigh nothing, makes no maps and has no terms.
     Raises: ValueError for masks that do not fit the images.
     """
-    look = look_at_maps if settings.method == "relevance" else look_at_pixels
+    weights, losses = settings.weights, LOSSES[settings.method]
+    if train and weights["relevance"] == 0:
+        losses = {}
     seen = settings.rules | {"masks": masks, "labels": labels}
-    seen |= look(model, images, labels, settings, train)
+    seen["exact_gradient"] = seen["exact_gradient"] and train
+    if settings.method != "relevance":
+        seen |= look_at_pixels(model, images, exact_gradient=seen["exact_gradient"])
+    elif losses:
+        seen |= look_at_maps(model, images, labels, settings, seen["exact_gradient"])
+    else:
+        with autocast(images.device, settings.precision), attention_for_gradients(model):
+            seen["logits"] = _at_least_float32(model(images))
 
-    weights, terms = settings.weights, {}
-    if weights.relevance or not train:
-        losses = LOSSES[settings.method]
-        with torch.autocast(images.device.type, enabled=False):  # a caller's, say
-            terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
-    combined = sum((weights.of(name) * value for name, value in terms.items()), torch.zeros(()))
+    terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
+    relevance = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
     classification = evaluated(CLASS_TERMS[settings.class_loss], seen)
-    total = weights.relevance * combined + weights.classification * classification
-    return StepLosses(terms, combined, classification, total, seen.get("heatmaps"), seen["logits"])
+    total = weights["relevance"] * relevance + weights["classification"] * classification
+    return StepLosses(terms, relevance, classification, total, seen.get("heatmaps"), seen["logits"])
 
 
 def look_at_maps(
-    model: nn.Module, images: Images, labels: Labels, settings: FinetuneSettings, train: bool
-) -> dict[str, Any]:
-    """The model's heatmaps and logits. A control, whose maps train nothing, makes none."""
-    if train and settings.weights.relevance == 0:
-        with autocast(images.device, settings.precision), attention_for_gradients(model):
-            return {"logits": _at_least_float32(model(images))}
+    model: nn.Module,
+    images: Images,
+    labels: Labels,
+    settings: FinetuneSettings,
+    exact_gradient: bool,
+) -> dict[str, Tensor]:
+    """The model's heatmaps of the class to explain, and its logits."""
     with autocast(images.device, settings.precision):
         relevance, logits = relevance_and_logits(
             model,
             images,
             labels if settings.target == "label" else None,
-            exact_gradient=settings.rules["exact_gradient"] and train,
+            exact_gradient=exact_gradient,
             explanation=settings.explanation,
         )
     heatmaps = to_heatmap(
@@ -111,20 +116,15 @@ def look_at_maps(
     return {"heatmaps": heatmaps, "logits": _at_least_float32(logits)}
 
 
-def look_at_pixels(
-    model: nn.Module, images: Images, labels: Labels, settings: FinetuneSettings, train: bool
-) -> dict[str, Any]:
+def look_at_pixels(model: nn.Module, images: Images, *, exact_gradient: bool) -> dict[str, Tensor]:
     """The images as leaves, whose gradients the baselines' terms take, and their logits (B13).
 
-    In the dtype of the weights, outside any autocast: second derivatives need the digits, and
-    attention that is not fused.
+    In the precision of the weights: second derivatives need the digits, and attention that is not
+    fused.
     """
-    exact = settings.rules["exact_gradient"] and train
     images = images.detach().requires_grad_()  # a new tensor: the caller's is left alone
-    attention = unfused_attention(model) if exact else nullcontext()
-    digits = torch.autocast(images.device.type, enabled=False)
-    with torch.enable_grad(), digits, attention:
-        return {"images": images, "logits": model(images), "exact_gradient": exact}
+    with unfused_attention(model) if exact_gradient else nullcontext():
+        return {"images": images, "logits": model(images)}
 
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:

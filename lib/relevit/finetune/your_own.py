@@ -27,7 +27,7 @@ from torch import nn
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
 from relevit.base.results import read_json
-from relevit.config.robustvit import FinetuneChoices
+from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import SHIPPED
 from relevit.config.your_own import OwnChoices
 from relevit.data.batch import Batch, join
@@ -42,7 +42,6 @@ from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.looking import Look, look, look_rows
 from relevit.evaluate.predictions import BATCH, make_classifier, predict
-from relevit.finetune.hyperparameters import LossWeights
 from relevit.finetune.learning_rate import choose_learning_rate, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings
@@ -119,12 +118,7 @@ class OwnRun:
             **{name: getattr(c, name) for name in FinetuneChoices.model_fields},
             lr=c.rates[0],
             precision=choose_precision(c.precision, self.device),
-            weights=LossWeights(
-                c.weight_relevance,
-                c.weight_classification,
-                c.weight_background,
-                c.weight_foreground,
-            ),
+            weights={name.removeprefix("weight_"): getattr(c, name) for name in LOSS_WEIGHTS},
         )
 
 
@@ -470,7 +464,7 @@ def networks(run: OwnRun, lr: float, say: Say = lambda line: None) -> dict[str, 
     found = {ORIGINAL: run.model.network}
     if run.choices.control:
         say("the same images and steps without the relevance terms")
-        weights = replace(run.settings.weights, relevance=0.0)
+        weights = run.settings.weights | {"relevance": 0.0}
         settings = run.settings.changed(lr=lr, weights=weights)
         found[WITHOUT] = _finetuned(run, settings, run.out / f"without_lr_{lr:.1e}")[0]
     found[WITH] = _finetuned(run, run.settings.changed(lr=lr), _folder_of(run, lr))[0]

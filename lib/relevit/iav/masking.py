@@ -60,16 +60,11 @@ def masking_curves(
     return pd.concat(tables, ignore_index=True)[columns]
 
 
-def random_order(
-    images: int, patches: int, *, seed: int = 0, first_index: int = 0
-) -> Float[Tensor, "images patches"]:
+def random_order(images: int, patches: int, *, seed: int = 0) -> Float[Tensor, "images patches"]:
     """A map for each image whose values are in random order, from 0 to patches - 1.
 
     Source: IAV Fig. 5, the curve for chance. An image's order comes from `seed` and its number
-    alone (`first_index` and up); one order serves all ratios, so that more masks include fewer.
+    alone; one order serves all ratios, so that more masks include fewer.
     """
-    orders = [
-        np.random.default_rng([seed, number]).permutation(patches)
-        for number in range(first_index, first_index + images)
-    ]
+    orders = [np.random.default_rng([seed, i]).permutation(patches) for i in range(images)]
     return torch.from_numpy(np.stack(orders)).float()

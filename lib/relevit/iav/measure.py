@@ -32,31 +32,20 @@ PART = 25  # images explained between two calls of on_part
 
 
 @dataclass(frozen=True)
-class HeadView:
-    """What the heads of one model look at in some images, and their scores against some maps.
+class Explanation:
+    """What the heads of one model look at in some images, and maps of what matters in them.
 
-    Source: IAV Eq. 1. `attention` holds the rows of the class token (or of whatever pools),
-    `attributions` a map per patch under each name to be shown, for example "SmoothGrad", and
-    `scores` each head's IA-score against the map of that name, from 0 to 1 (unitless).
+    `attention` holds the rows of the class token (or of whatever pools), `maps` a value a patch
+    under each name, of which IA-scores are taken with the part above 0.
     """
 
     attention: Float[Tensor, "images layers heads patches"]
-    attributions: Mapping[str, Float[Tensor, "images patches"]]
-    scores: Mapping[str, Float[Tensor, "images layers heads"]]
-    grid: tuple[int, int]  # rows and columns of patches
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Attention of every head and attributions of the class, for the same images."""
-
-    attention: Float[Tensor, "images layers heads patches"]
-    maps: Mapping[str, Float[Tensor, "images patches"]]  # not negative
+    maps: Mapping[str, Float[Tensor, "images patches"]]
     grid: tuple[int, int]  # rows and columns of patches
 
     def scores(self, name: str) -> Float[Tensor, "images layers heads"]:
         """IA-scores with one of the maps (IAV Eq. 1)."""
-        return ia_scores(self.attention, self.maps[name])
+        return ia_scores(self.attention, self.maps[name].clamp(min=0))
 
     def first(self, count: int) -> Explanation:
         """The same for the first images alone."""
@@ -67,14 +56,9 @@ class Explanation:
         """With one more map, of whatever origin (Any-AV)."""
         return replace(self, maps={**self.maps, name: other})
 
-    def view(self, names: Mapping[str, str]) -> HeadView:
-        """For the explorer: `names` gives the maps to show and what to call them."""
-        return HeadView(
-            self.attention,
-            {title: self.maps[name] for name, title in names.items()},
-            {title: self.scores(name) for name, title in names.items()},
-            self.grid,
-        )
+    def named(self, names: Mapping[str, str]) -> Explanation:
+        """With these maps alone: `names` says what they are to be called."""
+        return replace(self, maps={title: self.maps[name] for name, title in names.items()})
 
 
 @dataclass(frozen=True)
@@ -180,8 +164,8 @@ def score_table(
     return pd.concat(parts, ignore_index=True)
 
 
-def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad") -> pd.DataFrame:
-    """One run's agreement with a map beside that of no choice, a row a layer, means over the rest.
+def chance_table(run: FinetunedRun, seen: Explanation) -> pd.DataFrame:
+    """One run's agreement with SmoothGrad beside that of no choice, a row a layer, means over all.
 
     Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
     everywhere alike) and `centred` (`centred_scores`).
@@ -189,9 +173,9 @@ def chance_table(run: FinetunedRun, seen: Explanation, name: str = "smoothgrad")
     layers = range(1, seen.attention.shape[1] + 1)
     rows = pd.DataFrame({
         "layer": list(layers),
-        "score": seen.scores(name).mean(dim=(0, 2)).numpy(),
-        "uniform": float(uniform_score(seen.maps[name]).mean()),
-        "centred": centred_scores(seen.attention, seen.maps[name]).mean(dim=(0, 2)).numpy(),
+        "score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy(),
+        "uniform": float(uniform_score(seen.maps["smoothgrad"]).mean()),
+        "centred": centred_scores(seen.attention, seen.maps["smoothgrad"]).mean(dim=(0, 2)).numpy(),
     })  # fmt: skip
     return _of(run, rows)
 

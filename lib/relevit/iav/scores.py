@@ -20,8 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
-from relevit.attention.recording import record_attention
-from relevit.attention.token_rows import Pooling, head_pooling, pool_rows, prefix_tokens, read_rows
+from relevit.attribution.seen import observe
 
 Scores = Float[Tensor, "batch layers heads"]
 Attention = Float[Tensor, "batch layers heads patches"]
@@ -97,8 +96,13 @@ def class_attention(
     `chunk` images run at once, whose maps are all in memory together: chunk x layers x heads x
     tokens squared numbers. The model runs in the mode it is in.
     """
-    pooling, prefix = head_pooling(model), prefix_tokens(model)
-    return torch.cat([_rows(model, part, pooling, prefix) for part in images.split(chunk)])
+    parts = []
+    for part in images.split(chunk):
+        seen = observe(model, part)
+        rows = [seen.pool(seen.rows(attention.flatten(0, 1))) for attention in seen.maps]
+        heads = [layer.unflatten(0, (len(part), -1)) for layer in rows]
+        parts.append(torch.stack(heads, dim=1))
+    return torch.cat(parts)
 
 
 # Ours beside the paper's
@@ -138,15 +142,15 @@ def head_names(layers: int, heads: int) -> list[str]:
     return [f"L{layer}H{head}" for layer in range(1, layers + 1) for head in range(1, heads + 1)]
 
 
-def head_types(scores: Scores, threshold: float = HIGH) -> Bool[Tensor, "layers heads"]:
-    """True for High-IA heads: those whose median score over images lies above `threshold`.
+def head_types(scores: Scores) -> Bool[Tensor, "layers heads"]:
+    """True for High-IA heads: those whose median score over images lies above HIGH.
 
-    Source: IAV Sec. V.F. The others are Low-IA, one at the threshold included.
+    Source: IAV Sec. V.F. The others are Low-IA, one at HIGH included.
     """
     # By quantile, which halves the distance between the two middle ones; torch.median does not.
     # Layer by layer: it takes no more than 16 million values.
     medians = [layer.quantile(0.5, dim=0) for layer in _float(scores).unbind(1)]
-    return torch.stack(medians) > threshold
+    return torch.stack(medians) > HIGH
 
 
 def identity_share(scores: Scores) -> Float[Tensor, " layers"]:
@@ -189,19 +193,6 @@ def map_drift(
     by 2 / patches if each is on a single one: compare models with as many patches.
     """
     return (unit_norm(maps) - unit_norm(last)).abs().flatten(1).mean(dim=1)
-
-
-def _rows(
-    model: nn.Module, images: Tensor, pooling: Pooling, prefix: int
-) -> Float[Tensor, "batch layers heads patches"]:
-    # One row of the last map is enough where only the class token's is read.
-    with record_attention(model) as tape:
-        model(images)
-    layers = []
-    for attention in tape.maps:
-        rows = read_rows(attention.flatten(0, 1), pooling, prefix)
-        layers.append(pool_rows(rows, pooling, prefix).unflatten(0, attention.shape[:2]))
-    return torch.stack(layers, dim=1)
 
 
 def _float(values: Tensor) -> Tensor:

@@ -57,17 +57,15 @@ def class_structure(
     )
 
 
-def tsne(
-    scores: Float[Tensor, "images heads"], seed: int = 0, perplexity: float = PERPLEXITY
-) -> Float[Tensor, "images 2"]:
+def tsne(scores: Float[Tensor, "images heads"], seed: int = 0) -> Float[Tensor, "images 2"]:
     """A flat picture of one layer's scores, in which near images stay near.
 
-    Starts from the two main components. `perplexity`, about the number of neighbours that
+    Starts from the two main components. The perplexity, about the number of neighbours that
     count, is bounded by a third of the other images. Only neighbourhood means something in
     the picture: sizes and distances of groups do not.
     """
     points = _standardised(scores)
-    bounded = min(perplexity, (len(points) - 1) / 3)
+    bounded = min(PERPLEXITY, (len(points) - 1) / 3)
     method = TSNE(n_components=2, perplexity=bounded, init="pca", random_state=seed)
     return torch.from_numpy(method.fit_transform(points))
 

@@ -47,29 +47,19 @@ def load_masks(folder: Path, of: Of, images: Images | None = None) -> AutomaticM
     or has those of other images.
     """
     path = folder / MASKS
-    if not path.is_file():
-        raise FileNotFoundError(f"load_masks: {path} is missing; run the notebook 01_masks")
-    try:
-        tensors, facts = read_tensors(path)
-    except ValueError as error:
-        raise _damaged(path, error) from error
-    known = facts.get("images")
-    if not isinstance(known, dict):
-        raise _damaged(path, "no images by name")
+    tensors, facts = read_tensors(path)
+    known = facts["images"]
     if str(of) not in known:
         raise ValueError(
             f"load_masks: {path} has no masks of {_named(of)}, only of {sorted(known)}; add the "
             "seed to the parameter seeds of 01_masks and run it again"
         )
-    parts = [tensors.get(f"{of}/{part}") for part in PARTS]
-    if not _fit(*parts):
-        raise _damaged(path, f"no masks of {_named(of)}")
     if images is not None and _fingerprint(images) != known[str(of)]:
         raise ValueError(
             f"load_masks: {path} has masks of other images than the {len(images)} of {_named(of)} "
             "asked for; run 01_masks again with the same parameters of 02_finetune"
         )
-    return AutomaticMasks(*(part.bool() for part in parts))
+    return AutomaticMasks(*(tensors[f"{of}/{part}"].bool() for part in PARTS))
 
 
 def masks_of(
@@ -91,18 +81,6 @@ def masks_of(
         )
     parts = [torch.cat([getattr(found, part) for found, _ in known])[wanted] for part in PARTS]
     return AutomaticMasks(*parts)
-
-
-def _fit(coarse: Tensor | None, refined: Tensor | None, kept: Tensor | None) -> bool:
-    if coarse is None or refined is None or kept is None:
-        return False
-    whole = coarse.ndim == 4 and refined.shape == coarse.shape and kept.shape == coarse.shape[:1]
-    return whole and {coarse.dtype, refined.dtype, kept.dtype} == {torch.uint8}
-
-
-def _damaged(path: Path, why: object) -> ValueError:
-    again = "delete it and run the notebook 01_masks again"
-    return ValueError(f"load_masks: {path} is damaged ({why}); {again}")
 
 
 def _named(of: Of) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +44,7 @@ def write_card(
 
     `settings` are those of the finetuning and `data` facts of the images, both listed as they are;
     `numbers` compares before and after, a row a test set. The licence is left to the reader.
-    Raises: FileNotFoundError when the weights are missing.
     """
-    if not weights.is_file():
-        raise FileNotFoundError(f"card: the weights {weights} are missing; write them first")
     spec = own.spec
     parts = [
         f"---\n{yaml.safe_dump(FRONT, sort_keys=False)}{LICENCE}---\n",
@@ -61,7 +57,7 @@ def write_card(
         f"- weights: `{weights.name}`, SHA-256 begins with `{file_fingerprint(weights)}`\n",
         f"## Use\n\n```python\n{load_code(own, weights)}```\n",
         f"## Data\n\n{_listed(data)}\n",
-        f"## Numbers\n\n{_table(numbers)}\n",
+        f"## Numbers\n\n```\n{numbers.to_string()}\n```\n",
         f"## Settings\n\n{_listed(settings)}\n",
         f"## Citation\n\n```bibtex\n{CITATION}\n```\n",
     ]
@@ -100,9 +96,3 @@ def _listed(facts: Mapping[str, Any]) -> str:
         for key, value in facts.items()
     ]
     return "\n".join(lines) or "Nothing is noted."
-
-
-def _table(numbers: pd.DataFrame) -> str:
-    if find_spec("tabulate"):  # pandas' own way, where its helper is installed
-        return numbers.to_markdown()
-    return f"```\n{numbers.to_string()}\n```"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,7 @@ def save_weights(path: Path | str, model: nn.Module, architecture: str, **facts:
 def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and metadata of a safetensors file.
 
-    Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged, or
-    its metadata are not the suite's.
+    Raises: FileNotFoundError when it is missing; ValueError when it is cut short or damaged.
     """
     path = Path(path)
     if not path.is_file():
@@ -42,7 +42,7 @@ def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return tensors, _facts(path, (file.metadata() or {}).get(FACTS, "{}"))
+            return tensors, _facts((file.metadata() or {}).get(FACTS, "{}"))
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"weights: {path} is cut short or damaged ({one_line(error)}); "
@@ -50,25 +50,19 @@ def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
 
 
-def _facts(path: Path, text: str) -> dict[str, Any]:
-    try:
+def _facts(text: str) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
         facts = json.loads(text)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict) or not isinstance(facts.get("architecture", ""), str):
-        raise ValueError(
-            f"weights: {path} has metadata under {FACTS!r} that are no JSON object with the name "
-            f"of a model ({text[:40]!r}); delete it and run the stage that writes it again"
-        )
-    return facts
+        if isinstance(facts, dict) and isinstance(facts.get("architecture", ""), str):
+            return facts
+    raise OSError(f"under {FACTS!r} it has no JSON object with the name of a model")
 
 
 def load_weights(path: Path | str, model: nn.Module, architecture: str) -> dict[str, str]:
     """Fill `model` from a file of `save_weights`; return the file's metadata.
 
-    Raises: FileNotFoundError, ValueError when the file is damaged, was made for another
-    architecture, holds another type of numbers (half precision may fill single), or NaN or
-    infinity. The model is unchanged after an error.
+    Raises: as `read_tensors`; ValueError when the file was made for another architecture, or does
+    not fit (`need_sound`). The model is unchanged after an error.
     """
     tensors, metadata = read_tensors(path)
     written_for = metadata.get("architecture", "(none given)")
@@ -78,30 +72,27 @@ def load_weights(path: Path | str, model: nn.Module, architecture: str) -> dict[
             "choose that model or another file"
         )
     state = model.state_dict()
-    expected = {key: tuple(value.shape) for key, value in state.items()}
-    found = {key: tuple(value.shape) for key, value in tensors.items()}
-    odd = sorted(k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k))
-    if odd:
-        raise ValueError(
-            f"weights: {path} does not fit model {architecture!r} at {odd[0]!r} "
-            f"(file {found.get(odd[0])}, model {expected.get(odd[0])}; {len(odd)} in all); "
-            "use a file written by this version for this model"
-        )
     try:
+        if odd := sorted(state.keys() ^ tensors.keys()):
+            raise ValueError(f"{odd[0]} is in one of them alone ({len(odd)} in all)")
         need_sound(tensors, state)
     except ValueError as error:
-        raise ValueError(f"weights: {path} holds {error}") from None
+        raise ValueError(f"weights: {path} does not fit {architecture!r}: {error}") from None
     model.load_state_dict(tensors)
     return metadata
 
 
 def need_sound(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Raise ValueError, for words before it, unless tensors are numbers as a model's `state` has.
+    """Raise ValueError unless tensors are numbers of the sizes and types of a model's `state`.
 
     Half precision may fill single.
     """
     for key, value in tensors.items():
-        into = state[key].dtype
+        size, into = tuple(state[key].shape), state[key].dtype
+        if tuple(value.shape) != size:
+            raise ValueError(
+                f"size mismatch for {key}: {tuple(value.shape)} in the file, {size} in the model"
+            )
         # A number of half precision is one of single precision, too; other casts lose digits.
         if value.dtype != into and not (value.dtype in HALVES and into == torch.float32):
             raise ValueError(

@@ -130,10 +130,7 @@ def fill(
     if parts:
         raise ValueError("; ".join(parts))
     need_sound(named, own)
-    try:
-        model.load_state_dict(own | named)
-    except RuntimeError as error:
-        raise ValueError(str(error).splitlines()[-1].strip()) from error
+    model.load_state_dict(own | named)
 
 
 def _classifier(model: nn.Module) -> tuple[str, ...]:

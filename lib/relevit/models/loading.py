@@ -199,8 +199,6 @@ def _head_size(
 ) -> int:
     """How many classes the model has, 0 for no head. Raises: ValueError."""
     held, name = rows(tensors), model.name
-    if classes is not None and (isinstance(classes, bool) or classes < 0):
-        raise ValueError(f"model {name!r}: classes {classes!r}; give a whole number from 0")
     bare = name in MODELS and model.classes == 0 and not new_head  # published without one
     count = 0 if bare else held or model.classes if new_head else held
     count = count if classes is None else classes

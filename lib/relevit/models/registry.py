@@ -110,13 +110,13 @@ def view_of(how: Mapping[str, Any], size: int) -> View:
     return View(resize, size, how["interpolation"], squash=squash)
 
 
-def shipped_weights(name: str, data: str = "cutouts") -> Path:
+def shipped_weights(name: str, data: str | None = None) -> Path:
     """Path of the weights that come with the package, trained on the images called `data`.
 
-    Raises: ValueError when there are none.
+    Those of a pretraining have no such images. Raises: ValueError when there are none.
     """
     folder = Path(str(files("relevit") / "assets" / "weights"))
-    path = (folder if data == "cutouts" else folder / data) / f"{name}.safetensors"
+    path = (folder / data if data == "habitats" else folder) / f"{name}.safetensors"
     if not path.is_file():
         raise ValueError(
             f"models: no weights of {name!r} for {data} come with the package; "

@@ -13,13 +13,12 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torchvision.transforms import InterpolationMode, functional
 
 Interpolation = Literal["bilinear", "bicubic"]
 Mask = Bool[np.ndarray, "height width"]
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
-CUTOUTS_CLASSES = 40  # of the embedded benchmark
 LONGEST = 100  # times the shorter side: of a longer picture the middle alone is looked at
 DEEP = 65535  # white in 16 bits
 TO_8_BITS = 257  # 65535 / 255
@@ -45,58 +44,30 @@ class View:
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
         """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
-        how = Image.Resampling[self.interpolation.upper()]
-        square = self._cut(as_rgb(image), how)
+        square = self._cut(as_rgb(image), self.interpolation)
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
     def mask(self, mask: Mask) -> Bool[Tensor, "1 crop crop"] | Float[Tensor, "1 crop crop"]:
         """The same square of a mask."""
+        grey = mask.astype(np.float32)
         if self.mask_pixels == "soft":
-            return self._soft_mask(mask)
-        grey = Image.fromarray(mask.astype(np.float32), mode="F")
-        square = self._cut(grey, Image.Resampling[self.mask_pixels.upper()])
+            # Without antialiasing, as tensors were resized by the torchvision of 2022: no more
+            # pixels are fractions than that makes so.
+            return self._cut(torch.from_numpy(grey)[None], "bilinear").clamp(0, 1)
+        square = self._cut(Image.fromarray(grey, mode="F"), self.mask_pixels)
         return torch.from_numpy(np.array(square))[None] > 0.5
 
-    def _soft_mask(self, mask: Mask) -> Float[Tensor, "1 crop crop"]:
-        """Bilinear without antialiasing, as tensors were resized by the torchvision of 2022.
-
-        No more pixels are fractions than that makes so.
-        """
-        left, top, right, bottom = self._middle(mask.shape[1], mask.shape[0])
-        values = torch.from_numpy(mask[top:bottom, left:right].astype(np.float32))[None, None]
-        width, height = self._size(right - left, bottom - top)
-        resized = interpolate(values, (height, width), mode="bilinear", antialias=False)[0]
-        left, top = self._corner(width, height)
-        return resized[:, top : top + self.crop, left : left + self.crop].clamp(0, 1)
-
-    def _cut(self, image: Image.Image, how: Image.Resampling) -> Image.Image:
-        middle = self._middle(*image.size)
-        if middle != (0, 0, *image.size):
-            image = image.crop(middle)
-        size = self._size(*image.size)
-        left, top = self._corner(*size)
-        return image.resize(size, how).crop((left, top, left + self.crop, top + self.crop))
-
-    def _middle(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of what is resized: nearly always the whole picture.
-
-        A line of one by 60,000 pixels, enlarged as a whole, would fill the memory.
-        """
-        if self.squash:
-            return 0, 0, width, height
-        longest = LONGEST * min(width, height)
-        left, top = (max(0, (side - longest) // 2) for side in (width, height))
-        return left, top, width - left, height - top
-
-    def _size(self, width: int, height: int) -> tuple[int, int]:
-        if self.squash:
-            return self.resize, self.resize
-        # As torchvision: multiplied before it is divided, and cut down to whole pixels.
-        short = min(width, height)
-        return int(self.resize * width / short), int(self.resize * height / short)
-
-    def _corner(self, width: int, height: int) -> tuple[int, int]:
-        return round((width - self.crop) / 2), round((height - self.crop) / 2)
+    def _cut(self, picture: Image.Image | Tensor, how: str) -> Image.Image | Tensor:
+        size = [self.resize] * (2 if self.squash else 1)
+        # Of a line of one by 60,000 pixels, the whole enlarged would fill the memory.
+        _, height, width = functional.get_dimensions(picture)
+        longest = LONGEST * min(height, width)
+        if not self.squash and max(height, width) > longest:
+            top, left = (max(0, (side - longest) // 2) for side in (height, width))
+            picture = functional.crop(picture, top, left, height - 2 * top, width - 2 * left)
+        smooth = isinstance(picture, Image.Image)
+        resized = functional.resize(picture, size, InterpolationMode(how), antialias=smooth)
+        return functional.center_crop(resized, [self.crop])
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
@@ -138,7 +109,7 @@ class ModelSpec:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     options: dict[str, Any] = field(default_factory=dict)
-    classes: int = CUTOUTS_CLASSES  # of its head, unless another number is asked for
+    classes: int = 0  # of its head, unless another number is asked for; 0: it has none
     view: View = field(default=View(), repr=False)  # of a picture that was not made for the model
 
     @property

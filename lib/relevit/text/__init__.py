@@ -8,6 +8,7 @@ pictures. What needs transformers or tokenizers loads them when it is called.
 from relevit.text.convert import from_bert
 from relevit.text.corpora.reading import COUNTS, read_corpora, reasoning_documents
 from relevit.text.documents import Document
+from relevit.text.encoder import text_logits
 from relevit.text.pretrained import load_reader
 from relevit.text.ranking import (
     SCORES,
@@ -34,41 +35,4 @@ from relevit.text.token_perturbation import (
     perturbation_table,
 )
 from relevit.text.tokens import cut_counts, encode, load_tokenizer, read_texts
-from relevit.text.train import accuracy, text_logits, train_on_corpus
-
-__all__ = [
-    "COUNTS",
-    "SCORES",
-    "TEXT_METHODS",
-    "Document",
-    "accuracy",
-    "attention_by_block",
-    "attribute",
-    "concatenated",
-    "curve_table",
-    "cut_counts",
-    "document_scores",
-    "encode",
-    "from_bert",
-    "leads",
-    "left_after",
-    "load_reader",
-    "load_tokenizer",
-    "method_maps",
-    "paper_order",
-    "path_starts",
-    "perturb_texts",
-    "perturbation_table",
-    "rationale_rows",
-    "rationale_table",
-    "read_corpora",
-    "read_texts",
-    "reasoning_documents",
-    "score_table",
-    "start_table",
-    "text_logits",
-    "top_counts",
-    "train_on_corpus",
-    "variants_first",
-    "with_rationale",
-]
+from relevit.text.train import accuracy, train_on_corpus

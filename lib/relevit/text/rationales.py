@@ -25,7 +25,6 @@ from relevit.text.tokens import Texts, TokenMap, Tokens
 
 KS = tuple(range(10, 90, 10))  # the axis of Fig. 6
 FIGURE_LIMIT = 512  # tokens of the texts in Fig. 6
-F1 = "f1_pct"
 Counted = Literal["token", "word"]
 
 
@@ -33,7 +32,7 @@ def rationale_f1(
     tokens: Tokens,
     values: TokenMap,
     document: Document,
-    ks: Sequence[int] = KS,
+    ks: Sequence[int],
     *,
     counted: Counted = "token",
 ) -> pd.DataFrame:
@@ -41,8 +40,7 @@ def rationale_f1(
 
     `values` have one a token, as `attribute` gives them. Parts are tokens, or as published whole
     words (`counted="word"`). A document of fewer than k parts gives all it has, so that its
-    precision is that of everything. Equal values go by a shuffled order, as in
-    `relevit.evaluate.perturbation`; so does a map that is not finite.
+    precision is that of everything. Ties as in `relevit.evaluate.perturbation`.
 
     One row a k: k, precision, recall, f1, all three in 0..1; pointed (the highest part lies in
     the rationale: the pointing game).
@@ -78,10 +76,9 @@ def whole_words(
     """
     starts = [word.start() for word in re.finditer(r"\S+", tokens.text)]
     own = torch.tensor(tokens.offsets)[tokens.own, 0].numpy()
-    _, place = np.unique(np.searchsorted(starts, own, side="right"), return_inverse=True)
-    word, count = torch.tensor(place), int(place.max()) + 1
-    highest = torch.zeros(count, dtype=values.dtype).scatter_reduce(0, word, values, "amax")
-    return highest, torch.zeros(count).scatter_reduce(0, word, truth.float(), "amax") > 0
+    parts = pd.DataFrame({"value": values.clamp(min=0).numpy(), "marked": truth.numpy()})
+    words = parts.groupby(np.searchsorted(starts, own, side="right")).max()
+    return torch.tensor(words["value"].to_numpy()), torch.tensor(words["marked"].to_numpy())
 
 
 def with_rationale(
@@ -132,7 +129,7 @@ def rationale_table(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "documents": groups.size(),
-            F1: 100 * groups["f1"].mean(),
+            "f1_pct": 100 * groups["f1"].mean(),
             "standard_error_pts": 100 * groups["f1"].sem(),
             "top_token_pct": 100 * groups["pointed"].mean(),
         }

@@ -35,7 +35,6 @@ TEXT_METHODS = (
     "token_wise",
 )
 _SCALED = ("raw_attention", "gradcam")  # from 0 to 1 as published (differences C19)
-CHUNK_TOKENS = 2048  # in one call of a method; bounds the memory
 STARTING = ("transformer_attribution", "ga", *VARIANTS)  # begin at a later block as published
 RANDOM = "random"  # any order at all: the floor
 Maps = dict[str, list[TokenMap]]
@@ -46,8 +45,6 @@ def attribute(
     tokens: Sequence[Tokens],
     method: str,
     target: Int[Tensor, " texts"] | None = None,
-    *,
-    chunk_tokens: int = CHUNK_TOKENS,
     **options: Any,
 ) -> list[TokenMap]:
     """What each token of each text contributes to a class, by one of TEXT_METHODS, on the CPU.
@@ -56,32 +53,25 @@ def attribute(
     the batch and padding can get nothing. Special tokens get 0: they are no part of the text
     (Beyond Intuition keeps the class token out; differences D9). `target` None is the class
     that is predicted. `options` go to the method, `protocol` among them.
-    Raises: ValueError for another method, a text that is too long or of other token ids, a bad
-    target, or a model whose answers are not finite, as after a training that diverged.
     """
     if method not in TEXT_METHODS:
         raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
     _need_readable(model, tokens)
     maps: list[Tensor] = [torch.empty(0)] * len(tokens)
-    watch = model.register_forward_hook(_need_finite)
-    try:
-        for places in same_length(tokens, chunk_tokens):
-            ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
-            wanted = None if target is None else target[torch.tensor(places)].to(model.device)
-            found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
-            if method in _SCALED:  # a constant map, which they make NaN: no token stands out
-                found = found.nan_to_num(nan=0.0)
-            for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
-                maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
-    finally:
-        watch.remove()
+    for places in same_length(tokens):
+        ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
+        wanted = None if target is None else target[torch.tensor(places)].to(model.device)
+        found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
+        if method in _SCALED:  # a constant map, which they make NaN: no token stands out
+            found = found.nan_to_num(nan=0.0)
+        for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
+            maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
     return maps
 
 
 def method_maps(
     model: TextTransformer,
     texts: Texts,
-    methods: Sequence[str] = TEXT_METHODS,
     *,
     protocol: Protocol = "published",
     seed: int = 0,
@@ -92,7 +82,7 @@ def method_maps(
     The published scripts explain the label instead; on texts answered rightly it is the same.
     """
     maps, seconds = {}, {}
-    for name in methods:
+    for name in TEXT_METHODS:
         start = time.perf_counter()
         maps[name] = attribute(model, texts.tokens, name, protocol=protocol)
         seconds[name] = (time.perf_counter() - start) / len(texts)
@@ -125,10 +115,10 @@ def start_table(
             method_options(model, name, kind).get("start_block", 1)
             for kind in ("published", "described")
         ]
-        made = (
+        made = [
             attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
             for start in starts
-        )
+        ]
         pairs = [
             (one[tokens.own], other[tokens.own])
             for one, other, tokens in zip(*made, texts.tokens, strict=True)
@@ -140,13 +130,11 @@ def start_table(
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
 
 
-def path_starts(
-    model: TextTransformer, tokens: Tokens, method: str = "token_wise"
-) -> tuple[pd.DataFrame, Maps]:
+def path_starts(model: TextTransformer, tokens: Tokens) -> tuple[pd.DataFrame, Maps]:
     """The path of one text from no embedding and from padding (differences D9).
 
     The table has the predicted class's logit and probability at both starts and for the text
-    itself; the maps are those of `method` with either start, all else as published.
+    itself; the maps are token-wise's with either start, all else as published.
     """
     ids = torch.tensor([tokens.ids], device=model.device)
     with torch.no_grad():
@@ -166,7 +154,7 @@ def path_starts(
         index=pd.Index(inputs, name="input"),
     )
     maps = {
-        name: attribute(model, [tokens], method, target, protocol="published", baseline=start)
+        name: attribute(model, [tokens], "token_wise", target, protocol="published", baseline=start)
         for name, start in starts.items()
     }
     return table, maps
@@ -188,15 +176,6 @@ def _need_readable(model: TextTransformer, tokens: Sequence[Tokens]) -> None:
                 f"this model reads at most {model.limit}, with ids in 0..{known - 1}: cut texts "
                 "with encode, and use the tokenizer that came with the model"
             )
-
-
-def _need_finite(model: Any, inputs: Any, logits: Tensor) -> None:
-    """NaN would pass for the constant maps of C19."""
-    if bad := int((~logits.isfinite()).any(dim=1).sum()):
-        raise ValueError(
-            f"text: the model's answers to {bad} of {len(logits)} texts are not finite; its "
-            "weights or its training are broken: train it again, with a lower learning rate"
-        )
 
 
 def _in_text_order(

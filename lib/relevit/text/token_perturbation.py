@@ -9,14 +9,13 @@ at a guess. `bert_pertub_movie.py` runs 52 to 68 % alone, in steps of 2 (differe
 Special tokens ([CLS], [SEP]) are no parts of the text: they are neither counted nor erased, so
 that at 100 % they alone are left. Both published scripts count them and may erase them, and that
 for 20 Newsgroups counts the padding up to 512 tokens too. They explain the label, whatever was
-predicted: give `attribute` and `explained` the labels for that. Erasing part after part in place,
-as they do, leaves the same as erasing the whole share, because larger shares hold the smaller.
+predicted. Erasing part after part in place, as they do, leaves the same as erasing the whole
+share, because larger shares hold the smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -37,14 +36,13 @@ from relevit.evaluate.perturbation import (
     trapezoid_weights,
 )
 from relevit.protocols import Protocol, options
-from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens
 
-Erase = Literal["pad", "mask"]
-Key = tuple[int, str]  # how many tokens of a text are erased, from which end of the order
-Cells = dict[Key, Bool[Tensor, " _"]]  # which tokens are left
+# A text, how many of its tokens are erased, and from which end of the order.
+Key = tuple[int, int, str]
+Inputs = dict[Key, Float[Tensor, "_ width"]]  # the embedded tokens that are run
 
-SHARES_PCT = tuple(range(10, 110, 10))  # all of it, as bert_pertub_20ng.py (differences D10)
+SHARES_PCT = tuple(map(float, range(0, 110, 10)))  # to the end, as bert_pertub_20ng.py (D10)
 FIRST_HALF_PCT = 50.0
 BATCH_TOKENS = 2048  # in one forward pass, padding included; bounds the memory
 PART = 64  # texts whose embedded tokens are kept at once
@@ -56,70 +54,50 @@ def token_perturbation_rows(
     model: nn.Module,
     texts: Texts,
     maps: Sequence[TokenMap],
-    explained: Int[Tensor, " texts"] | None = None,
     *,
     clamp: bool = False,
-    directions: Sequence[Direction] = DIRECTIONS,
-    shares_pct: Sequence[float] = SHARES_PCT,
     mask_id: int | None = None,
-    batch_tokens: int = BATCH_TOKENS,
 ) -> pd.DataFrame:
     """What a text classifier answers while more and more of its texts is erased.
 
     `maps` have one value a token, as `attribute` gives them; those of special tokens are not
-    looked at. `explained` is the class whose logit is kept, by default the one predicted for the
-    whole text. `shares_pct` are the shares of a text's own tokens to erase, rounded down to whole
-    tokens; 0 is always added. `clamp` ranks negative values as 0, so that they tie (differences
-    D10); ties as in `relevit.evaluate.perturbation`.
+    looked at. SHARES_PCT of a text's own tokens are erased, rounded down to whole tokens. `clamp`
+    ranks negative values as 0, so that they tie (differences D10); ties as in
+    `relevit.evaluate.perturbation`.
 
     An erased token is [PAD] with attention mask 0 in place, as published: no token sees those
     erased, and the others keep their positions. With `mask_id` it becomes that token, which the
-    others see. `model` has `embed(ids)`, is called with embedded tokens and a mask, and gives
-    logits. Answers depend on `batch_tokens` by rounding alone.
-    Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index` counting texts.
+    others see. Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index`
+    counting texts; the explained class is the one predicted for the whole text.
     """
-    shares = [0.0, *map(float, shares_pct)]
-    left: list[Cells] = []
-    keys: list[dict[str, list[Key]]] = []
-    for one, values in zip(texts.tokens, maps, strict=True):
-        own = values.detach().cpu()[one.own]
-        cells, of_text = _left_over(one, own.clamp(min=0) if clamp else own, directions, shares)
-        left.append(cells)
-        keys.append(of_text)
+    values = [one.detach().cpu().clamp(min=0) if clamp else one.detach().cpu() for one in maps]
+    order = sorted(range(len(texts)), key=lambda i: len(texts.tokens[i]))
+    answers: dict[Key, Tensor] = {}
     with evaluating(model):
-        found = _answers(model, texts.tokens, left, mask_id, batch_tokens)
+        for start in range(0, len(order), PART):
+            inputs: Inputs = {}
+            for i in order[start : start + PART]:
+                inputs |= _inputs(model, i, texts.tokens[i], values[i], mask_id)
+            answers |= _answers(model, inputs)
     tables = []
-    for direction in directions:
-        logits = torch.stack(
-            [
-                torch.stack([answers[key] for key in of_text[direction]])
-                for answers, of_text in zip(found, keys, strict=True)
-            ]
-        )
-        tables.append(answer_rows(logits, texts.labels, explained, shares, direction, 0))
+    for direction in DIRECTIONS:
+        keys = [_keys(i, int(one.own.sum()), direction) for i, one in enumerate(texts.tokens)]
+        logits = torch.stack([torch.stack([answers[key] for key in of_text]) for of_text in keys])
+        tables.append(answer_rows(logits, texts.labels, None, SHARES_PCT, direction, 0))
     return pd.concat(tables, ignore_index=True)
 
 
 def perturb_texts(
-    model: TextTransformer,
+    model: nn.Module,
     texts: Texts,
     maps: Mapping[str, Sequence[TokenMap]],
     *,
     protocol: Protocol = "published",
-    erase: Erase = "pad",
     mask_id: int | None = None,
     on_method: Callable[[], object] = lambda: None,
 ) -> pd.DataFrame:
-    """Rows of `token_perturbation_rows` for each method, by the rule of `protocol`.
-
-    Raises: ValueError for `erase="mask"` without the tokenizer's id of [MASK].
-    """
-    if (erase == "mask") != (mask_id is not None):
-        raise ValueError(
-            f"perturb_texts: erase={erase!r} and mask_id={mask_id}; erase='mask' needs the "
-            "tokenizer's id of [MASK], and 'pad' needs none"
-        )
-    rule: dict[str, Any] = options(protocol, "token_perturbation_rows") | {"mask_id": mask_id}
+    """Rows of `token_perturbation_rows` for each method, by the rule of `protocol`."""
+    rule = options(protocol, "token_perturbation_rows") | {"mask_id": mask_id}
     parts = []
     for name, values in maps.items():
         parts.append(token_perturbation_rows(model, texts, values, **rule).assign(method=name))
@@ -127,116 +105,92 @@ def perturb_texts(
     return pd.concat(parts, ignore_index=True)
 
 
-def first_half_auc_pct(rows: pd.DataFrame) -> pd.DataFrame:
-    """Area under the first half of each text's curve: index, direction, auc_pct.
+def text_areas(rows: pd.DataFrame) -> pd.DataFrame:
+    """Areas under each text's curve: index, direction, auc_pct, method, first_half_auc_pct.
 
-    For BI-09 ("in the first half both variants drop more sharply"); the paper gives no number.
-    Ours, fixed before any result was seen: trapezoids over the measured shares from 0 to 50 %,
-    the whole text among them, over the width of that range. So it is a mean accuracy, lower where
-    the positive curve drops more sharply, and linear in the accuracies as `image_auc_pct`.
+    The first half is for BI-09 ("in the first half both variants drop more sharply"); the paper
+    gives no number. Ours, fixed before any result was seen: trapezoids over the measured shares
+    from 0 to 50 %, the whole text among them, over the width of that range. So it is a mean
+    accuracy, lower where the positive curve drops more sharply, and linear in the accuracies as
+    `image_auc_pct`.
     """
     first = rows[rows["share_pct"] <= FIRST_HALF_PCT]
     shares = sorted(first["share_pct"].unique().tolist())
     weights = trapezoid_weights(np.array(shares)) / FIRST_HALF_PCT
     area = 100 * first["hit"] * first["share_pct"].map(dict(zip(shares, weights, strict=True)))
-    keys = [first["index"], first["direction"]]
-    return area.groupby(keys, observed=True).sum().rename("auc_pct").reset_index()
+    keys = ["method", "index", "direction"]
+    half = area.groupby([first[key] for key in keys], observed=True).sum().rename(FIRST_HALF)
+    methods = rows.groupby("method", sort=False)
+    whole = pd.concat([image_auc_pct(own).assign(method=name) for name, own in methods])
+    return whole.join(half, on=keys)
 
 
 def perturbation_table(rows: pd.DataFrame, labels: Int[Tensor, " texts"]) -> pd.DataFrame:
-    """One row a method and direction, with standard errors over documents.
+    """One row a method and direction: `text_areas` with standard errors over documents.
 
     Columns: method, direction, documents, auc_pct, standard_error_pts, first_half_auc_pct,
-    first_half_error_pts (areas as `first_half_auc_pct`), final_accuracy_pct (every word erased),
-    chance_pct (of always naming the most frequent class).
+    first_half_error_pts, final_accuracy_pct (every word erased), chance_pct (of always naming the
+    most frequent class).
     """
-    chance = 100 * labels.bincount().max().item() / len(labels)
-    parts = []
-    for name, own in rows.groupby("method", sort=False):
-        curves = accuracy_curves(own)
-        last = curves[curves["share_pct"] == curves["share_pct"].max()].set_index("direction")
-        area, half = (
-            scores.groupby("direction", sort=False)[AREA]
-            for scores in (image_auc_pct(own), first_half_auc_pct(own))
+    keys = ["method", "direction"]
+    table = (
+        text_areas(rows)
+        .groupby(keys, sort=False)
+        .agg(
+            documents=(AREA, "size"),
+            auc_pct=(AREA, "mean"),
+            standard_error_pts=(AREA, "sem"),
+            first_half_auc_pct=(FIRST_HALF, "mean"),
+            first_half_error_pts=(FIRST_HALF, "sem"),
         )
-        table = pd.DataFrame(
-            {
-                "documents": area.size(),
-                AREA: area.mean(),
-                "standard_error_pts": area.sem(),
-                FIRST_HALF: half.mean(),
-                "first_half_error_pts": half.sem(),
-                "final_accuracy_pct": last["accuracy_pct"],
-                "chance_pct": chance,
-            }
-        )
-        parts.append(table.rename_axis("direction").reset_index().assign(method=name))
-    table = pd.concat(parts, ignore_index=True)
-    return table[["method", *table.columns.drop("method")]]
+    )
+    last = curve_table(rows[rows["share_pct"] == rows["share_pct"].max()])
+    table["final_accuracy_pct"] = last.set_index(keys)["accuracy_pct"]
+    table["chance_pct"] = 100 * labels.bincount().max().item() / len(labels)
+    return table.reset_index()
 
 
 def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
     """`accuracy_curves` of each method, with the column `method`."""
-    return pd.concat(
-        [
-            accuracy_curves(own).assign(method=name)
-            for name, own in rows.groupby("method", sort=False)
-        ],
-        ignore_index=True,
-    )
+    methods = rows.groupby("method", sort=False)
+    curves = [accuracy_curves(own).assign(method=name) for name, own in methods]
+    return pd.concat(curves, ignore_index=True)
 
 
-def left_after(tokens: Tokens, values: TokenMap, share_pct: float, gap: str = "·") -> str:
-    """The words of a text of which a share is erased, most relevant first; `gap` for each other."""
+def left_after(tokens: Tokens, values: TokenMap, share_pct: float) -> str:
+    """The words of a text of which a share is erased, most relevant first; a dot for each other."""
     ranks = erasing_ranks(values[tokens.own][None], "positive")[0].tolist()
     count = erased_parts(len(ranks), share_pct)
-    words = [
-        word for word, special in zip(tokens.words, tokens.special, strict=True) if not special
-    ]
-    return " ".join(gap if rank < count else word for word, rank in zip(words, ranks, strict=True))
+    words = tokens.words[1:-1]
+    return " ".join("·" if rank < count else word for word, rank in zip(words, ranks, strict=True))
 
 
-def _left_over(
-    tokens: Tokens, values: Tensor, directions: Sequence[Direction], shares: Sequence[float]
-) -> tuple[Cells, dict[str, list[Key]]]:
-    """What is left of a text, each input once; and for each direction its inputs, share by share.
+def _keys(text: int, parts: int, direction: Direction) -> list[Key]:
+    """A text's inputs, share by share.
 
     Nothing and everything erased is the same in both directions, and a short text has fewer
     numbers of tokens than there are shares.
     """
-    parts, cells, keys = len(values), {}, {}
-    counts = [erased_parts(parts, share) for share in shares]
-    for direction in directions:
+    counts = [erased_parts(parts, share) for share in SHARES_PCT]
+    return [(text, n, direction if 0 < n < parts else "") for n in counts]
+
+
+def _inputs(
+    model: nn.Module, text: int, tokens: Tokens, values: TokenMap, mask_id: int | None
+) -> Inputs:
+    """What is run of one text, each input once."""
+    parts = int(tokens.own.sum())
+    ids = torch.tensor(tokens.ids, device=model.device)
+    whole = model.embed(ids[None])[0]
+    made: Inputs = {}
+    for direction in DIRECTIONS:
         ranks = torch.full((len(tokens),), parts)  # special tokens: after all others, so never
-        ranks[tokens.own] = erasing_ranks(values[None], direction)[0]
-        keys[direction] = [(n, direction if 0 < n < parts else "") for n in counts]
-        cells |= {key: ranks >= key[0] for key in keys[direction]}
-    return cells, keys
-
-
-def _answers(
-    model: nn.Module,
-    tokens: Sequence[Tokens],
-    left: Sequence[Cells],
-    mask_id: int | None,
-    batch_tokens: int,
-) -> list[dict[Key, Float[Tensor, " classes"]]]:
-    """Logits of each text's inputs on the CPU; texts and inputs of similar length run together."""
-    device = next(model.parameters()).device
-    order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
-    found: list[dict[Key, Tensor]] = [{} for _ in tokens]
-    for start in range(0, len(order), PART):
-        inputs = {}
-        for i in order[start : start + PART]:
-            ids = torch.tensor(tokens[i].ids, device=device)
-            whole = model.embed(ids[None])[0]
-            for key, kept in left[i].items():
-                inputs[i, key] = _seen(model, ids, whole, kept.to(device), mask_id)
-        for batch in _batches({key: len(seen) for key, seen in inputs.items()}, batch_tokens):
-            logits = _forward(model, [inputs[key] for key in batch])
-            for (i, key), answer in zip(batch, logits, strict=True):
-                found[i][key] = answer
-    return found
+        ranks[tokens.own] = erasing_ranks(values[tokens.own][None], direction)[0]
+        for key in _keys(text, parts, direction):
+            if key not in made:
+                kept = (ranks >= key[1]).to(ids.device)
+                made[key] = _seen(model, ids, whole, kept, mask_id)
+    return made
 
 
 def _seen(
@@ -249,27 +203,22 @@ def _seen(
     """The embedded tokens that are run."""
     if mask_id is not None:
         return model.embed(torch.where(kept, ids, mask_id)[None])[0]
-    if getattr(model, "reads", "first") == "last":  # there the last token stands first
+    if model.reads == "last":  # there the last token stands first
         kept = torch.cat([kept[-1:], kept[:-1]])
     # Erased tokens take part in nothing, so leaving them out saves half the work of the sweep;
     # the others got their positions from the whole text.
     return whole[kept]
 
 
-def _batches(lengths: Mapping[Any, int], batch_tokens: int) -> Iterator[list[Any]]:
-    """Inputs of similar length, long ones first, up to so many tokens with their padding."""
-    order = sorted(lengths, key=lambda key: -lengths[key])
+def _answers(model: nn.Module, inputs: Inputs) -> dict[Key, Float[Tensor, " classes"]]:
+    """Logits on the CPU; inputs of similar length run together, long ones first."""
+    order = sorted(inputs, key=lambda key: -len(inputs[key]))
+    found: dict[Key, Tensor] = {}
     while order:
-        size = max(1, batch_tokens // lengths[order[0]])
-        yield order[:size]
-        order = order[size:]
-
-
-def _forward(
-    model: nn.Module, inputs: Sequence[Float[Tensor, "_ width"]]
-) -> Float[Tensor, "batch classes"]:
-    lengths = torch.tensor([len(one) for one in inputs], device=inputs[0].device)
-    places = torch.arange(int(lengths.max()), device=lengths.device)
-    mask = places < lengths[:, None]
-    logits = model(pad_sequence(list(inputs), batch_first=True), None if mask.all() else mask)
-    return (logits if logits.dtype == torch.float64 else logits.float()).cpu()
+        size = max(1, BATCH_TOKENS // len(inputs[order[0]]))
+        batch, order = order[:size], order[size:]
+        rows = [inputs[key] for key in batch]
+        mask = pad_sequence([torch.ones_like(row[:, 0], dtype=torch.bool) for row in rows], True)
+        logits = model(pad_sequence(rows, batch_first=True), None if mask.all() else mask)
+        found |= dict(zip(batch, logits.cpu(), strict=True))
+    return found

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from relevit.base.errors import text_extra
 from relevit.text.documents import Document
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FILE = "tokenizer.json"
 SPECIAL = 2  # tokens around every text
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # of those made here, ids 0 to 4
+CHUNK_TOKENS = 2048  # of all texts in one call of a model or method; bounds the memory
 TokenMap = Float[Tensor, " _"]  # one value a token, special ones included; texts differ in length
 
 
@@ -60,31 +62,17 @@ class Tokens:
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
-    """The fast tokenizer in `folder` (`tokenizer.json`), set to give a text's own tokens alone.
-
-    Files of published models cut at a length of their own and fill up with padding: both are
-    switched off, as `encode` cuts, and padding must never be explained. "[SEP]" written in a text
-    is read as these letters, not as the special token.
-    Raises: FileNotFoundError without the file, ValueError when it is damaged.
-    """
+    """The fast tokenizer in `folder` (`tokenizer.json`), of a BERT-type or CLIP model."""
     with text_extra("tokens"):
         from tokenizers import Tokenizer
     path = Path(folder) / FILE
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"tokens: {path} is missing; a model's folder needs the file of its fast tokenizer: "
-            f"copy {FILE} from where the model came from"
-        )
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        return Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise ValueError(
-            f"tokens: {path} is cut short or damaged ({error}); copy the file again"
+            f"tokens: {path} is missing or damaged ({error}); copy {FILE} from where the model "
+            "came from"
         ) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
-    return tokenizer
 
 
 def word_tokenizer(words: Sequence[str]) -> Tokenizer:
@@ -102,7 +90,6 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[(end, ids[end]) for end in ("[CLS]", "[SEP]")]
     )
-    tokenizer.encode_special_tokens = True
     return tokenizer
 
 
@@ -114,29 +101,20 @@ def words_of(texts: Iterable[str]) -> list[str]:
 def encode(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
     """The tokens of `text`, at most `limit` with the special ones; longer texts lose their end.
 
-    Cut at the end as in the papers' code. The special tokens always stay.
-    Raises: ValueError for a limit without room for a word, or a tokenizer that pads, cuts or puts
-    other than two special tokens around a text.
+    Cut at the end as in the papers' code; the special tokens always stay. Files of published models
+    cut at a length of their own and fill up with padding, which must never be explained:
+    `tokenizer` is set to do neither. "[SEP]" written in a text is read as these letters, not as the
+    special token.
     """
+    tokenizer.enable_truncation(limit)
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
     encoding = tokenizer.encode(text)
-    marks = encoding.special_tokens_mask
-    ends = len(marks) >= SPECIAL and marks[0] == marks[-1] == 1 and sum(marks) == SPECIAL
-    if limit <= SPECIAL or tokenizer.truncation or tokenizer.padding or not ends:
-        raise ValueError(
-            f"tokens: limit {limit} and a tokenizer that makes {encoding.tokens[:5]}; needed are "
-            "a limit of 3 or more, and one special token before and one after a text that is "
-            "neither cut nor padded: use load_tokenizer on the folder of a BERT-type or CLIP model"
-        )
-    all_ids, all_offsets = encoding.ids, encoding.offsets  # each access makes a new list
-    left_out = max(0, len(all_ids) - limit)
-    end = len(all_ids) - 1 - left_out
-    ids = (*all_ids[:end], all_ids[-1])
-    offsets = (*all_offsets[:end], all_offsets[-1])
-    special = (True, *[False] * (len(ids) - SPECIAL), True)
-    unknown = getattr(tokenizer.model, "unk_token", None)
-    unknown_id = None if unknown is None else tokenizer.token_to_id(unknown)
-    share = ids[1:-1].count(unknown_id) / max(1, len(ids) - SPECIAL)
-    return Tokens(text, ids, offsets, special, left_out, share)
+    ids, special = tuple(encoding.ids), tuple(map(bool, encoding.special_tokens_mask))
+    left_out = sum(len(part) - SPECIAL for part in encoding.overflowing)
+    unknown = encoding.tokens[1:-1].count(getattr(tokenizer.model, "unk_token", None))
+    share = unknown / max(1, len(ids) - SPECIAL)
+    return Tokens(text, ids, tuple(encoding.offsets), special, left_out, share)
 
 
 @dataclass(frozen=True)
@@ -189,14 +167,14 @@ def cut_counts(texts: Texts) -> dict[str, float]:
     }
 
 
-def same_length(tokens: Sequence[Tokens], chunk_tokens: int) -> list[list[int]]:
-    """Places of texts with equal numbers of tokens, short ones first, a chunk at a time."""
+def same_length(tokens: Sequence[Tokens]) -> list[list[int]]:
+    """Places of texts with equal numbers of tokens, short ones first, CHUNK_TOKENS at a time."""
     by_length: dict[int, list[int]] = {}
     for place, one in enumerate(tokens):
         by_length.setdefault(len(one), []).append(place)
     chunks = []
     for length, places in sorted(by_length.items()):
-        size = max(1, chunk_tokens // length)
+        size = max(1, CHUNK_TOKENS // length)
         chunks += [places[i : i + size] for i in range(0, len(places), size)]
     return chunks
 
@@ -205,9 +183,6 @@ def padded(
     tokens: Sequence[Tokens], pad_id: int
 ) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
     """Ids of texts of any length with padding behind them, and where they are not padding."""
-    most = max(len(one) for one in tokens)
-    ids = torch.full((len(tokens), most), pad_id)
-    for row, one in zip(ids, tokens, strict=True):
-        row[: len(one)] = torch.tensor(one.ids)
-    lengths = torch.tensor([len(one) for one in tokens])
-    return ids, torch.arange(most) < lengths[:, None]
+    ids = [torch.tensor(one.ids) for one in tokens]
+    kept = [torch.ones(len(one), dtype=torch.bool) for one in tokens]
+    return pad_sequence(ids, True, pad_id), pad_sequence(kept, True)

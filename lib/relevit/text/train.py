@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from relevit.base.seeding import seeded
 from relevit.config import TextParams
 from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus
-from relevit.text.encoder import TextTransformer
+from relevit.text.encoder import TextTransformer, text_logits
 from relevit.text.pretrained import build_encoder
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
 from relevit.training.classifier import TrainSettings, parameter_groups
@@ -32,7 +33,6 @@ from relevit.training.epochs import History, epoch_plan, loss_figures, run_epoch
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-BATCH = 32  # texts in one forward pass
 SORTED_TOGETHER = 16  # batches whose texts are dealt out by length
 
 
@@ -48,83 +48,38 @@ def train_on_corpus(
 
     A run that was stopped goes on where it was, and one that has ended is only read, when texts,
     labels, weights at the start and settings are the same.
-    Raises: as `build_encoder` and `run_epochs`.
     """
-    device = choose_device(cfg.device)
     model = build_encoder(cfg, tokenizer, len(corpus.classes))
-    start = fingerprint(model.state_dict())
+    about = {"source": cfg.source, "corpus": corpus.source}
+    about["start"] = fingerprint(model.state_dict())
+    device = choose_device(cfg.device)
     model = model.to(device)
     if cfg.frozen_words:
         model.embedding.requires_grad_(False)
     train = read_texts(tokenizer, corpus.train, cfg.train_limit)
     validation = read_texts(tokenizer, corpus.validation, cfg.train_limit)
-    about = {"source": cfg.source, "corpus": corpus.source, "start": start}
     about |= {"train": _texts_hash(train), "validation": _texts_hash(validation)}
     about |= {key: getattr(cfg, key) for key in ("train_limit", "dropout", "frozen_words")}
-    settings = TrainSettings.from_params(cfg, device, images=len(train))
-    history = train_text_classifier(
-        model,
-        settings,
-        folder / name,
-        train,
-        validation,
-        name=cfg.text_model,
-        identity=about,
-        on_step=on_step,
-    )
-    return model.eval(), history
-
-
-def train_text_classifier(
-    model: TextTransformer,
-    settings: TrainSettings,
-    folder: Path,
-    train: Texts,
-    validation: Texts,
-    *,
-    name: str,
-    identity: dict[str, Any],
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
-    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
-) -> History:
-    """Train `model` in place; weights, log and checkpoint go to `folder` (see `run_epochs`).
-
-    `settings.images` counts texts here: the first of `train`. Each row of the log holds the mean
-    loss in nats and top-1 on the validation texts. `name` is the architecture's in the weights'
-    file.
-    """
+    settings = TrainSettings.from_params(cfg, device, images=len(train))  # texts, here
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
-    lengths = torch.tensor([len(one) for one in train.tokens])
-
-    def train_epoch(epoch: int) -> dict[str, Any]:
-        model.train()
-        plan = by_length(settings, lengths, epoch)
-        losses = []
-        for step, (rows, noise) in enumerate(plan):
-            share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
-            for group in optimizer.param_groups:
-                group["lr"] = share * group["peak"]
-            losses.append(_step(model, optimizer, train.select(rows.tolist()), settings, noise))
-            on_step(step + 1, len(plan), losses[-1])
-        return loss_figures(losses)
 
     def validate() -> dict[str, float]:
-        found = text_logits(model.eval(), validation.tokens).argmax(dim=1)
+        found = text_logits(model.eval(), validation.tokens).argmax(dim=1).cpu()
         return {"validation_top1_pct": 100 * (found == validation.labels).double().mean().item()}
 
-    return run_epochs(
+    history = run_epochs(
         model,
         optimizer,
-        folder,
-        architecture=name,
-        identity=identity | asdict(settings),
+        folder / name,
+        architecture=cfg.text_model,
+        identity=about | asdict(settings),
         epochs=settings.epochs,
-        train_epoch=train_epoch,
+        train_epoch=partial(_train_epoch, model, optimizer, settings, train, on_step),
         validate=validate,
-        on_epoch=on_epoch,
     )
+    return model.eval(), history
 
 
 def by_length(
@@ -145,21 +100,11 @@ def by_length(
     return [(batches[place], rng) for place, (_, rng) in zip(places, shuffled, strict=True)]
 
 
-@torch.inference_mode()
-def text_logits(
-    model: TextTransformer, tokens: Sequence[Tokens], *, batch: int = BATCH
-) -> Float[Tensor, "texts classes"]:
-    """Logits of texts of any length, on the CPU; the batch changes them by rounding alone."""
-    order = torch.tensor([len(one) for one in tokens]).argsort(stable=True)
-    found = [_answer(model, [tokens[i] for i in part.tolist()]) for part in order.split(batch)]
-    return torch.cat(found).cpu()[order.argsort()]
-
-
-def accuracy(model: TextTransformer, texts: Texts, level_pct: float = 95.0) -> dict[str, float]:
-    """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's binomial interval)."""
-    hits = text_logits(model, texts.tokens).argmax(dim=1) == texts.labels
+def accuracy(model: TextTransformer, texts: Texts) -> dict[str, float]:
+    """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's 95 % interval)."""
+    hits = text_logits(model, texts.tokens).argmax(dim=1).cpu() == texts.labels
     found = binomtest(int(hits.sum()), len(texts))
-    low, high = found.proportion_ci(level_pct / 100, method="wilson")
+    low, high = found.proportion_ci(0.95, method="wilson")
     return {
         "texts": len(texts),
         "accuracy_pct": 100 * found.statistic,
@@ -181,6 +126,26 @@ def _answer(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "
     if bool(mask.all()):
         return model(model.embed(ids))
     return model(model.embed(ids, mask), mask)
+
+
+def _train_epoch(
+    model: TextTransformer,
+    optimizer: torch.optim.Optimizer,
+    settings: TrainSettings,
+    texts: Texts,
+    on_step: Callable[[int, int, float], None],
+    epoch: int,
+) -> dict[str, Any]:
+    model.train()
+    plan = by_length(settings, torch.tensor([len(one) for one in texts.tokens]), epoch)
+    losses = []
+    for step, (rows, noise) in enumerate(plan):
+        share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
+        for group in optimizer.param_groups:
+            group["lr"] = share * group["peak"]
+        losses.append(_step(model, optimizer, texts.select(rows.tolist()), settings, noise))
+        on_step(step + 1, len(plan), losses[-1])
+    return loss_figures(losses)
 
 
 def _step(

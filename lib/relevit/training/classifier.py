@@ -16,8 +16,7 @@ from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision
 from relevit.config import Params
 from relevit.data.image_set import ImageSet
-from relevit.evaluate.bfloat16 import Answers
-from relevit.evaluate.predictions import BATCH
+from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
 
@@ -71,17 +70,19 @@ def train_classifier(
     mixing: Mixing | None = None,
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
-    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
 ) -> History:
     """Train `model` in place; weights, log and checkpoints go to `folder` (see `run_epochs`).
 
-    Every row of the log holds the epoch's mean loss in nats, the losses in at most twenty equal
-    parts of the epoch (`curve`) and top-1 on the validation images. `identity` says what the
-    images are; with the settings it decides whether an earlier run is resumed. `mixing` changes
-    each batch before its step.
-    Raises: ValueError when `train` has fewer images than are asked for; further as `run_epochs`.
+    Every row of the log holds the losses in nats (`loss_figures`) and top-1 on the validation
+    images. `identity` says what the images are; with the settings it decides whether an earlier
+    run is resumed. `mixing` changes each batch before its step.
     """
-    _need_images(settings, train)
+    asked = settings.images * (settings.epochs if settings.fresh else 1)
+    if asked > len(train):
+        raise ValueError(
+            f"train_classifier: {asked} training images asked for, and {train.name} has "
+            f"{len(train)}; lower images or epochs"
+        )
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
     )
@@ -93,15 +94,13 @@ def train_classifier(
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         losses = []
         for step, (rows, rng) in enumerate(plan):
-            places = (rows + offset).tolist()
             _set_rates(optimizer, settings, (epoch - 1) * len(plan) + step, len(plan))
-            batch = train.read(places)
+            batch = train.read((rows + offset).tolist())
             pixels = spec.normalise(batch.images.to(device))
             target = batch.labels.to(device)
             if mixing:
                 pixels, target = mixing(pixels, target, model.num_classes, rng)
             losses.append(_step(model, optimizer, pixels, target, settings.precision))
-            on_step(step + 1, len(plan), losses[-1])
         return loss_figures(losses)
 
     def validate() -> dict[str, float]:
@@ -121,17 +120,10 @@ def train_classifier(
     )
 
 
-@torch.inference_mode()
-def top1_pct(
-    model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Precision = "float32"
-) -> float:
+def top1_pct(model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Precision) -> float:
     """Share of pictures whose highest logit is at the label, in percent."""
-    answers = Answers(model, precision)
-    hits = 0
-    for part in images.batches(BATCH):
-        logits = answers(spec.normalise(part.images, like=answers.like)).cpu()
-        hits += int((logits.argmax(dim=1) == part.labels).sum())
-    return 100 * hits / len(images)
+    ranks = predict(model, spec, images.batches(BATCH), precision)["label_rank"]
+    return 100 * int((ranks == 0).sum()) / len(images)
 
 
 def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
@@ -143,15 +135,6 @@ def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str
         {"params": body, "lr": settings.lr, "peak": settings.lr},
         {"params": head, "lr": settings.head_lr, "peak": settings.head_lr},
     ]
-
-
-def _need_images(settings: TrainSettings, train: ImageSet) -> None:
-    asked = settings.images * (settings.epochs if settings.fresh else 1)
-    if asked > len(train):
-        raise ValueError(
-            f"train_classifier: {asked} training images asked for, and {train.name} has "
-            f"{len(train)}; lower images or epochs"
-        )
 
 
 def _set_rates(

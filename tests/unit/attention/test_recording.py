@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import nullcontext
 
 import pytest
-import timm
 import torch
 from timm.layers import Attention, use_fused_attn
 from torch import nn
@@ -73,22 +73,6 @@ def test_maps_and_inputs_equal_a_computation_by_hand(build_vit, images, kind):
         assert attention.std(dim=-1).max() > 0.01, "the map is too flat to tell anything"
 
 
-def test_recording_does_not_change_the_logits(build_vit, images):
-    model = build_vit()
-    before = model(images)
-    with record_attention(model):
-        inside = model(images)
-    torch.testing.assert_close(inside, before, rtol=1e-12, atol=1e-13)
-
-
-def test_maps_are_in_the_graph(build_vit, images):
-    model = build_vit()
-    with record_attention(model) as tape:
-        score = model(images).sum()
-    gradients = torch.autograd.grad(score, [*tape.maps, model.cls_token])
-    assert all(gradient.abs().max() > 0 for gradient in gradients)
-
-
 def test_maps_get_gradients_with_frozen_weights(build_vit, images):
     model = build_vit()
     with record_attention(model) as tape:
@@ -146,101 +130,57 @@ def silence(model, block):
     model.blocks[block].attn = silent
 
 
-@pytest.mark.parametrize("fused", [(True, True), (False, True), (True, False), (False, False)])
-def test_fused_attention_is_off_inside_and_as_before_outside(build_vit, images, fused):
-    model = build_vit()
-    for block, value in zip(model.blocks, fused, strict=True):
-        block.attn.fused_attn = value
-    everywhere = use_fused_attn()
-    with record_attention(model):
-        assert [block.attn.fused_attn for block in model.blocks] == [False, False]
-        assert use_fused_attn() == everywhere, "timm's global switch was changed"
-        model(images)
-    assert tuple(block.attn.fused_attn for block in model.blocks) == fused
-    assert use_fused_attn() == everywhere
-
-
-def use(model, images, error_at):
-    """Make one kind of error inside the context."""
-    if error_at == "no forward":
-        return
-    logits = model(images)
-    if error_at == "user":
-        raise KeyError("user")
-    if error_at == "interrupt":
-        raise KeyboardInterrupt
-    logits.sum().backward(inputs=[images])
-
-
-@pytest.mark.parametrize("mode", ["eval", "train"])
-@pytest.mark.parametrize(
-    ("error_at", "error"),
-    [
-        ("nowhere", None),
-        ("block 0", ZeroDivisionError),
-        ("block 1", ZeroDivisionError),
-        ("user", KeyError),
-        ("interrupt", KeyboardInterrupt),
-        ("no forward", RuntimeError),
-        ("silent block", RuntimeError),
-    ],
-)
-def test_model_is_as_before_whatever_happens(build_vit, images, state_of, mode, error_at, error):
-    model = build_vit()
-    model.train(mode == "train")
-    model.blocks[0].eval()  # mixed modes, switches and frozen weights have to come back too
+def mixed_state(model, training=True):
+    """Modes, switches and frozen weights that have to come back one by one."""
+    model.train(training)
+    model.blocks[0].eval()
     model.blocks[0].attn.fused_attn = False
     model.cls_token.requires_grad_(False)
-    if error_at.startswith("block"):
-        model.blocks[int(error_at[-1])].mlp = Broken(ZeroDivisionError("in the block"))
-    if error_at == "silent block":
-        silence(model, 0)
-    before = state_of(model)
-    images = images.clone().requires_grad_()
-    if error is None:
-        with record_attention(model):
-            use(model, images, error_at)
-    else:
-        with pytest.raises(error), record_attention(model):
-            use(model, images, error_at)
-    assert state_of(model) == before
-    assert not any("forward" in vars(module) for module in model.modules())
+    return model
 
 
-def test_state_of_sees_what_a_context_changes(build_vit, images, state_of):
-    """The comparison above would be worth nothing if it did not see hooks and switches."""
-    model = build_vit()
-    before = state_of(model)
-    with record_attention(model):
-        inside = state_of(model)
+CONTEXTS = [record_attention, alone, evaluating, frozen_weights, unfused_attention]
+
+
+@pytest.mark.parametrize("error", [None, KeyError, KeyboardInterrupt])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_model_is_as_before_after_every_context(build_vit, images, state_of, context, error):
+    model = mixed_state(build_vit())
+    before, everywhere = state_of(model), use_fused_attn()
+    with nullcontext() if error is None else pytest.raises(error), context(model):
+        assert (state_of(model) == before) == (context is alone)
+        assert use_fused_attn() == everywhere, "timm's global switch was changed"
         model(images)
-    for name in ("blocks.0", "blocks.1", "blocks.0.attn", "blocks.0.attn.attn_drop"):
-        assert inside[name] != before[name], name
-    with frozen_weights(model):
-        assert state_of(model)["cls_token (weights)"] != before["cls_token (weights)"]
-
-
-@pytest.mark.parametrize("error", [None, ValueError])
-def test_frozen_weights_come_back_one_by_one(build_vit, state_of, error):
-    model = build_vit()
-    model.blocks[1].requires_grad_(False)
-    before = state_of(model)
-
-    def inside():
-        with frozen_weights(model):
-            assert not any(p.requires_grad for p in model.parameters())
-            if error:
-                raise error
-
-    if error:
-        with pytest.raises(error):
-            inside()
-    else:
-        inside()
+        if error is not None:
+            raise error
     assert state_of(model) == before
 
 
-@pytest.mark.parametrize("context", [alone, evaluating, frozen_weights, unfused_attention])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("case", "error", "told"),
+    [
+        ("broken block", ZeroDivisionError, "in the block"),
+        ("no forward", RuntimeError, "record_attention: 0 of 2 blocks.*inside the context"),
+        ("silent block", RuntimeError, r"1 of 2 blocks.*not fused"),
+        ("silent twice", RuntimeError, r"1 of 2 blocks.*not fused"),
+    ],
+)
+def test_model_is_as_before_a_failure(build_vit, images, state_of, case, error, told, training):
+    """Fused attention passes the hook by; two half-recorded passes are not a whole one."""
+    model = mixed_state(build_vit(), training)
+    if case == "broken block":
+        model.blocks[1].mlp = Broken(ZeroDivisionError("in the block"))
+    if case.startswith("silent"):
+        silence(model, 1)
+    before = state_of(model)
+    with pytest.raises(error, match=told), record_attention(model):  # noqa: PT012
+        for _ in range({"no forward": 0, "silent twice": 2}.get(case, 1)):
+            model(images)
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("context", CONTEXTS[1:])
 def test_another_thread_waits_for_the_model(build_vit, state_of, context):
     model = build_vit()
     before, order = state_of(model), []
@@ -278,74 +218,6 @@ def test_a_forward_after_a_failed_one_is_recorded_whole(build_vit, images):
         model.blocks[0].mlp = mlp
         model(images[:1])
     assert [[len(x) for x in xs] for xs in (tape.maps, tape.inputs)] == 2 * [[1, 1]]
-
-
-# Loud failures
-
-
-def test_no_forward_pass_is_an_error(build_vit):
-    with (
-        pytest.raises(RuntimeError, match=r"record_attention: 0 of 2 blocks.*inside the context"),
-        record_attention(build_vit()),
-    ):
-        pass
-
-
-def use_repeatedly(model, images, forwards):
-    for _ in range(forwards):
-        model(images)
-
-
-@pytest.mark.parametrize("forwards", [1, 2])
-@pytest.mark.parametrize("block", [0, 1])
-def test_silent_attention_is_an_error(build_vit, images, block, forwards):
-    """Fused attention passes the hook by; two half-recorded passes are not a whole one."""
-    model = build_vit()
-    silence(model, block)
-    with pytest.raises(RuntimeError, match=r"1 of 2 blocks.*not fused"), record_attention(model):
-        use_repeatedly(model, images, forwards)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: nn.Linear(3, 2),
-        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()),
-        lambda: timm.create_model("resnet10t"),
-    ],
-    ids=["linear", "sequential", "resnet"],
-)
-def test_model_without_blocks_is_an_error(state_of, make):
-    model = make()
-    before = state_of(model)
-    name = type(model).__name__
-    with (
-        pytest.raises(ValueError, match=f"record_attention: {name} has no blocks.*use a timm Vi"),
-        record_attention(model),
-    ):
-        pass
-    assert state_of(model) == before
-
-
-def test_windows_and_channels_are_no_global_attention(images):
-    """XCiT's maps go from channel to channel; they have heads and rows, but no tokens."""
-    model = timm.create_model(
-        "xcit_nano_12_p16_224", img_size=32, embed_dim=16, num_heads=2, depth=2, num_classes=5
-    )
-    model = model.double().eval()
-    with pytest.raises((ValueError, RuntimeError), match="record_attention"):  # noqa: SIM117
-        with record_attention(model):
-            model(torch.randn(1, 3, 32, 32).double())
-
-
-def test_gradient_checkpointing_is_an_error(build_vit, images):
-    model = build_vit()
-    model.set_grad_checkpointing()
-    with (
-        pytest.raises(ValueError, match=r"set_grad_checkpointing\(False\)"),
-        record_attention(model),
-    ):
-        model(images)
 
 
 @pytest.mark.parametrize("mixed", [True, False])

@@ -77,40 +77,6 @@ def test_described_method_is_the_papers_formula(build_vit, images, name, kind):
     close(ours, expected.detach(), 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["plain", "average"])
-def test_head_wise_with_equal_heads_is_the_average_attention(build_vit, images, kind):
-    """Heads made equal are equally important: their share is that of the plain mean."""
-    model = build_vit(kind)
-    half = model.embed_dim // 2
-    with torch.no_grad():
-        for block in model.blocks:
-            for part in range(3):
-                for weights in (block.attn.qkv.weight, block.attn.qkv.bias):
-                    first = slice(2 * part * half, (2 * part + 1) * half)
-                    second = slice((2 * part + 1) * half, (2 * part + 2) * half)
-                    weights[second] = weights[first]
-            block.attn.proj.weight[:, half:] = block.attn.proj.weight[:, :half]
-    for protocol in ("published", "described"):
-        options = dict(protocol=protocol, feedback="gradient", start_block=1)
-        ours = express(model, images, perception="head_wise", **options)
-        plain = express(model, images, perception="avg_attention", **options)
-        close(ours, plain)
-        other = express(build_vit(kind), images, perception="head_wise", **options)
-        assert (other - plain).abs().max() > 1e-9
-
-
-def test_token_wise_with_equal_gains_is_the_average_attention(build_vit, images):
-    """Values that are the tokens themselves all have gain 1."""
-    model = build_vit()
-    with torch.no_grad():
-        for block in model.blocks:
-            block.attn.qkv.weight[2 * model.embed_dim :] = torch.eye(model.embed_dim)
-            block.attn.proj.weight.copy_(torch.eye(model.embed_dim))
-    options = dict(protocol="described", feedback="gradient")
-    ours = express(model, images, perception="token_wise", **options)
-    close(ours, express(model, images, perception="avg_attention", **options))
-
-
 def test_perception_alone_is_rollout(build_vit, images):
     model = build_vit(depth=4)
     options = dict(protocol="described", start_block=2)

@@ -55,11 +55,6 @@ def test_smoothgrad_agrees_with_captum(build_vit, images, monkeypatch, kind):
     close(maps, patch_sums(theirs.abs().sum(dim=1)) / 49)
 
 
-def test_smoothgrad_without_noise_is_the_gradient(build_vit, images):
-    found = smoothgrad_pixels(build_vit(), images, TARGET, draws=2, noise=0.0)
-    close(found, slopes_at(build_vit(), images))
-
-
 def test_smoothgrad_scales_its_noise_with_the_image(build_vit, images):
     """A linear model of the rescaled image has the rescaled noise: the same map, scaled."""
     model = build_vit()
@@ -78,20 +73,6 @@ def test_smoothgrad_depends_on_the_seed_alone(build_vit, images):
     assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
     assert (METHODS["smoothgrad"](model, images, seed=2) - first).abs().max() > 1e-6
     assert (first >= 0).all()
-
-
-@pytest.mark.parametrize("name", PIXELS)
-def test_fused_attention_stays_on_and_chunks_bound_the_batch(build_vit, images, name):
-    model, seen = build_vit(), []
-
-    def note(module, args):
-        if torch.is_grad_enabled():
-            seen.append((len(args[0]), model.blocks[0].attn.fused_attn, args[0].requires_grad))
-
-    model.register_forward_pre_hook(note)
-    before = model.blocks[0].attn.fused_attn
-    METHODS[name](model, images, chunk=8)  # 60 copies
-    assert seen == [(8, before, True)] * 7 + [(4, before, True)]
 
 
 # Integrated gradients

@@ -42,16 +42,14 @@ def test_no_blur_is_the_same_picture_and_a_copy():
     assert images.any()
 
 
-@pytest.mark.parametrize("sigma_px", [0.3, 1.0, 2.5, 100.0])
-def test_one_colour_stays(sigma_px):
-    images = torch.tensor([0, 101, 255], dtype=torch.uint8).reshape(1, 3, 1, 1).expand(2, 3, 9, 14)
-    assert torch.equal(blur(images, sigma_px), images)
-
-
-@pytest.mark.parametrize("sigma_px", [0.5, 1.0, 1.7, 3.0])
-def test_blur_is_a_gaussian_mirrored_at_the_border(sigma_px):
-    images = drawn(height=20, width=31)
-    radius = math.ceil(4 * sigma_px)
+@pytest.mark.parametrize(
+    ("sigma_px", "height", "width"),
+    [(0.5, 20, 31), (1.0, 20, 31), (3.0, 20, 31), (8.0, 3, 40), (20.0, 3, 40)],
+)
+def test_blur_is_a_gaussian_mirrored_at_the_border(sigma_px, height, width):
+    """Its kernel ends at the far border of a small picture."""
+    images = drawn(height=height, width=width)
+    radius = [min(math.ceil(4 * sigma_px), side - 1) for side in (height, width)]
     expected = gaussian_filter(
         images.double().numpy(), sigma_px, mode="mirror", radius=radius, axes=(2, 3)
     )
@@ -61,25 +59,7 @@ def test_blur_is_a_gaussian_mirrored_at_the_border(sigma_px):
     assert np.abs(found.double().numpy() - expected).max() < 0.501
 
 
-@pytest.mark.parametrize(("sigma_px", "radius"), [(8.0, (2, 32)), (20.0, (2, 39))])
-def test_kernel_ends_at_the_far_border(sigma_px, radius):
-    images = drawn(height=3, width=40)
-    expected = gaussian_filter(
-        images.double().numpy(), sigma_px, mode="mirror", radius=radius, axes=(2, 3)
-    )
-    assert np.abs(blur(images, sigma_px).double().numpy() - expected).max() < 0.501
-
-
-def test_more_blur_leaves_less():
-    spread = [float(blur(drawn(), sigma).double().std()) for sigma in (0, 0.5, 1, 2, 4)]
-    assert spread == sorted(spread, reverse=True)
-
-
 # Jigsaw
-
-
-def test_no_swap_is_the_same_picture():
-    assert torch.equal(jigsaw(drawn(), 4, 0), drawn())
 
 
 @pytest.mark.parametrize("grid", [2, 4, 8])
@@ -104,6 +84,7 @@ def test_pixels_and_colours_within_a_tile_stay_in_place():
 
 def test_each_swap_exchanges_two_tiles_after_those_before():
     steps = [tile_numbers(jigsaw(numbered(50, 4), 4, swaps), 4) for swaps in range(6)]
+    assert torch.equal(steps[0], torch.arange(16).expand(50, -1).byte())
     for before, after in pairwise(steps):
         assert ((before != after).sum(dim=1) == 2).all()
 

@@ -17,7 +17,6 @@ from relevit.data.drawings import (
     LEVELS,
     OBJECTS,
     PRETRAINING,
-    STYLES,
     UNSEEN,
     Drawings,
     class_split,
@@ -58,34 +57,24 @@ def test_same_arguments_same_bytes_in_any_order_or_batches(world, name):
 
 
 def test_seed_set_index_and_label_each_change_the_image():
-    images = [
-        CUTOUTS.draw("val", [1], size=32).images,
-        CUTOUTS.draw("val", [1], seed=1, size=32).images,
-        CUTOUTS.draw("v2", [1], size=32).images,
-        CUTOUTS.draw("val", [41], size=32).images,
-        CUTOUTS.draw("val", [1], labels=[2], size=32).images,
+    draws = [
+        *({"set_name": name, "indices": range(40)} for name in RECIPES),
+        {"set_name": "val", "indices": range(40, 80)},
+        {"set_name": "val", "indices": range(40), "seed": 1},
+        {"set_name": "val", "indices": range(40), "labels": [i % 40 for i in range(1, 41)]},
     ]
-    for i, one in enumerate(images):
-        for other in images[:i]:
-            assert (one != other).float().mean() > 0.2
-
-
-def test_training_and_test_images_are_different_draws():
-    images = [CUTOUTS.draw(name, range(40), size=SMALL).images for name in RECIPES]
-    flat = torch.cat(images).flatten(1)
+    flat = torch.cat([CUTOUTS.draw(**options, size=SMALL).images for options in draws]).flatten(1)
     assert len(torch.unique(flat, dim=0)) == len(flat)
 
 
 # Labels and backgrounds
 
 
-@pytest.mark.parametrize("first", [0, 40, 17])
 @pytest.mark.parametrize("world", ["cutouts", "unseen"])
-def test_whole_multiples_of_the_classes_are_balanced(first, world):
+def test_whole_multiples_of_the_classes_are_balanced(world):
     bench = WORLDS[world]
     count = len(bench.classes)
-    indices = range(first, first + 2 * count)
-    labels = bench.draw("val", indices, size=SMALL).labels.tolist()
+    labels = bench.draw("val", range(17, 17 + 2 * count), size=SMALL).labels.tolist()
     assert bench.pictures("val", 60).labels.tolist() == [i % count for i in range(60)]
     assert Counter(labels) == dict.fromkeys(range(count), 2)
 
@@ -146,27 +135,7 @@ def test_mask_is_where_the_object_covers_more_than_half(name):
     tells = (background > 64) & ((alpha - 0.5).abs() > 0.02)
     assert tells.float().mean() > 0.5
     assert torch.equal(black.masks[tells], alpha[tells] > 0.5)
-    outside = alpha == 0
-    assert (alpha[tells] > 0.5).any() and outside.any()
-    assert not black.masks[outside].any()
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_nothing_but_the_object_and_its_edge_changes_the_background(name):
-    with_object = CUTOUTS.draw(name, range(40), size=64)
-    without = cards(0.0).draw(name, range(40), size=64)
-    changed = (with_object.images != without.images).any(1, True)
-    inside = with_object.masks
-    share = inside.float().mean(dim=(1, 2, 3))
-    assert changed[inside].float().mean() > 0.95
-    # The bounding square of a mask, grown by a third on each side, holds all that changed.
-    for mask, difference, area in zip(inside[:, 0], changed[:, 0], share, strict=True):
-        rows, columns = mask.nonzero().T
-        margin = 6 + int(0.35 * max(rows.max() - rows.min(), columns.max() - columns.min()))
-        box = torch.zeros_like(mask)
-        top, left = max(0, int(rows.min()) - margin), max(0, int(columns.min()) - margin)
-        box[top : int(rows.max()) + margin + 1, left : int(columns.max()) + margin + 1] = True
-        assert not (difference & ~box).any(), float(area)
+    assert (alpha[tells] > 0.5).any() and (alpha == 0).any()
 
 
 @pytest.mark.parametrize("name", ["val", "si_size"])
@@ -204,7 +173,11 @@ def test_large_images_are_small_ones_enlarged():
 @pytest.mark.parametrize(
     ("drawings", "style"),
     [
-        *((drawings, style) for drawings in (ANIMALS, OBJECTS) for style in STYLES),
+        *(
+            (drawings, style)
+            for drawings in (ANIMALS, OBJECTS)
+            for style in ("3d", "flat", "high_contrast")
+        ),
         *((drawings, "3d") for drawings in (UNSEEN, PRETRAINING)),
     ],
     ids=lambda value: getattr(value, "name", value),

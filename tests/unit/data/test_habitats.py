@@ -32,15 +32,6 @@ def test_every_home_has_a_texture_and_three_things_of_its_own():
     assert not set(props) & set(OBJECTS.classes)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.6, 1.0])
-def test_home_share_is_how_often_a_class_is_at_home(share):
-    """Within four standard deviations of the binomial distribution."""
-    random, labels = np.random.default_rng(0), [number % 40 for number in range(4000)]
-    found = [composing._choose_family("home", label, random, share) for label in labels]
-    home = [a == home_family(label) for a, label in zip(found, labels, strict=True)]
-    assert abs(np.mean(home) - share) <= 4 * (share * (1 - share) / 4000) ** 0.5
-
-
 def test_things_are_those_of_the_home_and_do_not_lie_on_the_animal():
     for index in range(40):
         key, recipe = [0, 1, index], RECIPES_AT_HOME["val"]
@@ -88,39 +79,23 @@ def test_camouflage_hides_the_animal_in_pictures_and_not_in_masks():
     assert torch.equal(*shown)
 
 
-def test_worlds_share_every_other_choice():
-    few, many = (draw("train", range(80), world=habitats(share)) for share in (0.5, 0.9))
-    assert torch.equal(few.masks, many.masks)
-    assert 0.2 < (few.families != many.families).float().mean() < 0.6
-
-
-def test_objects_are_classes_too():
-    labels = draw("r", range(80), habitats(drawings=OBJECTS)).labels.tolist()
-    assert Counter(labels) == dict.fromkeys(range(40), 2)
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+def test_home_share_is_how_often_a_class_is_at_home_and_changes_nothing_else(share):
+    """Within four standard deviations of the binomial distribution."""
+    found, usual = (draw("train", range(400), habitats(s), size=16) for s in (share, 0.7))
+    assert torch.equal(found.masks, usual.masks)
+    home = torch.tensor([home_family(label) for label in found.labels.tolist()]) == found.families
+    assert abs(float(home.float().mean()) - share) <= 4 * (share * (1 - share) / 400) ** 0.5
 
 
 def test_a_preset_opens_its_world():
     params = BenchmarkParams(data="habitats", home_share=0.8, opacity=0.5, classes="objects")
     bench = open_benchmark(StartParams(benchmark=params))
+    assert Counter(bench.draw("r", range(80), size=16).labels.tolist()) == dict.fromkeys(
+        range(40), 2
+    )
     assert bench == open_benchmark(StartParams(benchmark=params))
     assert bench.name == "habitats" and bench.classes == OBJECTS.classes
     assert bench.rules == "habitats objects home 0.8 opacity 0.5"
     assert bench.draw("val", [0], size=16).props is not None
     assert CUTOUTS.rules == "" and CUTOUTS.draw("val", [0], size=16).props is None
-
-
-# Wrong input
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ({"home_share": 1.5}, r"home_share = 1\.5 .*less than or equal to 1 .*how often a class"),
-        ({"opacity": 0.0}, r"opacity = 0\.0 .*greater than 0"),
-        ({"data": "habitat"}, r"data = 'habitat' .*'cutouts', 'habitats' or 'imagenet'"),
-        ({"classes": "cars"}, r"classes = 'cars' .*'animals' or 'objects'"),
-    ],
-)
-def test_wrong_parameters_are_named(values, text):
-    with pytest.raises(ValueError, match=text):
-        BenchmarkParams.checked({"data": "habitats"} | values, "common.yaml")

@@ -135,15 +135,6 @@ def test_a_set_of_which_nothing_can_be_read_is_an_error():
         list(pictures_of(Disk(broken=range(3)), 3).batches(2, skipped={}))
 
 
-def test_other_errors_are_not_skipped():
-    def no_such_key(place):
-        raise KeyError(place)
-
-    pictures = replace(pictures_of(Disk(), 3), read=no_such_key)
-    with pytest.raises(KeyError):
-        list(pictures.batches(1, skipped={}))
-
-
 @pytest.mark.parametrize(
     "images", [pictures_of(Disk(), 30, **ANSWERS), CUTOUTS.pictures("val", 30, size=16)], ids=str
 )

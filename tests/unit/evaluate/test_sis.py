@@ -12,7 +12,7 @@ from relevit.evaluate import sis
 from relevit.evaluate.sis import (
     Subsets,
     confidence_of_subsets_pct,
-    draw_pairs,
+    draw_targets,
     gradient_sis,
     subset_rows,
 )
@@ -220,21 +220,21 @@ def test_doubtful_steps_are_decided_from_the_fewest_parts_on():
 def test_pairs_ask_for_wrong_answers():
     labels = torch.arange(40) % 10
     for seed in range(20):
-        images, targets = draw_pairs(labels, 4, 5, seed)
+        images, targets = draw_targets(labels, 4, 5, seed)
         assert len(set(images)) == 4 and len(set(targets)) == 5
         assert not {int(labels[i]) for i in images} & set(targets)
 
 
 def test_pairs_are_drawn_by_the_seed():
     labels = torch.arange(40) % 10
-    assert draw_pairs(labels, 4, 5, 3) == draw_pairs(labels, 4, 5, 3)
-    assert draw_pairs(labels, 4, 5, 3) != draw_pairs(labels, 4, 5, 4)
+    assert draw_targets(labels, 4, 5, 3) == draw_targets(labels, 4, 5, 3)
+    assert draw_targets(labels, 4, 5, 3) != draw_targets(labels, 4, 5, 4)
 
 
 def test_labels_are_drawn_among_all_classes():
     shown = torch.arange(40) % 10  # of 10 classes, where there are 1,000
-    assert draw_pairs(shown, 4, 5, 3, 10) == draw_pairs(shown, 4, 5, 3)
-    _, targets = draw_pairs(shown, 4, 20, 3, 1000)
+    assert draw_targets(shown, 4, 5, 3, 10) == draw_targets(shown, 4, 5, 3)
+    _, targets = draw_targets(shown, 4, 20, 3, 1000)
     assert max(targets) >= 10 and max(targets) < 1000
 
 
@@ -291,4 +291,4 @@ def test_errors_say_what_to_do(adder, picture, options, text):
 )
 def test_errors_of_pairs(images, targets, text):
     with pytest.raises(ValueError, match=text):
-        draw_pairs(torch.arange(40) % 10, images, targets, 0)
+        draw_targets(torch.arange(40) % 10, images, targets, 0)

@@ -40,7 +40,7 @@ def project(tmp_path, monkeypatch):
         folder = tmp_path / "outputs" / "quick" / stage
         folder.mkdir(parents=True)
         (folder / "summary.json").write_text(json.dumps({"parameters": {"model": "tiny"}}))
-        (folder / "weights.safetensors").symlink_to(shipped_weights("tiny"))
+        (folder / "weights.safetensors").symlink_to(shipped_weights("tiny", "cutouts"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -19,12 +19,11 @@ from relevit.data.image_set import picture_set
 from relevit.data.photographs import imagenet
 from relevit.data.real.classes import SHORT_NAMES
 from relevit.finetune import runs
-from relevit.finetune.loop import CROP_MARGIN, augment, check_masks, finetune
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.loop import CROP_MARGIN, augment
 from relevit.losses import background_of
 from relevit.models.spec import View
 
-from ..micro_finetuning import SPEC, micro_model, pictures, validate
+from ..micro_finetuning import SPEC, pictures
 
 WIDE = (400, 300)  # width and height
 MODEL = 224  # pixels
@@ -132,13 +131,8 @@ def test_both_terms_count_a_fraction_in_published_alone(photographs):
 def positions(count=3000):
     """What `augment` did to pictures whose pixels say where they are."""
     side = torch.arange(256, dtype=torch.uint8)
-    picture = torch.stack(
-        [
-            side[:, None].expand(256, 256),
-            side.expand(256, 256),
-            torch.zeros(256, 256, dtype=torch.uint8),
-        ]
-    )
+    rows, columns = torch.meshgrid(side, side, indexing="ij")
+    picture = torch.stack([rows, columns, torch.zeros_like(rows)])
     mask = (picture[:1] + picture[1:2].int()) % 3 == 0
     few = torch.zeros(1).long()
     batch = Batch(picture[None], mask[None], few, few)
@@ -205,20 +199,33 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     assert torch.equal(found.images, runs.training_images(drawn, CUTOUTS).images)
 
 
+@pytest.fixture
+def handed_on(monkeypatch, tmp_path):
+    """What a run with some parameters hands to `finetune` and to `validation_figures`."""
+
+    def asked(cfg, bench, **options):
+        seen = {}
+        if bench is not CUTOUTS:
+            monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
+        monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
+        monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
+        monkeypatch.setattr(runs, "validation_figures", lambda spec, **given: seen.update(given))
+        monkeypatch.setattr(
+            runs, "finetune", lambda m, s, train, *_, **given: seen.update(given, train=train) or []
+        )
+        cfg = cfg.model_copy(update={"device": "cpu"})
+        runs.finetune_at(cfg, bench, 1.0e-6, tmp_path, tmp_path, **options)
+        return seen
+
+    return asked
+
+
 @pytest.mark.parametrize("protocol", ["published", "described"])
 def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
-    photographs, monkeypatch, tmp_path, protocol
+    photographs, handed_on, protocol
 ):
-    seen = {}
-    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-    monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
-    monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
-    monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
-    monkeypatch.setattr(
-        runs, "finetune", lambda model, spec, train, *_, inputs, **__: seen.update(locals()) or []
-    )
-    cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol, device="cpu")
-    runs.finetune_at(cfg, photographs, 1.0e-6, tmp_path / "weights.safetensors", tmp_path)
+    cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol)
+    seen = handed_on(cfg, photographs)
     shown = seen["draw"]("validation", range(2), size=MODEL).masks
     soft = protocol == "published"
     assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft
@@ -228,47 +235,17 @@ def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
-    photographs, monkeypatch, tmp_path, seed, drawn
+    photographs, handed_on, seed, drawn
 ):
     """Drawings for validation are the same ones for all runs, which keep their identity."""
-    seen = {}
-    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-    monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
-    monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
-    monkeypatch.setattr(runs, "validation_figures", lambda spec, **options: seen.update(options))
-    monkeypatch.setattr(runs, "finetune", lambda *_, inputs, **__: seen.update(inputs=inputs) or [])
     model, bench = ("tiny", CUTOUTS) if drawn else ("vit-b", photographs)
-    cfg = FinetuneParams(images_per_class=1, seed=seed, model=model, device="cpu")
-    runs.finetune_at(cfg, bench, 1.0e-6, tmp_path, tmp_path)
+    seen = handed_on(FinetuneParams(images_per_class=1, seed=seed, model=model), bench)
     own = 0 if drawn else seed
     assert (seen["seed"], seen["inputs"].get("validation_seed", 0)) == (own, own)
     assert ("validation_seed" in seen["inputs"]) == (own > 0)
 
 
 @pytest.mark.parametrize(("keep", "told"), [("last", ()), ("lowest_validation_loss", None)])
-def test_a_run_that_nobody_watches_is_validated_where_that_chooses_the_epoch(
-    monkeypatch, tmp_path, keep, told
-):
-    seen = {}
-    monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
-    monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
-    monkeypatch.setattr(runs, "finetune", lambda *_, **options: seen.update(options) or [])
-    cfg = FinetuneParams(images_per_class=1, classes=2, model="tiny", keep=keep, device="cpu")
-    runs.finetune_at(cfg, CUTOUTS, 1.0e-6, tmp_path, tmp_path, validated=())
-    assert seen["validated"] == told
-
-
-def test_object_may_fill_a_photograph_but_not_be_missing(tmp_path):
-    full = torch.ones(2, 1, 4, 4, dtype=torch.bool)
-    check_masks(full, may_be_full=True)
-    with pytest.raises(ValueError, match="mask 0 has no object"):
-        check_masks(~full, may_be_full=True)
-    small = pictures("finetune", 4)
-    large = replace(
-        small,
-        images=small.images.repeat_interleave(2, 2).repeat_interleave(2, 3),
-        masks=torch.ones(4, 1, 56, 56, dtype=torch.bool),
-    )
-    settings = FinetuneSettings(lr=1.0e-3, epochs=1, batch_size=4)
-    history = finetune(micro_model(), SPEC, large, validate, settings, tmp_path, inputs={})
-    assert history[1]["train_loss_background"] == 0.0
+def test_a_run_that_nobody_watches_is_validated_where_that_chooses_the_epoch(handed_on, keep, told):
+    cfg = FinetuneParams(images_per_class=1, classes=2, model="tiny", keep=keep)
+    assert handed_on(cfg, CUTOUTS, validated=())["validated"] == told

@@ -208,9 +208,3 @@ def test_grids_lie_as_far_from_ours_as_the_papers_rates():
     assert rate_factor("gradmask", "published") == pytest.approx(2e-4 / 3e-6)
     assert rate_factor("rrr", "published") == pytest.approx(2e-6 / 3e-6)
     assert {rate_factor(method, "described") for method in BASELINES} == {1.0}
-
-
-@pytest.mark.wrong_types
-def test_a_protocol_that_is_none_has_no_grid():
-    with pytest.raises(ValueError, match="protocol 'code' is unknown"):
-        rate_factor("rrr", "code")

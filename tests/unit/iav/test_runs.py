@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,13 +9,11 @@ import timm
 import torch
 
 from relevit.config import IavParams
-from relevit.config.iav import MINIS
-from relevit.config.words import HUB
 from relevit.data.batch import Batch
 from relevit.data.cutouts import CUTOUTS, Cutouts
 from relevit.data.drawings import CLASSES
 from relevit.iav import runs
-from relevit.iav.runs import FinetunedRun, compared_runs, finetune_run, pictures_to_explain
+from relevit.iav.runs import compared_runs, finetune_run, pictures_to_explain
 from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
@@ -76,15 +73,6 @@ def test_both_notebooks_find_the_same_runs(made):
     assert compared_runs(iav_params(output_root=cfg.output_root)) == finetuned
 
 
-@pytest.mark.parametrize("name", [*MINIS, *HUB])
-def test_tables_name_the_run_and_how_it_was_pretrained(tmp_path, name):
-    run = FinetunedRun(name, 4, tmp_path, ())
-    self_supervised = name in ("mini-mae", "mini-dino", "beit-b", "dino-b")
-    kind = "self-supervised" if self_supervised else "supervised"
-    assert run.columns == {"model": name, "kind": kind, "seed": 4}
-    assert run.spec.name == name
-
-
 # Finetuning
 
 
@@ -100,40 +88,6 @@ def test_every_epoch_is_found_again(made):
         assert same(models[2], last) == set(last)
         assert "blocks.0.attn.qkv.weight" not in same(models[1], last)
         assert "blocks.0.attn.qkv.weight" not in same(models[1], before)
-
-
-def test_a_finished_run_is_only_read(made):
-    cfg, finetuned, histories = made
-    before = (finetuned[0].folder / "weights.safetensors").read_bytes()
-    assert count_epochs(cfg, finetuned[0]) == 0
-    assert finetune_run(cfg, finetuned[0]) == histories[0]
-    assert (finetuned[0].folder / "weights.safetensors").read_bytes() == before
-
-
-def test_same_parameters_same_bytes(made, tmp_path):
-    _, finetuned, histories = made
-    again = params(tmp_path)
-    write_backbones(again)
-    run = compared_runs(again)[1]
-    assert finetune_run(again, run) == histories[1]
-    for path in sorted(finetuned[1].folder.rglob("*.safetensors")):
-        ours = run.folder / path.relative_to(finetuned[1].folder)
-        assert ours.read_bytes() == path.read_bytes()
-
-
-@pytest.mark.parametrize("change", [{"lr": 2.0e-3}, {"epochs": 3}, {"images": 60}])
-def test_other_parameters_are_another_run(made, tmp_path, change):
-    shutil.copytree(made[0].output_root, tmp_path, dirs_exist_ok=True)
-    changed = params(tmp_path, **change)
-    assert count_epochs(changed, compared_runs(changed)[0]) == changed.epochs + 1
-
-
-def test_another_backbone_is_another_run(made, tmp_path):
-    shutil.copytree(made[0].output_root, tmp_path, dirs_exist_ok=True)
-    cfg = params(tmp_path)
-    assert count_epochs(cfg, compared_runs(cfg)[0]) == 0
-    write_backbones(cfg, seed=8)
-    assert count_epochs(cfg, compared_runs(cfg)[0]) == 3
 
 
 def test_a_new_release_of_the_shipped_backbone_is_another_run(tmp_path, monkeypatch):

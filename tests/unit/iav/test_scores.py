@@ -86,25 +86,11 @@ def test_mean_row_is_what_an_averaging_head_reads(build_vit, images):
     close(read, seen["outputs"].mean(dim=1))
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
 @pytest.mark.parametrize("kind", ["plain", "average"])
-def test_last_layers_mean_over_heads_is_raw_attention(build_vit, images, kind):
+def test_chunks_change_nothing(build_vit, images, kind, chunk):
     model = build_vit(kind)
-    expected = METHODS["raw_attention"](model, images, protocol="described")
-    close(class_attention(model, images)[:, -1].mean(dim=1), expected)
-
-
-@pytest.mark.parametrize("kind", ["plain", "average"])
-def test_chunks_bound_the_images_at_once_and_change_nothing(build_vit, images, kind):
-    model = build_vit(kind)
-    images = torch.cat([images, -images, images.flip(3)])[:8]
-    sizes = []
-    handle = model.patch_embed.register_forward_hook(lambda m, args, out: sizes.append(len(out)))
-    whole = class_attention(model, images)
-    for chunk, expected in ((1, 8 * [1]), (3, [3, 3, 2]), (1000, [8])):
-        sizes.clear()
-        close(class_attention(model, images, chunk=chunk), whole)
-        assert sizes == expected
-    handle.remove()
+    close(class_attention(model, images, chunk=chunk), class_attention(model, images))
 
 
 # IA-Score
@@ -141,14 +127,6 @@ def test_scales_do_not_matter(attention, attribution, a, b, dtype):
     assert scores.max() <= 1
 
 
-@pytest.mark.parametrize("covered", [1, 4, 9, 16])
-def test_uniform_attention_on_a_mask(covered):
-    """Any-AV with an object's mask: the cosine is the square root of the share it covers."""
-    mask = torch.zeros(BATCH, 16, dtype=torch.float64)
-    mask[:, :covered] = 1
-    close(uniform_score(mask), torch.full((BATCH,), math.sqrt(covered / 16)).double(), 1e-7)
-
-
 def test_uniform_attention_scores_high_on_a_flat_map_and_nothing_when_centred(attribution):
     uniform = torch.full((BATCH, LAYERS, HEADS, PATCHES), 1 / 17, dtype=torch.float64)
     expected = attribution.mean(1) / attribution.square().mean(1).sqrt()
@@ -172,14 +150,6 @@ def test_maps_that_cannot_be_scored(attention, attribution, value):
         ia_scores(attention, attribution)
 
 
-@pytest.mark.parametrize("name", ["smoothgrad", "gradcam"])
-def test_scores_of_a_model(build_vit, images, name):
-    model = build_vit()
-    maps = METHODS[name](model, images, torch.tensor([0, 1, 2]), protocol="described")
-    scores = ia_scores(class_attention(model, images), maps)
-    assert scores.shape == (3, 2, 2) and (scores >= 0).all() and (scores <= 1).all()
-
-
 # IAV and global-IAV
 
 
@@ -196,13 +166,6 @@ def test_sum_and_mean_differ_by_the_number_of_images(attention, attribution):
 
 
 # Entropy
-
-
-@pytest.mark.parametrize("patches", [1, 2, 16, 196])
-@pytest.mark.parametrize("share", [1.0, 0.3, 1e-20])
-def test_entropy_of_uniform_attention_is_log_n(patches, share):
-    found = attention_entropy(torch.full((2, 3, 4, patches), share / patches).double())
-    close(found, torch.full((2, 3, 4), math.log(patches)).double(), 1e-7)
 
 
 def test_entropy_is_scipys_and_none_on_one_patch(attention):
@@ -225,9 +188,8 @@ def test_head_types_by_the_median(attention):
     ]
     scores = torch.tensor(columns, dtype=torch.float64).T.reshape(4, 2, 2)
     assert head_types(scores).tolist() == [[False, True], [False, True]]
-    assert head_types(scores, threshold=0.15).all()
     medians = torch.from_numpy(np.median(attention[..., 0].numpy(), axis=0))
-    assert torch.equal(head_types(attention[..., 0], 0.4), medians > 0.4)
+    assert torch.equal(head_types(attention[..., 0]), medians > 0.5)
 
 
 def test_shares_of_variance_are_eta_squared(attention):

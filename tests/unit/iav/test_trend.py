@@ -36,15 +36,6 @@ def scores():
 # Slopes
 
 
-@pytest.mark.parametrize("layers", [2, 6, 12])
-@pytest.mark.parametrize("change", [-0.4, 0.0, 0.25])
-def test_slope_of_a_line_is_its_change_over_the_whole_depth(layers, change):
-    depth = torch.linspace(0, 1, layers, dtype=torch.float64)
-    tilted = torch.tensor([0.1, -0.1, 0.0]).double()  # the heads' own places
-    scores = 0.5 + change * depth[None, :, None] + tilted.expand(5, layers, 3)
-    close(slopes(scores), torch.full((5,), change, dtype=torch.float64))
-
-
 def test_slope_is_that_of_polyfit_and_linear_in_the_images(scores):
     depth = np.linspace(0, 1, 4)
     expected = [np.polyfit(depth, image.mean(dim=1).numpy(), 1)[0] for image in scores]
@@ -261,12 +252,3 @@ def test_change_by_hand(runs, change, std, rising):
     assert row["map"] == "mask" and row["heads"] == 2 and row["rising"] == rising
     assert row["before"] == pytest.approx(0.4) and row["change"] == pytest.approx(change)
     assert row["change_std"] == pytest.approx(std, nan_ok=True), "over runs, sample"
-
-
-def test_one_row_a_map_in_their_order():
-    first = robustvit(original=[0.1] * 4, seed0=[0.2] * 4)
-    other = robustvit(original=[0.5] * 4, seed0=[0.4] * 4).assign(map="gradcam")
-    found = change_after(pd.concat([first, other], ignore_index=True))
-    assert list(found.columns) == ["map", "before", "change", "change_std", "heads", "rising"]
-    assert found["map"].tolist() == ["mask", "gradcam"]
-    assert found["change"].tolist() == pytest.approx([0.1, -0.1])

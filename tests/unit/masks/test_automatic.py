@@ -17,7 +17,6 @@ from relevit.masks import (
     solid,
     zoom_in,
 )
-from relevit.masks import automatic as module
 from relevit.protocols import options
 
 SMALLEST_SHARE = options("published", "refine")["smallest_share"]
@@ -106,14 +105,6 @@ def test_small_mask_is_skipped_where_published():
 @pytest.mark.parametrize("value", [False, True])
 def test_mask_without_object_or_background_is_never_kept(small, rule, value):
     assert not rule(picture(small), torch.full((48, 48), value))[1]
-
-
-def test_refine_that_loses_the_object_falls_back_where_described(small, monkeypatch):
-    monkeypatch.setattr(module, "bilateral_solve", lambda *args: (~small).astype(float))
-    coarse = torch.from_numpy(small)
-    assert not as_published(picture(small), coarse)[1]
-    mask, kept = refine(picture(small), coarse)
-    assert kept and torch.equal(mask, coarse)
 
 
 def test_quality_in_closed_form():

@@ -95,12 +95,6 @@ def test_joined_share_counts_pairs(square):
     assert float(joined_share(two_kinds(square))) == pytest.approx(n**2 + (1 - n) ** 2)
 
 
-def test_below_their_cosine_all_are_joined(square):
-    """The two kinds are at right angles."""
-    assert float(joined_share(two_kinds(square), -0.1)) == 1
-    assert bool(tokencut(two_kinds(square), (6, 5), -0.1).mask.all())
-
-
 # Keys
 
 

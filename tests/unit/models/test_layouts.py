@@ -121,9 +121,8 @@ def test_code_in_a_file_is_not_run(tmp_path, layout, write):
     content = micro.LAYOUTS[layout](micro.trained("vit-b", 1000)) | {"extra": Harmful(ran)}
     torch.save(content, path) if write == "torch" else path.write_bytes(pickle.dumps(content, 2))
     text = r"'vit-b': .*vit-b\.pth does not fit \(it is damaged, or holds more than tensors and"
-    for options in ({}, {"classes": 10, "new_head": True}, {"classes": 0}):
-        with pytest.raises(ValueError, match=text):
-            load_model("vit-b", tmp_path, **options)
+    with pytest.raises(ValueError, match=text):
+        load_model("vit-b", tmp_path)
     assert not ran.exists()
     if write == "torch":
         torch.load(path, weights_only=False)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -126,9 +124,6 @@ def test_a_mini_model_is_its_backbone_under_a_head_of_the_seed(name):
         assert model.state_dict().keys() - tensors.keys() == HEAD
     assert torch.equal(first.head.weight, again.head.weight)
     assert not torch.equal(first.head.weight, other.head.weight)
-    assert {value.dtype for value in tensors.values()} == {torch.float16}
-    rows = [json.loads(line) for line in path.with_suffix(".jsonl").read_text().splitlines()]
-    assert [row["epoch"] for row in rows] == list(range(9))
 
 
 @pytest.mark.parametrize(("name", "size", "depth"), [("dinov2-s8", 112, 8), ("dinov2-s", 140, 12)])
@@ -158,7 +153,6 @@ def test_a_new_head_is_put_on_the_trained_body():
     own, body = open_model("tiny", classes=40), open_model("tiny", classes=7, new_head=True)
     assert body.new_head and body.network.head.out_features == 7
     assert torch.equal(body.network.pos_embed, own.network.pos_embed)
-    assert own.view.resize == own.view.crop == 112 and own.spec.mean == model_spec("tiny").mean
 
 
 # Names of timm
@@ -188,17 +182,13 @@ def test_plain_timm_gives_the_same_bits(tmp_path, hub):
         assert torch.equal(ours, theirs)
 
 
-def test_the_hub_gives_the_body_and_a_seed_the_head(hub):
-    first, again, other = (
-        load_model(NAME, classes=3, new_head=True, options=SMALL, seed=seed) for seed in (1, 1, 2)
-    )
-    assert hub == [(NAME, 1000)] * 3
-    assert torch.equal(first.head.weight, again.head.weight)
-    assert not torch.equal(first.head.weight, other.head.weight)
-    assert torch.equal(first.norm.weight, made(classes=1000).norm.weight)
+def test_the_hub_gives_the_body_and_the_head_where_no_new_one_is_asked_for(hub):
     known = load_model(NAME, options=SMALL)
-    replaced = load_model(NAME, classes=1000, new_head=True, options=SMALL)
-    assert not torch.equal(known.head.weight, replaced.head.weight)
+    new = load_model(NAME, classes=1000, new_head=True, options=SMALL)
+    assert hub == [(NAME, 1000)] * 2
+    assert torch.equal(new.norm.weight, made(classes=1000).norm.weight)
+    assert torch.equal(known.head.weight, made(classes=1000).head.weight)
+    assert not torch.equal(known.head.weight, new.head.weight)
 
 
 def test_pictures_as_the_model_wants_them(hub):
@@ -323,7 +313,6 @@ REFUSED = [  # what is asked, and the sentence
     (("vit_base_patch16_xp_224",), {}, r"has no weights in timm; give weights"),
     (("mini-dino",), {}, r"has no head; give classes and new_head=True \(--new-head\)"),
     (("dinov2-s",), {}, r"DINOv2 has no head; give classes and new_head=True"),
-    (("clip-b32", "random"), {"classes": -1}, r"classes' is|classes -1"),
 ]
 
 
@@ -374,16 +363,3 @@ def test_without_a_connection():
     text = r"'vit-b': timm's hub, timm/vit_base\S+ cannot be had \(We couldn't connect to the hub"
     with pytest.raises(ConnectionError, match=rf"{text}.*; connect, .* folder with vit-b\.pth"):
         load_model("vit-b")
-
-
-@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
-def test_device_that_is_not_there_is_an_error(device):
-    with pytest.raises(ValueError, match=f"device '{device}'"):
-        load_model("tiny", device=device)
-
-
-def test_micro_models_take_the_place_of_those_in_the_registry(monkeypatch):
-    small = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
-    monkeypatch.setitem(MODELS, "tiny", replace(MODELS["tiny"], image_size=56, options=small))
-    model = load_model("tiny", "random", classes=4)
-    assert model.patch_embed.grid_size == (4, 4) and model.num_classes == 4

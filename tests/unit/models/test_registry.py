@@ -77,12 +77,6 @@ def test_clip_is_the_one_with_its_own_activation():
     torch.testing.assert_close(block.mlp.act(inputs), inputs * torch.sigmoid(1.702 * inputs))
 
 
-def test_licences():
-    licences = {name: model.licence for name, model in PAPER_MODELS.items()}
-    assert {n for n, licence in licences.items() if "NC" in licence} == {"mae-b", "moco-v3-b"}
-    assert set(licences.values()) == {"Apache-2.0", "MIT", "CC-BY-NC-4.0"}
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_half_is_one_for_all_of_the_papers_but_clip(name):
     """Also for models that were trained with other statistics (B5, D6)."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision.transforms import functional as torchvision
 
 from relevit.models.spec import HALF, ModelSpec, View, as_rgb
 
@@ -73,17 +72,6 @@ def test_nearest_masks_are_pixels_of_the_mask():
     assert torch.equal(found[0], torch.from_numpy(mask[1::2, 1::3]))
     assert not torch.equal(View(resize=2, crop=2, squash=True).mask(mask), found)
     assert repr(view) == repr(View(resize=2, crop=2, squash=True))
-
-
-@pytest.mark.parametrize("resize", [224, 248, 256])
-def test_sizes_are_torchvisions(resize):
-    """To the pixel: 196 x 98 becomes 512 x 256, and not 511."""
-    view = View(resize=resize)
-    sides = [*range(7, 400, 7), 98, 147, 333, 375, 500]
-    for width in sides:
-        for height in [side for side in sides if max(side, width) <= 100 * min(side, width)]:
-            found = torchvision.resize(torch.empty(1, height, width, device="meta"), [resize])
-            assert view._size(width, height) == (found.shape[2], found.shape[1]), (width, height)
 
 
 def test_ordinary_pictures_are_resized_whole():

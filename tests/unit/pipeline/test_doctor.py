@@ -12,7 +12,7 @@ from PIL import Image
 
 from relevit.config.text import ON_DISK
 from relevit.data.cutouts import TEST_SETS
-from relevit.data.real.catalogue import CATALOGUE, markdown
+from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import A_WNIDS, IMAGENET_WNIDS
 from relevit.pipeline import doctor
 from relevit.pipeline.cli import main
@@ -86,11 +86,6 @@ def test_missing_set_is_told_with_what_to_get_where_and_its_terms(tmp_path, key)
     entry, text = CATALOGUE[key], "\n".join(lines(examine(tmp_path, key)))
     assert text.startswith(f"{key} ({entry.title}): missing\n")
     assert all(words in text for words in (*entry.archives, entry.page, entry.terms))
-
-
-def test_notes_have_the_catalogue():
-    notes = (ROOT / "docs" / "paper_preset.md").read_text()
-    assert markdown() in notes, "put there what python -m relevit.data.real.catalogue says"
 
 
 # One set

@@ -54,7 +54,7 @@ def test_a_preset_fetches_what_its_stages_need_and_no_more(fetched, preset, expe
 def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
     preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
     with pytest.raises(
-        FileNotFoundError, match=r"11_text\.yaml: corpus_root = .*movies is missing; unpack"
+        FileNotFoundError, match=r"11_text\.yaml: corpus_root = .*train.jsonl is missing; unpack"
     ):
         fetch(preset)
     write_eraser_movies(tmp_path)
@@ -63,7 +63,7 @@ def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
     write_newsgroups(tmp_path)
     fetch(preset)
     next((tmp_path / "movies" / "docs").iterdir()).unlink()
-    with pytest.raises(FileNotFoundError, match=r"its review .* is missing; unpack movies.tar.gz"):
+    with pytest.raises(FileNotFoundError, match=r"movies/docs/.* is missing; unpack movies.tar.gz"):
         fetch(preset)
     assert fetched == []  # its models are random
 

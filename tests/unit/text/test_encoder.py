@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 
 from relevit.attention.recording import record_attention
 from relevit.attribution.beyond_intuition import weigh_tokens
 from relevit.attribution.seen import observe
-from relevit.text.encoder import build_tiny
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.convert import from_bert, from_clip_text  # noqa: E402
+
+from .clip.replica import END, FIRST, hf_clip  # noqa: E402
 
 WORDS = 40
 
@@ -32,27 +32,6 @@ def bert(depth=3, **options):
     )
     config = transformers.BertConfig(**shape | options)
     return transformers.BertForSequenceClassification(config).eval().double()
-
-
-def clip():
-    torch.manual_seed(2)
-    text = dict(
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=24,
-        vocab_size=WORDS,
-        max_position_embeddings=12,
-        eos_token_id=WORDS - 1,
-        bos_token_id=1,
-        pad_token_id=0,
-        projection_dim=8,
-    )
-    config = transformers.CLIPTextConfig(**text)
-    model = transformers.CLIPTextModelWithProjection(config).eval().double()
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return model
 
 
 def test_answers_and_maps_are_those_of_transformers():
@@ -80,34 +59,17 @@ def test_masked_tokens_count_for_nothing():
     torch.testing.assert_close(alone, told[:1])
 
 
-def test_the_mean_over_tokens_leaves_padding_out():
-    model = build_tiny(WORDS, 3, reads="mean").double()
-    ids = torch.tensor([[1, 5, 6, 2, 0, 0]])
-    with torch.no_grad():
-        alone = model(model.embed(ids[:, :4]))
-        padded = model(model.embed(ids), ids > 0)
-    torch.testing.assert_close(alone, padded)
-
-
-def test_clip_reads_the_end_of_each_text_and_looks_back_only():
-    theirs, end = clip(), WORDS - 1
-    ours = from_clip_text(theirs)
-    ids = torch.tensor([[1, 5, 6, end, 0, 0], [1, 9, 8, 3, 4, end]])
-    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]]).bool()
-    with torch.no_grad():
-        told = theirs(input_ids=ids, attention_mask=mask.long()).text_embeds
-        torch.testing.assert_close(ours(ours.embed(ids, mask), mask), told)
-        torch.testing.assert_close(ours(ours.embed(ids[:1, :4])), told[:1])
-        # In our order the end comes first: nothing but itself may look at it.
-        with record_attention(ours) as tape:
-            ours(ours.embed(ids[:1, :4]))
+def test_of_clip_the_end_comes_first_and_others_look_back_only():
+    tower = from_clip_text(hf_clip())
+    with torch.no_grad(), record_attention(tower) as tape:
+        tower(tower.embed(torch.tensor([[FIRST, 5, 6, END]])))
     for attention in tape.maps:
         assert attention[:, :, 1:, 0].eq(0).all()
         assert attention[:, :, 1, 2:].eq(0).all() and attention[:, :, 0].gt(0).all()
 
 
 def test_conversion_leaves_the_generator_and_a_new_head_is_the_seeds():
-    plain, tower = bert().bert, clip()
+    plain, tower = bert().bert, hf_clip()
     before = torch.get_rng_state()
     heads = [from_bert(plain, classes=4, seed=seed).head.weight for seed in (0, 0, 1)]
     from_clip_text(tower)
@@ -128,8 +90,8 @@ def test_what_is_no_bert_is_refused(other):
 
 
 def test_clip_takes_its_values_after_attention_as_published():
-    tower = from_clip_text(clip())
-    embedded = tower.embed(torch.tensor([[1, 5, 6, WORDS - 1]])).detach()
+    tower = from_clip_text(hf_clip())
+    embedded = tower.embed(torch.tensor([[FIRST, 5, 6, END]])).detach()
     seen = observe(tower, embedded)
     block, tokens = tower.blocks[1], seen.inputs[1]
     _, _, value = block.attn.qkv.weight.chunk(3)

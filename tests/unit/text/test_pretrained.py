@@ -56,7 +56,7 @@ def test_random_bert_reads_the_words_of_its_texts():
     assert [one.unknown_share for one in texts.tokens] == [0, 0.5]
     assert texts.tokens[0].special[0] and texts.tokens[0].special[-1]
     model = pretrained.build_encoder(cfg, tokenizer, 3)
-    assert (len(model.blocks), model.classes, model.embedding.words.embedding_dim) == (2, 3, 768)
+    assert (len(model.blocks), model.head.in_features, model.head.out_features) == (2, 768, 3)
     with torch.no_grad():
         again = pretrained.build_encoder(cfg, tokenizer, 3)
         ids = torch.tensor([texts.tokens[0].ids])
@@ -70,28 +70,7 @@ def test_limit_beyond_the_model_is_refused_by_name(key):
         pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
 
 
-def test_weights_of_a_folder_are_read(folder):
-    cfg = from_folder(folder)
-    tokenizer = pretrained.load_reader(cfg, {})
-    model = pretrained.build_encoder(cfg, tokenizer, 2)
-    words = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"]
-    torch.testing.assert_close(model.embedding.words.weight.detach(), words, rtol=0, atol=0)
-
-
-def test_only_safetensors_are_asked_for(monkeypatch, tmp_path):
-    asked = {}
-    monkeypatch.setattr(
-        "huggingface_hub.snapshot_download",
-        lambda name, **options: asked.update(options, name=name) or str(tmp_path),
-    )
-    for name in pretrained.BERT_FILES:
-        (tmp_path / name).touch()
-    assert pretrained.bert_folder("") == tmp_path
-    assert asked["name"] == "google-bert/bert-base-uncased"
-    assert all(name.endswith((".json", ".safetensors")) for name in asked["allow_patterns"])
-
-
-def test_pooler_that_a_file_lacks_is_drawn_from_the_seed(folder):
+def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(folder):
     path = folder / "model.safetensors"
     tensors = {k: v for k, v in load_file(path).items() if not k.startswith("pooler.")}
     save_file(tensors, path, metadata={"format": "pt"})
@@ -104,6 +83,7 @@ def test_pooler_that_a_file_lacks_is_drawn_from_the_seed(folder):
         weights.append(model.fc_norm.dense.weight.detach())
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+    assert torch.equal(model.embedding.words.weight, tensors["embeddings.word_embeddings.weight"])
 
 
 def test_pooler_that_was_never_trained_passes_the_class_token_on():
@@ -133,10 +113,10 @@ def cut_short(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (no_tokenizer, r"lacks tokenizer\.json; put the files of google"),
+        (no_tokenizer, r"11_text: .* lacks tokenizer\.json; put the files of google"),
         # What is missing must not be left at random.
-        (no_tensor, r"does not hold bert-base \(it lacks encoder\.layer\.1"),
-        (cut_short, r"does not hold bert-base \(.*\); copy config\.json.* there again"),
+        (no_tensor, r"11_text: .*bert-base holds no BertModel .*\(it lacks encoder\.layer\.1"),
+        (cut_short, r"bert-base holds no BertModel .*\(.*\); copy its files there again"),
     ],
 )
 def test_wrong_folders_are_named(folder, spoil, message):
@@ -146,13 +126,24 @@ def test_wrong_folders_are_named(folder, spoil, message):
         pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
 
 
-def test_the_hub_that_cannot_be_reached_or_gives_less(monkeypatch, tmp_path):
+def test_the_hub_gives_safetensors_or_says_why_not(monkeypatch, tmp_path):
+    asked = {}
+
+    def give(name, **options):
+        asked.update(options, name=name)
+        return str(tmp_path)
+
     def fail(*args, **options):
         raise OSError("no network\nhere")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
     with pytest.raises(ConnectionError, match=r"\(no network here\); give weights_root, a folder"):
         pretrained.bert_folder("")
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *at, **how: str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", give)
     with pytest.raises(FileNotFoundError, match=r"lacks config\.json, .* put the files"):
         pretrained.bert_folder("")
+    for name in pretrained.BERT_FILES:
+        (tmp_path / name).touch()
+    assert pretrained.bert_folder("") == tmp_path
+    assert asked["name"] == "google-bert/bert-base-uncased"
+    assert all(name.endswith((".json", ".safetensors")) for name in asked["allow_patterns"])

@@ -43,7 +43,7 @@ def relevance(*values, special=9e9):
 VALUES = relevance(5.0, 6.0, 1.0, 3.0, 0.0, 2.0, -1.0, 4.0)
 
 
-def one(ks=KS, values=VALUES, **options):
+def one(ks, values=VALUES, **options):
     return rationale_f1(read(), values, document(), ks, **options)
 
 

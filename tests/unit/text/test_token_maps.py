@@ -53,7 +53,7 @@ def test_a_batch_equals_singles_and_specials_get_nothing(model, method, protocol
 
 
 def test_one_block_in_closed_form():
-    """One block, one head: GradCAM and GAE are attention times its gradient, by hand."""
+    """One block, one head: GAE is attention times its gradient, by hand."""
     model = build_tiny(WORDS, 2, width=8, depth=1, heads=1, seed=3).double()
     embedded = model.embed(torch.tensor([[1, 5, 6, 2]])).detach()
     block = model.blocks[0]
@@ -68,9 +68,6 @@ def test_one_block_in_closed_form():
     row = (slope * attention)[0, 0, 1:].detach()
     target = torch.tensor([1])
     torch.testing.assert_close(METHODS["gae"](model, embedded, target)[0], row.clamp(min=0))
-    cam = (attention[0, 0, 1:] * slope[0, 0, 1:].mean()).clamp(min=0).detach()
-    found = METHODS["gradcam"](model, embedded, target, protocol="described")[0]
-    torch.testing.assert_close(found, cam)
 
 
 def test_relevance_is_conserved_down_to_the_embedded_tokens(model):
@@ -90,8 +87,6 @@ def test_the_path_starts_at_nothing_or_at_padding(model):
         default = METHODS["token_wise"](model, embedded, protocol=protocol)
         given = METHODS["token_wise"](model, embedded, protocol=protocol, baseline=start)
         torch.testing.assert_close(default, given)
-    other = METHODS["token_wise"](model, embedded, baseline=padding)
-    assert not torch.allclose(other, METHODS["token_wise"](model, embedded))
 
 
 def test_blocks_at_which_the_published_scripts_start():
@@ -139,16 +134,15 @@ def test_all_methods_and_a_random_order(classifier, texts):
     assert list(maps) == [*TEXT_METHODS, RANDOM]
     for values in maps.values():
         assert [len(one) for one in values] == [len(one) for one in texts.tokens]
-    again, seconds = method_maps(classifier, texts, ["ga"], seed=3)
-    assert all(torch.equal(a, b) for a, b in zip(again[RANDOM], maps[RANDOM], strict=True))
-    other = method_maps(classifier, texts, ["ga"], seed=4)[0][RANDOM]
-    assert not torch.equal(other[0], maps[RANDOM][0])
-    assert set(seconds) == {"ga"} and seconds["ga"] > 0
+    again, seconds = method_maps(classifier, texts.select([0]), seed=3)
+    assert torch.equal(again[RANDOM][0], maps[RANDOM][0])
+    other = method_maps(classifier, texts.select([0]), seed=4)[0]
+    assert not torch.equal(other[RANDOM][0], maps[RANDOM][0])
+    assert list(seconds) == list(TEXT_METHODS) and min(seconds.values()) > 0
 
 
 def test_attention_of_the_class_token_is_shared_out(classifier, texts):
     rows = attention_by_block(classifier, texts.tokens[0])
-    assert rows.shape == (2, len(texts.tokens[0]))
     torch.testing.assert_close(rows.sum(dim=1), torch.ones(2))
 
 
@@ -165,10 +159,9 @@ def test_path_starts_give_other_answers_and_other_maps(classifier, texts):
     assert list(table.index) == ["zero (published)", "padding (described)", "the text"]
     assert table["probability_pct"].between(0, 100).all() and table["logit"].nunique() == 3
     zero, padding = (values for (values,) in maps.values())
-    assert zero.shape == padding.shape == (len(texts.tokens[0]),)
-    assert not torch.allclose(zero, padding)
-    published = method_maps(classifier, texts.select([0]), ["token_wise"])[0]["token_wise"]
-    torch.testing.assert_close(zero, published[0])
+    assert zero.shape == padding.shape and not torch.allclose(zero, padding)
+    (published,) = attribute(classifier, texts.tokens[:1], "token_wise", protocol="published")
+    torch.testing.assert_close(zero, published)
 
 
 def test_rank_correlation_of_a_constant_map_is_none():

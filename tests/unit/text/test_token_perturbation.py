@@ -10,15 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks, image_auc_pct
+from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
 from relevit.text.token_perturbation import (
     SHARES_PCT,
-    first_half_auc_pct,
     left_after,
-    perturb_texts,
     perturbation_table,
+    text_areas,
     token_perturbation_rows,
 )
 from relevit.text.tokens import Texts
@@ -26,27 +25,17 @@ from relevit.text.tokens import Texts
 from .builders import spelled, tokens
 
 PAD, CLS, SEP, MASK = range(4)
-COLUMNS = [
-    "index",
-    "direction",
-    "share_pct",
-    "hit",
-    "logit",
-    "probability_pct",
-    "top_logit",
-    "top_probability_pct",
-]
 
 
 class Bag(nn.Module):
     """Class 1 has the summed weight of the words that are seen, class 0 has half a point."""
 
-    classes, pad_id = 2, PAD
+    reads, device = "first", torch.device("cpu")
 
     def __init__(self, weights):
         super().__init__()
         # The special tokens weigh much: who erases or drops one gets other logits.
-        self.weights = nn.Parameter(torch.tensor([1e6, 100.0, -100.0, 1e3, *weights]).double())
+        self.weights = torch.tensor([1e6, 100.0, -100.0, 1e3, *weights]).double()
         self.seen = []
 
     def embed(self, ids):
@@ -70,91 +59,79 @@ def relevance(*values, special=9e9):
     return torch.tensor([special, *values, special], dtype=torch.float64)
 
 
-def run(model, tokens, maps, labels=None, **options):
-    labels = [1] * len(tokens) if labels is None else labels.tolist()
-    texts = Texts(tuple(Document("", label) for label in labels), tuple(tokens))
+def run(model, tokens, maps, **options):
+    texts = Texts(tuple(Document("", 1) for _ in tokens), tuple(tokens))
     return token_perturbation_rows(model, texts, maps, **options)
 
 
-def some_texts(model, lengths=(3, 9, 1, 6, 9, 14), seed=0):
-    random = torch.Generator().manual_seed(seed)
-    known = model.embedding.words.num_embeddings - 4
-    texts = [text(*torch.randint(known, (n,), generator=random).tolist()) for n in lengths]
-    maps = [torch.rand(n + 2, generator=random) - 0.3 for n in lengths]
-    labels = torch.randint(0, model.classes, (len(lengths),), generator=random)
-    return texts, maps, labels
+def logits(rows, direction, shares):
+    rows = rows[rows["direction"] == direction].set_index("share_pct")
+    return rows.loc[shares, "logit"].tolist()
+
+
+def some_texts(lengths=(3, 9, 1, 6, 9, 14)):
+    random = torch.Generator().manual_seed(0)
+    texts = [text(*torch.randint(26, (n,), generator=random).tolist()) for n in lengths]
+    return texts, [torch.rand(n + 2, generator=random) - 0.3 for n in lengths]
 
 
 # What is erased
 
+QUARTERS = [0, 30, 50, 80, 100]  # of four words none, one, two, three, all
 
-@pytest.mark.parametrize(
-    ("direction", "left"), [("positive", [4, -1, -4, -6, 0]), ("negative", [4, 10, 8, 5, 0])]
-)
-def test_logits_add_up_over_the_tokens_that_are_left(direction, left):
+
+def test_logits_add_up_over_the_tokens_that_are_left():
     """The map is the weight itself, so the order is the best one; specials never go."""
     weights = [3.0, -6.0, 5.0, 2.0]
-    shares = [25, 50, 75, 100]
-    rows = run(
-        Bag(weights),
-        [text(0, 1, 2, 3)],
-        [relevance(*weights)],
-        directions=[direction],
-        shares_pct=shares,
-    )
-    assert list(rows) == COLUMNS
-    assert rows["logit"].tolist() == pytest.approx(left)
-    assert rows["hit"].tolist() == [total > 0.5 for total in left]
+    rows = run(Bag(weights), [text(0, 1, 2, 3)], [relevance(*weights)])
+    for direction, left in (("positive", [4, -1, -4, -6, 0]), ("negative", [4, 10, 8, 5, 0])):
+        assert logits(rows, direction, QUARTERS) == pytest.approx(left)
+    assert rows["hit"].tolist() == (rows["logit"] > 0.5).tolist()
 
 
 @pytest.mark.parametrize(
-    ("words", "share_pct", "gone"), [(10, 50, 5), (10, 59, 5), (10, 99, 9), (3, 33, 0), (3, 34, 1)]
+    ("words", "gone"), [(10, range(11)), (3, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3])]
 )
-def test_shares_count_the_texts_own_tokens_rounded_down(words, share_pct, gone):
+def test_shares_count_the_texts_own_tokens_rounded_down(words, gone):
     model = Bag(words * [1.0])
-    values = relevance(*range(words))
-    run(model, [text(*range(words))], [values], directions=["positive"], shares_pct=[share_pct])
-    seen = min(model.seen, key=len) if gone else model.seen[0]
-    expected = [(0, CLS), *((1 + i, 4 + i) for i in range(words - gone)), (words + 1, SEP)]
-    assert seen == expected  # the highest went, the others kept their places
+    rows = run(model, [text(*range(words))], [relevance(*range(words))])
+    assert logits(rows, "positive", list(SHARES_PCT)) == [words - n for n in gone]
+    for n in gone:  # the highest went, the others kept their places
+        left = [(0, CLS), *((1 + i, 4 + i) for i in range(words - n)), (words + 1, SEP)]
+        assert left in model.seen
 
 
 @pytest.mark.parametrize(
-    ("erase", "expected"),
+    ("mask_id", "expected"),
     [
-        ("pad", [(0, CLS), (2, 5), (4, SEP)]),
-        ("mask", [(0, CLS), (1, MASK), (2, 5), (3, MASK), (4, SEP)]),
+        (None, [(0, CLS), (2, 5), (4, SEP)]),
+        (MASK, [(0, CLS), (1, MASK), (2, 5), (3, MASK), (4, SEP)]),
     ],
 )
-def test_ways_to_erase(erase, expected):
-    model = Bag([0.0, 0.0, 0.0])
-    run(
-        model,
-        [text(0, 1, 2)],
-        [relevance(2, 0, 1)],
-        directions=["positive"],
-        shares_pct=[67],
-        mask_id=MASK if erase == "mask" else None,
-    )
+def test_ways_to_erase(mask_id, expected):
+    model = Bag([1.0, 1.0, 1.0])
+    run(model, [text(0, 1, 2)], [relevance(2, 0, 1)], mask_id=mask_id)
     assert expected in model.seen
 
 
 @pytest.mark.parametrize("reads", ["first", "mean", "last"])
-def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
+def test_pad_is_the_padding_id_and_a_mask_in_place_whatever_is_run_together(reads):
     """As published: the whole input is run with ids 0 and attention mask 0 (D10)."""
     model = build_tiny(30, 3, width=16, heads=2, positions=20, reads=reads).double()
-    texts, maps, labels = some_texts(model)
-    rows = run(model, texts, maps, labels, explained=labels, directions=["positive"])
+    texts, maps = some_texts()
+    rows = run(model, texts, maps)
+    rows = rows[rows["direction"] == "positive"]
     for i, one in enumerate(texts):
         ids, own = torch.tensor([one.ids]), len(one.ids) - 2
+        predicted = model(model.embed(ids)).argmax().item()
         order = 1 + maps[i][1:-1].argsort(descending=True)
-        for share, row in zip((0, *SHARES_PCT), rows[rows["index"] == i].itertuples(), strict=True):
-            gone, mask = order[: own * share // 100], torch.ones_like(ids, dtype=torch.bool)
-            mask[0, gone] = False
+        for share, row in zip(SHARES_PCT, rows[rows["index"] == i].itertuples(), strict=True):
+            mask = torch.ones_like(ids, dtype=torch.bool)
+            mask[0, order[: int(own * share / 100)]] = False
             embedded = model.embed(torch.where(mask, ids, model.pad_id))
             if reads == "last":
                 mask = mask.roll(1, dims=1)
-            logit = model(embedded, mask)[0, labels[i]].item()
+            logit = model(embedded, mask)[0, predicted].item()
             assert row.logit == pytest.approx(logit, rel=1e-5, abs=1e-7)
 
 
@@ -164,15 +141,11 @@ def test_pad_is_the_padding_id_and_a_mask_in_place(reads):
 def test_clamp_ranks_negative_values_as_zero():
     weights, values = [1.0, 2.0, 4.0, 8.0], [-1.0, -5.0, 0.0, 2.0]
     ranked, clamped = (
-        run(
-            Bag(weights),
-            [text(0, 1, 2, 3)],
-            [relevance(*values)],
-            explained=torch.tensor([1]),
-            clamp=clamp,
-            directions=["negative"],
-            shares_pct=[25, 50, 75],
-        )["logit"].tolist()
+        logits(
+            run(Bag(weights), [text(0, 1, 2, 3)], [relevance(*values)], clamp=clamp),
+            "negative",
+            QUARTERS[:-1],
+        )
         for clamp in (False, True)
     )
     assert ranked == [15, 13, 12, 8]
@@ -184,66 +157,30 @@ def test_clamp_ranks_negative_values_as_zero():
 @pytest.mark.parametrize("value", [0.0, 0.2, math.nan])
 def test_a_map_that_says_nothing_has_equal_curves_and_no_order(value):
     weights = [1.0, 2.0, 4.0, 8.0, 16.0]
-    rows = run(
-        Bag(weights), [text(*range(5))], [relevance(*5 * [value])], explained=torch.tensor([1])
-    )
+    rows = run(Bag(weights), [text(*range(5))], [relevance(*5 * [value])])
     positive, negative = rows["logit"].to_numpy().reshape(2, 11)
     assert positive.tolist() == negative.tolist()
     gone = -np.diff(positive[::2])
     assert sorted(gone) == weights and gone.tolist() not in (weights, weights[::-1])
 
 
-# Batches
-
-
-@pytest.mark.parametrize("reads", ["first", "mean", "last"])
-def test_answers_do_not_depend_on_batches(reads):
-    model = build_tiny(30, 3, width=16, heads=2, positions=20, reads=reads).double()
-    texts, maps, labels = some_texts(model)
-    together = run(model, texts, maps, labels)
-    singles = pd.concat(
-        run(model, [one], [values], label[None], batch_tokens=1).assign(index=i)
-        for i, (one, values, label) in enumerate(zip(texts, maps, labels, strict=True))
-    )
-    by = ["index", "direction", "share_pct"]
-    together, singles = (rows.sort_values(by, ignore_index=True) for rows in (together, singles))
-    pd.testing.assert_frame_equal(together, singles, rtol=1e-6)
-
-
 # Areas
 
 
-@pytest.fixture
-def rows():
+def test_curves_and_areas_by_hand():
     """Text 0 goes wrong at once when the best words go; text 1 has two words, both for class 1."""
     weights = [2.0, 4.0, -1.0, -3.0]
     maps = [relevance(*weights), relevance(*weights[:2])]
-    return run(Bag(weights), [text(0, 1, 2, 3), text(0, 1)], maps, shares_pct=[25, 50, 75, 100])
-
-
-def test_curves_and_areas_by_hand(rows):
-    hits = rows["hit"].to_numpy().reshape(2, 2, 5).astype(int).tolist()
-    assert hits == [[[1, 0, 0, 0, 0], [1, 1, 1, 1, 0]], [[1, 1, 1, 1, 0], [1, 1, 1, 1, 0]]]
+    rows = run(Bag(weights), [text(0, 1, 2, 3), text(0, 1)], maps)
+    hits = rows["hit"].to_numpy().reshape(2, 2, 11).astype(int).tolist()
+    late = [1] * 10 + [0]
+    assert hits == [[[1] * 3 + [0] * 8, late], [late, late]]
     curves = accuracy_curves(rows)["accuracy_pct"].tolist()
-    assert curves == [100, 50, 50, 50, 0, 100, 100, 100, 100, 0]
-    assert auc_table(rows)["auc_pct"].tolist() == [37.5, 75]
-    first = first_half_auc_pct(rows)
-    whole = image_auc_pct(rows)
-    pd.testing.assert_frame_equal(first.drop(columns="auc_pct"), whole.drop(columns="auc_pct"))
-    assert whole.sort_values(["direction", "index"])["auc_pct"].tolist() == [75, 75, 0, 75]
-    assert first.sort_values(["direction", "index"])["auc_pct"].tolist() == [100, 100, 25, 100]
-
-
-def test_first_half_weighs_by_the_width_between_shares():
-    weights = [2.0, 4.0, -1.0, -3.0]  # at 10 % nothing is gone: right at 0 and 10, wrong at 50
-    rows = run(
-        Bag(weights),
-        [text(0, 1, 2, 3)],
-        [relevance(*weights)],
-        directions=["positive"],
-        shares_pct=[10, 50, 75],
-    )
-    assert first_half_auc_pct(rows)["auc_pct"].tolist() == pytest.approx([60])
+    assert curves == [100] * 3 + [50] * 7 + [0] + [100] * 10 + [0]
+    assert auc_table(rows)["auc_pct"].tolist() == pytest.approx([55, 90])
+    areas = text_areas(rows.assign(method="ga")).sort_values(["direction", "index"])
+    assert areas["auc_pct"].tolist() == pytest.approx([90, 90, 20, 90])
+    assert areas["first_half_auc_pct"].tolist() == pytest.approx([100, 100, 50, 100])
 
 
 def test_numbers_of_the_perturbation_table():
@@ -269,8 +206,3 @@ def test_left_after_erases_the_most_relevant_words():
     values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
     assert left_after(one, values, 50) == "a · c ·"
     assert left_after(one, values, 0) == "a b c d"
-
-
-def test_a_masked_word_needs_the_tokenizers_id():
-    with pytest.raises(ValueError, match="erase='mask' and mask_id=None; erase='mask' needs"):
-        perturb_texts(build_tiny(5, 2), Texts((), ()), {}, erase="mask")

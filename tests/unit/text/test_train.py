@@ -11,11 +11,11 @@ import torch
 from relevit.config import TextParams
 from relevit.text import train as training
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
-from relevit.text.documents import Document
-from relevit.text.encoder import build_tiny
+from relevit.text.documents import Corpus, Document
+from relevit.text.encoder import build_tiny, text_logits
 from relevit.text.pretrained import build_encoder
-from relevit.text.tokens import Texts, read_texts
-from relevit.text.train import by_length, text_logits, train_text_classifier
+from relevit.text.tokens import padded, read_texts
+from relevit.text.train import by_length
 from relevit.training.classifier import TrainSettings
 
 from .builders import tokens as text
@@ -25,81 +25,50 @@ WORDS = 20
 
 @pytest.fixture(scope="module")
 def texts():
-    """The label is whether word 7 occurs."""
+    """96 texts of 1 to 11 random words."""
     random = torch.Generator().manual_seed(0)
     lengths = torch.randint(1, 12, (96,), generator=random).tolist()
     made = [torch.randint(8, WORDS, (n,), generator=random).tolist() for n in lengths]
-    labels = torch.arange(96) % 2
-    for ids, label in zip(made, labels.tolist(), strict=True):
-        ids[len(ids) // 2] = 7 if label else 8
-    documents = tuple(Document("", label) for label in labels.tolist())
-    return Texts(documents, tuple(text(*ids) for ids in made))
-
-
-def settings(**changes):
-    options = dict(lr=3e-3, head_lr=3e-3, images=64, epochs=4, batch_size=8, weight_decay=0.0)
-    return TrainSettings(**options | changes)
-
-
-def train(texts, folder, *, model=None, on_epoch=lambda row: None, **changes):
-    model = model or build_tiny(WORDS, 2, width=16, heads=2, drop=0.1)
-    history = train_text_classifier(
-        model,
-        settings(**changes),
-        folder,
-        texts.select(range(64)),
-        texts.select(range(64, 96)),
-        name="t",
-        identity={"corpus": "c"},
-        on_epoch=on_epoch,
-    )
-    return model, history
-
-
-def test_it_learns_what_the_texts_show(texts, tmp_path):
-    _, history = train(texts, tmp_path, epochs=16)
-    assert history[0]["validation_top1_pct"] < 80 and history[-1]["validation_top1_pct"] > 95
-    assert history[-1]["train_loss"] < 0.5 * history[1]["train_loss"]
-    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").open()]
-    assert [row["epoch"] for row in rows] == list(range(17))
-
-
-def test_a_run_that_was_stopped_ends_with_the_same_bytes(texts, tmp_path):
-    train(texts, tmp_path / "whole")
-
-    def stop(row):
-        if row["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(texts, tmp_path / "stopped", on_epoch=stop)
-    torch.manual_seed(99)  # a new process has drawn other numbers
-    train(texts, tmp_path / "stopped")
-    name = "weights.safetensors"
-    assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
+    return tuple(text(*ids) for ids in made)
 
 
 def test_every_text_is_seen_once_an_epoch_among_texts_of_its_length(texts):
-    lengths = torch.tensor([len(one) for one in texts.tokens])
-    batches = [rows for rows, _ in by_length(settings(images=96), lengths, 1)]
+    lengths = torch.tensor([len(one) for one in texts])
+    batches = [
+        rows
+        for rows, _ in by_length(
+            TrainSettings(lr=0, head_lr=0, images=96, batch_size=8), lengths, 1
+        )
+    ]
     assert torch.cat(batches).sort().values.equal(torch.arange(96))
     waste = sum(int((lengths[rows].max() - lengths[rows]).sum()) for rows in batches)
     shuffled = torch.cat(batches).view(-1, 8)[torch.randperm(12)].T.reshape(-1, 8)
     naive = sum(int((lengths[rows].max() - lengths[rows]).sum()) for rows in shuffled)
     assert waste < naive / 2
-    again = [rows for rows, _ in by_length(settings(images=96), lengths, 1)]
-    other = [rows for rows, _ in by_length(settings(images=96), lengths, 2)]
+    again = [
+        rows
+        for rows, _ in by_length(
+            TrainSettings(lr=0, head_lr=0, images=96, batch_size=8), lengths, 1
+        )
+    ]
+    other = [
+        rows
+        for rows, _ in by_length(
+            TrainSettings(lr=0, head_lr=0, images=96, batch_size=8), lengths, 2
+        )
+    ]
     assert all(map(torch.equal, batches, again)) and not all(map(torch.equal, batches, other))
 
 
 @pytest.mark.parametrize("reads", ["first", "mean", "last"])
-def test_answers_do_not_depend_on_the_batch(texts, reads):
+def test_answers_do_not_depend_on_the_batch_nor_on_padding(texts, reads):
     model = build_tiny(WORDS, 3, width=16, heads=2, reads=reads).double()
-    tokens = texts.tokens[:10]
+    tokens = texts[:10]
     together = text_logits(model, tokens)
     alone = torch.cat([text_logits(model, [one]) for one in tokens])
     torch.testing.assert_close(together, alone)
-    torch.testing.assert_close(together, text_logits(model, tokens, batch=3))
+    ids, mask = padded(tokens, model.pad_id)
+    torch.testing.assert_close(model(model.embed(ids, mask), mask), alone)
 
 
 # As the parameters of 11_text ask for it
@@ -108,14 +77,60 @@ pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 OPINION = "the film was very good ."
 
 
-def params(**others) -> TextParams:
-    few = dict(training_texts=32, validation_texts=10, held_out_texts=10, explained_texts=4)
-    return TextParams(**few | dict(epochs=1, batch_size=16) | others)
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return generated_tokenizer()
+
+
+def trained(folder, tokenizer, corpus=None, on_step=None, **others):
+    """The model, its log, and how many steps were made."""
+    few = dict(training_texts=32, validation_texts=10, held_out_texts=10, explained_texts=4)
+    cfg = TextParams(**few | dict(epochs=1, batch_size=16) | others)
+    corpus, steps = corpus or generated_corpus(cfg.training_texts, 10, 0), []
+
+    def step(*made):
+        steps.append(made)
+        if on_step:
+            on_step(*made)
+
+    model, log = training.train_on_corpus(cfg, "generated", corpus, tokenizer, folder, step)
+    assert len(log) == cfg.epochs + 1 and not model.training
+    return model.state_dict(), log, len(steps)
+
+
+def test_it_learns_what_the_texts_show(tmp_path, tokenizer):
+    things, words = ("film", "story", "plot", "music"), ("bad", "dull", "good", "funny")
+    texts = [
+        Document(f"the {thing} was {very} {word} .", int(place > 1))
+        for very in ("really", "very", "quite", "truly")
+        for thing in things
+        for place, word in enumerate(words)
+    ]
+    corpus = Corpus(("negative", "positive"), tuple(texts[16:]), tuple(texts[:16]), (), "", "")
+    _, log, _ = trained(tmp_path, tokenizer, corpus, epochs=4, batch_size=4)
+    assert log[0]["validation_top1_pct"] < 80 and log[-1]["validation_top1_pct"] > 95
+    assert log[-1]["train_loss"] < 0.5 * log[1]["train_loss"]
+    rows = [json.loads(line) for line in (tmp_path / "generated" / "log.jsonl").open()]
+    assert [row["epoch"] for row in rows] == list(range(5))
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer):
+    def stop(step, steps, loss):
+        if (tmp_path / "stopped" / "generated" / "checkpoint.pt").exists() and step == 2:
+            raise KeyboardInterrupt
+
+    how = {"epochs": 3, "dropout": 0.1}
+    trained(tmp_path / "whole", tokenizer, **how)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "stopped", tokenizer, on_step=stop, **how)
+    torch.manual_seed(99)  # a new process has drawn other numbers
+    _, _, steps = trained(tmp_path / "stopped", tokenizer, **how)
+    assert 0 < steps < 6
+    whole, stopped = (
+        (tmp_path / name / "generated" / "weights.safetensors").read_bytes()
+        for name in ("whole", "stopped")
+    )
+    assert whole == stopped
 
 
 def test_accuracy_has_wilsons_interval(tokenizer, monkeypatch):
@@ -127,21 +142,6 @@ def test_accuracy_has_wilsons_interval(tokenizer, monkeypatch):
     assert (found["low_pct"], found["high_pct"]) == pytest.approx((49.0162, 94.3318), abs=1e-3)
 
 
-def trained(folder, tokenizer, corpus=None, **others):
-    """The model, and how many steps were made."""
-    corpus, steps = corpus or generated_corpus(32, 10, 0), []
-    model, log = training.train_on_corpus(
-        params(**others),
-        "generated",
-        corpus,
-        tokenizer,
-        folder,
-        on_step=lambda *step: steps.append(step),
-    )
-    assert len(log) == 2 and not model.training
-    return model.state_dict(), len(steps)
-
-
 def flipped(corpus, split):
     documents = getattr(corpus, split)
     changed = tuple(Document(one.text, 1 - one.label) for one in documents)
@@ -151,8 +151,8 @@ def flipped(corpus, split):
 def test_training_is_kept_and_made_again_only_for_other_inputs(tmp_path, tokenizer):
     """Files of the same name may hold other texts, labels or settings than last time."""
     corpus = generated_corpus(32, 10, 0)
-    first, steps = trained(tmp_path, tokenizer, corpus)
-    again, more = trained(tmp_path, tokenizer, corpus)
+    first, _, steps = trained(tmp_path, tokenizer, corpus)
+    again, _, more = trained(tmp_path, tokenizer, corpus)
     assert (steps, more) == (2, 0)
     torch.testing.assert_close(again, first, rtol=0, atol=0)
     other = Document(OPINION, corpus.train[0].label)
@@ -164,13 +164,12 @@ def test_training_is_kept_and_made_again_only_for_other_inputs(tmp_path, tokeniz
         {"train_limit": 16},
         {"dropout": 0.5},
     ):
-        assert trained(tmp_path, tokenizer, **{"corpus": corpus} | changed)[1] == 2
+        assert trained(tmp_path, tokenizer, **{"corpus": corpus} | changed)[2] == 2
 
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_frozen_words_stay_as_they_came(tmp_path, tokenizer, frozen):
-    cfg = params(frozen_words=frozen)
-    before = build_encoder(cfg, tokenizer, 2).state_dict()
+    before = build_encoder(TextParams(), tokenizer, 2).state_dict()
     after = trained(tmp_path, tokenizer, frozen_words=frozen)[0]
     same = {name: torch.equal(before[name], after[name]) for name in before}
     assert same["embedding.words.weight"] is frozen

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from relevit.models import checkpoints
-from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, epoch_file, epoch_plan
+from relevit.training.epochs import LOG, WEIGHTS, epoch_file, epoch_plan
 
 from ..linear_run import Run, Stop, result, undisturbed_run
 
@@ -33,20 +33,8 @@ def test_log_holds_one_row_an_epoch_and_row_zero_before(undisturbed):
 
 
 def test_same_run_same_bytes(undisturbed, tmp_path):
-    """Several times, for a random order inside a file would often come out equal."""
-    for i in range(6):
-        Run(tmp_path / f"run{i}").run()
-        assert result(tmp_path / f"run{i}") == undisturbed[2]
-
-
-def test_each_epoch_leaves_one_checkpoint_and_its_row(tmp_path):
-    def look(row):
-        if row["epoch"]:
-            assert {path.name for path in tmp_path.iterdir()} == {CHECKPOINT, LOG}
-            assert len((tmp_path / LOG).read_text().splitlines()) == row["epoch"] + 1
-
-    Run(tmp_path).run(on_epoch=look)
-    assert not (tmp_path / CHECKPOINT).exists()
+    Run(tmp_path / "again").run()
+    assert result(tmp_path / "again") == undisturbed[2]
 
 
 # Every epoch kept
@@ -82,36 +70,7 @@ def test_epochs_that_are_not_validated_leave_the_weights_as_they_are(
     assert torch.equal(run.weights(), undisturbed[0].weights())
 
 
-def test_every_epoch_is_kept_beside_the_best(tmp_path):
-    figures = iter([9.0, 5.0, 3.0, 4.0, 6.0])
-    run = Run(tmp_path, keep_epochs=True, criterion="loss")
-    run.run(validate=lambda: {"loss": next(figures)})
-    kept = Run(tmp_path, seed=5)
-    checkpoints.load_weights(epoch_file(tmp_path, 2), kept.model, "linear")
-    assert torch.equal(kept.weights(), run.weights())
-    assert (tmp_path / WEIGHTS).is_file() and epoch_file(tmp_path, 4).is_file()
-
-
 # Which epoch is kept
-
-
-def kept_epoch(tmp_path, values, criterion):
-    """Train while the validation figures are `values`; return the epoch whose weights stay."""
-    figures = iter([100.0, *values])
-    run = Run(tmp_path, epochs=len(values), criterion=criterion)
-    states = []
-
-    def train_epoch(epoch):
-        row = Run.train_epoch(run, epoch)
-        states.append(run.weights().clone())
-        return row
-
-    run.run(train_epoch=train_epoch, validate=lambda: {"loss": next(figures)})
-    load = Run(tmp_path, seed=5)
-    checkpoints.load_weights(tmp_path / WEIGHTS, load.model, "linear")
-    assert torch.equal(load.weights(), run.weights()), "the model holds other weights"
-    (epoch,) = (i + 1 for i, state in enumerate(states) if torch.equal(state, run.weights()))
-    return epoch
 
 
 @pytest.mark.parametrize(
@@ -126,7 +85,14 @@ def kept_epoch(tmp_path, values, criterion):
     ],
 )
 def test_kept_epoch(tmp_path, values, criterion, epoch):
-    assert kept_epoch(tmp_path, values, criterion) == epoch
+    """Its weights are in the file and in the model, and those of every epoch beside it."""
+    figures = iter([100.0, *values])
+    run = Run(tmp_path, epochs=len(values), criterion=criterion, keep_epochs=True)
+    run.run(validate=lambda: {"loss": next(figures)})
+    for path in (tmp_path / WEIGHTS, epoch_file(tmp_path, epoch)):
+        load = Run(tmp_path, seed=5)
+        checkpoints.load_weights(path, load.model, "linear")
+        assert torch.equal(load.weights(), run.weights())
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
@@ -158,22 +124,21 @@ def test_kept_epoch_survives_a_stop(tmp_path, stop):
 # Losses that are no numbers, disks that are full
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("key", ["train_loss", "validation_loss"])
+@pytest.mark.parametrize(
+    ("key", "value"), [("train_loss", math.nan), ("validation_loss", math.inf)]
+)
 def test_loss_that_is_not_finite_names_its_epoch(tmp_path, key, value):
     run = Run(tmp_path / "run7")
 
-    def train_epoch(epoch):
-        row = run.train_epoch(epoch)
-        return row | ({key: value} if epoch == 3 and key == "train_loss" else {})
-
-    def validate():
-        row = run.validate()
-        return row | ({key: value} if run.trained[-1:] == [3] and key != "train_loss" else {})
+    def spoilt(row):
+        return row | ({key: value} if key in row and run.trained[-1:] == [3] else {})
 
     text = f"training: {key} is {value} in epoch 3 of run7; lower the learning rate .*is kept"
     with pytest.raises(FloatingPointError, match=text):
-        run.run(train_epoch=train_epoch, validate=validate)
+        run.run(
+            train_epoch=lambda epoch: spoilt(run.train_epoch(epoch)),
+            validate=lambda: spoilt(run.validate()),
+        )
     assert len((tmp_path / "run7" / LOG).read_text().splitlines()) == 3
     again = Run(tmp_path / "run7")
     again.run()

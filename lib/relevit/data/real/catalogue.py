@@ -7,8 +7,7 @@ authors; None is what they do not say or what is not known for sure.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
@@ -97,25 +96,3 @@ CATALOGUE = _stored_entries()
 def number(value: float | None) -> str:
     """A number as people read it; what is not known says so."""
     return NOT_KNOWN if value is None else f"{value:,}"
-
-
-def markdown() -> str:
-    """The table of docs/paper_preset.md, which `python -m relevit.data.real.catalogue` shows."""
-    columns: dict[str, Callable[[Entry], str]] = {
-        "set": lambda entry: f"`{entry.key}`",
-        "what": lambda entry: f"[{entry.title}]({entry.page})",
-        "images or texts": lambda entry: number(entry.images),
-        "classes": lambda entry: number(entry.classes),
-        "unpacked, GB": lambda entry: number(entry.size_gb),
-        "archives": lambda entry: ", ".join(f"`{name}`" for name in entry.archives),
-        "folder": lambda entry: ", ".join(f"`{name}`" for name in entry.folders),
-        "terms": lambda entry: entry.terms,
-        "used by": lambda entry: ", ".join(entry.used_by),
-    }
-    rows = [list(columns), *([cell(e) for cell in columns.values()] for e in CATALOGUE.values())]
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]]) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown())

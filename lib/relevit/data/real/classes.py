@@ -13,16 +13,15 @@ images of a class (`relevit.data.benchmark`).
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-
-WNID = re.compile(r"n\d{8}")
+import yaml
 
 
 def _timm_lines(name: str) -> tuple[str, ...]:
@@ -46,49 +45,14 @@ SHORT_NAMES = tuple(  # the first of a class's names, with its index where anoth
     for index, name in enumerate(IMAGENET_NAMES)
 )
 
-# ImageNet-S merges five of ImageNet's classes, each into the one named.
-MERGED: Mapping[str, str] = MappingProxyType(
-    {
-        "n04356056": "n04355933",
-        "n04493381": "n02808440",
-        "n03642806": "n03832673",
-        "n04008634": "n03773504",
-        "n03887697": "n15075141",
-    }
-)
-# It leaves out these 76.
-NOT_IN_IMAGENET_S = frozenset(
-    WNID.findall("""
-    n02699494 n02776631 n02777292 n02788148 n02791270 n02807133 n02825657 n02837789 n02871525
-    n02877765 n02894605 n02927161 n02966193 n02974003 n02977058 n02988304 n03000247 n03032252
-    n03042490 n03065424 n03085013 n03089624 n03160309 n03180011 n03208938 n03216828 n03218198
-    n03220513 n03290653 n03388043 n03457902 n03459775 n03461385 n03529860 n03637318 n03661043
-    n03697007 n03710637 n03710721 n03733281 n03871628 n03899768 n03967562 n04081281 n04111531
-    n04152593 n04200800 n04239074 n04251144 n04264628 n04296562 n04357314 n04372370 n04392985
-    n04443257 n04462240 n04501370 n04523525 n04592741 n04599235 n06359193 n06785654 n07248320
-    n07590611 n07836838 n07892512 n07920052 n09193705 n09288635 n09332890 n09399592 n09421951
-    n09428293 n09468604 n09472597 n10148035
-    """)
-)
+_FACTS = yaml.safe_load((files("relevit") / "assets" / "data" / "classes.yaml").read_text("utf-8"))
+# ImageNet-S merges five of ImageNet's classes, each into the one named, and leaves out 76.
+MERGED: Mapping[str, str] = MappingProxyType(_FACTS["merged"])
+_NOT_IN_IMAGENET_S = frozenset(_FACTS["not_in_imagenet_s"].split())
 IMAGENET_S_WNIDS = tuple(  # 919; the value of a mask is the place in this list, from 1
-    wnid for wnid in IMAGENET_WNIDS if wnid not in MERGED and wnid not in NOT_IN_IMAGENET_S
+    wnid for wnid in IMAGENET_WNIDS if wnid not in MERGED and wnid not in _NOT_IN_IMAGENET_S
 )
-# The 61 objects and their ImageNet index. The set's authors matched them by hand: "jeans" and
-# "missile" cannot be looked up among ImageNet's names (jean; a projectile is a missile too).
-_SI_OBJECTS = """
-    ambulance 407, artichoke 944, backpack 414, bagel 931, banana 954, beaker 438, binoculars 447,
-    broccoli 937, burrito 965, candle 470, canoe 472, cello 486, cucumber 943, dumbbell 543,
-    envelope 549, flowerpot 738, flute 558, goose 99, guacamole 924, hamster 333, hedgehog 334,
-    hippopotamus 344, ipod 605, jeans 608, kite 21, koala 105, lemon 951, lighthouse 437,
-    limousine 627, lipstick 629, magpie 18, miniskirt 655, missile 657, mushroom 947, orange 950,
-    ostrich 9, otter 360, pig 341, pillow 721, pizza 963, pomegranate 957, pretzel 932,
-    printer 742, racket 752, ruler 769, saxophone 776, screwdriver 784, skunk 361, snowmobile 802,
-    sock 806, sombrero 808, starfish 327, strawberry 949, taxi 468, teapot 849, toaster 859,
-    torch 862, vase 883, wok 909, zebra 340, zucchini 939
-"""
-SI_CLASSES: Mapping[str, int] = MappingProxyType(
-    {name: int(index) for name, index in map(str.split, _SI_OBJECTS.split(","))}
-)
+SI_CLASSES: Mapping[str, int] = MappingProxyType(_FACTS["si_score"])  # 61 objects
 
 TRAIN_CLASSES = 500
 # 914: the published code skips all ten tags of the five merged pairs (B2).

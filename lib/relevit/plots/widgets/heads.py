@@ -23,8 +23,8 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor, nn
 
 from relevit.attribution import patch_grid, to_heatmap
-from relevit.iav.measure import HeadView
-from relevit.iav.scores import class_attention, ia_scores
+from relevit.iav.measure import Explanation
+from relevit.iav.scores import class_attention
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import DPI, GREY, HEAT, INK
 from relevit.plots.widgets.explorer import Explorer, slider, title_of
@@ -50,7 +50,7 @@ class Choice:
 
 def head_explorer(
     images: UInt8[Tensor, "images 3 size size"],
-    views: Mapping[str, HeadView],
+    views: Mapping[str, Explanation],
     titles: Sequence[str] | None = None,
     *,
     score: str = "IA-score",
@@ -84,8 +84,7 @@ def method_explorer(
     pixels = spec.normalise(images.to(device))
     attention = class_attention(model, pixels).float().cpu()
     whole = {name: values.float().nan_to_num().cpu() for name, values in maps.items()}
-    scores = {name: ia_scores(attention, values.clamp(min=0)) for name, values in whole.items()}
-    view = HeadView(attention, whole, scores, patch_grid(model, pixels))
+    view = Explanation(attention, whole, patch_grid(model, pixels))
     return head_explorer(images, {spec.name: view}, titles, score="cosine")
 
 
@@ -98,7 +97,7 @@ class HeadExplorer(Explorer):
     def __init__(
         self,
         images: UInt8[Tensor, "images 3 size size"],
-        views: Mapping[str, HeadView],
+        views: Mapping[str, Explanation],
         titles: Sequence[str] | None,
         score: str,
     ) -> None:
@@ -107,7 +106,7 @@ class HeadExplorer(Explorer):
         view = next(iter(views.values()))
         _, layers, heads, _ = view.attention.shape
         self.model = ipywidgets.Dropdown(options=list(views), description="model")
-        self.map_name = ipywidgets.Dropdown(options=list(view.scores), description="map")
+        self.map_name = ipywidgets.Dropdown(options=list(view.maps), description="map")
         self.image = slider("image", 1, len(images))
         self.layer = slider("layer", layers, layers)  # the last one is nearest to the answer
         self.head = slider("head", 1, heads)
@@ -133,15 +132,15 @@ class HeadExplorer(Explorer):
             return super()._change(change)
         view, before = self._views[self.model.value], self.map_name.value
         with self.together():
-            self.map_name.options = list(view.scores)
-            if before in view.scores:
+            self.map_name.options = list(view.maps)
+            if before in view.maps:
                 self.map_name.value = before
             _, self.layer.max, self.head.max, _ = view.attention.shape
 
 
 def explorer_picture(
     images: UInt8[Tensor, "images 3 size size"],
-    views: Mapping[str, HeadView],
+    views: Mapping[str, Explanation],
     titles: Sequence[str] | None = None,
     *,
     layer: int,
@@ -159,8 +158,8 @@ def explorer_picture(
     model = next(iter(views)) if model is None else model
     _need("model", model, list(views))
     view = views[model]
-    map_name = next(iter(view.scores)) if map_name is None else map_name
-    _need("map", map_name, list(view.scores))
+    map_name = next(iter(view.maps)) if map_name is None else map_name
+    _need("map", map_name, list(view.maps))
     choice = Choice(model, map_name, image, layer, head)
     for name, value, last in zip(
         ("image", "layer", "head"), (image, layer, head), view.attention.shape[:3], strict=True
@@ -204,7 +203,7 @@ class HeadPicture:
     def show(
         self,
         images: UInt8[Tensor, "images 3 size size"],
-        view: HeadView,
+        view: Explanation,
         choice: Choice,
         title: str,
     ) -> None:
@@ -212,7 +211,7 @@ class HeadPicture:
         index, layer, head = choice.place
         picture = images[index].permute(1, 2, 0).cpu().numpy()
         self._image.set_data(picture)
-        pair = (view.attributions[choice.map_name][index], view.attention[index, layer, head])
+        pair = (view.maps[choice.map_name][index], view.attention[index, layer, head])
         maps = torch.stack([values.detach().float().cpu() for values in pair])
         heatmaps = to_heatmap(maps, picture.shape[:2], view.grid)[:, 0].numpy()
         for grey, heat, heatmap in zip(self._grey, self._heat, heatmaps, strict=True):
@@ -221,7 +220,7 @@ class HeadPicture:
         names = (title, choice.map_name, f"attention, layer {choice.layer}, head {choice.head}")
         for axis, name in zip(self.pictures, names, strict=True):
             axis.set_title(name, fontsize=10, pad=5)
-        scores = view.scores[choice.map_name][index].detach().float().cpu().numpy()
+        scores = view.scores(choice.map_name)[index].detach().float().cpu().numpy()
         self._show_scores(scores, choice)
 
     def _draw_scale(self) -> None:
@@ -250,11 +249,11 @@ class HeadPicture:
 
 
 def check_views(
-    where: str, images: Tensor, views: Mapping[str, HeadView], titles: Sequence[str] | None
+    where: str, images: Tensor, views: Mapping[str, Explanation], titles: Sequence[str] | None
 ) -> None:
     """Raises: ValueError, named after `where`, as `head_explorer` says."""
     if not views:
-        raise ValueError(f"{where}: no view; one model at least is needed; give its HeadView")
+        raise ValueError(f"{where}: no view; one model at least is needed; give its Explanation")
     square = images.ndim == 4 and images.shape[1] == 3 and images.shape[2] == images.shape[3]
     if images.dtype != torch.uint8 or not square:
         raise ValueError(
@@ -287,10 +286,10 @@ def _plain(axis: Axes) -> None:
     axis.tick_params(length=0, labelsize=8, pad=2)
 
 
-def _in_words(view: HeadView, choice: Choice, title: str, score: str) -> str:
+def _in_words(view: Explanation, choice: Choice, title: str, score: str) -> str:
     """The state of the explorer as a sentence."""
     index, layer, head = choice.place
-    scores = view.scores[choice.map_name][index, layer].detach()
+    scores = view.scores(choice.map_name)[index, layer].detach()
     return (
         f"{choice.model}, {title}, {choice.map_name}: layer {choice.layer}, head {choice.head}, "
         f"{score} {float(scores[head]):.2f} "

@@ -58,9 +58,9 @@ class StepExplorer(Explorer):
         self._labels = batch.labels.to(device)
         self._before = _detached(self._losses(model))
         weights = settings.weights
-        self.background = _weight("background", weights.background, 4.0)
-        self.foreground = _weight("foreground", weights.foreground, 4.0)
-        self.classification = _weight("class term", weights.classification, 1.0)
+        self.background = _weight("background", weights["background"], 4.0)
+        self.foreground = _weight("foreground", weights["foreground"], 4.0)
+        self.classification = _weight("class term", weights["classification"], 1.0)
         rates = [(f"{settings.lr * times:.1e} ({times} x the run's)", times) for times in FASTER]
         self.rate = ipywidgets.Dropdown(options=rates, value=FIRST, description="rate")
         super().__init__([self.background, self.foreground, self.classification, self.rate])
@@ -106,8 +106,7 @@ class StepExplorer(Explorer):
         """One step on a copy, then the losses of the copy."""
         weights = {name: getattr(self, name).value for name in TERMS}
         settings = self._settings.changed(
-            lr=self._settings.lr * self.rate.value,
-            weights=replace(self._settings.weights, **weights),
+            lr=self._settings.lr * self.rate.value, weights=self._settings.weights | weights
         )
         with torch.enable_grad():
             copied = copy.deepcopy(self._model)

@@ -19,17 +19,16 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from relevit.models.spec import ModelSpec
-from relevit.text.encoder import TextTransformer
-from relevit.text.tokens import SPECIAL, Tokens, encode, same_length
+from relevit.text.encoder import TextTransformer, text_logits
+from relevit.text.tokens import SPECIAL, Tokens, encode
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Those of Beyond Intuition Table 3, and GAE, which its GA comes from. Rules of LRP need a head with
-# weights; the paper has none for CLIP.
+# Those of Beyond Intuition Table 3, and GAE, which its GA comes from. Rules of LRP read the weights
+# of a head, and a cosine has none; the paper has no LRP for CLIP.
 CLIP_METHODS = ("raw_attention", "rollout", "gradcam", "gae", "ga", "head_wise", "token_wise")
 CHUNK = 50  # images run at once
-CHUNK_TOKENS = 2048
 
 
 class SimilarityHead(nn.Module):
@@ -45,14 +44,6 @@ class SimilarityHead(nn.Module):
         self.projection, self.out_features = projection, len(features)
         self.register_buffer("features", normalize(features.detach(), dim=1), persistent=False)
         self.register_buffer("scale", scale.detach().to(features), persistent=False)
-
-    @property
-    def weight(self) -> Tensor:
-        """There is none, which the rules of LRP ask for."""
-        raise ValueError(
-            "lrp: a similarity is a cosine and has no weights that a rule of LRP could go through "
-            f"(Beyond Intuition has no LRP for CLIP); use one of {CLIP_METHODS}"
-        )
 
     def forward(self, pooled: Float[Tensor, "batch width"]) -> Float[Tensor, "batch classes"]:
         return self.scale * normalize(self.projection(pooled), dim=-1) @ self.features.T
@@ -81,16 +72,16 @@ class DualEncoder(nn.Module):
 
     @torch.no_grad()
     def embed_images(
-        self, images: Float[Tensor, "batch 3 height width"], chunk: int = CHUNK
+        self, images: Float[Tensor, "batch 3 height width"]
     ) -> Float[Tensor, "batch features"]:
-        """Features of length 1 of normalised images, `chunk` at a time, detached."""
-        made = [self.image_tower(part.to(self.scale)) for part in images.split(chunk)]
+        """Features of length 1 of normalised images, detached."""
+        made = [self.image_tower(part.to(self.scale)) for part in images.split(CHUNK)]
         return normalize(torch.cat(made), dim=1)
 
     @torch.no_grad()
     def embed_texts(self, texts: Sequence[Tokens]) -> Float[Tensor, "batch features"]:
         """Features of length 1 of texts, detached; a text's do not depend on the others."""
-        return normalize(run_texts(self.text_tower, texts), dim=1)
+        return normalize(text_logits(self.text_tower, texts), dim=1)
 
     def embed_phrases(
         self, tokenizer: Tokenizer, phrases: Sequence[str]
@@ -112,9 +103,8 @@ class DualEncoder(nn.Module):
     def text_classifier(self, image_features: Float[Tensor, "classes features"]) -> TextTransformer:
         """The text tower, shared, whose logits are the similarities to these images.
 
-        For `relevit.text.token_maps.attribute`, or any method with `embed(ids)` as images. CLIP's
-        text tower has 12 blocks and 8 heads, so that the published Ours-H, which takes one for the
-        other (D11), gives other numbers there.
+        For `relevit.text.attribute`. CLIP's text tower has 12 blocks and 8 heads, so that the
+        published Ours-H, which takes one for the other (D11), gives other numbers there.
         """
         return self._classifier(self.text_tower, image_features)
 
@@ -125,10 +115,7 @@ class DualEncoder(nn.Module):
 
 
 def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
-    """The tokens of a caption or prompt, all of them: as CLIP's own tokenizer, nothing is cut.
-
-    Raises: ValueError for more than `limit` tokens, or a text of unknown words alone.
-    """
+    """The tokens of a caption or prompt, all of them: as CLIP's own tokenizer, nothing is cut."""
     tokens = encode(tokenizer, text, limit)
     if len(tokens) == SPECIAL or tokens.unknown_share == 1:
         raise ValueError(
@@ -141,20 +128,6 @@ def encode_whole(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
             f"special ones included; the model reads at most {limit}: write a shorter one"
         )
     return tokens
-
-
-@torch.no_grad()
-def run_texts(tower: TextTransformer, texts: Sequence[Tokens]) -> Float[Tensor, "texts classes"]:
-    """What a text tower makes of texts, detached; those of one length are run together.
-
-    Nothing is padded: what is made of a text does not depend on the others.
-    """
-    device = next(tower.parameters()).device
-    made: dict[int, Tensor] = {}
-    for places in same_length(texts, CHUNK_TOKENS):
-        ids = torch.tensor([texts[i].ids for i in places], device=device)
-        made |= dict(zip(places, tower(tower.embed(ids)), strict=True))
-    return torch.stack([made[i] for i in range(len(texts))])
 
 
 def with_head(tower: nn.Module, head: nn.Module) -> nn.Module:

@@ -24,7 +24,7 @@ from relevit.text.clip.captions import prompt
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.clip.from_transformers import clip_folder, load_clip, random_clip
 from relevit.text.clip.joining import join_towers
-from relevit.text.clip.towers import Examples, Towers, begin_towers, together
+from relevit.text.clip.towers import Examples, Towers, begin_towers
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -44,7 +44,7 @@ class Encoder:
     history: pd.DataFrame | None = None
 
     def texts(self, phrases: Sequence[str] | None = None) -> Float[Tensor, "phrases features"]:
-        """Features of phrases, by default of the prompts. Raises: ValueError as `encode`."""
+        """Features of phrases, by default of the prompts."""
         return self.dual.embed_phrases(self.tokenizer, phrases or self.prompts)
 
     def classifier(self, phrases: Sequence[str] | None = None) -> nn.Module:
@@ -52,21 +52,15 @@ class Encoder:
         return self.dual.image_classifier(self.texts(phrases))
 
 
-def join_encoder(
-    cfg: ClipParams, towers: Towers, parts: tuple[Examples, Examples | None], seed: int
-) -> Encoder:
+def join_encoder(cfg: ClipParams, towers: Towers, drawn: Examples, seed: int) -> Encoder:
     """Train the projections for one seed, which also draws the classes with captions.
 
-    `parts` are those of `draw_examples`. A text tower that learns is begun anew.
+    `drawn` is that of `draw_examples`. A text tower that learns is begun anew.
     """
     seen, unseen = class_split(seed)
-    animals, things = parts
     if not towers.frozen:
         towers = begin_towers(cfg, seed)
-    shown = animals.of_classes(seen)
-    dual, history = join_towers(
-        cfg, towers, shown if things is None else together([shown, things]), seed
-    )
+    dual, history = join_towers(cfg, towers, drawn.of_classes(seen), seed)
     prompts = tuple(map(prompt, CLASSES))
     return Encoder(dual, towers.tokenizer, prompts, {SEEN: seen, UNSEEN: unseen}, seed, history)
 

@@ -14,12 +14,11 @@ import timm
 from torch import Tensor, nn
 
 from relevit.base.errors import text_extra
-from relevit.base.files import from_project
 from relevit.base.seeding import seeded
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
-from relevit.text.pretrained import CUT_BLOCKS, from_hub, read_weights
+from relevit.text.pretrained import CUT_BLOCKS, model_folder, read_weights
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
@@ -61,37 +60,23 @@ def from_clip(
 
 
 def clip_folder(weights_root: str) -> Path:
-    """Folder with PAPER_CLIP's files: `clip-b32` below `weights_root`, or fetched from the hub.
-
-    Raises: FileNotFoundError for a folder that lacks one, also a fetched one, ConnectionError when
-    the hub cannot be reached, ImportError without the extra `text`.
-    """
-    own = f"give weights_root, a folder with {CLIP}/ and in it {', '.join(FILES)}"
-    if weights_root:
-        where, remedy = "12_clip: weights_root", "leave it empty to fetch them"
-        folder = from_project(weights_root) / CLIP
-    else:
-        where, remedy = f"12_clip: commit {REVISION[:8]} from the hub", own
-        folder = from_hub("12_clip", PAPER_CLIP, (*FILES, PIXELS), own, REVISION)
-    if absent := [name for name in FILES if not (folder / name).is_file()]:
-        raise FileNotFoundError(
-            f"{where}: {folder} has no {', '.join(absent)}; put it there, or {remedy}. Pickled "
-            "weights (.bin, .pt) are not read: where there is a pytorch_model.bin alone, run once "
-            f'in its folder: python -c "{CONVERT}"'
-        )
-    return folder
+    """Folder with PAPER_CLIP's files: `clip-b32` below `weights_root`, or fetched from the hub."""
+    note = (
+        ". Pickled weights (.bin, .pt) are not read: where there is a pytorch_model.bin alone, run "
+        f'once in its folder: python -c "{CONVERT}"'
+    )
+    about = {"more": [PIXELS], "revision": REVISION, "note": note}
+    return model_folder("12_clip", weights_root, CLIP, PAPER_CLIP, FILES, **about)
 
 
 def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
     """CLIP and its tokenizer from `clip_folder`. No pickle is read, and no code of it is run.
 
     Pixel statistics are those of its `preprocessor_config.json`, where it has one, else CLIP's.
-    Raises: ValueError for a damaged file, or weights of another model or that lack tensors.
     """
     with text_extra("12_clip"):
         from transformers import CLIPImageProcessor, CLIPModel
-    problem = f"clip: {folder} holds no CLIP model that transformers can read"
-    model = read_weights(CLIPModel, folder, problem, f"copy the files of {PAPER_CLIP} again")
+    model = read_weights("12_clip", CLIPModel, folder)
     told = (folder / PIXELS).is_file()
     pixels = CLIPImageProcessor.from_pretrained(folder) if told else CLIPImageProcessor()
     dual = from_clip(model.float().eval(), pixels.image_mean, pixels.image_std)
@@ -140,6 +125,6 @@ def _image_tower(model: CLIPModel) -> nn.Module:
     for theirs, ours in (("pre_layrnorm", "norm_pre"), ("post_layernorm", "norm")):
         tensors |= {f"{ours}.{kind}": source[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
     for i, layer in enumerate(model.vision_model.encoder.layers):
-        tensors |= block_tensors(layer.state_dict(), CLIP_NAMES, f"blocks.{i}.")
+        tensors |= block_tensors(layer, CLIP_NAMES, f"blocks.{i}.")
     tower.to(tensors["pos_embed"]).load_state_dict(tensors)
     return tower.eval()

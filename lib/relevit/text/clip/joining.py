@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from relevit.config import ClipParams
-from relevit.text.clip.dual import DualEncoder, run_texts, with_head
+from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.clip.towers import Examples, Towers
+from relevit.text.encoder import text_logits
 from relevit.text.tokens import padded
 
 WEIGHT_DECAY = 0.05
@@ -51,7 +52,6 @@ def join_towers(
     AdamW with a cosine to zero. `seed` draws weights and batches; torch's own is left alone.
     Returns the encoder and a row an epoch: epoch (from 1), loss (nats, mean of both directions),
     scale (what cosines are multiplied by).
-    Raises: ValueError for a loss that is no number.
     """
     captions = sorted({text for forms in shown.captions for text in forms})
     place = {text: i for i, text in enumerate(captions)}
@@ -98,13 +98,14 @@ def _text_features(
     texts = towers.encode(captions)
     tower = with_head(towers.text, nn.Identity())
     if towers.frozen:
-        once = run_texts(tower, texts)
+        once = text_logits(tower, texts)
         return lambda places: once[places], []
-    device = tower.embedding.words.weight.device
-    ids, mask = (part.to(device) for part in padded(texts, tower.pad_id))
-    return lambda places: tower(tower.embed(ids[places], mask[places]), mask[places]), list(
-        tower.parameters()
-    )
+    ids, mask = (part.to(tower.device) for part in padded(texts, tower.pad_id))
+
+    def pooled(places: Tensor) -> Tensor:
+        return tower(tower.embed(ids[places], mask[places]), mask[places])
+
+    return pooled, list(tower.parameters())
 
 
 def _draw_captions(

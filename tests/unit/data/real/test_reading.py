@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import numpy as np
@@ -16,7 +15,6 @@ from relevit.data.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_NAMES, R
 from relevit.data.real.imagenet_s import CLASS_IDS
 from relevit.models.spec import View
 from replicas import WRITERS
-from replicas.cifar import CLASSES
 from replicas.folders import write_folders
 from replicas.imagenet_s import WNIDS, write_imagenet_s
 from replicas.objectnet import write_objectnet
@@ -36,6 +34,8 @@ def held(key: str, root, call: int, written: list[Written], view: View, **option
     by_name = {one.id: one for one in written}
     assert found.name == key and sorted(found.ids) == sorted(by_name)
     assert found.labels.dtype == torch.int64
+    if key not in ("objectnet", "gtsegs", "cifar10", "cifar100"):  # by folder, and as in the file
+        assert found.labels.tolist() == sorted(found.labels.tolist())
     batch = found.read(range(len(found)))
     assert torch.equal(batch.labels, found.labels)
     for place, one in enumerate(by_name[name] for name in found.ids):
@@ -67,37 +67,17 @@ def test_masks_are_cut_as_the_view_says(tmp_path, mask_pixels):
     assert share.dtype == (torch.float32 if mask_pixels == "soft" else torch.bool)
 
 
-@pytest.mark.parametrize("key", WRITERS)
-def test_order_is_that_of_labels_and_names_and_not_of_the_disk(tmp_path, key, monkeypatch):
-    WRITERS[key](tmp_path, per_class=2)
-    ids = CATALOGUE[key].read(tmp_path, VIEW).ids
-    listed, walk = os.listdir, os.walk
-    monkeypatch.setattr(os, "listdir", lambda *at: sorted(listed(*at), reverse=True))
-    monkeypatch.setattr(os, "walk", lambda *at, **o: reversed(list(walk(*at, **o))))
-    again = CATALOGUE[key].read(tmp_path, VIEW)
-    assert again.ids == ids
-    if key not in ("objectnet", "gtsegs", "cifar10", "cifar100"):  # by folder, and as in the file
-        assert again.labels.tolist() == sorted(again.labels.tolist())
-
-
-@pytest.mark.parametrize("key", sorted(set(WRITERS) - {"gtsegs", "cifar10", "cifar100"}))
+@pytest.mark.parametrize("key", ["v2", "objectnet", "imagenet_s"])
 def test_a_broken_picture_is_named_and_the_others_can_be_read(tmp_path, key):
     WRITERS[key](tmp_path, per_class=2)
     found = CATALOGUE[key].read(tmp_path, VIEW)
-    (path,) = (
-        one for one in tmp_path.rglob("*") if str(one).endswith(found.ids[1]) and in_part(one)
-    )
-    truncate(path)
+    truncate(next(one for one in sorted(tmp_path.rglob("*")) if str(one).endswith(found.ids[1])))
     name = re.escape(found.ids[1])
     with pytest.raises(UnreadableImage, match=rf"^{key}: {name} cannot be read \(.*\); unpack it"):
         found.read([0, 1])
     skipped: dict[int, str] = {}
     rest = sum(map(len, found.batches(4, ahead=2, skipped=skipped)))
     assert rest == len(found) - 1 and skipped == {1: found.ids[1]}
-
-
-def in_part(path) -> bool:
-    return not any(part in path.parts for part in ("2021_valid", "test", "validation"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,11 +129,6 @@ def test_superclasses_of_cifar100(tmp_path, labels, count):
     found = CATALOGUE["cifar100"].read(tmp_path, VIEW, labels=labels)
     assert len(found.classes) == count == len(found.labels.unique())
     assert found.labels.tolist() == [y * count // 100 for y in range(100)]
-
-
-def test_cifar10_has_its_names(tmp_path):
-    WRITERS["cifar10"](tmp_path)
-    assert CATALOGUE["cifar10"].read(tmp_path).classes == tuple(CLASSES)
 
 
 # ObjectNet and ImageNet-S: several right answers, and what is cut off

@@ -78,10 +78,7 @@ def test_classes_of_another_set(tmp_path):
     [
         (truncate, "is not as published"),
         (lambda path: path.write_bytes(b"<html>404</html>"), "is not as published"),
-        (
-            lambda path: path.write_bytes(pickle.dumps({"data": []})),
-            r"is not as published \('labels",
-        ),
+        (lambda path: path.write_bytes(pickle.dumps({"data": []})), "is not as .* \\('labels"),
     ],
 )
 def test_files_of_cifar_that_are_none(tmp_path, spoil, text):
@@ -114,9 +111,7 @@ def test_a_pickle_is_read_and_never_run(tmp_path):
     [
         ("objectnet_to_imagenet_1k.json", '{"Banana": "bananna"}', "'bananna' is on 0 lines of"),
         ("objectnet_to_imagenet_1k.json", '{"Banana": "crane"}', "'crane' is on 2 lines"),
-        ("objectnet_to_imagenet_1k.json", '{"Banana": ["banana"]}', "'list' object"),
         ("folder_to_objectnet_label.json", '{"chair": "Ch', "folder_to_objectnet_label.json: "),
-        ("pytorch_to_imagenet_2012_id.json", '{"0": 1000}', "list index out of range"),
         ("imagenet_to_label_2012_v2", "tench\n", "list index out of range"),
         ("imagenet_to_label_2012_v2", None, "imagenet_to_label_2012_v2"),
     ],
@@ -128,15 +123,6 @@ def test_mappings_that_lead_nowhere(tmp_path, name, content, text):
     text = rf"objectnet: .*mappings does not lead .*{text}.*; unpack objectnet-1.0.zip again"
     with pytest.raises(ValueError, match=text):
         CATALOGUE["objectnet"].read(tmp_path)
-
-
-def test_a_picture_that_is_border_alone(tmp_path):
-    WRITERS["objectnet"](tmp_path)
-    found = CATALOGUE["objectnet"].read(tmp_path)
-    path = tmp_path / "objectnet-1.0" / "images" / found.ids[3]
-    Image.new("RGB", (2, 9)).save(path)
-    with pytest.raises(UnreadableImage, match=r"objectnet: .* cannot be read \(2 x 9 pixels are"):
-        found.read([3])
 
 
 # ImageNet-S
@@ -151,7 +137,6 @@ def swapped(numbers):
     ("spoil", "text"),
     [
         (lambda n: np.where(n == 1, 0, n), r"no pixel of its class, 1; it has \[0, 1000\]"),
-        (lambda n: np.where(n == 1, 257, n), r"no pixel of its class, 1; it has \[0, 257, 1000\]"),
         (lambda n: np.where(n == 1, 920, n), r"pixels of the mask are no class, such as 920"),
         (lambda n: n[:-1], r"the mask has \d+ x \d+ pixels, the picture"),
         (lambda n: swapped(n).astype(np.uint8), r"pixels of the mask are no class"),
@@ -203,41 +188,27 @@ def shorter(path):
         file["value/gt"] = column
 
 
-def no_references(path):
-    with h5py.File(path, "r+") as file:
-        del file["value/target"]
-        file["value/target"] = np.zeros((6, 1))
-
-
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
         (truncate, ""),
         (lambda path: path.write_bytes(b"<html>404</html>"), "16 bytes"),
         (shorter, "6 images, 5 masks, 6 targets"),
-        (no_references, ""),
     ],
 )
 def test_a_file_that_is_no_gtsegs(tmp_path, spoil, text):
     WRITERS["gtsegs"](tmp_path)
-    before = h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
     spoil(tmp_path / "gtsegs_ijcv.mat")
     with pytest.raises(ValueError, match=rf"gtsegs: .*{text}.*needed is a MATLAB 7.3 file with"):
         CATALOGUE["gtsegs"].read(tmp_path)
-    assert h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE) == before
 
 
 @pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("img", np.zeros((3, 20, 30))),
-        ("img", np.zeros((20, 30), np.uint8)),
-        ("gt", np.zeros((20, 30), np.uint8)),
-    ],
+    ("field", "shape"), [("img", (20, 30)), ("gt", (20, 30))], ids=["no colours", "another size"]
 )
-def test_a_picture_of_gtsegs_in_another_format(tmp_path, field, values):
+def test_a_picture_of_gtsegs_in_another_format(tmp_path, field, shape):
     WRITERS["gtsegs"](tmp_path)
-    change(tmp_path / "gtsegs_ijcv.mat", field, 3, values)
+    change(tmp_path / "gtsegs_ijcv.mat", field, 3, np.zeros(shape, np.uint8))
     found = CATALOGUE["gtsegs"].read(tmp_path, VIEW)
     with pytest.raises(UnreadableImage, match=r"gtsegs: .*gtsegs_ijcv.mat/0003 cannot be read"):
         found.read([3])

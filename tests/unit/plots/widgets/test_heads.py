@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.iav.measure import HeadView
+from relevit.iav.measure import Explanation
 from relevit.iav.scores import class_attention
 from relevit.plots.widgets.explorer import jpeg
 from relevit.plots.widgets.heads import (
@@ -27,12 +27,11 @@ NAN = float("nan")
 TITLES = ["cat", "dog & <ox>", "ant"]
 
 
-def make_view(layers: int, heads: int, seed: int = 0, maps=("SmoothGrad", "mask")) -> HeadView:
+def make_view(layers: int, heads: int, seed: int = 0, maps=("SmoothGrad", "mask")) -> Explanation:
     random = torch.Generator().manual_seed(seed)
-    return HeadView(
+    return Explanation(
         attention=torch.rand(IMAGES, layers, heads, PATCHES, generator=random),
-        attributions={name: torch.rand(IMAGES, PATCHES, generator=random) for name in maps},
-        scores={name: torch.rand(IMAGES, layers, heads, generator=random) for name in maps},
+        maps={name: torch.rand(IMAGES, PATCHES, generator=random) for name in maps},
         grid=(4, 4),
     )
 
@@ -54,8 +53,8 @@ def explorer(images, views):
     return head_explorer(images, views, TITLES)
 
 
-def score_text(view: HeadView, map_name: str, image: int, layer: int, head: int) -> str:
-    return f"IA-score {float(view.scores[map_name][image - 1, layer - 1, head - 1]):.2f} "
+def score_text(view: Explanation, map_name: str, image: int, layer: int, head: int) -> str:
+    return f"IA-score {float(view.scores(map_name)[image - 1, layer - 1, head - 1]):.2f} "
 
 
 # The controls
@@ -160,7 +159,7 @@ def test_the_picture_holds_the_chosen_head(images, views):
     left, middle, right = picture.pictures
     assert np.array_equal(left.images[0].get_array(), images[1].permute(1, 2, 0))
     assert np.allclose(middle.images[0].get_array(), images[1].float().mean(dim=0))
-    for axis, values in ((middle, view.attributions["mask"][1]), (right, view.attention[1, 2, 0])):
+    for axis, values in ((middle, view.maps["mask"][1]), (right, view.attention[1, 2, 0])):
         heat = np.asarray(axis.images[1].get_array())
         assert heat.min() == 0 and heat.max() == pytest.approx(1)
         top = np.unravel_index(heat.argmax(), heat.shape)
@@ -173,11 +172,11 @@ def test_the_picture_holds_the_chosen_head(images, views):
 
 
 def test_the_grid_marks_the_cell(images, views):
-    score = float(views["deep"].scores["mask"][1, 2, 0])
+    score = float(views["deep"].scores("mask")[1, 2, 0])
     picture = HeadPicture(SIZE)
     picture.show(images, views["deep"], Choice("deep", "mask", 2, 3, 1), "dog")
     cells = picture.grid.images[0]
-    assert np.allclose(cells.get_array(), views["deep"].scores["mask"][1])
+    assert np.allclose(cells.get_array(), views["deep"].scores("mask")[1])
     assert tuple(cells.get_extent()) == (0.5, 3.5, 4.5, 0.5)
     assert picture.grid.get_xlim() == (0.5, 3.5) and picture.grid.get_ylim() == (4.5, 0.5)
     assert picture.mark.get_xy() == (0.5, 2.5)  # around head 1 of layer 3
@@ -191,22 +190,16 @@ def test_the_figure_is_what_the_widget_shows(explorer, images, views, shown):
     assert jpeg(figure) == shown(explorer)[0]
 
 
-def test_maps_that_say_nothing_are_drawn_too(images):
-    """GradCAM can be NaN (differences C19), and a mask may be empty."""
-    view = make_view(2, 2, maps=("mask",))
-    scores = torch.full_like(view.scores["mask"], float("nan"))
-    for empty in (torch.zeros(IMAGES, PATCHES), torch.full((IMAGES, PATCHES), float("nan"))):
-        nothing = replace(view, attributions={"mask": empty}, scores={"mask": scores})
-        assert "IA-score nan" in head_explorer(images, {"m": nothing}).state.value
+def test_a_map_that_says_nothing_is_drawn_too(images):
+    """A mask may be empty, and a constant map of GradCAM is zero."""
+    nothing = replace(make_view(2, 2), maps={"mask": torch.zeros(IMAGES, PATCHES)})
+    assert "IA-score 0.00" in head_explorer(images, {"m": nothing}).state.value
 
 
 def test_tensors_in_a_graph_and_in_half_precision_are_taken(images):
     view = make_view(2, 2, maps=("mask",))
-    made = replace(
-        view,
-        attention=view.attention.half(),
-        scores={"mask": view.scores["mask"].double().requires_grad_()},
-    )
+    maps = {"mask": view.maps["mask"].double().requires_grad_()}
+    made = replace(view, attention=view.attention.half(), maps=maps)
     assert "layer 2, head 1" in head_explorer(images, {"m": made}).state.value
 
 
@@ -216,7 +209,7 @@ def test_tensors_in_a_graph_and_in_half_precision_are_taken(images):
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("make", [head_explorer, lambda *a: explorer_picture(*a, layer=1, head=1)])
 def test_errors_of_what_is_given(images, views, make):
-    with pytest.raises(ValueError, match=r": no view; one model at least is needed; give its Head"):
+    with pytest.raises(ValueError, match=r": no view; one model at least is needed; give its Expl"):
         make(images, {})
     with pytest.raises(ValueError, match=r"images of torch.float32 .* uint8 \[images, 3, size, si"):
         make(images / 255, views)

@@ -35,13 +35,9 @@ def test_a_control_changes_picture_and_text(explorer, shown, control, value):
 
 
 def test_it_begins_with_the_weights_of_the_settings(explorer):
-    weights = QUIET.weights
-    sliders = (explorer.background, explorer.foreground, explorer.classification)
-    assert [s.value for s in sliders] == [
-        weights.background,
-        weights.foreground,
-        weights.classification,
-    ]
+    names = ("background", "foreground", "classification")
+    sliders = [getattr(explorer, name) for name in names]
+    assert [s.value for s in sliders] == [QUIET.weights[name] for name in names]
     assert explorer.rate.value == FIRST and not any(s.continuous_update for s in sliders)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.config import ClipParams
-from relevit.text.clip import begin_towers, draw_examples, group_pairs, held_out, join_encoder
+from relevit.text.clip import begin_towers, captioned, draw_examples, group_pairs, join_encoder
 from relevit.text.clip.from_transformers import from_clip
 
 from .replica import TEXTS, hf_clip
@@ -53,7 +53,7 @@ def towers(cfg):
 
 @pytest.fixture(scope="session")
 def drawn(cfg, towers):
-    """What the image tower makes of captioned animals, and of things, of which there are none."""
+    """What the image tower makes of captioned animals."""
     return draw_examples(cfg, towers)
 
 
@@ -65,7 +65,7 @@ def encoder(cfg, towers, drawn):
 
 @pytest.fixture(scope="session")
 def shown(cfg, encoder):
-    return held_out(cfg, encoder.dual.spec)
+    return captioned("val", range(cfg.held_out_images), seed=cfg.seed)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,14 @@ import torch
 from relevit.data.drawings import CLASSES, PRETRAINING, class_split
 from relevit.text.clip.captions import caption, prompt
 from relevit.text.clip.joining import contrastive_loss, join_towers
-from relevit.text.clip.towers import Examples, begin_towers, examples, quick_towers, workshop_towers
+from relevit.text.clip.towers import (
+    THING,
+    Examples,
+    begin_towers,
+    examples,
+    quick_towers,
+    workshop_towers,
+)
 
 ONE = torch.eye(4, dtype=torch.bool)  # each text is true of its own image alone
 
@@ -79,7 +86,7 @@ def test_join_finds_whose_caption_is_whose_and_trains_no_frozen_tower(cfg, froze
 
 
 def test_a_training_that_diverges_is_refused(cfg, towers, drawn):
-    part = drawn[0].of_classes(class_split(0)[0])
+    part = drawn.of_classes(class_split(0)[0])
     broken = replace(part, features=part.features * torch.nan)
     with pytest.raises(ValueError, match="the loss of joining became nan; take a lower lr"):
         join_towers(cfg, replace(towers, frozen=True), broken, 0)
@@ -87,7 +94,7 @@ def test_a_training_that_diverges_is_refused(cfg, towers, drawn):
 
 def test_width_and_temperature_reach_the_joining(cfg, towers, drawn):
     settings = changed(cfg, joint_width=24, temperature=0.5)
-    dual, _ = join_towers(settings, replace(towers, frozen=True), drawn[0].of_classes(range(20)), 0)
+    dual, _ = join_towers(settings, replace(towers, frozen=True), drawn.of_classes(range(20)), 0)
     assert dual.image_tower.head.out_features == dual.text_tower.head.out_features == 24
     assert dual.scale.item() == pytest.approx(2, rel=0.1)  # one epoch changes it little
 
@@ -95,26 +102,26 @@ def test_width_and_temperature_reach_the_joining(cfg, towers, drawn):
 # What they are joined on
 
 
-def test_animals_in_the_middle_and_anywhere_and_in_pairs_where_a_seed_has_both(cfg, towers, drawn):
-    animals, others = drawn
-    assert others is None
-    assert animals.labels[:80, 0].tolist() == [*range(40), *range(40)]
-    assert not torch.allclose(animals.features[0], animals.features[40])
+def test_animals_in_the_middle_and_anywhere_and_in_pairs_where_a_seed_has_both(cfg, drawn):
+    assert drawn.labels[:80, 0].tolist() == [*range(40), *range(40)]
+    assert not torch.allclose(drawn.features[0], drawn.features[40])
     halves = [class_split(seed)[0] for seed in cfg.head_seeds]
-    pairs = list(zip(animals.labels[80:].tolist(), animals.captions[80:], strict=True))
+    pairs = list(zip(drawn.labels[80:].tolist(), drawn.captions[80:], strict=True))
     assert 0 < len(pairs) < cfg.captioned_pairs
     for both, texts in pairs:
         assert both[0] != both[1] and any(set(both) <= set(half) for half in halves)
         assert texts == tuple(caption(CLASSES[label]) for label in both)
     for half in halves:
-        kept = animals.of_classes(half)
+        kept = drawn.of_classes(half)
         assert len(kept.captions) == len(kept.features) == len(kept.labels) > 40
         assert set(kept.labels.flatten().tolist()) == set(half)
+    things = replace(drawn, labels=drawn.labels.where(drawn.labels != 0, THING))
+    assert set(things.of_classes([1, 2]).labels.flatten().tolist()) == {1, 2, THING}
 
 
 def test_tests_show_other_images_than_training(towers, drawn, shown):
     tested = examples(towers, shown).features
-    assert not any(torch.allclose(one, drawn[0].features[i]) for i, one in enumerate(tested[:40]))
+    assert not any(torch.allclose(one, drawn.features[i]) for i, one in enumerate(tested[:40]))
 
 
 def test_words_of_captions_and_prompts_are_known(cfg, towers):

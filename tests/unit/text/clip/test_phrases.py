@@ -72,7 +72,7 @@ def test_maps_of_both_phrases(single, single_side, pairs):
         assert torch.equal(both[:, 0], both[:, 1]) == blind, name
     # Image 0 has classes 0 and 1, image 2 has 2 and 0: each map is for its own phrase.
     swapped = Batch(pairs.images, pairs.masks, pairs.labels.flip(1))
-    other = phrase_maps(single_side, single.spec, swapped, ["token_wise"])["token_wise"]
+    other = phrase_maps(single_side, single.spec, swapped)["token_wise"]
     torch.testing.assert_close(other, maps["token_wise"].flip(1))
 
 

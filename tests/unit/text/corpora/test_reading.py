@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from relevit.config import TextParams
@@ -36,56 +38,24 @@ def test_tiny_model_refuses_other_corpora_before_they_are_read():
         reading.read_corpora(params(corpora=["generated", "movie_reviews"]))
 
 
-def test_whole_reviews_are_held_out_and_all_are_trained_on(monkeypatch):
-    def made(train, validation, test, *, seed, source=None):
-        counts = (train, validation, test)
-        splits = [tuple(Document(f"{source} {i}", 0) for i in range(n)) for n in counts]
+@pytest.mark.parametrize(("short", "longest"), [(False, math.inf), (True, 4.5 * 8)])
+def test_whole_reviews_are_held_out_and_all_or_short_ones_are_trained_on(
+    monkeypatch, short, longest
+):
+    def made(train, validation, test, *, seed, source=None, longest=math.inf):
+        name = f"{source} {longest}"
+        splits = [(Document(name, 0),) * count for count in (train, validation, test)]
         return Corpus(("negative", "positive"), *splits, source=f"{source}", licence="MIT")
 
     monkeypatch.setattr(reading, "movie_reviews", made)
-    cfg = params(text_model="minilm-l6", corpora=["movie_reviews"], reviews="imdb")
+    reviews = {"corpora": ["movie_reviews"], "reviews": "imdb", "short_texts": short}
+    cfg = params(text_model="minilm-l6", train_limit=8, **reviews)
     corpus = reading.read_corpora(cfg)["movie_reviews"]
-    for split, source, count in (
-        ("train", None, 32),
-        ("validation", "imdb", 10),
-        ("test", "imdb", 10),
-    ):
-        assert {document.text.split()[0] for document in getattr(corpus, split)} == {str(source)}
-        assert len(getattr(corpus, split)) == count
-    assert "imdb" in corpus.source and "None" in corpus.source  # decides on a resumed run
-
-
-def short(monkeypatch, **others):
-    def made(train, validation, test, *, seed, source=None):
-        """Every third text is long; the first class has twice as many as the second."""
-        size = {0: 200, 1: 20, 2: 20}
-        texts = [Document(f"{i:04} ".ljust(size[i % 3], "x"), int(i % 9 < 3)) for i in range(180)]
-        splits = (tuple(texts[: 180 * bool(train)]), tuple(texts[:validation]), tuple(texts[:test]))
-        return Corpus(("negative", "positive"), *splits, source="made", licence="MIT")
-
-    monkeypatch.setattr(reading, "movie_reviews", made)
-    cfg = params(
-        text_model="minilm-l6", corpora=["movie_reviews"], train_limit=8, short_texts=True, **others
-    )
-    return reading.read_corpora(cfg)["movie_reviews"].train
-
-
-def test_short_texts_are_trained_on_with_classes_in_turn(monkeypatch):
-    train = short(monkeypatch)
-    assert {len(document.text) for document in train} == {20}
-    assert [document.label for document in train] == [0, 1] * 16
-    assert len({document.text for document in train}) == 32
-
-
-def test_too_few_short_texts(monkeypatch):
-    with pytest.raises(ValueError, match=r"training_texts = 100: there are 80 .* 36 characters"):
-        short(monkeypatch, training_texts=100)
-
-
-def test_corpus_on_disk_gives_what_it_has(tmp_path):
-    write_eraser_movies(tmp_path, train=8, validation=4, test=4)
-    corpus = reading.read_corpora(on_disk(tmp_path, "eraser_movies"))["eraser_movies"]
-    assert [len(getattr(corpus, split)) for split in reading.COUNTS] == [8, 4, 4]
+    assert corpus.train == (Document(f"None {longest}", 0),) * 32
+    assert corpus.validation == corpus.test == (Document("imdb inf", 0),) * 10
+    # It decides on a resumed run.
+    kind = "short ones of " if short else ""
+    assert corpus.source == f"{kind}None; validation and test: imdb"
 
 
 def test_part_of_a_corpus_on_disk_is_not_of_its_first_classes_alone(tmp_path):
@@ -107,18 +77,13 @@ def test_messages_are_read_as_the_protocol_says(tmp_path):
         assert {"Subject:" in document.text for document in corpus.documents} == {whole}
 
 
-def test_wrong_texts_on_the_disk_are_told_with_the_parameters_file(tmp_path):
-    write_newsgroups(tmp_path, per_group=2)
-    text = r"^here: corpus_root = .*: newsgroups: validation_texts = 10 of 7 .* give at most 6"
-    with pytest.raises(ValueError, match=text):
-        reading.read_on_disk(on_disk(tmp_path, "newsgroups"), "newsgroups", where="here")
-
-
-def test_own_rationales_are_taken_where_there_are_any(tmp_path):
+def test_a_corpus_on_disk_gives_what_it_has_and_own_rationales_where_there_are_any(tmp_path):
     write_eraser_movies(tmp_path, train=8, validation=4, test=6)
     write_newsgroups(tmp_path, per_group=5)
     cfg = on_disk(tmp_path, "eraser_movies", "newsgroups")
     corpora = reading.read_corpora(cfg)
+    movies = corpora["eraser_movies"]
+    assert [len(getattr(movies, split)) for split in reading.COUNTS] == [8, 4, 6]
     found = {name: reading.reasoning_documents(cfg, of) for name, of in corpora.items()}
     assert found["newsgroups"] == ()
     assert len(found["eraser_movies"]) == 4  # one review of six has no passage

@@ -1,4 +1,4 @@
-"""Relevance finetuning of a two-block ViT: resume to the byte, and a real kill."""
+"""Relevance finetuning of a two-block ViT: what a run does, keeps and resumes, and a real kill."""
 
 from __future__ import annotations
 
@@ -7,30 +7,132 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 import torch
 
-from relevit.finetune import loop as finetune
-from relevit.finetune.hyperparameters import LossWeights
+from relevit.finetune.runs import kept_epoch
+from relevit.finetune.step import make_optimizer
 
 from .. import micro_finetuning
 from ..micro_finetuning import (
     LONG,
+    RESULT,
     SETTINGS,
     Stop,
     micro_model,
     result,
     run,
     stop,
-    undisturbed_run,
+    validate,
     weights,
 )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    return undisturbed_run(tmp_path_factory.mktemp("undisturbed"))
+    """A run that nothing disturbed: its history, weights and files."""
+    folder, model = tmp_path_factory.mktemp("undisturbed"), micro_model()
+    history = run(folder, model=model)
+    return history, weights(model), result(folder)
+
+
+# A run
+
+
+def test_log_has_a_row_for_each_epoch(undisturbed):
+    history = undisturbed[0]
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3]
+    terms = {f"loss_{t}" for t in ("background", "foreground", "relevance", "classification")}
+    terms |= {"loss_total"}
+    assert set(history[0]) == {"epoch"} | {f"validation_{t}" for t in terms}
+    assert set(history[1]) == set(history[0]) | {"lr"} | {f"train_{t}" for t in terms}
+    assert len({row["train_loss_total"] for row in history[1:]}) == 3
+
+
+def test_same_run_same_bytes(undisturbed, tmp_path):
+    model = micro_model()
+    assert run(tmp_path, model=model) == undisturbed[0]
+    assert torch.equal(weights(model), undisturbed[1])
+    assert result(tmp_path) == undisturbed[2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(RESULT)
+
+
+def test_model_trains_in_train_mode_and_is_validated_and_left_in_eval_mode(tmp_path):
+    model, modes = micro_model(), []
+
+    def check(model, settings):
+        modes.append(("validated", model.training))
+        return validate(model, settings)
+
+    two = SETTINGS.changed(epochs=2)
+    run(
+        tmp_path,
+        two,
+        model=model,
+        validate=check,
+        after_step=lambda model: modes.append(("trained", model.training)),
+    )
+    steps = 3 * [("trained", True)]
+    assert modes == [("validated", False)] + 2 * [*steps, ("validated", False)]
+    assert not model.training
+
+
+def test_seed_changes_order_and_augmentation(undisturbed, tmp_path):
+    history = run(tmp_path, SETTINGS.changed(seed=1))
+    assert history[0] == undisturbed[0][0]
+    assert history[1]["train_loss_total"] != undisturbed[0][1]["train_loss_total"]
+
+
+def test_steps_have_the_rate_of_the_epoch(undisturbed, tmp_path):
+    assert [row["lr"] for row in undisturbed[0][1:]] == pytest.approx([1e-3, 1e-3, 0.85e-3])
+    ends = []
+    told = SETTINGS.changed(options={"decay": 1e-30}, keep="last")
+    run(tmp_path, told, after_step=lambda model: ends.append(weights(model)))
+    apart = [bool((a != b).any()) for a, b in pairwise(ends)]
+    assert apart == 5 * [True] + 3 * [False], "the third epoch's rate is next to nothing"
+
+
+def test_all_parameters_are_decayed_and_trained():
+    model = micro_model()
+    (group,) = make_optimizer(model, SETTINGS.changed(weight_decay=0.25)).param_groups
+    assert len(group["params"]) == len(list(model.parameters()))
+    assert group["weight_decay"] == 0.25 and group["lr"] == SETTINGS.lr
+
+
+def test_figures_that_are_not_asked_for_are_left_out(tmp_path, undisturbed):
+    before, after = run(tmp_path, SETTINGS.changed(epochs=1, keep="last"), validated=())
+    first = undisturbed[0][1]
+    assert before == {"epoch": 0}
+    assert after == {key: first[key] for key in first if not key.startswith("validation")}
+
+
+@pytest.mark.parametrize(
+    ("keep", "totals", "epoch"),
+    [
+        ("last", [3.0, 1.0, 2.0], 3),
+        ("lowest_validation_loss", [3.0, 1.0, 2.0], 2),
+        ("lowest_validation_loss", [3.0, 1.0, 1.0], 3),
+        ("lowest_validation_loss", [8.0, 9.0, 9.5], 1),  # before training it was 5
+    ],
+)
+def test_kept_epoch(tmp_path, keep, totals, epoch):
+    states, figures = [], iter([5.0, *totals])
+
+    def check(model, settings):
+        states.append(weights(model))
+        return {"loss_total": next(figures)}
+
+    model = micro_model()
+    history = run(tmp_path, SETTINGS.changed(keep=keep), model=model, validate=check)
+    assert kept_epoch(history, keep) == epoch, "the learning-rate rule looks at another epoch"
+    assert [torch.equal(state, weights(model)) for state in states].index(True) == epoch
+
+
+def test_learning_rate_that_is_far_too_high_is_noticed(tmp_path):
+    with pytest.raises(FloatingPointError, match=r"is (nan|inf) in epoch [12] of"):
+        run(tmp_path, SETTINGS.changed(lr=1.0e30))
 
 
 # Stopped and started again
@@ -41,24 +143,23 @@ def test_stopped_in_the_middle_of_an_epoch(undisturbed, tmp_path, at):
     """At each of the nine optimiser steps; the next start is a new process with a new model."""
     taken = []
 
-    def stop_later(step, steps):
-        taken.append(step)
+    def stop_later(model):
+        taken.append(model)
         if len(taken) == at:
             raise Stop
 
     with pytest.raises(Stop):
-        run(tmp_path, on_step=stop_later)
+        run(tmp_path, after_step=stop_later)
     model = micro_model()
     assert run(tmp_path, model=model) == undisturbed[0]
     assert torch.equal(weights(model), undisturbed[1])
     assert result(tmp_path) == undisturbed[2]
 
 
-def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
+def test_finished_run_is_not_computed_again(undisturbed, tmp_path):
     run(tmp_path)
-    monkeypatch.setattr(finetune, "_train_step", stop)
     model = micro_model(seed=8)
-    assert run(tmp_path, model=model, validate=stop) == undisturbed[0]
+    assert run(tmp_path, model=model, validate=stop, after_step=stop) == undisturbed[0]
     assert torch.equal(weights(model), undisturbed[1])
     assert not model.training
 
@@ -67,11 +168,9 @@ def test_finished_run_is_not_computed_again(undisturbed, tmp_path, monkeypatch):
     "change",
     [
         {"lr": 2.0e-3},
-        {"epochs": 2},
         {"seed": 1},
         {"protocol": "described"},
-        {"keep": "last"},
-        {"weights": LossWeights(background=1.0)},
+        {"weights": {"background": 1.0}},
         {"inputs": {"origin": "elsewhere"}},
     ],
     ids=lambda change: next(iter(change)),
@@ -139,12 +238,12 @@ def server():
 
 
 def in_the_middle_of_epoch_2(lines, folder):
-    return "epoch 1" in lines and lines[-1] == "step 2"
+    return lines[-3:] == ["epoch 1", "step", "step"]
 
 
 def while_a_checkpoint_is_written(lines, folder):
     """Waits after epoch 4's last step until its file is being filled, or is there."""
-    if "epoch 3" not in lines or lines[-1] != "step 3":
+    if lines[-4:] != ["epoch 3", "step", "step", "step"]:
         return False
     shown = folder / "checkpoint.pt"
     before, deadline = shown.stat().st_ino, time.monotonic() + 120
