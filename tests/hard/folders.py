@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
+from PIL import ExifTags, Image
 from pycocotools import mask as coco
 
-NAMES = ("cat", "Café", "Grünspecht", "no", "yes", "01", "10", "2", "$5_$10", "two words", "masks of")
+NAMES = ("cat", "Café", "Grünspecht", "no", "yes", "01", "10", "2", "$5_$10", "two words")
 LOSSLESS = ("png", "bmp", "tiff", "PNG")
 ENDINGS = (*LOSSLESS, "jpg", "jpeg", "webp")
 PARTS = (("train", "val", "test"), ("training_set", "test_set"), ("Train", "Valid"))
+SPLITS = {"train": "training", "validation": "dev", "test": "Test"}  # as a table may call them
 KNOWN = {"train": "train", "training_set": "train", "val": "validation", "valid": "validation",
          "test": "test", "test_set": "test"}  # fmt: skip
 
@@ -84,6 +85,12 @@ def _labels(mask: np.ndarray, object: int, ring: int, rest: int = 0) -> Image.Im
     return Image.fromarray(values.astype(np.uint8))
 
 
+def _classes(mask: np.ndarray) -> Image.Image:
+    """Class 15 with a border of class 2, each with a colour, as VOC has them."""
+    values = np.where(mask, 15, np.where(_ring(mask), 2, 0))
+    return _palette(values, *[(9 * n, n, 0) for n in range(16)])
+
+
 MASKS: dict[str, tuple[Callable[[np.ndarray], Image.Image], dict]] = {
     "0 and 255": (lambda m: Image.fromarray(m * np.uint8(255)), {}),
     "0 and 1": (lambda m: Image.fromarray(m * np.uint8(1)), {}),
@@ -101,16 +108,13 @@ MASKS: dict[str, tuple[Callable[[np.ndarray], Image.Image], dict]] = {
     "trimap told": (lambda m: _labels(m, 1, 3, 2), {"object": (1,)}),
     "inverted, told": (lambda m: Image.fromarray(~m * np.uint8(255)), {"object": (0,)}),
     "palette of classes, told": (
-        lambda m: _palette(np.where(m, 15, np.where(_ring(m), 2, 0)), *[(9 * n, n, 0) for n in range(16)]),
-        {"object": (15,)},
+        _classes, {"object": (15,)},
     ),
 }  # fmt: skip
 UNTOLD = {
     "border": lambda m: _labels(m, 8, 255),
     "trimap": lambda m: _labels(m, 1, 3, 2),
-    "palette of classes": lambda m: _palette(
-        np.where(m, 15, np.where(_ring(m), 2, 0)), *[(9 * n, n, 0) for n in range(16)]
-    ),
+    "palette of classes": _classes,
     "no black": lambda m: Image.fromarray(np.where(m, 1, 2).astype(np.uint8)),
     "a picture": lambda m: Image.fromarray(
         np.random.default_rng(0).integers(0, 255, (*m.shape, 3), dtype=np.uint8)
@@ -124,11 +128,12 @@ UNTOLD = {
 def _save(photo: Photograph, path: Path, chance: random.Random) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     photo.path = path
-    size, exif = photo.size, Image.Exif()
+    size, options = photo.size, {}
     if photo.turned:
-        size, exif[0x0112] = size[::-1], chance.choice((6, 8))
-    kind = {"tiff": "TIFF", "bmp": "BMP", "webp": "WEBP"}.get(path.suffix[1:].lower())
-    Image.new("RGB", size, colour(photo.number)).save(path, kind, **({"exif": exif} if photo.turned else {}))
+        exif = Image.Exif()
+        size, exif[ExifTags.Base.Orientation] = size[::-1], chance.choice((6, 8))
+        options["exif"] = exif
+    Image.new("RGB", size, colour(photo.number)).save(path, **options)
     return path
 
 
@@ -147,7 +152,8 @@ def make(folder: Path, seed: int) -> Case:
         for label in classes:
             for _ in range(chance.randint(3, 4)):
                 size = (chance.randint(24, 40), chance.randint(24, 40))
-                photographs.append(Photograph(number, label, KNOWN.get(part.lower(), "all"), size, _object(size, chance)))
+                use, mask = KNOWN.get(part.lower(), "all"), _object(size, chance)
+                photographs.append(Photograph(number, label, use, size, mask))
                 number += 1
     case = Case(folder, photographs, what=[layout])
     WRITERS[layout](case, parts, chance)
@@ -163,16 +169,19 @@ def _object(size: tuple[int, int], chance: random.Random) -> np.ndarray:
 
 def _class_folders(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
     layout, kind = case.what[0], chance.choice(list(MASKS))
-    damage = chance.choice(("", "", "picture", "two classes", "copy", *(("untold", "mask", "size", "format") if layout != "plain" else ("split",))))
+    of_masks = ("split",) if layout == "plain" else ("untold", "mask", "size", "format")
+    damage = chance.choice(("", "", "picture", "two classes", "copy", *of_masks))
     case.what += [kind, damage]
     write, told = MASKS[kind]
     if damage == "untold":
-        write, told = UNTOLD[chance.choice(list(UNTOLD))], {}
+        kind = chance.choice(list(UNTOLD))
+        write, told = UNTOLD[kind], {}
     if told:
         case.options["values"] = told
     images = case.path if layout == "plain" else case.path / "images"
     by_part = {KNOWN.get(part.lower(), "all"): part for part in parts}
-    forms = {(name, kind): _form(name, chance) for name in NAMES for kind in ("images", "masks", *parts)}
+    places = ("images", "masks", *parts)
+    forms = {(name, place): _form(name, chance) for name in NAMES for place in places}
     for place, photo in enumerate(case.photographs):
         part, stem = by_part[photo.part], _form(f"é{photo.number}", chance)
         root = images / part if layout == "parts" else images
@@ -182,19 +191,19 @@ def _class_folders(case: Case, parts: tuple[str, ...], chance: random.Random) ->
         if layout == "plain":
             photo.mask = None
             continue
-        mask = (case.path / "masks" / part if layout == "parts" else case.path / "masks") / forms[photo.label, "masks"]
-        mask.mkdir(parents=True, exist_ok=True)
-        mask /= f"{_form(unicodedata.normalize('NFC', stem), chance)}.png"
+        masks = case.path / "masks" / (part if layout == "parts" else "")
+        mask = masks / forms[photo.label, "masks"] / f"{_form(stem, chance)}.png"
+        mask.parent.mkdir(parents=True, exist_ok=True)
         image = write(photo.mask)
         if place == 1 and damage == "size":
             image = image.resize((image.width + 1, image.height))
-        image.save(mask, "JPEG" if place == 1 and damage == "format" else "PNG") if not (
-            place == 1 and damage == "format" and image.mode in ("P", "RGBA", "I;16")
-        ) else image.convert("RGB").save(mask, "JPEG")
+        image.save(mask)
+        if place == 1 and damage == "format":
+            image.convert("RGB").save(mask, "JPEG")
         if place == 1 and damage == "mask":
             mask.write_text("no picture")
     if damage == "untold":
-        case.refused = "of which each may be"if write is not UNTOLD["a picture"] else "many colours"
+        case.refused = "many colours" if kind == "a picture" else "of which each may be"
     elif damage in ("mask", "size", "format"):
         case.refused = case.photographs[1].path.name
     _damage(case, damage, chance)
@@ -234,7 +243,8 @@ def _clutter(root: Path, chance: random.Random) -> None:
 
 
 def _table(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
-    damage, kind = chance.choice(("", "", "picture", "missing", "label", "two classes")), chance.choice(list(MASKS))
+    damage = chance.choice(("", "", "picture", "missing", "label", "two classes"))
+    kind = chance.choice(list(MASKS))
     ending, (write, told) = chance.choice(("csv", "tsv", "parquet")), MASKS[kind]
     case.what += [ending, kind, damage]
     case.options |= {"values": told} if told else {}
@@ -247,11 +257,11 @@ def _table(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
         if photo.mask is not None:
             write(photo.mask).save(mask)
         name = mask.relative_to(case.path).as_posix() if photo.mask is not None else None
-        photo.part = chance.choice(("train", "validation", "test"))
-        rows.append({"image": photo.path.relative_to(case.path).as_posix(), "label": _form(photo.label, chance), "mask": name,
-                     "split": {"train": "training", "validation": "dev", "test": "Test"}[photo.part]})  # fmt: skip
-    if {photo.part for photo in case.photographs} >= {"train"}:
-        pass
+        image = photo.path.relative_to(case.path).as_posix()
+        photo.part, split = chance.choice(list(SPLITS.items()))
+        rows.append(
+            {"image": image, "label": _form(photo.label, chance), "mask": name, "split": split}
+        )
     if damage == "missing":
         rows[1]["image"] = "photos/gone.jpg"
         case.refused = "gone.jpg"
@@ -277,19 +287,22 @@ def _coco(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
     layout = chance.choice(("beside", "images", "standard", "given"))
     damage = chance.choice(("", "", "", "picture", "points", "runs", "category", "missing", "size"))
     case.what += [layout, sizes, damage]
-    folder = {"beside": root, "images": root / "images", "standard": root / "val2017", "given": root / "far"}[layout]
-    case.path = root / ("annotations/instances_val2017.json" if layout == "standard" else "set.json")
+    places = {"beside": "", "images": "images", "standard": "val2017", "given": "far"}
+    folder, names = root / places[layout], {"standard": "annotations/instances_val2017.json"}
+    case.path = root / names.get(layout, "set.json")
     case.path.parent.mkdir(parents=True, exist_ok=True)
     if layout == "given":
         case.options["images"] = folder
-    ids = {label: 3 + 2 * place for place, label in enumerate(sorted({p.label for p in case.photographs}))}
+    labels = sorted({photo.label for photo in case.photographs})
+    ids = {label: 3 + 2 * place for place, label in enumerate(labels)}
     images, notes = [], []
     for place, photo in enumerate(case.photographs):
         _save(photo, folder / f"{photo.number}.{chance.choice(ENDINGS)}", chance)
         entry = {"id": 100 + photo.number, "file_name": photo.path.name}
         kinds = {"int": int, "float": float, "text": str}
         if sizes != "none":
-            entry |= {side: kinds[sizes](n) for side, n in zip(("width", "height"), photo.size, strict=True)}
+            width, height = map(kinds[sizes], photo.size)
+            entry |= {"width": width, "height": height}
         images.append(entry)
         outline = _outline(photo.mask, chance)
         note = {"image_id": entry["id"], "category_id": ids[photo.label], "segmentation": outline,
@@ -298,9 +311,11 @@ def _coco(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
         other = note | {"category_id": ids[small], "segmentation": [[0, 0, 2, 0, 2, 2, 0, 2]]}
         notes += [other, note] if chance.random() < 0.5 else [note]
         if place == 0 and damage == "points":
-            note["segmentation"] = chance.choice(([[1, 1, 9, 9]], [[1, 1, 9, 9], [2, 2, 9, 2, 9, 9]], [[2, 2, 9, 2, 9, 9], [1, 1]]))
+            few, good = [1, 1, 9, 9], [2, 2, 9, 2, 9, 9]
+            note["segmentation"] = chance.choice(([few], [few, good], [good, few]))
         if place == 0 and damage == "runs":
-            note["segmentation"] = {"size": photo.mask.shape, "counts": chance.choice(([9, 9], _packed(photo.mask)[:-2]))}
+            counts = chance.choice(([9, 9], _packed(photo.mask)[:-2]))
+            note["segmentation"] = {"size": photo.mask.shape, "counts": counts}
         if place == 0 and damage == "category":
             note["category_id"] = 999
         if place == 0 and damage == "missing":
@@ -312,7 +327,8 @@ def _coco(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
     elif damage:
         case.refused = "999" if damage == "category" else case.photographs[0].path.name
     categories = [{"id": number, "name": _form(label, chance)} for label, number in ids.items()]
-    case.path.write_text(json.dumps({"images": images, "annotations": notes, "categories": categories}))
+    content = {"images": images, "annotations": notes, "categories": categories}
+    case.path.write_text(json.dumps(content))
 
 
 def _packed(mask: np.ndarray) -> str:
@@ -322,7 +338,8 @@ def _packed(mask: np.ndarray) -> str:
 def _outline(mask: np.ndarray, chance: random.Random) -> object:
     rows, columns = np.nonzero(mask)
     left, right, top, bottom = columns.min(), columns.max() + 1, rows.min(), rows.max() + 1
-    corners = [[int(x), int(y)] for x, y in ((left, top), (right, top), (right, bottom), (left, bottom))]
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    corners = [[int(x), int(y)] for x, y in corners]
     flat = [value for corner in corners for value in corner]
     counts = np.diff(np.flatnonzero(np.diff(np.r_[-1, mask.T.ravel(), -1]))).tolist()
     size = list(mask.shape)
@@ -332,4 +349,6 @@ def _outline(mask: np.ndarray, chance: random.Random) -> object:
     ))  # fmt: skip
 
 
-WRITERS = {"beside": _class_folders, "plain": _class_folders, "parts": _class_folders, "table": _table, "coco": _coco}
+WRITERS = {"table": _table, "coco": _coco} | dict.fromkeys(
+    ("beside", "plain", "parts"), _class_folders
+)

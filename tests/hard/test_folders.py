@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from relevit.data.own.check import apart, examine, need_usable
 from relevit.data.own.folder import read_splits

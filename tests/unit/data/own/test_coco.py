@@ -101,7 +101,7 @@ def test_outlines_that_are_none_are_refused_when_opened(tmp_path, content):
     content["images"][1]["width"] = 30
     found = read_data(write(tmp_path, content))
     for place in range(2):
-        with pytest.raises(ValueError, match=r"annotations.3.: it has a polygon of 1 points|30 x 10 pixels"):
+        with pytest.raises(ValueError, match=r"\[3\]: it has a polygon of 1 points|30 x 10 pixels"):
             found.mask(place)
 
 

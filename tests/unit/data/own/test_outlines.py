@@ -50,7 +50,10 @@ def test_object_is_found_in_each_kind(tmp_path, kind):
 @pytest.mark.parametrize(
     ("image", "text"),
     [
-        (Image.fromarray(np.arange(54, dtype=np.uint8).reshape(6, 9)), r"the values 0, 1, 2, 3, 4, 5 ..., of which each may"),
+        (
+            Image.fromarray(np.arange(54, dtype=np.uint8).reshape(6, 9)),
+            r"values 0, 1, 2, 3, 4, 5 .* may be",
+        ),
         (Image.linear_gradient("L").convert("RGB").rotate(9, fillcolor=(9, 0, 0)), r"many colours"),
     ],
 )
