@@ -20,7 +20,6 @@ from relevit.data.photographs import imagenet
 from relevit.data.real.classes import SHORT_NAMES
 from relevit.finetune import runs
 from relevit.finetune.loop import CROP_MARGIN, augment
-from relevit.losses import background_of
 from relevit.models.spec import View
 
 from ..micro_finetuning import SPEC, pictures
@@ -118,14 +117,6 @@ def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
     sharp = replace(batch, masks=batch.masks > 0.5)
     same, cut = augment(sharp, np.random.default_rng(2), MODEL)
     assert torch.equal(images, same) and torch.equal(masks > 0.5, cut) and fractions(masks).any()
-
-
-def test_both_terms_count_a_fraction_in_published_alone(photographs):
-    """What the fractions are kept for: the background's share of an edge is not 1 - S (A7)."""
-    soft = photographs.to_crop([5], 0, MODEL, "published").masks
-    edge = fractions(soft)
-    assert torch.equal(background_of(soft, soft, edges_in_both=True)[edge], soft[edge])
-    assert torch.equal(background_of(soft, soft), 1 - soft)
 
 
 def positions(count=3000):
