@@ -57,7 +57,7 @@ from relevit.claims.statistics import (
 )
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.robustness import ORIGINAL, need_sets
-from relevit.finetune.learning_rate import choose_learning_rate
+from relevit.finetune.learning_rate import highest_passing
 from relevit.paper.published import METRICS, SHIFTED_AVERAGE
 
 _ACCURACIES = ("images", "top1_pct", "top5_pct", "original_top1_pct", "original_top5_pct")
@@ -418,7 +418,7 @@ def _chosen_rate(search: pd.DataFrame) -> float | None:
     """The rate that the rule takes, or None. Raises: ValueError for a wrong table.
 
     `search` has a row for each rate tried: `lr`, `drop_pts` (fall of validation top-1) and
-    `rising` (the classification loss rose), see `rates.choose_learning_rate`.
+    `rising` (the classification loss rose), see `highest_passing`.
     """
     absent = {"lr", "drop_pts", "rising"} - set(search.columns)
     if absent or search["lr"].duplicated().any():
@@ -427,13 +427,7 @@ def _chosen_rate(search: pd.DataFrame) -> float | None:
             f"{len(search)} rows; it needs lr, drop_pts and rising, one row a rate: "
             "average over seeds first"
         )
-    rates = search.set_index("lr")
-    try:
-        return choose_learning_rate(
-            rates["drop_pts"].to_dict(), rates["rising"].astype(bool).to_dict(), LR_LIMIT_PTS
-        )
-    except ValueError:  # no rate passes
-        return None
+    return highest_passing(search, LR_LIMIT_PTS)
 
 
 # Baselines and automatic masks.

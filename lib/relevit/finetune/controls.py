@@ -18,13 +18,12 @@ import pandas as pd
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import read_json
-from relevit.base.stages import FREE, SUMMARY, need_stage, preset_folder, read_stage, read_summary
+from relevit.base.stages import need_stage, preset_folder, read_stage
 from relevit.config import (
     BenchmarkParams,
     ControlsParams,
     FinetuneParams,
     OriginalParams,
-    Params,
     RobustnessParams,
 )
 from relevit.data.batch import Batch
@@ -51,9 +50,14 @@ class Setting(NamedTuple):
 
     name: str
     seed: int
+    params: BenchmarkParams
     bench: Benchmark
-    trained: bool  # here, with the seed; else it is the preset's own
     folder: Path
+
+    @property
+    def trained(self) -> bool:
+        """Whether its original is trained here, with the seed; else it is the preset's own."""
+        return self.name != OWN
 
 
 class Model(NamedTuple):
@@ -91,18 +95,12 @@ def worlds(cfg: ControlsParams, folder: Path) -> list[Setting]:
             f"{cfg.notebook}: home_shares {cfg.home_shares} with data {data!r}, whose classes have "
             "no homes; give data: habitats in common.yaml, or home_shares: []"
         )
-    found = [
-        Setting(OWN, seed, open_benchmark(cfg), False, folder / f"{OWN}.seed{seed}")
-        for seed in cfg.seeds
-    ]
-    for share in cfg.home_shares:
-        changed = cfg.benchmark.model_copy(update={"home_share": share})
-        bench = open_benchmark(cfg.model_copy(update={"benchmark": changed}))
-        name = f"home {share:g}"
-        found += [
-            Setting(name, seed, bench, True, folder / f"home{share:g}.seed{seed}")
-            for seed in cfg.seeds
-        ]
+    own, found = cfg.benchmark, []
+    shares = {f"home {x:g}": own.model_copy(update={"home_share": x}) for x in cfg.home_shares}
+    for name, params in ({OWN: own} | shares).items():
+        bench = open_benchmark(cfg.model_copy(update={"benchmark": params}))
+        place = name.replace(" ", "")
+        found += [Setting(name, s, params, bench, folder / f"{place}.seed{s}") for s in cfg.seeds]
     return found
 
 
@@ -111,32 +109,21 @@ def compared(cfg: ControlsParams, world: Setting) -> Iterator[Model]:
 
     The preset's own settings in its own world are the runs of 02_finetune, which are made where
     they are missing; the others are still to be made (`run_study`).
-    Raises: ValueError for parameters of an arm that 02_finetune does not have, and for an original
-    or a run that was made with other parameters than the preset has now: it would be no twin.
+    Raises: ValueError for parameters of an arm that 02_finetune does not have; as `need_stage`.
     """
-    if world.trained:
-        origin = world.folder / ORIGINAL / WEIGHTS
-    else:
-        origin = origin_weights(cfg)
-        if (origin.parent / SUMMARY).is_file():  # a shipped one has none
-            _need_alike(origin.parent, read_stage(cfg, OriginalParams))
+    origin = world.folder / ORIGINAL / WEIGHTS if world.trained else origin_weights(cfg)
     yield Model(world, ORIGINAL, False, None, origin)
-    base = read_stage(cfg, FinetuneParams, benchmark=_benchmark(world, cfg), seed=world.seed)
-    lr = None
+    base = read_stage(cfg, FinetuneParams, benchmark=world.params, seed=world.seed)
+    base = base.model_copy(update={"lr": rate(base)})
     for arm, changes in ({OURS: {}} | cfg.arms).items():
+        where = f"{preset_folder(cfg.preset) / cfg.notebook}.yaml: arm {arm!r}"
         for relevance in (True, False):
             if arm == OURS and relevance and not world.trained:
                 run = need_stage(cfg, "02_finetune", f"seed{world.seed}", seed=world.seed)
-                _need_alike(run, base)
                 yield Model(world, arm, relevance, None, run / WEIGHTS)
                 continue
-            where = f"{preset_folder(cfg.preset) / cfg.notebook}.yaml: arm {arm!r}"
             values = base.model_dump() | changes | ({} if relevance else CONTROL)
-            params = FinetuneParams.checked(values, where)
-            if params.lr is None:
-                lr = lr or rate(params)
-                params = params.model_copy(update={"lr": lr})
-            model = Model(world, arm, relevance, params, Path())
+            model = Model(world, arm, relevance, FinetuneParams.checked(values, where), Path())
             yield model._replace(weights=model.folder / WEIGHTS)
 
 
@@ -170,17 +157,6 @@ def run_study(
     return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
 
 
-def _need_alike(stage: Path, now: Params) -> None:
-    """Raise ValueError when a stage was run with parameters that its file has no more."""
-    kept, place = read_summary(stage)["parameters"], preset_folder(now.preset)
-    for key in sorted(set(kept) & set(type(now).model_fields) - FREE):
-        if kept[key] != now.model_dump()[key]:
-            raise ValueError(
-                f"{stage / SUMMARY}: {key} = {kept[key]!r}, and {place}/{now.notebook}.yaml or "
-                f"common.yaml says {now.model_dump()[key]!r}; delete {stage} to make it again"
-            )
-
-
 def looked_at(cfg: ControlsParams, bench: Benchmark) -> Batch:
     """The images whose relevance is shared out: of set `a` where it has masks."""
     name = "a" if "a" in bench.outlined_sets else bench.outlined
@@ -201,12 +177,6 @@ def train_world(cfg: ControlsParams, world: Setting) -> None:
     spec = world.bench.spec(cfg.model)
     place = world.folder / ORIGINAL
     train_original(model, spec, settings, place, world.bench, validation_images=40)
-
-
-def _benchmark(world: Setting, cfg: ControlsParams) -> BenchmarkParams:
-    if not world.trained:
-        return cfg.benchmark
-    return cfg.benchmark.model_copy(update={"home_share": world.bench.home_share})
 
 
 def _answers(cfg: ControlsParams, model: Model, classifier: Classifier) -> pd.DataFrame:

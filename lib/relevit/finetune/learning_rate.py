@@ -67,24 +67,30 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
     }
 
 
-def choose_learning_rate(
-    drops_pts: dict[float, float], rising: dict[float, bool], limit_pts: float
-) -> float:
+def highest_passing(table: pd.DataFrame, limit_pts: float) -> float | None:
     """The paper's rule: the highest rate that harms neither accuracy nor the class term.
 
-    Source: RobustViT Sec. 4. `drops_pts` maps each rate tried to the loss of validation
-    top-1 in percentage points, `rising` to whether the classification loss rose. A rate
-    passes when the drop is at most `limit_pts` (the paper: 2 to 3) and the loss did not rise.
-    Looks at no test image.
-    Raises: ValueError when no rate passes.
+    Source: RobustViT Sec. 4. `table` has a row a rate, as from `judge`. A rate passes when top-1
+    falls by at most `limit_pts` (the paper: 2 to 3) and the classification loss did not rise. None
+    where no rate passes.
     """
-    passing = [lr for lr in drops_pts if drops_pts[lr] <= limit_pts and not rising[lr]]
-    if not passing:
+    passing = [
+        row["lr"]
+        for _, row in table.iterrows()
+        if row["drop_pts"] <= limit_pts and not row["rising"]
+    ]
+    return max(passing, default=None)
+
+
+def choose_learning_rate(table: pd.DataFrame, limit_pts: float) -> float:
+    """As `highest_passing`. Raises: ValueError when no rate passes."""
+    chosen = highest_passing(table, limit_pts)
+    if chosen is None:
         raise ValueError(
-            f"choose_learning_rate: none of {sorted(drops_pts)} keeps validation top-1 within "
+            f"choose_learning_rate: none of {sorted(table['lr'])} keeps validation top-1 within "
             f"{limit_pts} points without a rising classification loss; add lower rates"
         )
-    return max(passing)
+    return chosen
 
 
 def rate_factor(method: str, protocol: Protocol) -> float:
@@ -160,21 +166,9 @@ def try_rates(
 
 
 def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | None]:
-    """The highest rate that passes, by `arm_name`; None where none does.
-
-    `table` as from `try_rates`; the rule is `choose_learning_rate`.
-    """
-    chosen: dict[str, float | None] = {}
-    for arm, rows in table.groupby(ARM, sort=False):
-        runs = rows.set_index("lr")
-        try:
-            lr = choose_learning_rate(
-                runs["drop_pts"].to_dict(), runs["rising"].to_dict(), limit_pts
-            )
-        except ValueError:
-            lr = None
-        chosen[arm_name(*arm)] = lr
-    return chosen
+    """The highest rate that passes, by `arm_name`; None where none does. `table` of `try_rates`."""
+    arms = table.groupby(ARM, sort=False)
+    return {arm_name(*arm): highest_passing(rows, limit_pts) for arm, rows in arms}
 
 
 def lowest_rates(table: pd.DataFrame) -> dict[str, float]:

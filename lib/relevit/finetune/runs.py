@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,9 +22,9 @@ from relevit.finetune.loop import finetune
 from relevit.finetune.settings import resolved
 from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
-from relevit.masks.stored import AnyImages
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
+from relevit.models.spec import ModelSpec
 from relevit.training.epochs import WEIGHTS, History
 
 
@@ -93,17 +94,6 @@ def arm_name(model: str, method: str, protocol: Protocol) -> str:
     return f"{model} {method}-{protocol}"
 
 
-def start(cfg: FinetuneParams) -> tuple[float, Path]:
-    """The learning rate of a run and the weights it starts from.
-
-    Makes the stages that it stands on, the masks among them, where they are missing. Raises as
-    `rate` and `origin_weights`.
-    """
-    if cfg.masks == "tokencut":
-        need_stage(cfg, "01_masks")
-    return rate(cfg), origin_weights(cfg)
-
-
 def finetune_at(
     cfg: FinetuneParams,
     bench: Benchmark,
@@ -129,22 +119,11 @@ def finetune_at(
         images=cfg.validation_images,
         maps=cfg.validation_maps,
         precision=settings.precision,
-        masks=_validation_masks(cfg, bench),
+        masks=validation_masks(cfg, bench),
         seed=bench.validation_seed(cfg.seed),
         draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
     )
     train = images_to_crop(cfg, bench)
-    inputs = {name: getattr(cfg, name) for name in _INPUTS}
-    if train.images.shape[-1] > spec.image_size:
-        inputs["resized"] = train.images.shape[-1]
-    if train.masks.is_floating_point():
-        inputs["edges"] = "soft"
-    if bench.composable and bench.rules:
-        inputs["images"] = bench.rules
-    if bench.validation_seed(cfg.seed):
-        inputs["validation_seed"] = bench.validation_seed(cfg.seed)
-    if cfg.masks == "tokencut":
-        inputs["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
     history = finetune(
         model,
         spec,
@@ -152,14 +131,28 @@ def finetune_at(
         figures,
         settings,
         folder,
-        inputs=inputs | {"origin": file_fingerprint(origin)},
+        inputs=_inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
         validated=validated if cfg.keep == "last" else None,
         on_epoch=on_epoch,
     )
     return model, history
 
 
-_INPUTS = ("images_per_class", "classes", "validation_images", "validation_maps")
+def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:
+    """What a run's images and masks follow from: where they are others, it is another run."""
+    names = ("images_per_class", "classes", "validation_images", "validation_maps")
+    found: dict[str, Any] = {name: getattr(cfg, name) for name in names}
+    if train.images.shape[-1] > spec.image_size:
+        found["resized"] = train.images.shape[-1]
+    if train.masks.is_floating_point():
+        found["edges"] = "soft"
+    if bench.composable and bench.rules:
+        found["images"] = bench.rules
+    if seed := bench.validation_seed(cfg.seed):
+        found["validation_seed"] = seed
+    if cfg.masks == "tokencut":
+        found["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
+    return found
 
 
 def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
@@ -195,37 +188,26 @@ def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     return bench.to_crop(labels, cfg.seed, bench.spec(cfg.model).image_size, cfg.protocol)
 
 
-def _validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
-    """Those of the images whose maps are looked at after each epoch; None: the annotated ones."""
+def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
+    """Those of the images whose maps are looked at after each epoch; None: the annotated ones.
+
+    01_masks has masks of the validation images of seed 0, and of the training images of each seed.
+    For seed 0 both are the first photographs of their classes, and together of all classes, so
+    that the photographs which another seed validates on are among them.
+    """
     if cfg.masks == "annotated":
         return None
     size, folder = bench.spec(cfg.model).image_size, need_stage(cfg, "01_masks")
     draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)
-    first = draw().images
-    found = load_masks(folder, "validation", first)
+    images = draw().images
+    found = load_masks(folder, "validation", images)
     if seed := bench.validation_seed(cfg.seed):
-        found = _masks_of_seed(cfg, bench, draw(seed=seed).images, (found, first), folder)
+        first = cfg.model_copy(update={"seed": 0, "masks": "annotated"})
+        trained = training_images(first, bench).images
+        known = [(found, images), (load_masks(folder, 0, trained), trained)]
+        found = masks_of(draw(seed=seed).images, known, "those of seed 0")
     _need_kept(found, "the validation images")
     return found
-
-
-def _masks_of_seed(
-    cfg: FinetuneParams,
-    bench: Benchmark,
-    images: AnyImages,
-    validation: tuple[AutomaticMasks, AnyImages],
-    folder: Path,
-) -> AutomaticMasks:
-    """The masks of the photographs that runs of another seed than 0 are validated on.
-
-    01_masks has masks of `validation`, the validation images of seed 0, and of the training images
-    of each seed. Both are the first photographs of their classes for seed 0, and together of all
-    classes, so that those of any seed are among them.
-    """
-    first = cfg.model_copy(update={"seed": 0, "masks": "annotated"})
-    trained = training_images(first, bench).images
-    known = [validation, (load_masks(folder, 0, trained), trained)]
-    return masks_of(images, known, "those of seed 0")
 
 
 def _need_kept(masks: AutomaticMasks, of: str) -> None:

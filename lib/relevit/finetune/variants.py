@@ -54,7 +54,6 @@ def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
 def score_variants(
     variants: Mapping[tuple, FinetuneParams],
     keys: tuple[str, ...],
-    rate: float | Callable[[FinetuneParams], float],
     origin: Path,
     folder: Path,
     original: pd.DataFrame,
@@ -65,7 +64,8 @@ def score_variants(
 ) -> tuple[pd.DataFrame, dict[tuple, str]]:
     """Finetune and evaluate every variant; one that diverges leaves its reason instead of rows.
 
-    `variants` maps values of `keys` (the first columns of the table) to the run's parameters.
+    `variants` maps values of `keys` (the first columns of the table) to the run's parameters, which
+    have a rate.
     `original` are the original's predictions. Runs and sets that are in `folder` are not made
     again. Returns the rows of `beside_original` with the keys and the rate, none where nothing
     ended, and the reasons.
@@ -73,9 +73,8 @@ def score_variants(
     parts, lost = [], {}
     for values, params in variants.items():
         place = folder / ".".join(str(value) for value in values)
-        lr = rate(params) if callable(rate) else rate
         try:
-            finetune_at(params, bench, lr, origin, place, validated=())
+            finetune_at(params, bench, params.lr, origin, place, validated=())
         except FloatingPointError as error:
             lost[values] = str(error)
             on_run()
@@ -84,7 +83,7 @@ def score_variants(
         classifier = load_classifier(bench, params.model, weights, device=params.device)
         answers = answer_sets(classifier, weights, place / "sets", bench, images_per_set)
         named = dict(zip(keys, values, strict=True))
-        parts.append(beside_original(answers, original).assign(**named, lr=lr))
+        parts.append(beside_original(answers, original).assign(**named, lr=params.lr))
         on_run()
     columns = [*keys, *COLUMNS, "lr"]
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)

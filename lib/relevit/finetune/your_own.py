@@ -453,10 +453,7 @@ def search(run: OwnRun, say: Say = lambda line: None) -> pd.DataFrame:
 
 def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
     """By the paper's rule (`choose_learning_rate`). Raises: ValueError when no rate passes."""
-    table = rates.set_index("lr")
-    return choose_learning_rate(
-        table["drop_pts"].to_dict(), table["rising"].to_dict(), run.choices.limit_pts
-    )
+    return choose_learning_rate(rates, run.choices.limit_pts)
 
 
 def networks(run: OwnRun, lr: float, say: Say = lambda line: None) -> dict[str, nn.Module]:

@@ -19,10 +19,16 @@ from relevit.finetune.learning_rate import (
     choose_learning_rate,
     choose_rates,
     class_loss_column,
+    highest_passing,
     judge,
     rate_factor,
     try_rates,
 )
+
+
+def tried(drops, rising=()):
+    rows = [{"lr": lr, "drop_pts": drop, "rising": lr in rising} for lr, drop in drops.items()]
+    return pd.DataFrame(rows)
 
 
 @pytest.mark.parametrize(
@@ -32,21 +38,18 @@ from relevit.finetune.learning_rate import (
         ({1e-6: 0.1, 3e-6: 1.0, 1e-5: 2.1}, (), 3e-6),
         ({1e-6: 0.1, 3e-6: 1.0, 1e-5: 0.5}, (1e-5,), 3e-6),  # the class term rose
         ({1e-5: -1.0, 1e-6: 5.0}, (), 1e-5),  # a gain is no drop
-        ({3e-6: 2.5, 1e-6: 0.0, 1e-5: 0.0}, (1e-5,), 1e-6),
+        ({1e-5: 3.0, 1e-6: 2.5}, (), None),
+        ({1e-6: 0.0}, (1e-6,), None),
     ],
 )
 def test_highest_rate_that_does_no_harm(drops, rising, chosen):
-    flags = {lr: lr in rising for lr in drops}
-    assert choose_learning_rate(drops, flags, limit_pts=2.0) == chosen
-
-
-@pytest.mark.parametrize(
-    ("drops", "rising"), [({1e-5: 3.0, 1e-6: 2.5}, ()), ({1e-6: 0.0}, (1e-6,)), ({}, ())]
-)
-def test_no_rate_passes(drops, rising):
+    assert highest_passing(tried(drops, rising), limit_pts=2.0) == chosen
+    if chosen:
+        assert choose_learning_rate(tried(drops, rising), limit_pts=2.0) == chosen
+        return
     text = r"choose_learning_rate: none of \[.*\] keeps validation top-1 within 2.0 points.*lower"
     with pytest.raises(ValueError, match=text):
-        choose_learning_rate(drops, {lr: lr in rising for lr in drops}, limit_pts=2.0)
+        choose_learning_rate(tried(drops, rising), limit_pts=2.0)
 
 
 def history(*epochs):
@@ -169,6 +172,7 @@ def test_run_that_diverged_is_a_row(asked, tmp_path):
     assert last["drop_pts"] == math.inf and last["rising"]
     assert math.isnan(last["background_after"]) and math.isnan(last["background_before"])
     assert choose_rates(table, limit_pts=2.0) == {"tiny rrr-described": 1e-5}
+    assert choose_rates(table, limit_pts=0.5) == {"tiny rrr-described": None}
 
 
 def test_runs_are_those_of_the_preset_but_shorter():
@@ -182,19 +186,6 @@ def test_runs_are_those_of_the_preset_but_shorter():
     assert params.weight_background is None and params.weight_classification is None
     own = arm_params(cfg, BASE, "tiny", "relevance", "published")
     assert own.weight_classification == 0.05
-
-
-def test_highest_rate_that_passes_or_none():
-    rows = [
-        ("relevance", "published", 1e-5, 0.0, False),
-        ("relevance", "published", 2e-5, 1.0, False),
-        ("relevance", "published", 4e-5, 1.1, False),
-        ("rrr", "described", 1e-5, 0.0, True),
-        ("rrr", "described", 2e-5, 3.0, False),
-    ]
-    table = pd.DataFrame(rows, columns=["method", "protocol", "lr", "drop_pts", "rising"])
-    found = choose_rates(table.assign(model="tiny"), 1.0)
-    assert found == {"tiny relevance-published": 2e-5, "tiny rrr-described": None}
 
 
 def test_model_without_shipped_weights_is_an_error(tmp_path):

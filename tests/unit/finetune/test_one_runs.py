@@ -16,13 +16,7 @@ from relevit.data.drawings import class_split
 from relevit.data.photographs import imagenet
 from relevit.data.real.classes import split_classes
 from relevit.finetune import runs
-from relevit.finetune.runs import (
-    finetuned_classes,
-    kept_epoch,
-    origin_weights,
-    rate,
-    training_images,
-)
+from relevit.finetune.runs import finetuned_classes, origin_weights, rate, training_images
 from relevit.finetune.settings import resolved
 from relevit.masks import AutomaticMasks, save_masks
 from relevit.models.registry import shipped_weights
@@ -146,8 +140,8 @@ def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(proj
     found = training_images(automatic, CUTOUTS)
     assert torch.equal(found.images, batch.images[torch.tensor(kept)])
     assert torch.equal(found.masks, masks[0][0].refined[:3])
-    assert runs._validation_masks(cfg, CUTOUTS) is None
-    assert len(runs._validation_masks(automatic, CUTOUTS).kept) == 8
+    assert runs.validation_masks(cfg, CUTOUTS) is None
+    assert len(runs.validation_masks(automatic, CUTOUTS).kept) == 8
     none = AutomaticMasks(masks[0][0].coarse, masks[0][0].refined, torch.zeros(4).bool())
     save_masks(folder, masks | {0: (none, batch.images)})
     with pytest.raises(ValueError, match="kept 0 of 4 masks of the training images of seed 0"):
@@ -176,11 +170,4 @@ def test_photographs_of_another_seed_have_the_masks_that_01_masks_made_for_seed_
     other = cfg.model_copy(update={"masks": "tokencut", "seed": 1})
     shown = bench.draw("validation", range(8), seed=1)
     assert not torch.equal(shown.images, stored["validation"][1])
-    assert torch.equal(runs._validation_masks(other, bench).refined, shown.masks)
-
-
-def test_kept_epoch_is_the_last_or_the_best():
-    losses = [9.0, 3.0, 1.0, 1.0, 2.0]  # before training first; of equals the latest
-    history = [{"epoch": i, "validation_loss_total": x} for i, x in enumerate(losses)]
-    assert kept_epoch(history, "last") == 4
-    assert kept_epoch(history, "lowest_validation_loss") == 3
+    assert torch.equal(runs.validation_masks(other, bench).refined, shown.masks)

@@ -66,7 +66,6 @@ def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, 
     table, lost = score_variants(
         variants,
         ("variant", "seed"),
-        lambda p: p.lr,
         tmp_path,
         tmp_path,
         answers([1, 1]),
@@ -87,9 +86,8 @@ def test_where_all_diverge_the_table_is_empty_and_has_its_columns(tmp_path, monk
 
     monkeypatch.setattr(module, "finetune_at", finetune_at)
     table, lost = score_variants(
-        {("full",): FinetuneParams()},
+        {("full",): FinetuneParams(lr=1.0)},
         ("variant",),
-        1.0,
         tmp_path,
         tmp_path,
         answers([0]),
