@@ -149,15 +149,15 @@ def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_
     out = tmp_path / "out"
     command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
     moments = ("with_lr_5.0e-06/checkpoint.pt", "with_lr_5.0e-05/log.jsonl", "without_lr_*")
+    alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     for moment in moments:
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(command, env=alike)
         while process.poll() is None and not list(out.glob(moment)):
             time.sleep(0.005)
         assert process.poll() is None, "it ended before the moment came"
         process.send_signal(signal.SIGKILL)
         process.wait()
-    threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    subprocess.run(command, check=True, env=os.environ | threads)
+    subprocess.run(command, check=True, env=alike)
     ours, theirs = contents(out), contents(done.run.out)
     assert set(ours) == set(theirs)
     assert [name for name in theirs if ours[name] != theirs[name]] == []
