@@ -42,7 +42,7 @@ from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.looking import Look, look, look_rows
 from relevit.evaluate.predictions import BATCH, make_classifier, predict
-from relevit.finetune.learning_rate import choose_learning_rate, judge
+from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
@@ -447,13 +447,52 @@ def search(run: OwnRun, say: Say = lambda line: None) -> pd.DataFrame:
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
             rows.append(judge(lr, history, settings) | {"log": history})
-        say(f"rate {lr:.0e}: validation top-1 changes by {-rows[-1]['drop_pts']:+.1f} points")
+        say(f"rate {lr:.0e}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
 
 
+def _judged(row: Mapping[str, Any]) -> str:
+    """What the rule looks at, for people."""
+    if not np.isfinite(row["drop_pts"]):
+        return "the loss became infinite"
+    before, after = row["class_loss_before"], row["class_loss"]
+    change = round(-row["drop_pts"], 1) + 0.0  # no -0.0
+    return (
+        f"validation top-1 changes by {change:+.1f} points, the class loss from "
+        f"{before:.3g} to {after:.3g} nats{', a rise' if row['rising'] else ''}"
+    )
+
+
 def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
-    """By the paper's rule (`choose_learning_rate`). Raises: ValueError when no rate passes."""
-    return choose_learning_rate(rates, run.choices.limit_pts)
+    """By the paper's rule (`highest_passing`); where none passes it, the one that harms least.
+
+    That is the smallest fall of top-1, and of equal falls the smallest rise of the class loss.
+    Raises: ValueError when the loss became infinite at every rate.
+    """
+    passing = highest_passing(rates, run.choices.limit_pts)
+    if passing is not None:
+        return passing
+    finite = rates[np.isfinite(rates["drop_pts"])]
+    if finite.empty:
+        raise ValueError(
+            f"finetune: the loss became infinite at each of the rates {sorted(rates['lr'])}; give "
+            "a lower one, such as --rate 1.0e-7"
+        )
+    harm = finite.assign(drop=finite["drop_pts"].clip(lower=0)).assign(
+        rise=finite["class_loss"] - finite["class_loss_before"]
+    )
+    return float(harm.sort_values(["drop", "rise", "lr"])["lr"].iloc[0])
+
+
+def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
+    """How the rate was chosen, in a sentence."""
+    if highest_passing(rates, run.choices.limit_pts) == lr:
+        return f"rate by the rule: {lr:.0e}"
+    row = rates.set_index("lr").loc[lr].to_dict()
+    return (
+        f"no rate passes the rule (top-1 within {run.choices.limit_pts:g} points, no rise of the "
+        f"class loss); {lr:.0e} harms least and is taken: {_judged(row)}"
+    )
 
 
 def networks(run: OwnRun, lr: float, say: Say = lambda line: None) -> dict[str, nn.Module]:
@@ -719,7 +758,7 @@ def finetune_folder(
     run = prepare(choices, out, device, say, network=network)
     rates = search(run, say)
     lr = chosen_rate(run, rates)
-    say(f"rate by the rule: {lr:.0e}")
+    say(about_rate(run, rates, lr))
     models = networks(run, lr, say)
     answers = answer_all(run, models, say)
     result = OwnResult(

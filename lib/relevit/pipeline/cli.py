@@ -107,6 +107,7 @@ def finetune(options: argparse.Namespace) -> int:
         "shifted": options.shifted,
         "new_head": options.new_head,
         "corrupted": _corrupted(options),
+        "rates": options.rate and [options.rate],
     }
     values = {key: value for key, value in given.items() if value is not None}
     choices = OwnChoices.checked(values | _pairs(options.settings), "relevit finetune")
@@ -239,6 +240,7 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-head", action="store_true", help="fit a new head to the classes first"
     )
+    parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
     parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
     parser.add_argument(
         "--set",

@@ -14,7 +14,15 @@ from matplotlib.figure import Figure
 
 from relevit import plots
 from relevit.base.files import write_atomically
-from relevit.finetune.your_own import HELD_OUT, ORIGINAL, WITH, WITHOUT, OwnResult, examples
+from relevit.finetune.your_own import (
+    HELD_OUT,
+    ORIGINAL,
+    WITH,
+    WITHOUT,
+    OwnResult,
+    about_rate,
+    examples,
+)
 from relevit.models.card import load_code, write_card
 from relevit.plots.style import alternative_text
 
@@ -28,10 +36,11 @@ def write_report(result: OwnResult) -> Path:
         (files("relevit") / "assets" / "your_own.html.j2").read_text("utf-8"), autoescape=True
     )
     run = result.run
+    about = about_rate(run, result.rates, result.lr)
     page = template.render(
         title=f"{run.choices.own_model} on {run.data.train.name}",
         finding=finding(result.changes),
-        notes=run.data.notes,
+        notes=[about, *run.data.notes] if about.startswith("no rate") else run.data.notes,
         parts=[_images(result), _accuracy(result), _maps(result), _rate(result), _use(result)],
     )
     path = run.out / REPORT
@@ -122,8 +131,8 @@ def _rate(result: OwnResult) -> dict[str, Any]:
     figure = plots.rate_curves(logs, run.choices.limit_pts, run.settings)
     text = (
         f"The paper's rule: the highest rate at which validation top-1 falls by at most "
-        f"{run.choices.limit_pts:g} points and the classification loss does not rise. It chose "
-        f"{result.lr:g}."
+        f"{run.choices.limit_pts:g} points and the classification loss does not rise. "
+        f"{about_rate(run, result.rates, result.lr).capitalize()}."
     )
     return {"heading": "The learning rate", "texts": [text], "figures": [_img(figure)]}
 

@@ -257,6 +257,30 @@ def test_imagenets_synsets_are_in_its_order(tmp_path, choices):
     )
 
 
+@pytest.mark.slow
+def test_a_rate_is_found_even_where_none_passes_the_rule(done):
+    """Least harm: top-1 first, then the class loss; what became infinite is never taken."""
+    columns = ["lr", "drop_pts", "rising", "class_loss_before", "class_loss"]
+    rows = [
+        (1e-6, 0.0, True, 0.012, 0.0142),
+        (1e-5, -1.0, True, 0.012, 0.013),
+        (1e-4, 9, True, 1, 2),
+    ]
+    table = pd.DataFrame([*rows, (1e-3, float("inf"), True, None, None)], columns=columns)
+    lr = your_own.chosen_rate(done.run, table)
+    assert lr == 1e-5
+    assert your_own.about_rate(done.run, table, lr) == (
+        "no rate passes the rule (top-1 within 3 points, no rise of the class loss); 1e-05 harms "
+        "least and is taken: validation top-1 changes by +1.0 points, the class loss from 0.012 to "
+        "0.013 nats, a rise"
+    )
+    table.loc[0, "rising"] = False
+    assert your_own.chosen_rate(done.run, table) == 1e-6
+    assert your_own.about_rate(done.run, table, 1e-6) == "rate by the rule: 1e-06"
+    with pytest.raises(ValueError, match=r"infinite at each of the rates \[0.001\]; give a lower"):
+        your_own.chosen_rate(done.run, table[3:])
+
+
 # Wrong input
 
 
