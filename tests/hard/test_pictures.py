@@ -87,7 +87,8 @@ def use(figures, folder, content, ending=".png"):
     path = folder / "images" / "ant" / f"tried{ending}"
     path.write_bytes(content)
     (folder / "masks" / "ant" / "tried.png").write_bytes(content)
-    options = SimpleNamespace(data=folder, masks=None, skip_unreadable=False, picture=None)
+    plain = {"masks": None, "images": None, "object": [], "ignore": [], "picture": None}
+    options = SimpleNamespace(data=folder, skip_unreadable=False, **plain)
     pictures = read_data(folder).image_set(VIEW)
     papers = CATALOGUE["inat2021_mini"].read(folder, VIEW, folder="images")
     ways = [
