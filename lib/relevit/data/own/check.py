@@ -185,12 +185,12 @@ def need_usable(findings: Findings) -> None:
             f"{findings.name}: {first[0]} cannot be used ({first[1]}; {more} such in all); "
             f"{remedy}, or leave such pictures out (--skip-unreadable, or corrupted: skip)"
         )
-    empty = len(findings.masks_empty) + len(findings.masks_full)
-    if findings.masks and empty == findings.masks:
+    useless = (*findings.masks_empty, *findings.masks_full)
+    if findings.masks and len(useless) == findings.masks:
         raise ValueError(
-            f"{findings.name}: none of its {empty} masks has an object and a background, "
-            f"{len(findings.masks_empty)} are empty; mend or remove them, or say which values are "
-            "the object (--object)"
+            f"{findings.name}: none of its {len(useless)} masks has both an object and a "
+            f"background, that of {useless[0]} the first; mend or remove them, or say which values "
+            "are the object (--object)"
         )
     if not any(findings.counts.values()):
         raise ValueError(
