@@ -15,8 +15,7 @@ from PIL import ExifTags, Image
 from pycocotools import mask as coco
 
 NAMES = ("cat", "Café", "Grünspecht", "no", "yes", "01", "10", "2", "$5_$10", "two words")
-LOSSLESS = ("png", "bmp", "tiff", "PNG")
-ENDINGS = (*LOSSLESS, "jpg", "jpeg", "webp")
+ENDINGS = ("png", "bmp", "tiff", "PNG", "gif", "jpg", "jpeg", "webp")
 PARTS = (("train", "val", "test"), ("training_set", "test_set"), ("Train", "Valid"))
 SPLITS = {"train": "training", "validation": "dev", "test": "Test"}  # as a table may call them
 KNOWN = {"train": "train", "training_set": "train", "val": "validation", "valid": "validation",
@@ -133,7 +132,10 @@ def _save(photo: Photograph, path: Path, chance: random.Random) -> Path:
         exif = Image.Exif()
         size, exif[ExifTags.Base.Orientation] = size[::-1], chance.choice((6, 8))
         options["exif"] = exif
-    Image.new("RGB", size, colour(photo.number)).save(path, **options)
+    image = Image.new("RGB", size, colour(photo.number))
+    if path.suffix.lower() in (".png", ".tiff", ".gif") and chance.random() < 0.5:
+        image = image.quantize(2)  # all have the same numbers, and another palette each
+    image.save(path, **options)
     return path
 
 
@@ -169,7 +171,7 @@ def _object(size: tuple[int, int], chance: random.Random) -> np.ndarray:
 
 def _class_folders(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
     layout, kind = case.what[0], chance.choice(list(MASKS))
-    of_masks = ("split",) if layout == "plain" else ("untold", "mask", "size", "format")
+    of_masks = ("split",) if layout == "plain" else ("untold", "mask", "size", "format", "flat")
     damage = chance.choice(("", "", "picture", "two classes", "copy", *of_masks))
     case.what += [kind, damage]
     write, told = MASKS[kind]
@@ -204,6 +206,12 @@ def _class_folders(case: Case, parts: tuple[str, ...], chance: random.Random) ->
             mask.write_text("no picture")
     if damage == "untold":
         case.refused = "many colours" if kind == "a picture" else "of which each may be"
+    elif damage == "flat" and layout == "beside":  # no folder for each class any more
+        for place, mask in enumerate(sorted((case.path / "masks").glob("*/*"))):
+            mask.rename(case.path / "masks" / f"{place}_mask.png")
+        for folder in [each for each in (case.path / "masks").iterdir() if each.is_dir()]:
+            folder.rmdir()
+        case.refused = "no folder for each class"
     elif damage in ("mask", "size", "format"):
         case.refused = case.photographs[1].path.name
     _damage(case, damage, chance)
@@ -243,7 +251,7 @@ def _clutter(root: Path, chance: random.Random) -> None:
 
 
 def _table(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
-    damage = chance.choice(("", "", "picture", "missing", "label", "two classes"))
+    damage = chance.choice(("", "", "picture", "missing", "label", "two classes", "twice"))
     kind = chance.choice(list(MASKS))
     ending, (write, told) = chance.choice(("csv", "tsv", "parquet")), MASKS[kind]
     case.what += [ending, kind, damage]
@@ -273,6 +281,8 @@ def _table(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
         other = next(p for p in case.photographs if p.label != case.photographs[0].label)
         table.loc[len(table)] = rows[0] | {"label": other.label}
         case.refused = case.photographs[0].path.name
+    if damage == "twice":
+        table = pd.concat([table, table[:3]], ignore_index=True)
     if damage == "picture":
         _damage(case, damage, chance)
     case.path /= f"set.{ending}"
@@ -285,7 +295,8 @@ def _table(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
 def _coco(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
     root, sizes = case.path, chance.choice(("int", "float", "text", "none"))
     layout = chance.choice(("beside", "images", "standard", "given"))
-    damage = chance.choice(("", "", "", "picture", "points", "runs", "category", "missing", "size"))
+    damages = ("picture", "points", "runs", "category", "missing", "size", "twice", "ids", "words")
+    damage = chance.choice(("", "", "", *damages))
     case.what += [layout, sizes, damage]
     places = {"beside": "", "images": "images", "standard": "val2017", "given": "far"}
     folder, names = root / places[layout], {"standard": "annotations/instances_val2017.json"}
@@ -322,10 +333,18 @@ def _coco(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
             photo.path.unlink()
         if place == 0 and damage == "size":
             entry |= {"width": photo.size[0] + 5, "height": photo.size[1]}
+        if place == 0 and damage == "words":
+            note["segmentation"] = chance.choice(("1,2,3", ["1,2,3"], [["a", "b"] * 3]))
+        if place == 0 and damage == "twice":  # the same file under another number
+            images.append(entry | {"id": 9000})
+            notes.append(note | {"image_id": 9000})
+    if damage == "ids":
+        images[1]["id"] = images[0]["id"]
+    named = {"category": "999", "ids": "two images have the id", "twice": ""}
     if damage == "picture":
         _damage(case, damage, chance)
     elif damage:
-        case.refused = "999" if damage == "category" else case.photographs[0].path.name
+        case.refused = named.get(damage, case.photographs[0].path.name)
     categories = [{"id": number, "name": _form(label, chance)} for label, number in ids.items()]
     content = {"images": images, "annotations": notes, "categories": categories}
     case.path.write_text(json.dumps(content))

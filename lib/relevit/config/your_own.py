@@ -30,7 +30,7 @@ class OwnChoices(FinetuneChoices):
         [], description="of masks: greys or palette numbers that are the object"
     )
     ignored_values: list[int] = Field([], description="of masks: those that are neither")
-    images: str = Field("", description="folder of a COCO file's pictures, if not beside it")
+    images_folder: str = Field("", description="folder of a COCO file's pictures, if not beside it")
     shifted: list[str] = Field([], description="folders of further test sets of the same classes")
     own_model: str = Field("dinov2-s", description="any name of timm's, or one of the suite's")
     own_weights: str = Field("", description="file of weights; empty: those that timm fetches")

@@ -84,7 +84,8 @@ def step_losses(
         with autocast(images.device, settings.precision), attention_for_gradients(model):
             seen["logits"] = _at_least_float32(model(images))
 
-    terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
+    with autocast(images.device, "float32"):  # a caller's would reach the baselines' gradients
+        terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
     relevance = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
     classification = evaluated(CLASS_TERMS[settings.class_loss], seen)
     total = weights["relevance"] * relevance + weights["classification"] * classification
@@ -119,11 +120,12 @@ def look_at_maps(
 def look_at_pixels(model: nn.Module, images: Images, *, exact_gradient: bool) -> dict[str, Tensor]:
     """The images as leaves, whose gradients the baselines' terms take, and their logits (B13).
 
-    In the precision of the weights: second derivatives need the digits, and attention that is not
-    fused.
+    In the precision of the weights, whatever autocast the caller is in: second derivatives need the
+    digits, and attention that is not fused.
     """
     images = images.detach().requires_grad_()  # a new tensor: the caller's is left alone
-    with unfused_attention(model) if exact_gradient else nullcontext():
+    attention = unfused_attention(model) if exact_gradient else nullcontext()
+    with autocast(images.device, "float32"), attention:
         return {"images": images, "logits": model(images)}
 
 

@@ -265,7 +265,7 @@ def _read_parts(choices: OwnChoices) -> dict[str, Listing]:
     if not choices.data:
         raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
     masks = Path(choices.masks) if choices.masks not in ("", TOKENCUT) else None
-    images = choices.images or None
+    images = choices.images_folder or None
     return read_splits(choices.data, masks, values=_values(choices), images=images)
 
 

@@ -116,7 +116,8 @@ def shipped_weights(name: str, data: str | None = None) -> Path:
     Those of a pretraining have no such images. Raises: ValueError when there are none.
     """
     folder = Path(str(files("relevit") / "assets" / "weights"))
-    path = (folder / data if data == "habitats" else folder) / f"{name}.safetensors"
+    place = folder if data in (None, "cutouts") else folder / data
+    path = place / f"{name}.safetensors"
     if not path.is_file():
         raise ValueError(
             f"models: no weights of {name!r} for {data} come with the package; "

@@ -98,7 +98,7 @@ def finetune(options: argparse.Namespace) -> int:
     given = {
         "data": options.data,
         "masks": options.masks,
-        "images": options.images,
+        "images_folder": options.images,
         "object_values": options.object,
         "ignored_values": options.ignore,
         "own_model": options.model,
@@ -107,7 +107,7 @@ def finetune(options: argparse.Namespace) -> int:
         "shifted": options.shifted,
         "new_head": options.new_head,
         "corrupted": _corrupted(options),
-        "rates": options.rate and [options.rate],
+        "rates": None if options.rate is None else [options.rate],
     }
     values = {key: value for key, value in given.items() if value is not None}
     choices = OwnChoices.checked(values | _pairs(options.settings), "relevit finetune")

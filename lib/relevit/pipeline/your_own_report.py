@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from relevit import plots
 from relevit.base.files import write_atomically
+from relevit.finetune.learning_rate import highest_passing
 from relevit.finetune.your_own import (
     HELD_OUT,
     ORIGINAL,
@@ -36,11 +37,13 @@ def write_report(result: OwnResult) -> Path:
         (files("relevit") / "assets" / "your_own.html.j2").read_text("utf-8"), autoescape=True
     )
     run = result.run
-    about = about_rate(run, result.rates, result.lr)
+    notes = list(run.data.notes)
+    if highest_passing(result.rates, run.choices.limit_pts) is None:
+        notes.insert(0, about_rate(run, result.rates, result.lr))
     page = template.render(
         title=f"{run.choices.own_model} on {run.data.train.name}",
         finding=finding(result.changes),
-        notes=[about, *run.data.notes] if about.startswith("no rate") else run.data.notes,
+        notes=notes,
         parts=[_images(result), _accuracy(result), _maps(result), _rate(result), _use(result)],
     )
     path = run.out / REPORT
@@ -96,7 +99,8 @@ def _accuracy(result: OwnResult) -> dict[str, Any]:
         interval=[f"{r.low_pts:+.1f} to {r.high_pts:+.1f}" for r in result.changes.itertuples()]
     )
     columns = ["change", "images", "gained", "lost", "change_pts", "interval", "p"]
-    table = changes.set_index("dataset")[columns].round({"change_pts": 1, "p": 3})
+    table = changes.set_index("dataset")[columns].round({"change_pts": 1})
+    table["p"] = [f"{p:.3f}" if p >= 0.001 else "below 0.001" for p in table["p"]]
     return {
         "heading": "The answers",
         "texts": [

@@ -197,6 +197,17 @@ def test_terms_sum_or_average_over_the_batch(build_vit, images, masks, method, p
     assert float(whole.detach()) == pytest.approx(float(sum(parts).detach()) / count)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("method", BASELINES)
+def test_a_callers_mixed_precision_does_not_reach_the_gradients(
+    build_vit, images, masks, method, protocol
+):
+    model, images, masks = build_vit().float(), images.float(), masks.float()
+    plain = term(model, images, masks, method, protocol)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(term(model, images, masks, method, protocol), plain)
+
+
 @pytest.mark.parametrize("method", BASELINES)
 def test_described_gradient_is_that_of_finite_differences(build_vit, images, masks, method):
     model = build_vit()

@@ -77,7 +77,7 @@ class Findings:
     least_side: int  # pixels
     small: tuple[str, ...]  # with a shorter side than that
     refused: dict[str, str]  # cannot be read, far too long, or of two classes
-    copies: dict[str, str]  # of a picture that comes before
+    copies: tuple[str, ...]  # have the pixels of another, which stays
     masks: int  # that are there, whatever they are like
     object_pct: float | None  # of a picture that is object, median of the masks that can be used
     inverted: bool  # the masks look as if the object were what is not marked
@@ -117,7 +117,7 @@ def examine(
     ids = listing.ids
     pairs = list(zip(ids, looked, strict=True))
     copies = _copies(listing, looked)
-    first = [place for place in range(len(listing)) if ids[place] not in copies]
+    first = [place for place in range(len(listing)) if place not in copies]
     good = [place for place in first if not (looked[place].refused or looked[place].mask_refused)]
     masked = [one for one in looked if one.share is not None]
     listing = replace(listing, prints=tuple(one.pixels for one in looked))
@@ -132,7 +132,7 @@ def examine(
         least_side=least_side,
         small=tuple(i for i, one in pairs if 0 < min(one.size) < least_side),
         refused={i: one.refused for i, one in pairs if one.refused},
-        copies=copies,
+        copies=tuple(ids[place] for place in copies),
         masks=sum(mask is not None for mask in listing.masks),
         object_pct=None if not masked else 100 * median(one.share for one in masked),
         inverted=_inverted(masked),
@@ -221,7 +221,7 @@ def lines(findings: Findings) -> list[str]:
     verb = "left out" if findings.corrupted == "skip" else "refused"
     said += _named("small", f"a side below {findings.least_side} px", findings.small)
     said += _reasons(verb, findings.refused)
-    said += _named("twice", "copies, left out", tuple(findings.copies))
+    said += _named("twice", "copies, left out", findings.copies)
     few = tuple(name for name, count in have.items() if count < FEWEST)
     said += _named("few", f"classes of fewer than {FEWEST} pictures", few)
     share = findings.object_pct
@@ -309,11 +309,9 @@ def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, 
             "animated or of pages": several,
             "transparent": "transparency" in image.info or image.mode in ("RGBA", "LA", "PA"),
         }
-        upright(image)
-        if is_odd["more than 8 bits"]:
-            as_rgb(image)
-        pixels = hashlib.blake2b(repr((image.size, image.mode)).encode(), digest_size=16)
-        pixels.update(image.tobytes())
+        shown = as_rgb(upright(image))  # as a model sees it, whatever the file's colours are
+        pixels = hashlib.blake2b(repr(image.size).encode(), digest_size=16)
+        pixels.update(shown.tobytes())
         return image.size, tuple(kind for kind in ODD if is_odd[kind]), pixels.hexdigest()
 
 
@@ -332,16 +330,17 @@ def _as_one_photograph(listing: Listing, looked: list[Looked]) -> list[Looked]:
     return found
 
 
-def _copies(listing: Listing, looked: Sequence[Looked]) -> dict[str, str]:
-    """Pictures whose pixels another has, by theirs; first comes one with a mask."""
-    first: dict[str, str] = {}
-    copies = {}
-    order = sorted(range(len(listing)), key=lambda place: listing.masks[place] is None)
-    for place in order:
-        one, i = looked[place], listing.ids[place]
+def _copies(listing: Listing, looked: Sequence[Looked]) -> list[int]:
+    """Places of pictures whose pixels another has, too; what stays is the first with a mask."""
+    seen: set[str] = set()
+    copies = []
+    for place in sorted(range(len(listing)), key=lambda place: listing.masks[place] is None):
+        one = looked[place]
+        if one.pixels in seen:
+            copies.append(place)
         if one.pixels and not one.refused:
-            copies[i] = first.setdefault(one.pixels, i)
-    return {i: copies[i] for i in listing.ids if copies.get(i, i) != i}
+            seen.add(one.pixels)
+    return sorted(copies)
 
 
 def _inverted(masked: Sequence[Looked]) -> bool:

@@ -98,6 +98,11 @@ def _read(path: Path) -> dict[str, Any]:
                 raise ValueError(
                     f"read_data: {path}: {key}[{place}] has no {without[0]}, as COCO has; {EXPORT}"
                 )
+    for key in ("images", "categories"):
+        ids = [entry["id"] for entry in content[key]]
+        if len(set(ids)) < len(ids):
+            twice = next(each for each in ids if ids.count(each) > 1)
+            raise ValueError(f"read_data: {path}: two {key} have the id {twice!r}; {EXPORT}")
     return content
 
 

@@ -139,7 +139,10 @@ def _pictures_root(folder: Path) -> Path:
 
 
 def _masks_root(folder: Path) -> Path | None:
-    """The folder `masks`, unless it is a class: then it has pictures of its own and no folders."""
+    """The folder `masks`, unless it is a class: then it has pictures of its own and no folders.
+
+    Raises: ValueError for masks without class folders: beside images/, or of others' names.
+    """
     inside = folder / "masks"
     if not inside.is_dir():
         return None
@@ -148,7 +151,7 @@ def _masks_root(folder: Path) -> Path | None:
     names = {_stem(name) for name in os.listdir(inside) if _is_picture(name)}
     pictures, _ = _pictures(folder)
     others = {Path(_stem(p)).name for p in pictures if not p.startswith("masks/")}
-    if names and names <= others:
+    if names and (_pictures_root(folder) != folder or names <= others):
         raise ValueError(
             f"read_data: {inside} has masks of pictures in {folder} and no folder for each class; "
             "put the masks of a class into a folder of its name"
@@ -160,7 +163,8 @@ def _beside(folder: Path, root: Path) -> list[Path]:
     """What lies beside images/ and masks/, and is not read."""
     if root == folder:
         return []
-    return [folder / n for n in sorted(os.listdir(folder)) if n not in ("images", "masks")]
+    names = (name for name in sorted(os.listdir(folder)) if not _is_clutter(name))
+    return [folder / name for name in names if name not in ("images", "masks")]
 
 
 def _part_of_masks(masks: Path | None, part: str) -> Path | None:

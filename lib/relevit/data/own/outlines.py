@@ -7,7 +7,7 @@ are read as their loaders read them, without.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from relevit.models.spec import Mask
 
 ON_THEIR_SIDE = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
+GREYS = ("1", "L", "I", *GREY16)
 OPAQUE = 127  # the largest alpha of what is no object
 NAMED = 6  # values that an error names
 OUTLINES = (ValueError, TypeError, KeyError)  # what raises where `drawn` is given no outline
@@ -105,8 +106,8 @@ def _other_size(has: tuple[int, ...], needed: tuple[int, int]) -> OtherSize:
 def open_mask(path: Path, values: MaskValues = AS_SEEN) -> Mask:
     """The object's pixels of a PNG, in the size of the mask.
 
-    With values told, those. Else the one of two that is not black, transparent or 0; with soft
-    edges between black and one grey, what is nearer to the grey.
+    With values told, those of a label map. Else the one of two that is not black, transparent or 0;
+    with soft edges between black and one grey, what is nearer to the grey.
     Raises: ValueError for what may mean anything, such as numbers of classes; as `opened`.
     """
     with opened(path) as image:
@@ -117,11 +118,13 @@ def open_mask(path: Path, values: MaskValues = AS_SEEN) -> Mask:
         upright(image)
         if image.mode == "P":
             return _of_labels(np.array(image), values, _background(image))
-        colours = np.array(image.convert("RGBA")) if _has_alpha(image) else None
-        if colours is not None and np.ptp(colours[..., 3]):
-            return colours[..., 3] > OPAQUE
-        if image.mode in ("1", "L", *GREY16):
-            return _of_greys(np.array(image).astype(np.uint16), values)
+        if _has_alpha(image):
+            alpha = np.array(image.convert("RGBA"))[..., 3]
+            if np.ptp(alpha):
+                _need_numbers("is transparent", values)
+                return alpha > OPAQUE
+        if image.mode in GREYS:
+            return _of_greys(np.array(image).astype(np.int64), values)
         return _of_colours(np.array(image.convert("RGB")), values)
 
 
@@ -173,11 +176,20 @@ def _soft_edged(greys: Shaped[np.ndarray, "height width"]) -> bool:
 
 def _of_colours(colours: UInt8[np.ndarray, "height width 3"], values: MaskValues) -> Mask:
     if (colours == colours[..., :1]).all():
-        return _of_greys(colours[..., 0].astype(np.uint16), values)
+        return _of_greys(colours[..., 0].astype(np.int64), values)
+    _need_numbers("has colours", values)
     seen = colours.any(axis=-1)
-    if len(np.unique(colours[seen], axis=0)) > 1 or values.object or values.ignore:
+    if len(np.unique(colours[seen], axis=0)) > 1:
         raise ValueError("the mask is a picture of many colours; save it in black and white")
     return seen
+
+
+def _need_numbers(what: str, values: MaskValues) -> None:
+    """Raise ValueError where values are told of a mask that has none."""
+    if values != AS_SEEN:
+        raise ValueError(
+            f"the mask {what}, and so none of the values of --object and --ignore; save it in grey"
+        )
 
 
 # COCO
@@ -225,7 +237,7 @@ def _polygons(outline: Any) -> list[list[Any]]:
     """Lists x, y, x, y; of VIA one list, of others points as pairs."""
 
     def depth(part: Any) -> int:
-        return 1 + depth(part[0]) if isinstance(part, Sequence) and len(part) else 0
+        return 1 + depth(part[0]) if isinstance(part, list) and part else 0
 
     if depth(outline) == 1:
         return [list(outline)]
