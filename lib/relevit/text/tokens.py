@@ -105,12 +105,20 @@ def encode(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
     cut at a length of their own and fill up with padding, which must never be explained:
     `tokenizer` is set to do neither. "[SEP]" written in a text is read as these letters, not as the
     special token.
+    Raises: ValueError for a tokenizer that puts other special tokens around a text than one before
+    and one after it, as BERT's and CLIP's do: methods would read a word in their place.
     """
     tokenizer.enable_truncation(limit)
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
     encoding = tokenizer.encode(text)
     ids, special = tuple(encoding.ids), tuple(map(bool, encoding.special_tokens_mask))
+    if special != (True, *[False] * (len(ids) - SPECIAL), True):
+        raise ValueError(
+            f"encode: the tokenizer makes {encoding.tokens[:3]} ... {encoding.tokens[-1:]} of a "
+            "text; one special token before and one after it are needed: load_tokenizer(folder of "
+            "the model)"
+        )
     left_out = sum(len(part) - SPECIAL for part in encoding.overflowing)
     unknown = encoding.tokens[1:-1].count(getattr(tokenizer.model, "unk_token", None))
     share = unknown / max(1, len(ids) - SPECIAL)

@@ -142,6 +142,16 @@ def test_what_is_cut_is_counted():
     }
 
 
+@pytest.mark.parametrize("ends", ["$A [SEP]", "[CLS] $A", "[CLS] [CLS] $A [SEP]", "$A"])
+def test_a_tokenizer_with_other_ends_is_refused(ends):
+    tokenizer = make()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=ends, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
+    )
+    with pytest.raises(ValueError, match=r"encode: .*one special token before and one after"):
+        encode(tokenizer, "a film", 10)
+
+
 def test_padding_stands_behind_the_tokens():
     ids, mask = padded([tokens(5), tokens(6, 7, 8)], pad_id=3)
     assert ids.tolist() == [[1, 5, 2, 3, 3], [1, 6, 7, 8, 2]]
