@@ -241,6 +241,9 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
             )
         mark_level(axis, limit)
         axis.set(title=title, xscale="log", xlabel="rate, on the scale of ours", ylabel=unit)
+        rates = sorted(set(table["rate"]))  # those tried: of less than a decade, log has ten labels
+        axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        axis.set_xticks([], minor=True)
     handles = axes[0].get_legend_handles_labels()[0]
     limits = "limit of the rule; right: no change"
     handles.append(Line2D([], [], color="black", linestyle=":", label=limits))
