@@ -12,7 +12,9 @@ from math import inf, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.stats import sem, ttest_1samp
 
 from relevit.base.stages import need_stage
 from relevit.config import BaselinesParams, FinetuneParams
@@ -21,11 +23,15 @@ from relevit.config.words import Protocol
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
 from relevit.finetune.runs import arm_name, finetune_at, kept_epoch, origin_weights
+from relevit.finetune.validation import CLASS_LOSSES
 from relevit.training.epochs import History
 
 RATES = "rates.parquet"  # of 02_learning_rate
 ARM = ["model", "method", "protocol"]  # columns that tell the runs of one rate apart
-RISE_PCT = 10.0  # what counts as a rise of the classification loss, beyond noise
+# What counts as a rise of the classification loss: at 0.01 nats the right class is 1 % less
+# probable, in the geometric mean. A share of the loss says nothing where that is nearly 0.
+RISE_NATS = 0.01
+CHANCE = 0.05  # of a rise as large by the draw of images alone
 # What is compared: method and protocol.
 ARMS: tuple[tuple[str, str], ...] = (
     ("relevance", "published"),
@@ -46,21 +52,24 @@ def class_loss_column(params: FinetuneChoices) -> str:
 def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, float | bool]:
     """What the rule looks at in one run with these parameters.
 
-    `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says
-    whether the classification loss of the validation images is more than RISE_PCT above its
-    value before finetuning: on the training images it falls at any rate, as it is trained there.
+    `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says whether
+    the classification loss of the validation images rose since before finetuning by more than
+    RISE_NATS, and beyond chance: image by image, with the standard error `class_loss_error`
+    (Student's t, one-sided). On the training images it falls at any rate, as it is trained there.
     The background term, `background_before` and `background_after`, is beside it and not judged.
     """
     log, column = pd.DataFrame(history), class_loss_column(params)
     before, kept = log.iloc[0], log.loc[kept_epoch(history, params.keep)]
-    ceiling = before[column] * (1 + RISE_PCT / 100)
+    rises = np.subtract(kept[CLASS_LOSSES], before[CLASS_LOSSES])
+    too_much = kept[column] - before[column] > RISE_NATS
     return {
         "lr": lr,
         "validation_top1_pct": kept["validation_top1_pct"],
         "drop_pts": before["validation_top1_pct"] - kept["validation_top1_pct"],
         "class_loss_before": before[column],
         "class_loss": kept[column],
-        "rising": bool(kept[column] > ceiling),
+        "class_loss_error": float(sem(rises)),
+        "rising": bool(too_much and ttest_1samp(rises, 0, alternative="greater").pvalue < CHANCE),
         "validation_loss_total": kept["validation_loss_total"],
         "background_before": before["validation_loss_background"],
         "background_after": kept["validation_loss_background"],

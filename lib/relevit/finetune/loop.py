@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from relevit.data.batch import Batch
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
+from relevit.finetune.validation import CLASS_LOSSES
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History, epoch_plan, run_epochs
 
@@ -67,7 +68,7 @@ def finetune(
         optimizer,
         folder,
         architecture=spec.name,
-        identity={"kind": "relevance", "inputs": inputs, **settings.identity},
+        identity={"kind": "relevance", "log": CLASS_LOSSES, "inputs": inputs, **settings.identity},
         epochs=settings.epochs,
         train_epoch=train_epoch,
         validate=validate_epoch,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ from relevit.finetune.step import step_losses
 from relevit.masks import AutomaticMasks
 from relevit.models.spec import ModelSpec
 
+CLASS_LOSSES = "validation_class_losses"  # of a log: those of each image
+
 
 def validation_figures(
     spec: ModelSpec,
@@ -27,25 +30,25 @@ def validation_figures(
     masks: AutomaticMasks | None = None,
     seed: int = 0,
     draw: Callable[..., Batch],
-) -> Callable[[nn.Module, FinetuneSettings], dict[str, float]]:
+) -> Callable[[nn.Module, FinetuneSettings], dict[str, Any]]:
     """What finetuning looks at after each epoch, on the validation images alone.
 
     `images` of them give `top1_pct`, `confidence_loss` (Eq. 4 without temperature) and
     `label_loss` (cross-entropy of the label), in nats; the losses of the maps are means over the
     first `maps`, computed as in training but without augmentation. With automatic `masks` of these
-    first images, those count that are fit for training. `draw` is that of the preset's
-    benchmark.
+    first images, those count that are fit for training. `class_losses` are the run's own class
+    term of each image. `draw` is that of the preset's benchmark.
     """
     shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
     mapped = shown.select(range(maps))
     if masks is not None:
         mapped = replace(mapped, masks=masks.refined).select(masks.kept.nonzero()[:, 0])
 
-    def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, float]:
+    def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, Any]:
         device = next(model.parameters()).device
         rows = []
         for part in mapped.split(settings.batch_size):
-            losses = step_losses(
+            terms = step_losses(
                 model,
                 spec.normalise(part.images.to(device)),
                 part.masks.to(device).float(),
@@ -53,13 +56,17 @@ def validation_figures(
                 settings,
                 train=False,
             )
-            rows.append(pd.Series(losses.numbers()) * len(part))
+            rows.append(pd.Series(terms.numbers()) * len(part))
         means = (sum(rows) / len(mapped)).to_dict()
         answers = predict(model, spec, shown.select(range(images)).split(BATCH), precision)
+        losses = {
+            "confidence": -np.log(answers["confidence_pct"] / 100),
+            "label": answers["label_loss"],
+        }
         return {
             "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
-            "confidence_loss": float(-np.log(answers["confidence_pct"] / 100).mean()),
-            "label_loss": float(answers["label_loss"].mean()),
+            **{f"{name}_loss": float(each.mean()) for name, each in losses.items()},
+            "class_losses": losses[settings.class_loss].round(6).tolist(),
             **means,
         }
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from relevit.config.robustvit import FinetuneChoices
 from relevit.evaluate.sis import Subsets
-from relevit.finetune.learning_rate import RISE_PCT, class_loss_column, judge
+from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge
 from relevit.finetune.runs import kept_epoch
 from relevit.plots.style import (
     GAIN,
@@ -112,7 +112,7 @@ def rate_curves(
         left.plot(kept, verdict["drop_pts"], **end)
         right.plot(kept, verdict["class_loss"], **end)
     mark_level(left, limit_pts)
-    mark_level(right, log[column][0] * (1 + RISE_PCT / 100))
+    mark_level(right, log[column][0] + RISE_NATS)
     left.set(title="Fall of validation top-1", xlabel="epoch", ylabel="points")
     right.set(title="Classification loss", xlabel="epoch", ylabel="nats")
     plain = {"color": "black", "linestyle": ""}
@@ -218,12 +218,12 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
     one line may lie on another.
     """
     shown = table.assign(
-        rise_pct=100 * (table["class_loss"] / table["class_loss_before"] - 1),
+        rise=table["class_loss"] - table["class_loss_before"],
         fall_pct=100 * (table["background_after"] / table["background_before"] - 1),
     )
     columns = {  # title, unit, limit
         "drop_pts": ("Fall of validation top-1", "points", limit_pts),
-        "rise_pct": ("Classification loss", "change (%)", RISE_PCT),
+        "rise": ("Classification loss", "change (nats)", RISE_NATS),
         "fall_pct": ("Background term", "change (%)", 0.0),
     }
     figure, axes = panels(3, 11, 3, sharex=True)

@@ -14,7 +14,6 @@ from relevit.finetune import learning_rate
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
     ARMS,
-    RISE_PCT,
     arm_params,
     choose_learning_rate,
     choose_rates,
@@ -52,11 +51,19 @@ def test_highest_rate_that_does_no_harm(drops, rising, chosen):
         choose_learning_rate(tried(drops, rising), limit_pts=2.0)
 
 
-def history(*epochs):
-    """Rows of a log from (top-1, confidence loss, total loss) of each epoch."""
+def history(*epochs, spread=0.01):
+    """Rows of a log from (top-1, confidence loss, total loss) of each epoch.
+
+    From one to the next the losses of four images change by the mean's change, give or take
+    `spread`.
+    """
     names = ("validation_top1_pct", "validation_confidence_loss", "validation_loss_total")
     rows = [{"epoch": n, **dict(zip(names, row, strict=True))} for n, row in enumerate(epochs)]
-    return [row | {"validation_loss_background": 4.0 - row["epoch"]} for row in rows]
+    for row in rows:
+        places = (-row["epoch"] * spread, row["epoch"] * spread) * 2
+        row["validation_class_losses"] = [row[names[1]] + place for place in places]
+        row["validation_loss_background"] = 4.0 - row["epoch"]
+    return rows
 
 
 def with_label_loss(rows, fall):
@@ -92,11 +99,22 @@ def test_judge_compares_the_kept_epoch_with_the_start():
     assert judge(1e-6, rows, lowest) == verdict
 
 
-@pytest.mark.parametrize(("share", "rising"), [(0.99, False), (1.01, True)])
-def test_loss_rises_beyond_the_margin_for_noise(share, rising):
-    end = 0.5 * (1 + share * RISE_PCT / 100)
-    rows = history((90.0, 0.5, 2.0), (90.0, end, 1.0))
-    assert judge(1e-6, rows, OWN_ANSWERS)["rising"] is rising
+@pytest.mark.parametrize(
+    ("before", "rise", "spread", "rising"),
+    [
+        (0.0118, 0.0024, 0.0001, False),  # a fifth of next to nothing is no harm
+        (0.5, 0.009, 0.001, False),  # the right class is 0.9 % less probable
+        (0.5, 0.011, 0.001, True),
+        (0.5, 0.011, 0.1, False),  # may be the draw of the images
+        (0.01, 0.011, 0.001, True),
+        (0.5, -0.2, 0.001, False),
+    ],
+)
+def test_loss_rises_beyond_chance_and_what_is_allowed(before, rise, spread, rising):
+    rows = history((90.0, before, 2.0), (90.0, before + rise, 1.0), spread=spread)
+    found = judge(1e-6, rows, OWN_ANSWERS)
+    assert found["rising"] is rising
+    assert found["class_loss_error"] == pytest.approx(spread / 3**0.5)
 
 
 # The search

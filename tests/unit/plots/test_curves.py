@@ -25,20 +25,21 @@ def test_rates_are_judged_at_the_kept_epoch():
 
     def history(top1, loss):
         keys = ("epoch", "validation_top1_pct", column, "validation_loss_total")
-        keys += ("validation_loss_background",)
+        keys += ("validation_loss_background", "validation_class_losses")
+        images = [[loss[0]] * 2, [loss[1] - 0.001, loss[1] + 0.001]]
         return [
             dict(zip(keys, row, strict=True))
-            for row in zip((0, 1), top1, loss, (1.0, 0.5), (0.2, 0.1), strict=True)
+            for row in zip((0, 1), top1, loss, (1.0, 0.5), (0.2, 0.1), images, strict=True)
         ]
 
-    histories = {1e-6: history((90, 89), (1.0, 1.05)), 1e-3: history((90, 60), (1.0, 3.0))}
+    histories = {1e-6: history((90, 89), (1.0, 1.008)), 1e-3: history((90, 60), (1.0, 3.0))}
     left, right = rate_curves(histories, 3.0, FinetuneParams()).axes
     marks = {line.get_marker(): line.get_ydata()[0] for line in right.lines}
-    assert marks["o"] == 1.05 and marks["X"] == 3.0
+    assert marks["o"] == 1.008 and marks["X"] == 3.0
     dotted = [
         [li.get_ydata()[0] for li in ax.lines if li.get_linestyle() == ":"] for ax in (left, right)
     ]
-    assert dotted == [[3.0], [pytest.approx(1.1)]]
+    assert dotted == [[3.0], [1.01]]
 
 
 def test_protocols_differ_in_line_and_place():
