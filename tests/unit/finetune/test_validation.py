@@ -18,13 +18,17 @@ def test_validation_figures_do_not_depend_on_the_batches(build_vit):
         spec, images=60, maps=7, precision="float32", seed=2, draw=CUTOUTS.draw
     )
     found = [figures(model, FinetuneSettings(lr=1.0, batch_size=size)) for size in (1, 3, 7, 50)]
-    assert set(found[0]) == {"top1_pct", "confidence_loss", "label_loss"} | {
+    assert set(found[0]) == {"top1_pct", "confidence_loss", "label_loss", "class_losses"} | {
         f"loss_{n}" for n in ("background", "foreground", "relevance", "classification", "total")
     }
+    each = [one.pop("class_losses") for one in found]
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-5)
     shown = CUTOUTS.draw("validation", range(60), seed=2, size=28)
     logits = model(spec.normalise(shown.images)).detach().double()
+    assert [sum(one) / 60 for one in each] == pytest.approx(
+        [found[0]["confidence_loss"]] * 4, rel=1e-4
+    )
     right = logits.argmax(dim=1) == shown.labels
     assert found[0]["top1_pct"] == pytest.approx(100 * right.double().mean().item())
     confidence = torch.nn.functional.cross_entropy(logits, logits.argmax(dim=1)).item()
