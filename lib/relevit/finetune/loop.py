@@ -36,13 +36,15 @@ def finetune(
     inputs: dict[str, Any],
     validated: Collection[int] | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_step: Callable[[int, int, int], object] = lambda epoch, step, steps: None,
 ) -> History:
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
     (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
     from beside its settings (weights at the start, images for training and validation), so that a
-    changed input is not taken for the same run. `validated` as `run_epochs`.
+    changed input is not taken for the same run. `validated` as `run_epochs`. `on_step` is told the
+    epoch and the steps done of those in it.
     Images larger than `spec` takes are cropped (`augment`). Raises: as `run_epochs`.
     """
     optimizer = make_optimizer(model, settings)
@@ -52,10 +54,11 @@ def finetune(
             group["lr"] = settings.lr_at(epoch)
         model.train()
         plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
-        rows = [
-            train_step(model, spec, optimizer, train.select(places), rng, settings)
-            for places, rng in plan
-        ]
+        rows = []
+        for step, (places, rng) in enumerate(plan, 1):
+            batch = train.select(places)
+            rows.append(train_step(model, spec, optimizer, batch, rng, settings))
+            on_step(epoch, step, len(plan))
         means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
         return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
 

@@ -12,8 +12,10 @@ import copy
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -23,10 +25,11 @@ import pandas as pd
 import torch
 from scipy.stats import binomtest
 from torch import nn
+from tqdm import tqdm
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
-from relevit.base.results import read_json
+from relevit.base.results import Kept, read_json, read_rows
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import SHIPPED
 from relevit.config.your_own import OwnChoices
@@ -49,13 +52,14 @@ from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.dinov2 import fingerprint
-from relevit.models.loading import OwnModel, open_model
+from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.registry import shipped_weights
 from relevit.models.spec import View
 from relevit.protocols import options
-from relevit.training.epochs import WEIGHTS, History
+from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, History
 
 RUN = "run.json"  # what a folder was made from
+SAID = "log.txt"  # what was said of it, and when
 ORIGINAL, WITH, WITHOUT = "original", "with relevance", "without"
 EXAMPLE_SETS = ("a", "si_location")
 HELD_OUT = "held_out"  # the test images that look like those of training
@@ -70,6 +74,7 @@ SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the
 # What may change in a folder without making its results another run's.
 FREE = ("rates", "limit_pts", "control", "shown", "looked_at", "test_images", "precision")
 Say = Callable[[str], object]
+Step = Callable[[str, int, int], object]  # what is at work, its steps done, and all of them
 
 
 @dataclass(frozen=True)
@@ -155,11 +160,18 @@ def prepare(
     """Read and check images, masks and model; claim the folder `out`; fit a new head if asked for.
 
     A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was.
+    Where `own_model` is the folder of a run before, its model and classes are meant.
     `replace_other` removes another run that `out` holds, as a stage's folder is its notebook's own.
+    What is said is in the folder's `log.txt`, too.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
-    out, where = Path(out), choose_device(device)
+    out, where, choices = Path(out), choose_device(device), of_run(choices)
+    if network is None:
+        side = side_of(choices.own_model, choices.own_options)
+        number = choose_precision(choices.precision, where)
+        say(f"{choices.own_model} at {side} x {side} pixels, on {where} in {number}")
+    say(f"reading {choices.data}")
     data = divide(choices)
     wanted = len(data.classes)
     weights = Path(choices.own_weights) if choices.own_weights else None
@@ -174,8 +186,9 @@ def prepare(
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
     }
     _claim(out, identity, replace_other)
+    say = _logged(out, say)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
-    _count(data, say)
+    _count(data, choices, say)
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
     images = _training_images(choices, data, model, where, say)
@@ -354,7 +367,7 @@ def _fingerprint(part: Listing) -> str:
 def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
     """Write down what a folder is made from; refuse one that something else was made in."""
     path, text = out / RUN, json.dumps(identity, indent=1, sort_keys=True) + "\n"
-    inside = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
+    inside = {entry.name for entry in out.iterdir()} - {SAID} if out.is_dir() else set()
     if RUN in inside and inside != {RUN}:  # alone it is of a run that was refused at once
         if path.read_text(encoding="utf-8") == text:
             return
@@ -374,28 +387,47 @@ def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
     write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
+def of_run(choices: OwnChoices) -> OwnChoices:
+    """The same choices; where `own_model` is the folder of a run, with what that finetuned.
+
+    Raises: as `open_run`; ValueError where weights are given as well.
+    """
+    folder = Path(choices.own_model)
+    if not (folder / RUN).is_file():
+        return choices
+    if choices.own_weights:
+        raise ValueError(f"finetune: {folder} has weights of its own; leave --weights out")
+    made = _made(folder)
+    known = made.values_of("choices")
+    given: dict[str, Any] = {
+        "own_model": known["own_model"],
+        "own_weights": str(folder / WEIGHTS),
+        "own_options": known["own_options"] | choices.own_options,
+    }
+    if not (choices.new_head or choices.head_classes):
+        given["head_classes"] = made["classes"]
+    return choices.checked(dict(choices) | given, "finetune")
+
+
 def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
     """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
 
     Raises: FileNotFoundError for a folder without a finished run; ValueError for a damaged one.
     """
     folder = Path(folder)
-    path = folder / RUN
-    if not path.is_file() or not (folder / WEIGHTS).is_file():
+    made = _made(folder)
+    known, names = made.values_of("choices"), tuple(made["classes"])
+    weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
+    return open_model(known["own_model"], weights, **how, device=choose_device(device)), names
+
+
+def _made(folder: Path) -> Kept:
+    """What a finished run was made from. Raises: as `open_run`."""
+    if not (folder / RUN).is_file() or not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"{folder} holds no finished run; give the --out of relevit finetune, or a model's name"
         )
-    made = read_json(path)
-    known = made.values_of("choices")
-    options = {"options": known["own_options"], "new_head": False}
-    opened = open_model(
-        known["own_model"],
-        folder / WEIGHTS,
-        classes=len(made["classes"]),
-        device=choose_device(device),
-        **options,
-    )
-    return opened, tuple(made["classes"])
+    return read_json(folder / RUN)
 
 
 def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -406,13 +438,27 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return f"{key} was {was} and is {is_now}"
 
 
-def _count(data: OwnData, say: Say) -> None:
-    present = len(set(data.train.labels.tolist()))
-    say(f"{present} classes; masks: {data.masks}")
+def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
+    present, c = len(set(data.train.labels.tolist())), choices
+    say(f"{present} classes, {c.images_per_class} images of each finetuned on; masks: {data.masks}")
     for name, part in ({"finetuning": data.finetuning} | _parts(data)).items():
         say(f"  {name:12} {len(part.images):6} images")
     for note in data.notes:
         say(f"  note: {note}")
+    steps = -(-len(data.finetuning) // c.batch_size)
+    then = ", then the same without relevance" if c.control else ""
+    say(f"{len(c.rates)} rates of {c.epochs} epochs of {steps} steps{then}")
+
+
+def _logged(out: Path, say: Say) -> Say:
+    """`say`, and each line with its time at the end of the run's log."""
+
+    def both(line: str) -> None:
+        say(line)
+        with (out / SAID).open("a", encoding="utf-8") as log:
+            log.write(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {line}\n")
+
+    return both
 
 
 def _with_fitted_head(
@@ -433,16 +479,18 @@ def _with_fitted_head(
 # Finetuning
 
 
-def search(run: OwnRun, say: Say = lambda line: None) -> pd.DataFrame:
+def search(
+    run: OwnRun, say: Say = lambda line: None, step: Step = lambda what, done, steps: None
+) -> pd.DataFrame:
     """Finetune at each rate; one row a rate, as `judge` gives it, and `log`, its history.
 
     Goes on where it stopped. A rate at which a loss became infinite has an infinite `drop_pts`.
     """
-    rows = []
-    for lr in sorted(run.choices.rates):
-        settings = run.settings.changed(lr=lr)
+    rows, rates = [], sorted(run.choices.rates)
+    for place, lr in enumerate(rates, 1):
+        settings, ahead = run.settings.changed(lr=lr), len(rates) - place + run.choices.control
         try:
-            history = _finetuned(run, settings, _folder_of(run, lr))[1]
+            history = _finetuned(run, settings, _folder_of(run, lr), say, step, ahead)[1]
         except FloatingPointError:  # far too high: a finding, not an accident
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
@@ -459,7 +507,8 @@ def _judged(row: Mapping[str, Any]) -> str:
     change = round(-row["drop_pts"], 1) + 0.0  # no -0.0
     return (
         f"validation top-1 changes by {change:+.1f} points, the class loss from "
-        f"{before:.3g} to {after:.3g} nats{', a rise' if row['rising'] else ''}"
+        f"{before:.3g} to {after:.3g} nats ({after - before:+.2g} ± {row['class_loss_error']:.1g})"
+        f"{', a rise' if row['rising'] else ''}"
     )
 
 
@@ -495,15 +544,26 @@ def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
     )
 
 
-def networks(run: OwnRun, lr: float, say: Say = lambda line: None) -> dict[str, nn.Module]:
-    """The original, the twin without the relevance terms (if asked for), and ours, at a rate."""
+def networks(
+    run: OwnRun,
+    lr: float,
+    say: Say = lambda line: None,
+    step: Step = lambda what, done, steps: None,
+) -> dict[str, nn.Module]:
+    """The original, the twin without the relevance terms (if asked for), and ours, at a rate.
+
+    There is no twin where its loss became infinite.
+    """
     found = {ORIGINAL: run.model.network}
     if run.choices.control:
         say("the same images and steps without the relevance terms")
         weights = run.settings.weights | {"relevance": 0.0}
-        settings = run.settings.changed(lr=lr, weights=weights)
-        found[WITHOUT] = _finetuned(run, settings, run.out / f"without_lr_{lr:.1e}")[0]
-    found[WITH] = _finetuned(run, run.settings.changed(lr=lr), _folder_of(run, lr))[0]
+        settings, folder = run.settings.changed(lr=lr, weights=weights), f"without_lr_{lr:.1e}"
+        try:
+            found[WITHOUT] = _finetuned(run, settings, run.out / folder, say, step)[0]
+        except FloatingPointError:
+            say("its loss became infinite: it is left out")
+    found[WITH] = _finetuned(run, run.settings.changed(lr=lr), _folder_of(run, lr), say, step)[0]
     return found
 
 
@@ -511,8 +571,26 @@ def _folder_of(run: OwnRun, lr: float) -> Path:
     return run.out / f"with_lr_{lr:.1e}"
 
 
-def _finetuned(run: OwnRun, settings: FinetuneSettings, folder: Path) -> tuple[nn.Module, History]:
-    """One run from the original; read when `folder` holds it."""
+def _finetuned(
+    run: OwnRun, settings: FinetuneSettings, folder: Path, say: Say, step: Step, ahead: int = 0
+) -> tuple[nn.Module, History]:
+    """One run from the original, with so many as long ahead; read when `folder` holds it."""
+    epochs, name, began = settings.epochs, f"rate {settings.lr:.0e}", time.monotonic()
+    name += "" if settings.weights["relevance"] else " without relevance"
+    if (folder / CHECKPOINT).is_file():
+        say(f"  {name}: going on from epoch {len(read_rows(folder / LOG)) - 1} of {epochs}")
+
+    def on_epoch(row: Mapping[str, Any]) -> None:
+        nonlocal began
+        took, began, left = time.monotonic() - began, time.monotonic(), epochs - row["epoch"]
+        if row["epoch"]:
+            to_go = tqdm.format_interval(took * (left + ahead * epochs))
+            say(f"  {name}: epoch {row['epoch']} of {epochs}, {took:.1f} s, {to_go} to go")
+
+    def on_step(epoch: int, done: int, steps: int) -> None:
+        what = f"{name}, epoch {epoch} of {epochs}"
+        step(what, (epoch - 1) * steps + done, epochs * steps)
+
     network, shown, spec = copy.deepcopy(run.model.network), run.images.validation, run.model.spec
     figures = validation_figures(
         spec,
@@ -523,7 +601,15 @@ def _finetuned(run: OwnRun, settings: FinetuneSettings, folder: Path) -> tuple[n
         draw=lambda name, places, **options: shown.select(list(places)),
     )
     history = finetune(
-        network, spec, run.images.train, figures, settings, folder, inputs=dict(run.identity)
+        network,
+        spec,
+        run.images.train,
+        figures,
+        settings,
+        folder,
+        inputs=dict(run.identity),
+        on_epoch=on_epoch,
+        on_step=on_step,
     )
     return network, history
 
@@ -744,6 +830,7 @@ def finetune_folder(
     out: Path | str,
     device: str = "auto",
     say: Say = lambda line: None,
+    step: Step = lambda what, done, steps: None,
     *,
     network: nn.Module | None = None,
 ) -> OwnResult:
@@ -751,15 +838,17 @@ def finetune_folder(
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
     same without the relevance terms, so that what they add is told from what more training does.
-    Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet, and
-    `run.json`; a run that was stopped goes on. `network` as in `prepare`.
+    Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet,
+    `run.json` and `log.txt`; a run that was stopped goes on. `network` as in `prepare`. `say` is
+    told each line for people, `step` each step.
     Raises: as `prepare` and `chosen_rate`.
     """
     run = prepare(choices, out, device, say, network=network)
-    rates = search(run, say)
+    say = _logged(run.out, say)
+    rates = search(run, say, step)
     lr = chosen_rate(run, rates)
     say(about_rate(run, rates, lr))
-    models = networks(run, lr, say)
+    models = networks(run, lr, say, step)
     answers = answer_all(run, models, say)
     result = OwnResult(
         run, lr, rates, accuracies(answers), changes(answers), look_at_all(run, models), models

@@ -117,6 +117,14 @@ def open_model(
     return found
 
 
+def side_of(name: str, options: Mapping[str, Any]) -> Any:
+    """Pixels of a side of the pictures that a model takes, known before it is made.
+
+    Raises: ValueError for an unknown name.
+    """
+    return options.get("img_size", (MODELS.get(name) or _of_timm(name, options)).image_size)
+
+
 def _named(
     name: str,
     weights: Path | str | None,

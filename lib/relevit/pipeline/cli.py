@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
+from tqdm import tqdm
 
 from relevit.base.errors import one_line
 from relevit.config.your_own import OwnChoices
@@ -43,7 +47,7 @@ run/weights.safetensors is the model as plain timm takes it.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 2 for a wrong input, in one sentence; else what the command says."""
+    """The exit code: 2 for a wrong input, in one sentence, 130 when stopped; else the command's."""
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack letters of a file's name
         stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
@@ -52,6 +56,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        given = shlex.join(sys.argv[1:] if arguments is None else arguments)
+        kept = f"; what is done is in {options.out}, and the same command goes on from there"
+        kept = f"{kept}:\nrelevit {given}" if options.command == "finetune" else ""
+        sys.stderr.write(f"\nstopped{kept}\n")
+        return 130
 
 
 # Your own: torch is first loaded here, so that --help is quick
@@ -111,11 +121,13 @@ def finetune(options: argparse.Namespace) -> int:
     }
     values = {key: value for key, value in given.items() if value is not None}
     choices = OwnChoices.checked(values | _pairs(options.settings), "relevit finetune")
+    say, step = _progress(options.quiet)
+    say(f"finetuning {choices.own_model} on {choices.data}, into {options.out}")
 
     from relevit.finetune.your_own import finetune_folder
     from relevit.pipeline.your_own_report import write_report
 
-    result = finetune_folder(choices, options.out, options.device, _say)
+    result = finetune_folder(choices, options.out, options.device, say, step)
     _say(f"weights: {result.weights}", f"report: {write_report(result)}")
     return 0
 
@@ -148,6 +160,30 @@ def explain(options: argparse.Namespace) -> int:
 def _say(*lines: str) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
+
+
+def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, int], None]]:
+    """What prints a line, with its time outside a terminal, and what moves a bar in one."""
+    terminal = sys.stdout.isatty()
+    bar: tqdm | None = None
+
+    def say(line: str) -> None:
+        if not quiet:
+            tqdm.write(line if terminal else f"{datetime.now():%H:%M:%S}  {line}")
+            sys.stdout.flush()
+
+    def step(what: str, done: int, steps: int) -> None:
+        nonlocal bar
+        if bar is None:
+            off = quiet or not terminal
+            bar = tqdm(total=steps, initial=done - 1, leave=False, unit="step", disable=off)
+        bar.set_description(what, refresh=False)
+        bar.update()
+        if done == steps:
+            bar.close()
+            bar = None
+
+    return say, step
 
 
 def _corrupted(options: argparse.Namespace) -> str:
@@ -242,6 +278,9 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
     parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
+    parser.add_argument(
+        "--quiet", action="store_true", help="say only what was written, at the end"
+    )
     parser.add_argument(
         "--set",
         dest="settings",

@@ -144,6 +144,31 @@ def test_the_model_of_a_run_can_be_opened(done, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_may_begin_from_another(done, choices, tmp_path):
+    asked = but(choices, own_model=str(done.run.out), own_weights="", head_classes=[])
+    begun = your_own.prepare(asked, tmp_path / "out", "cpu").model.network.state_dict()
+    assert all(torch.equal(begun[k], value) for k, value in done.models[WITH].state_dict().items())
+    with pytest.raises(ValueError, match="has weights of its own; leave --weights out"):
+        your_own.of_run(but(asked, own_weights="mine.pth"))
+    (tmp_path / "out" / "weights.safetensors").unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError, match="holds no finished run"):
+        your_own.of_run(but(asked, own_model=str(tmp_path / "out")))
+
+
+@pytest.mark.slow
+def test_a_twin_that_diverges_is_left_out(done, monkeypatch):
+    def diverge(run, settings, *others):
+        if not settings.weights["relevance"]:
+            raise FloatingPointError("training: train_loss_total is nan")
+        return done.models[WITH], []
+
+    monkeypatch.setattr(your_own, "_finetuned", diverge)
+    said: list[str] = []
+    assert set(your_own.networks(done.run, done.lr, said.append)) == {ORIGINAL, WITH}
+    assert said[-1] == "its loss became infinite: it is left out"
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_path):
     out = tmp_path / "out"
@@ -160,7 +185,8 @@ def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_
     subprocess.run(command, check=True, env=alike)
     ours, theirs = contents(out), contents(done.run.out)
     assert set(ours) == set(theirs)
-    assert [name for name in theirs if ours[name] != theirs[name]] == []
+    assert [name for name in theirs if ours[name] != theirs[name]] == ["log.txt"]
+    assert "rate 5e-06: going on from epoch" in ours["log.txt"].decode()
 
 
 @pytest.mark.slow
@@ -260,19 +286,19 @@ def test_imagenets_synsets_are_in_its_order(tmp_path, choices):
 @pytest.mark.slow
 def test_a_rate_is_found_even_where_none_passes_the_rule(done):
     """Least harm: top-1 first, then the class loss; what became infinite is never taken."""
-    columns = ["lr", "drop_pts", "rising", "class_loss_before", "class_loss"]
+    columns = ["lr", "drop_pts", "rising", "class_loss_before", "class_loss", "class_loss_error"]
     rows = [
-        (1e-6, 0.0, True, 0.012, 0.0142),
-        (1e-5, -1.0, True, 0.012, 0.013),
-        (1e-4, 9, True, 1, 2),
+        (1e-6, 0.0, True, 0.012, 0.042, 0.01),
+        (1e-5, -1.0, True, 0.012, 0.03, 0.0071),
+        (1e-4, 9, True, 1, 2, 0.1),
     ]
-    table = pd.DataFrame([*rows, (1e-3, float("inf"), True, None, None)], columns=columns)
+    table = pd.DataFrame([*rows, (1e-3, float("inf"), True, None, None, None)], columns=columns)
     lr = your_own.chosen_rate(done.run, table)
     assert lr == 1e-5
     assert your_own.about_rate(done.run, table, lr) == (
         "no rate passes the rule (top-1 within 3 points, no rise of the class loss); 1e-05 harms "
         "least and is taken: validation top-1 changes by +1.0 points, the class loss from 0.012 to "
-        "0.013 nats, a rise"
+        "0.03 nats (+0.018 ± 0.007), a rise"
     )
     table.loc[0, "rising"] = False
     assert your_own.chosen_rate(done.run, table) == 1e-6
@@ -299,7 +325,7 @@ def test_a_notebook_run_again_with_other_values_replaces_its_run(choices, tmp_pa
     your_own.prepare(choices, out, "cpu", replace_other=True)
     assert (out / "with_lr_5.0e-06").is_dir(), "the same run goes on"
     your_own.prepare(but(choices, epochs=3), out, "cpu", replace_other=True)
-    assert [path.name for path in out.iterdir()] == ["run.json"]
+    assert {path.name for path in out.iterdir()} == {"log.txt", "run.json"}
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")

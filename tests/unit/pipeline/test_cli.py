@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,21 @@ def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, argu
     error = capsys.readouterr().err
     assert error.startswith("error: ") and said in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_stopped_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relevit.finetune.your_own.finetune_folder", stop)
+    given = ["finetune", "--model", "tiny", "--data", "two words", "--out", str(tmp_path)]
+    assert main(given) == 130
+    said = capsys.readouterr().err.splitlines()
+    assert (
+        said[1]
+        == f"stopped; what is done is in {tmp_path}, and the same command goes on from there:"
+    )
+    assert shlex.split(said[2]) == ["relevit", *given]
 
 
 @pytest.mark.parametrize("command", ["example", "check", "finetune", "explain", "doctor"])
