@@ -446,8 +446,8 @@ def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
     for note in data.notes:
         say(f"  note: {note}")
     steps = -(-len(data.finetuning) // c.batch_size)
-    then = ", then the same without relevance" if c.control else ""
-    say(f"{len(c.rates)} rates of {c.epochs} epochs of {steps} steps{then}")
+    rates, then = ", ".join(f"{rate:.0e}" for rate in c.rates), ", then one without relevance"
+    say(f"rates {rates}: epochs {c.epochs}, steps in each {steps}{then if c.control else ''}")
 
 
 def _logged(out: Path, say: Say) -> Say:

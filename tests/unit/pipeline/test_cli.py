@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from relevit.pipeline.cli import main
+
+NAMES = ("no", "yes", "01", "$5_$10", "猫")  # that YAML, mathtext or a terminal may spoil
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +25,19 @@ def images(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(images) -> Path:
-    """A whole run, with a new head on five classes."""
+    """A whole run, with a new head on five classes of odd names, in a shell of Windows."""
     data = images / "five"
     for kind in ("images", "masks"):
-        for source in sorted((images / "data" / kind).iterdir())[:5]:
-            (data / kind).mkdir(parents=True, exist_ok=True)
-            (data / kind / source.name).symlink_to(source, target_is_directory=True)
+        (data / kind).mkdir(parents=True)
+        for name, source in zip(NAMES, sorted((images / "data" / kind).iterdir()), strict=False):
+            (data / kind / name).symlink_to(source, target_is_directory=True)
     arguments = ["finetune", "--model", "tiny", "--new-head", "--data", str(data)]
     arguments += ["--out", str(images / "run"), "--set", "epochs=1", "rates=[1.0e-5]"]
-    assert main([*arguments, "validation_images=8", "test_images=8"]) == 0
+    arguments += [f"head_classes=[{','.join(NAMES)}]", "validation_images=8", "test_images=8"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
+        assert main(arguments) == 0
+        assert main(["check", str(data)]) == 0
     return images / "run"
 
 
@@ -53,6 +62,8 @@ def test_a_run_ends_in_a_report_and_a_card(run):
     ):
         assert part in page
     assert page.count("<img alt=") == 4 and 'alt=""' not in page
+    assert all(name in page for name in NAMES)
+    assert json.loads((run / "run.json").read_text())["classes"] == list(NAMES)
     assert "checkpoint_path" in page and "http" not in page.replace("https://github", "")
     assert "library_name: timm" in (run / "README.md").read_text()
 
