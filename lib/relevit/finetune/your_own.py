@@ -290,7 +290,7 @@ def _usable(part: Listing, choices: OwnChoices) -> Listing:
     """The images that can be read; masks without object or without background are none."""
     found = examine(part, corrupted=choices.corrupted)
     need_usable(found)
-    useless, kept = {*found.masks_empty, *found.masks_full}, found.listing
+    useless, kept = set(found.useless_masks), found.listing
     pairs = zip(kept.ids, kept.masks, strict=True)
     return replace(kept, masks=tuple(None if i in useless else mask for i, mask in pairs))
 

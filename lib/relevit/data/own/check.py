@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from math import nan
 from statistics import median
 from typing import get_args
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, UInt8
 from torch import Tensor
 
@@ -48,50 +50,54 @@ ODD = {
 class Looked:
     """What one picture and its mask are. `refused` is why it cannot be used; else it is empty."""
 
-    size: tuple[int, int] = (0, 0)  # width and height upright, pixels
+    width: int = 0  # upright, pixels
+    height: int = 0
     odd: tuple[str, ...] = ()
     pixels: str = ""  # equal for equal pictures, whatever their files
-    share: float | None = None  # of the picture that is object; None: no mask
+    share: float = nan  # of the picture that is object; NaN without a mask that can be used
     framed: bool = False  # the object is at all four edges
     refused: str = ""
     mask_refused: str = ""
-    other_size: bool = False  # of the mask
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What `examine` found; files by their ids, with the reason where there is one.
+    """What `examine` found.
 
     `listing` has the pictures to go on with: each once, and with corrupted="skip" those that can be
-    used.
-    `sizes` are least, median and largest width and height in pixels.
+    used. `rows` has one row a picture, in the order of the listing that was examined: the fields of
+    `Looked`, `id`, `label` (its class), `masked` (whether it has a mask, whatever that is like) and
+    `copy` (whether it has the pixels of another, which stays). `least_side` is in pixels.
     """
 
     name: str
     listing: Listing
     corrupted: Corrupted
-    listed: dict[str, int]  # pictures by class, before any was looked at
-    counts: dict[str, int]  # those that can be used
-    sizes: tuple[tuple[float, float, float], tuple[float, float, float]]
-    odd: dict[str, int]
-    least_side: int  # pixels
-    small: tuple[str, ...]  # with a shorter side than that
-    refused: dict[str, str]  # cannot be read, far too long, or of two classes
-    copies: tuple[str, ...]  # have the pixels of another, which stays
-    masks: int  # that are there, whatever they are like
-    object_pct: float | None  # of a picture that is object, median of the masks that can be used
-    inverted: bool  # the masks look as if the object were what is not marked
-    masks_missing: tuple[str, ...]
-    masks_empty: tuple[str, ...]
-    masks_full: tuple[str, ...]
-    masks_of_other_size: dict[str, str]
-    masks_unreadable: dict[str, str]
-    same_names: tuple[str, ...]  # differ from another in the ending alone
+    least_side: int
+    rows: pd.DataFrame
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Pictures that can be used, by class; also of classes of which none can."""
+        good = (self.rows[["refused", "mask_refused"]] == "").all(axis=1) & ~self.rows["copy"]
+        found = good.groupby(self.rows["label"]).sum().to_dict()
+        return {name: found[name] for name in self.listing.classes if name in found}
 
     @property
     def unusable(self) -> dict[str, str]:
-        """All pictures that are refused, for themselves or for their mask."""
-        return self.refused | self.masks_of_other_size | self.masks_unreadable
+        """Why pictures are refused, for themselves and then for their mask, by their ids."""
+        return self.reasons("refused") | self.reasons("mask_refused")
+
+    @property
+    def useless_masks(self) -> tuple[str, ...]:
+        """Ids of pictures whose mask has no object or no background."""
+        return self.ids(self.rows["share"].isin((0, 1)))
+
+    def ids(self, which: pd.Series) -> tuple[str, ...]:
+        return tuple(self.rows.loc[which, "id"])
+
+    def reasons(self, column: str) -> dict[str, str]:
+        return self.rows[self.rows[column] != ""].set_index("id")[column].to_dict()
 
 
 def examine(
@@ -113,38 +119,30 @@ def examine(
         )
     if not len(listing):
         raise ValueError(f"{listing.name}: has no pictures; select at least one")
-    looked = _as_one_photograph(listing, list(_look_at_all(listing, workers or cores())))
-    ids = listing.ids
-    pairs = list(zip(ids, looked, strict=True))
-    copies = _copies(listing, looked)
-    first = [place for place in range(len(listing)) if place not in copies]
-    good = [place for place in first if not (looked[place].refused or looked[place].mask_refused)]
-    masked = [one for one in looked if one.share is not None]
-    listing = replace(listing, prints=tuple(one.pixels for one in looked))
-    return Findings(
-        name=listing.name,
-        listing=listing.select(good if corrupted == "skip" else first),
-        corrupted=corrupted,
-        listed=_by_class(listing, range(len(listing))),
-        counts=_by_class(listing, good),
-        sizes=_sizes([one.size for one in looked if min(one.size)]),
-        odd={kind: n for kind in ODD if (n := sum(kind in one.odd for one in looked))},
-        least_side=least_side,
-        small=tuple(i for i, one in pairs if 0 < min(one.size) < least_side),
-        refused={i: one.refused for i, one in pairs if one.refused},
-        copies=tuple(ids[place] for place in copies),
-        masks=sum(mask is not None for mask in listing.masks),
-        object_pct=None if not masked else 100 * median(one.share for one in masked),
-        inverted=_inverted(masked),
-        masks_missing=tuple(i for i, m in zip(ids, listing.masks, strict=True) if m is None),
-        masks_empty=tuple(i for i, one in pairs if one.share == 0),
-        masks_full=tuple(i for i, one in pairs if one.share == 1),
-        masks_of_other_size={i: one.mask_refused for i, one in pairs if one.other_size},
-        masks_unreadable={
-            i: one.mask_refused for i, one in pairs if one.mask_refused and not one.other_size
-        },
-        same_names=_same_names(ids),
-    )
+    rows = pd.DataFrame([vars(one) for one in _look_at_all(listing, workers or cores())])
+    rows["id"] = listing.ids
+    rows["label"] = [listing.classes[label] for label in listing.labels]
+    rows["masked"] = [mask is not None for mask in listing.masks]
+    _refuse_of_two_classes(rows)
+    # Of copies the first with a mask stays.
+    whole = rows[(rows["pixels"] != "") & (rows["refused"] == "")]
+    whole = whole.sort_values("masked", ascending=False, kind="stable")
+    rows["copy"] = whole.duplicated("pixels").reindex(rows.index, fill_value=False)
+    out = rows["copy"]
+    if corrupted == "skip":
+        out = out | (rows["refused"] != "") | (rows["mask_refused"] != "")
+    seen = replace(listing, prints=tuple(rows["pixels"]))
+    left = seen.select(np.flatnonzero(~out).tolist())
+    return Findings(listing.name, left, corrupted, least_side, rows)
+
+
+def _refuse_of_two_classes(rows: pd.DataFrame) -> None:
+    known = rows[rows["pixels"] != ""].drop_duplicates(["pixels", "label"])
+    for _, same in known[known.duplicated("pixels", keep=False)].groupby("pixels"):
+        for row in same.itertuples():
+            other = same.loc[same["label"] != row.label, "id"].iloc[0]
+            mine = (rows["pixels"] == row.pixels) & (rows["label"] == row.label)
+            rows.loc[mine, "refused"] = f"it is the photograph {other} of another class, too"
 
 
 def apart(parts: Mapping[str, Listing]) -> tuple[dict[str, Listing], dict[str, dict[str, str]]]:
@@ -177,27 +175,27 @@ def need_usable(findings: Findings) -> None:
     That is a refused picture or mask, unless these are skipped, a class of which no picture is
     left, or masks without an object in any.
     """
-    first = next(iter(findings.unusable.items()), None)
-    if first is not None and findings.corrupted != "skip":
-        more = len(findings.unusable)
-        remedy = REMEDY if first[0] in findings.refused else "mend the mask, or remove it"
+    unusable, useless = findings.unusable, findings.useless_masks
+    first, why = next(iter(unusable.items()), ("", ""))
+    if first and findings.corrupted != "skip":
+        itself = first in findings.reasons("refused")
+        remedy = REMEDY if itself else "mend the mask, or remove it"
         raise ValueError(
-            f"{findings.name}: {first[0]} cannot be used ({first[1]}; {more} such in all); "
+            f"{findings.name}: {first} cannot be used ({why}; {len(unusable)} such in all); "
             f"{remedy}, or leave such pictures out (--skip-unreadable, or corrupted: skip)"
         )
-    useless = (*findings.masks_empty, *findings.masks_full)
-    if findings.masks and len(useless) == findings.masks:
+    if useless and len(useless) == findings.rows["masked"].sum():
         raise ValueError(
             f"{findings.name}: none of its {len(useless)} masks has both an object and a "
             f"background, that of {useless[0]} the first; mend or remove them, or say which values "
             "are the object (--object)"
         )
-    if not any(findings.counts.values()):
+    gone = [name for name, count in findings.counts.items() if not count]
+    if len(gone) == len(findings.counts):
         raise ValueError(
-            f"{findings.name}: none of its {len(findings.unusable)} pictures can be used, "
-            f"{first[0]} the first ({first[1]}); {REMEDY}"
+            f"{findings.name}: none of its {len(unusable)} pictures can be used, {first} the first "
+            f"({why}); {REMEDY}"
         )
-    gone = [n for n, count in findings.listed.items() if count and not findings.counts[n]]
     if gone:
         raise ValueError(
             f"{findings.name}: no picture of the class {gone[0]!r} can be used ({len(gone)} such "
@@ -207,38 +205,50 @@ def need_usable(findings: Findings) -> None:
 
 def lines(findings: Findings) -> list[str]:
     """What was found, for people: at most 25 lines, however large the set is."""
-    counts = findings.counts
-    have = {name: count for name, count in counts.items() if count}
-    good = sum(counts.values())
-    said = [("pictures", f"{good:,} of {len(have):,} classes can be used")]
+    rows, ids = findings.rows, findings.ids
+    have = {name: count for name, count in findings.counts.items() if count}
+    said = [("pictures", f"{sum(have.values()):,} of {len(have):,} classes can be used")]
     if have:
         said.append(("of a class", _spread(sorted(have.values()))))
         said.append(("classes", _classes(have)))
-        (least, middle, most), (low, mid, high) = findings.sizes
-        spread = f"{least:g} to {most:g} wide, {low:g} to {high:g} high"
-        said.append(("sizes, px", f"{spread}, median {middle:g} x {mid:g}"))
-    said += [(kind, f"{count:,}: {ODD[kind]}") for kind, count in findings.odd.items()]
+        read = rows.loc[rows["width"] > 0, ["width", "height"]]
+        (low, high), (least, most), (wide, tall) = read.min(), read.max(), read.median()
+        spread = f"{low} to {least} wide, {high} to {most} high"
+        said.append(("sizes, px", f"{spread}, median {wide:g} x {tall:g}"))
+    odd = rows["odd"].explode().value_counts()
+    said += [(kind, f"{odd[kind]:,}: {what}") for kind, what in ODD.items() if kind in odd]
     verb = "left out" if findings.corrupted == "skip" else "refused"
-    said += _named("small", f"a side below {findings.least_side} px", findings.small)
-    said += _reasons(verb, findings.refused)
-    said += _named("twice", "copies, left out", findings.copies)
+    side = rows[["width", "height"]].min(axis=1)
+    small = ids(side.between(1, findings.least_side - 1))
+    said += _named("small", f"a side below {findings.least_side} px", small)
+    said += _reasons(verb, findings.reasons("refused"))
+    said += _named("twice", "copies, left out", ids(rows["copy"]))
     few = tuple(name for name, count in have.items() if count < FEWEST)
     said += _named("few", f"classes of fewer than {FEWEST} pictures", few)
-    share = findings.object_pct
-    share_text = "" if share is None else f": the object is {share:.0f} % of a picture (median)"
-    said.append(("masks", f"{findings.masks:,}{share_text}" if findings.masks else "none"))
-    if findings.masks:
-        said += _named("", "missing", findings.masks_missing)
-        said += _named("", "empty", findings.masks_empty)
-        said += _named("", "full", findings.masks_full)
-    if findings.inverted:
-        said.append(("", "they look inverted; if so, say what is the object: --object 0"))
-    said += _reasons(f"masks {verb}", findings.masks_of_other_size | findings.masks_unreadable)
-    said += _named("same names", "but for the ending", findings.same_names)
+    said += _masks(findings)
+    said += _reasons(f"masks {verb}", findings.reasons("mask_refused"))
+    stems = rows["id"].str.rpartition(".")[0]
+    said += _named("same names", "but for the ending", ids(stems.duplicated(keep=False)))
     others = [path.name for path in findings.listing.left_out]
     said += _named("other files", "not read", others)
     width = max(len(first) for first, _ in said)
     return [findings.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
+
+
+def _masks(findings: Findings) -> list[tuple[str, str]]:
+    rows, share = findings.rows, findings.rows["share"]
+    if not rows["masked"].any():
+        return [("masks", "none")]
+    known = share.dropna()
+    middle = f": the object is {100 * known.median():.0f} % of a picture (median)"
+    said = [("masks", f"{rows['masked'].sum():,}{middle if len(known) else ''}")]
+    kinds = {"missing": ~rows["masked"], "empty": share == 0, "full": share == 1}
+    for what, which in kinds.items():
+        said += _named("", what, findings.ids(which))
+    odd = (share > 0.5) | rows["framed"]
+    if len(known) and odd.sum() >= NEARLY_ALL * len(known):
+        said.append(("", "they look inverted; if so, say what is the object: --object 0"))
+    return said
 
 
 def samples(
@@ -280,25 +290,25 @@ def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
 
 def _look(listing: Listing, place: int) -> Looked:
     try:
-        size, odd, pixels = _picture(listing, place)
+        seen = _picture(listing, place)
     except READING as error:
         return Looked(refused=one_line(error))
-    if max(size) > MOST_STRETCHED * min(size):
-        text = f"{size[0]} x {size[1]} pixels; one side is over {MOST_STRETCHED} times the other"
-        return Looked(size, odd, refused=text)
+    sides = seen.width, seen.height
+    if max(sides) > MOST_STRETCHED * min(sides):
+        text = f"{sides[0]} x {sides[1]} pixels; one side is over {MOST_STRETCHED} times the other"
+        return replace(seen, pixels="", refused=text)
     if listing.masks[place] is None:
-        return Looked(size, odd, pixels)
+        return seen
     try:
         mask = listing.mask(place)
-    except OtherSize as error:
-        return Looked(size, odd, pixels, mask_refused=one_line(error), other_size=True)
     except READING as error:
-        return Looked(size, odd, pixels, mask_refused=f"its mask: {one_line(error)}")
+        about = "" if isinstance(error, OtherSize) else "its mask: "
+        return replace(seen, mask_refused=f"{about}{one_line(error)}")
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    return Looked(size, odd, pixels, float(mask.mean()), framed)
+    return replace(seen, share=float(mask.mean()), framed=framed)
 
 
-def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, ...], str]:
+def _picture(listing: Listing, place: int) -> Looked:
     """Upright size, oddities and pixels of a picture, which is decoded whole."""
     with opened(listing.images[place]) as image:
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
@@ -312,61 +322,7 @@ def _picture(listing: Listing, place: int) -> tuple[tuple[int, int], tuple[str, 
         shown = as_rgb(upright(image))  # as a model sees it, whatever the file's colours are
         pixels = hashlib.blake2b(repr(image.size).encode(), digest_size=16)
         pixels.update(shown.tobytes())
-        return image.size, tuple(kind for kind in ODD if is_odd[kind]), pixels.hexdigest()
-
-
-def _as_one_photograph(listing: Listing, looked: list[Looked]) -> list[Looked]:
-    """What was looked at, with pictures of two classes refused."""
-    classes: dict[str, dict[int, str]] = {}
-    labels = listing.labels.tolist()
-    for i, one, label in zip(listing.ids, looked, labels, strict=True):
-        if one.pixels:
-            classes.setdefault(one.pixels, {}).setdefault(label, i)
-    found = []
-    for one, label in zip(looked, labels, strict=True):
-        others = [i for other, i in classes.get(one.pixels, {}).items() if other != label]
-        why = f"it is the photograph {others[0]} of another class, too" if others else one.refused
-        found.append(replace(one, refused=why))
-    return found
-
-
-def _copies(listing: Listing, looked: Sequence[Looked]) -> list[int]:
-    """Places of pictures whose pixels another has, too; what stays is the first with a mask."""
-    seen: set[str] = set()
-    copies = []
-    for place in sorted(range(len(listing)), key=lambda place: listing.masks[place] is None):
-        one = looked[place]
-        if one.pixels in seen:
-            copies.append(place)
-        if one.pixels and not one.refused:
-            seen.add(one.pixels)
-    return sorted(copies)
-
-
-def _inverted(masked: Sequence[Looked]) -> bool:
-    """Nearly all objects take more than half of their picture, or are at all four edges."""
-    odd = [one.share > 0.5 or one.framed for one in masked]
-    return len(odd) > 0 and sum(odd) >= NEARLY_ALL * len(odd)
-
-
-def _by_class(listing: Listing, places: Sequence[int]) -> dict[str, int]:
-    found = Counter(listing.labels[list(places)].tolist())
-    return {name: found[label] for label, name in enumerate(listing.classes)}
-
-
-def _sizes(
-    sizes: Sequence[tuple[int, int]],
-) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    if not sizes:
-        return (0, 0, 0), (0, 0, 0)
-    widths, heights = zip(*sizes, strict=True)
-    return tuple((min(s), median(s), max(s)) for s in (widths, heights))
-
-
-def _same_names(ids: Sequence[str]) -> tuple[str, ...]:
-    stems = [name.rpartition(".")[0] for name in ids]
-    counts = Counter(stems)
-    return tuple(name for name, stem in zip(ids, stems, strict=True) if counts[stem] > 1)
+        return Looked(*image.size, tuple(kind for kind in ODD if is_odd[kind]), pixels.hexdigest())
 
 
 def _spread(counts: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -25,15 +26,16 @@ def troubled(tmp_path_factory):
 
 def test_troubles_are_counted_and_named(troubled):
     found = examine(troubled, workers=2)
-    assert set(found.refused) == set(BROKEN) and found.counts == FINE
-    assert found.refused[BROKEN[2]] == "no picture that Pillow knows"
-    assert "truncated" in found.refused[BROKEN[0]] and "over 20 times" in found.refused[BROKEN[1]]
-    assert found.odd == {
+    refused = found.reasons("refused")
+    assert set(refused) == set(BROKEN) and found.counts == FINE
+    assert refused[BROKEN[2]] == "no picture that Pillow knows"
+    assert "truncated" in refused[BROKEN[0]] and "over 20 times" in refused[BROKEN[1]]
+    assert found.rows["odd"].explode().value_counts().to_dict() == {
         "CMYK": 1, "more than 8 bits": 1, "turned by EXIF": 1, "animated or of pages": 2,
         "transparent": 1,
     }  # fmt: skip
-    assert found.small == (f"{PLAIN}/line.png", f"{PLAIN}/small.PNG")
-    assert found.listing.ids == troubled.ids and found.masks == 0
+    assert f"2 a side below 32 px: {PLAIN}/line.png, {PLAIN}/small.PNG" in "\n".join(lines(found))
+    assert found.listing.ids == troubled.ids and not found.rows["masked"].any()
     with pytest.raises(ValueError, match=r"broken.jpg cannot be used \(.*; 3 such in all\); save"):
         need_usable(found)
 
@@ -52,7 +54,7 @@ def test_more_pixels_than_pillow_opens_are_refused(troubled, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 110)
     found = examine(troubled, corrupted="skip")
     reason = "0.jpg has more than the 110 pixels that are opened; scale it down"
-    assert found.refused[f"{PLAIN}/0.jpg"] == reason
+    assert found.unusable[f"{PLAIN}/0.jpg"] == reason
     with pytest.raises(ValueError, match=r"no picture of the class 'Gr.nspecht' can be used"):
         need_usable(found)
     assert found.counts[PLAIN] == 1  # the small one
@@ -68,11 +70,12 @@ def test_masks_are_looked_at(tmp_path):
     save_mask(np.ones((7, 5), dtype=bool), masks / "3.png")
     (masks / "4.png").write_text("no picture")
     found = examine(read_data(tmp_path))
-    assert found.masks == 9 and 0 < found.object_pct < 50
-    assert found.masks_missing == ("ant/0.jpg",)
-    assert found.masks_empty == ("ant/1.jpg",) and found.masks_full == ("ant/2.jpg",)
-    assert list(found.masks_of_other_size) == ["ant/3.jpg"]
-    assert list(found.masks_unreadable) == ["ant/4.jpg"]
+    assert found.rows["masked"].sum() == 9 and 0 < found.rows["share"].median() < 0.5
+    said = "\n".join(lines(found))
+    for place, what in enumerate(("1 missing", "1 empty", "1 full")):
+        assert f"{what}: ant/{place}.jpg" in said
+    assert found.useless_masks == ("ant/1.jpg", "ant/2.jpg")
+    assert list(found.reasons("mask_refused")) == ["ant/3.jpg", "ant/4.jpg"]
     with pytest.raises(ValueError, match=r"ant/3.jpg cannot be used \(the mask has 5 x 7 pixels"):
         need_usable(found)
     skipped = examine(read_data(tmp_path), corrupted="skip")
@@ -86,16 +89,15 @@ def test_lines_are_few_and_short_for_a_thousand_classes(troubled):
     text = lines(found)
     assert len(text) <= 25 and all(len(line) < 200 for line in text)
     assert any("CMYK" in line and "1: made RGB" in line for line in text)
-    many = {f"class {place:04d} of a long name, very long indeed": 3 for place in range(1000)}
-    names = tuple(f"some/where/{place}.jpg" for place in range(2000))
-    reasons = dict.fromkeys(names, "image file is truncated")
-    crowded = replace(
-        found, counts=many, refused=reasons, masks=1, masks_missing=names, masks_empty=names,
-        masks_full=names, masks_unreadable=reasons, same_names=names,
-    )  # fmt: skip
+    many = pd.concat([found.rows.assign(share=share, masked=share > 0) for share in range(2)] * 500)
+    many["label"] = [
+        f"class {place // 3:04d} of a long name, very long" for place in range(len(many))
+    ]
+    classes = tuple(dict.fromkeys(many["label"]))
+    crowded = replace(found, rows=many, listing=replace(found.listing, classes=classes))
     text = lines(crowded)
     assert len(text) <= 25 and max(map(len, text)) < 480
-    assert any("3,000 of 1,000 classes" in line for line in text)
+    assert any(f"{sum(FINE.values())},000 of" in line for line in text)
 
 
 @pytest.mark.wrong_types
