@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
-from relevit.base.results import Kept, read_json, read_rows
+from relevit.base.results import Kept, read_json
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import SHIPPED
 from relevit.config.your_own import OwnChoices
@@ -56,7 +56,7 @@ from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.registry import shipped_weights
 from relevit.models.spec import View
 from relevit.protocols import options
-from relevit.training.epochs import CHECKPOINT, LOG, WEIGHTS, History
+from relevit.training.epochs import WEIGHTS, History
 
 RUN = "run.json"  # what a folder was made from
 SAID = "log.txt"  # what was said of it, and when
@@ -577,8 +577,7 @@ def _finetuned(
     """One run from the original, with so many as long ahead; read when `folder` holds it."""
     epochs, name, began = settings.epochs, f"rate {settings.lr:.0e}", time.monotonic()
     name += "" if settings.weights["relevance"] else " without relevance"
-    if (folder / CHECKPOINT).is_file():
-        say(f"  {name}: going on from epoch {len(read_rows(folder / LOG)) - 1} of {epochs}")
+    goes_on = True  # unless its first epoch is seen
 
     def on_epoch(row: Mapping[str, Any]) -> None:
         nonlocal began
@@ -588,7 +587,10 @@ def _finetuned(
             say(f"  {name}: epoch {row['epoch']} of {epochs}, {took:.1f} s, {to_go} to go")
 
     def on_step(epoch: int, done: int, steps: int) -> None:
-        what = f"{name}, epoch {epoch} of {epochs}"
+        nonlocal goes_on
+        if goes_on and epoch > 1:
+            say(f"  {name}: going on from epoch {epoch - 1} of {epochs}")
+        goes_on, what = False, f"{name}, epoch {epoch} of {epochs}"
         step(what, (epoch - 1) * steps + done, epochs * steps)
 
     network, shown, spec = copy.deepcopy(run.model.network), run.images.validation, run.model.spec
