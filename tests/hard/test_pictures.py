@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from relevit.data.own.folder import read_data
+from relevit.data.own.loose import open_image
 from relevit.data.own.outlines import open_mask
 from relevit.data.pictures import FORMATS
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.models.spec import View, as_rgb
 from relevit.pipeline.cli import check
-from relevit.pipeline.explaining import open_image
 
 from .inputs import many, tried
 
@@ -95,7 +95,7 @@ def use(figures, folder, content, ending=".png"):
         lambda: check(options),
         lambda: pictures.read([0]),
         lambda: papers.read([0]),
-        lambda: open_image(path, VIEW),
+        lambda: open_image(path),
     ]
     try:
         for way in ways:

@@ -51,8 +51,8 @@ elif sys.argv[2] == "mask":
     use = lambda: open_mask(path)
 else:
     from relevit.models.spec import View
-    from relevit.pipeline.explaining import open_image
-    use = lambda: open_image(path, View())
+    from relevit.data.own.loose import open_image
+    use = lambda: View().picture(open_image(path))
 
 gc.collect()
 def taken(what):  # not ru_maxrss, which begins with what the parent has taken

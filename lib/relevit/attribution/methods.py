@@ -35,6 +35,7 @@ METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "integrated_gradients": integrated_gradients,
 }
 
+SIGNED = ("lrp", "integrated_gradients")  # below zero is what speaks against the class
 VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
 # What its Tables 1 and 2 compare them with. Here the segmentation test has partial LRP too, and LRP
 # explains the model that is given; the published script has neither (differences D7).

@@ -71,7 +71,6 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         logits.append(found.cpu())
     heat = torch.cat(heatmaps)
     confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
-    total = heat.sum(dim=(1, 2, 3)).clamp_min(1e-12)
     known = 1.0 if batch.masks.any() else math.nan
     answers = zip(predictions.tolist(), batch.labels.tolist(), strict=True)
     return Look(
@@ -79,7 +78,7 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         predictions=predictions,
         confidence_pct=100 * confidence,
         iou_pct=known * foreground_iou_pct(heat, batch.masks),
-        on_object_pct=known * (100 * (heat * batch.masks).sum(dim=(1, 2, 3)) / total),
+        on_object_pct=known * object_share_pct(heat, batch.masks),
         titles=[
             f"{classes[p]} {100 * c:.0f} %" for p, c in zip(predictions, confidence, strict=True)
         ],
@@ -221,6 +220,14 @@ def _first(wanted: Tensor, count: int) -> list[int]:
     """Up to `count` indices, the wanted ones first, then the rest in order."""
     order = torch.argsort(wanted.int(), descending=True, stable=True)
     return order[:count].tolist()
+
+
+def object_share_pct(
+    heatmaps: Float[Tensor, "batch 1 height width"], masks: Bool[Tensor, "batch 1 height width"]
+) -> Float[Tensor, " batch"]:
+    """Share of all relevance, nowhere negative, that lies on the object, in percent."""
+    total = heatmaps.sum(dim=(1, 2, 3)).clamp_min(1e-12)
+    return 100 * (heatmaps * masks).sum(dim=(1, 2, 3)) / total
 
 
 def foreground_iou_pct(

@@ -1,4 +1,4 @@
-"""Two objects in one image: does a map for one class point at that class's object?"""
+"""Does a map point at its object: at the one of an image, or of two at that of its class?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
@@ -54,6 +54,17 @@ def own_share_pct(
         return 100 * share.item(), 50 / (count + 1)
     squares = (right - share * maps).square().sum() * count / (count - 1)
     return 100 * share.item(), 100 * (squares.sqrt() / total).item()
+
+
+def points_at_object(
+    heatmaps: Float[Tensor, "batch 1 height width"], masks: Bool[Tensor, "batch 1 height width"]
+) -> Bool[Tensor, " batch"]:
+    """Whether each map is highest on its object.
+
+    Source: the pointing game of Zhang et al. 2016, to the pixel.
+    """
+    peaks = heatmaps.flatten(1).argmax(dim=1, keepdim=True)
+    return masks.flatten(1).gather(1, peaks)[:, 0]
 
 
 def points_at_own(

@@ -40,7 +40,9 @@ run/weights.safetensors is the model as plain timm takes it.
 """,
     "explain": """examples:
   relevit explain cat.jpg --model vit_base_patch16_224.augreg_in1k -o map.png
-  relevit explain cat.jpg --model run --method token_wise --target 285 -o map.png   # run: an --out
+  relevit explain cat.jpg --model run --method gae,token_wise --target cat -o map.pdf  # an --out
+  relevit explain cat.jpg --compare run_a run_b --top 3 -o map.png
+  relevit explain my_images --model run --save-maps -o maps    # a picture each, and maps/index.html
 """,
     "doctor": "",
 }
@@ -133,28 +135,44 @@ def finetune(options: argparse.Namespace) -> int:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Write the relevance map of an image."""
+    """Draw where models look in images."""
+    from relevit.data.own.outlines import MaskValues
+    from relevit.pipeline.explaining import explain_pictures, prepare
+
+    work = prepare(
+        options.images,
+        options.output,
+        [name.strip() for name in options.method.split(",")],
+        masks=options.masks,
+        values=MaskValues(tuple(options.object), tuple(options.ignore)),
+        save_maps=options.save_maps,
+        skip_unreadable=options.skip_unreadable,
+    )
+    subjects = [_subject(name, options) for name in options.compare or [options.model]]
+    explain_pictures(work, subjects, target=options.target, top=options.top, say=_say)
+    _say(*(f"left out: {reason}" for reason in work.left_out), f"written: {options.output}")
+    return 0
+
+
+def _subject(name: str, options: argparse.Namespace) -> Any:
+    """A model by name, or that of a run, with the names of its classes."""
+    from relevit.data.drawings import CLASSES
     from relevit.finetune.your_own import open_run
     from relevit.models.loading import open_model
-    from relevit.pipeline.explaining import explain_file
+    from relevit.models.registry import MODELS
+    from relevit.pipeline.explained import Subject, class_names
 
-    names = None
-    if Path(options.model).is_dir():
-        model, names = open_run(Path(options.model), options.device)
-    else:
+    kind = _pairs(options.model_options)
+    if options.weights and options.compare:
+        raise ValueError("--weights is of one model; compare runs, or names that need none")
+    if not Path(name).is_dir():
         weights = Path(options.weights) if options.weights else None
-        kind = _pairs(options.model_options)
-        model = open_model(options.model, weights, options=kind, device=options.device)
-    said = explain_file(
-        options.image,
-        model,
-        method=options.method,
-        target=options.target,
-        out=options.output,
-        names=names,
-    )
-    _say(f"{said['name']}: {said['confidence_pct']:.1f} %", f"written: {options.output}")
-    return 0
+        model = open_model(name, weights, options=kind, device=options.device)
+        ours = weights is None and name in MODELS and MODELS[name].begins == "shipped"
+        return Subject(name, model, CLASSES if ours else class_names(model))
+    if options.weights or kind:
+        raise ValueError(f"{name} is a run with weights and options of its own; give none")
+    return Subject(name, *open_run(Path(name), options.device))
 
 
 def _say(*lines: str) -> None:
@@ -295,11 +313,19 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("image", type=Path)
-    parser.add_argument("--method", default="gae", help="gae, rollout, token_wise, ... (METHODS)")
-    parser.add_argument("--target", type=int, help="number of the class; the predicted one if none")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="PNG to write")
-    _model(parser)
+    parser.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="file, or a folder")
+    parser.add_argument("--method", default="gae", help="gae,rollout,token_wise,... (METHODS)")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--target", help="class by name or number, a name first; else its answer")
+    shown.add_argument("--top", type=int, default=1, metavar="N", help="the N likeliest classes")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="PNG, JPEG or PDF of one image, or folder"
+    )
+    parser.add_argument("--save-maps", action="store_true", help="NPY of each map, in the folder")
+    parser.add_argument("--masks", type=Path, help="folder of masks, if not masks/ beside images/")
+    _mask_values(parser)
+    _model(parser, compare=True)
+    _unreadable(parser)
 
 
 def _of_doctor(parser: argparse.ArgumentParser) -> None:
@@ -317,8 +343,11 @@ def _of_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="a timm name, a suite's name, or an --out")
+def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--model", help="a timm name, a suite's name, or an --out")
+    if compare:
+        given.add_argument("--compare", nargs="+", metavar="MODEL", help="some such, side by side")
     parser.add_argument("--weights", help="file of its weights; else timm fetches them")
     parser.add_argument(
         "--model-options",
@@ -331,12 +360,16 @@ def _model(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_data(parser: argparse.ArgumentParser) -> None:
+    _mask_values(parser)
+    parser.add_argument("--images", help="folder of a COCO file's pictures, if not beside it")
+
+
+def _mask_values(parser: argparse.ArgumentParser) -> None:
     for name, what in (("object", "are the object"), ("ignore", "are neither, as a border's 255")):
         parser.add_argument(
             f"--{name}", type=int, nargs="+", default=[], metavar="N",
             help=f"values of label maps that {what}",
         )  # fmt: skip
-    parser.add_argument("--images", help="folder of a COCO file's pictures, if not beside it")
 
 
 def _unreadable(parser: argparse.ArgumentParser) -> None:

@@ -72,6 +72,11 @@ LARGEST_SVG = 120_000  # characters
 SAID = 12  # captions of one picture that its alternative text repeats
 GREY = {"cmap": "gray", "vmin": -80, "vmax": 335}  # of an image below its heatmap
 HEAT = {"cmap": "inferno", "alpha": 0.72, "vmin": 0, "vmax": 1}
+# Of maps with both signs: blue speaks for a class, orange against it, zero hides nothing.
+SIGNS = LinearSegmentedColormap.from_list(
+    "signs", [(LOSS, 1), ("#ffb45c", 0.6), ("white", 0), ("#6db3ff", 0.6), (GAIN, 1)]
+)
+SIGNED_HEAT = {"cmap": SIGNS, "vmin": -1, "vmax": 1}
 SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#781c6d"])  # on white
 
 

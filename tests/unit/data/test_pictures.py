@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from relevit.data.own.folder import read_data
+from relevit.data.own.loose import open_image
 from relevit.data.own.outlines import open_mask
 from relevit.data.pictures import FORMATS, READING, opened, read_picture
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.models.spec import View
-from relevit.pipeline.explaining import open_image
 from replicas import WRITERS
 from unit.data.own.troubles import write_plain
 
@@ -31,7 +31,7 @@ def test_every_door_refuses_a_bomb(tmp_path, monkeypatch, factor):
         ("0.jpg", lambda: listing.picture(0)),
         ("0.jpg", lambda: listing.mask(0)),
         ("0.png", lambda: open_mask(mask)),
-        ("0.jpg", lambda: open_image(image, VIEW)),
+        ("0.jpg", lambda: open_image(image)),
         ("0.jpg", lambda: listing.image_set(VIEW).read([0])),
         (papers.ids[0].rpartition("/")[2], lambda: papers.read([0])),
     ):

@@ -92,3 +92,16 @@ def test_fractions_are_no_pixels():
     """Divided by 255 once more, they would all be black."""
     with pytest.raises(ValueError, match=r"normalise: pixels up to 0.5 of torch.float32; give 0"):
         ModelSpec("x", "none", 4, **HALF).normalise(torch.full((1, 3, 4, 4), 0.5))
+
+
+@pytest.mark.parametrize("size", [(640, 427), (31, 50), (33, 33), (1500, 10)])
+@pytest.mark.parametrize(
+    "view", [View(), View(37, 32, "bicubic"), View(24, 24), View(32, 32, squash=True)]
+)
+def test_the_box_is_what_is_seen(view, size):
+    noise = np.random.default_rng(0).integers(0, 255, (6, size[0] // 5, 3), dtype=np.uint8)
+    image = Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
+    how = Image.Resampling[view.interpolation.upper()]
+    part = image.resize((view.crop, view.crop), how, box=view.box(*size))
+    seen = view.picture(image).permute(1, 2, 0).numpy()
+    assert np.abs(np.array(part) - seen.astype(float)).mean() < 0.4

@@ -70,14 +70,15 @@ def test_a_run_ends_in_a_report_and_a_card(run):
 
 @pytest.mark.slow
 def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
-    image = next((images / "a").rglob("*.jpg"))
-    out = images / "map.png"
-    for model in ("tiny", str(run)):
-        assert main(["explain", str(image), "--model", model, "-o", str(out)]) == 0
-        said = capsys.readouterr().out
-        assert f"written: {out}" in said and " %" in said
-        out.unlink()
-    assert "class " not in said, "the classes of a run have names"
+    image, out = next((images / "a" / "cat").glob("*.jpg")), images / "map.pdf"
+    models = ["--compare", "tiny", str(run)]
+    assert main(["explain", str(image), *models, "--target", "cat", "-o", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "class 26 of tiny, called cat\n" in said and f"class 3 of {run}, called cat\n" in said
+    assert f"{image.name}: tiny: cat" in said and f"written: {out}" in said
+    maps = images / "maps"
+    assert main(["explain", str(images / "five"), "--model", str(run), "-o", str(maps)]) == 0
+    assert len(list(maps.rglob("*.png"))) == 20 and "iou_pct" in (maps / "manifest.csv").read_text()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,8 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
     [
         (["check", "nowhere"], "nowhere"),
         (["explain", "nowhere.jpg", "--model", "tiny", "-o", "m.png"], "nowhere.jpg"),
-        (["explain", "DATA", "--model", "no_such_vit", "-o", "m.png"], "no_such_vit"),
+        (["explain", "DATA", "--model", "no_such_vit", "-o", "m"], "no_such_vit"),
+        (["explain", "DATA", "--compare", "a", "b", "--weights", "w", "-o", "m"], "one model"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epoch=3"], "epoch"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epochs"], "no key=value"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[1"], "no valid YAML"),

@@ -1,83 +1,183 @@
-"""One's own picture explained: what is drawn and said, and which files are refused."""
+"""One's own pictures explained: what is drawn, written and said, and what is refused."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import timm
 import torch
 from PIL import Image
 
+from relevit.attribution import explain
 from relevit.models.loading import open_model
-from relevit.models.spec import View
-from relevit.pipeline.explaining import explain_file, open_image
+from relevit.pipeline.explained import Subject, class_number, look_into
+from relevit.pipeline.explaining import explain_file, explain_pictures, prepare
 
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
-TURNED = 6  # EXIF: a camera held upright
+SAID = ["model", "method", "target", "class", "answer", "probability_pct"]
+ON_OBJECT = ["iou_pct", "pointing_hit", "on_object_pct"]
 
 
-def model(classes=5):
-    torch.manual_seed(0)
-    return open_model(timm.create_model("vit_tiny_patch16_224", num_classes=classes, **SMALL))
+def model(classes=5, seed=0):
+    torch.manual_seed(seed)
+    network = timm.create_model("vit_tiny_patch16_224", num_classes=classes, **SMALL)
+    network.pretrained_cfg["crop_pct"] = 1.0
+    return open_model(network)
+
+
+def subject(name="ours", seed=0):
+    return Subject(name, model(seed=seed), ("ant", "bee", "cat", "3", "$5_$10"))
+
+
+def seen(ours, image):
+    return ours.model.spec.normalise(ours.model.view.picture(image)[None])
+
+
+def write(path, size=(32, 32), seed=0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(seed).integers(0, 255, (5, 7, 3), dtype=np.uint8)
+    Image.fromarray(noise).resize(size).save(path)
+    return path
 
 
 @pytest.fixture
-def picture(tmp_path):
-    """Wide on disk and tall as it is meant, its top red."""
-    pixels = np.zeros((48, 96, 3), dtype=np.uint8)
-    pixels[:, :48, 0] = 255
-    exif = Image.Exif()
-    exif[0x0112] = TURNED
-    Image.fromarray(pixels).save(tmp_path / "cat.png", exif=exif)
-    return tmp_path / "cat.png"
+def folder(tmp_path):
+    """Two pictures of one name, and one that no model can read."""
+    for seed, name in enumerate(["ant/1.png", "bee/1.png"]):
+        write(tmp_path / "set" / "images" / name, (36 + seed, 32), seed)
+    (tmp_path / "set" / "images" / "bee" / "2.jpg").write_text("no picture")
+    return tmp_path / "set"
 
 
-def test_a_picture_and_what_is_said_of_it(picture, tmp_path):
-    out = tmp_path / "maps" / "cat.png"
-    said = explain_file(picture, model(), out=out)
-    assert set(said) == {"target", "name", "predicted", "confidence_pct", "method", "out"}
-    assert said["target"] == said["predicted"] and said["name"] == f"class {said['target']}"
-    assert 20 <= said["confidence_pct"] <= 100 and (said["method"], said["out"]) == ("gae", out)
+@pytest.mark.parametrize(
+    ("ending", "begin"), [("png", b"\x89PNG"), ("jpg", b"\xff"), ("pdf", b"%PDF")]
+)
+def test_a_picture_and_what_is_said_of_it(tmp_path, ending, begin):
+    image, out = write(tmp_path / "$5_$10.png"), tmp_path / "maps" / f"cat.{ending}"
+    said = explain_file(image, model(), out=out)
+    assert list(said) == ["file", *SAID]
+    assert said["class"] == said["answer"] == f"class {said['target']}"
+    assert 20 <= said["probability_pct"] <= 100 and said["method"] == "gae"
     first = out.read_bytes()
-    with Image.open(out) as drawn:
-        assert drawn.format == "PNG" and min(drawn.size) > 300
-    other = (said["predicted"] + 1) % 5
+    assert first.startswith(begin)
+    other = (said["target"] + 1) % 5
     # Paths may be text.
-    how = {"method": "rollout", "target": other, "names": "abcde"}
-    again = explain_file(str(picture), model(), out=str(out), **how)
-    assert (again["target"], again["name"]) == (other, "abcde"[other])
-    assert again["predicted"] == said["predicted"]
-    assert again["confidence_pct"] < said["confidence_pct"]
+    how = {"method": "rollout", "target": "abcde"[other], "names": "abcde"}
+    again = explain_file(str(image), model(), out=str(out), **how)
+    assert (again["target"], again["class"]) == (other, "abcde"[other])
+    assert again["answer"] == "abcde"[said["target"]]
+    assert again["probability_pct"] < said["probability_pct"]
     assert out.read_bytes() != first
-    assert [path.name for path in out.parent.iterdir()] == ["cat.png"]
+    assert list(out.parent.iterdir()) == [out]
 
 
-def test_imagenets_names_for_a_thousand_classes(picture, tmp_path):
-    said = explain_file(picture, model(1000), target=1, out=tmp_path / "map.png")
-    assert said["name"] == "goldfish, Carassius auratus"
+def test_a_folder_has_a_picture_a_map_and_a_row_of_each(folder, tmp_path):
+    out, lines = tmp_path / "out", []
+    methods = ["gae", "integrated_gradients"]
+    work = prepare([folder], out, methods, save_maps=True, skip_unreadable=True)
+    assert len(work.left_out) == 1 and "2.jpg cannot be read" in work.left_out[0]
+    subjects = [subject(), subject("theirs", seed=1)]
+    explain_pictures(work, subjects, top=2, say=lines.append)
+    table = pd.read_csv(out / "manifest.csv")
+    assert list(table) == ["file", *SAID, "picture", "map"]
+    assert len(table) == 2 * 2 * 2 * 2 and table["map"].is_unique
+    assert set(table["file"]) == {"ant/1.png", "bee/1.png"} and table["picture"].nunique() == 2
+    firsts = table.groupby(["file", "model", "method"], sort=False).first()
+    assert (firsts["class"] == firsts["answer"]).all()
+    maps = [np.load(out / name) for name in table["map"]]
+    assert {(m.shape, m.dtype.name) for m in maps} == {((4, 4), "float32")}
+    signed = [(m < 0).any() for m in maps]
+    assert signed == (table["method"] == "integrated_gradients").tolist()
+    page = (out / "index.html").read_text()
+    assert page.count("<tr>") == 1 + len(table) and 'href="bee/1.png.png"' in page
+    assert "2.jpg cannot be read" in page and "http" not in page
+    assert len(lines) == 4 and lines[1].startswith("ant/1.png: theirs: ")
 
 
-def test_pictures_are_upright(picture):
-    shown = open_image(picture, View(32, 32, squash=True)).float()
-    assert shown[0, :12].mean() > 250 and shown[0, -12:].mean() < 5
+@pytest.mark.parametrize("method", ["gae", "integrated_gradients"])
+def test_what_a_map_says_of_the_object(folder, tmp_path, method):
+    """An object just where the map is above its mean, in one picture; none in sight in another."""
+    ours, (first, second) = subject(), sorted(folder.rglob("1.png"))
+    write(first)  # as large as the model sees, so that its mask is seen pixel by pixel
+    with Image.open(first) as image:
+        heat = explain(ours.model.network, seen(ours, image), method=method)[0, 0]
+    aside = np.zeros((32, 37), dtype=bool)
+    aside[:, 0] = True
+    for path, mask in ((first, (heat > heat.mean()).numpy()), (second, aside)):
+        place = folder / "masks" / path.relative_to(folder / "images")
+        place.parent.mkdir(parents=True)
+        Image.fromarray(mask).save(place)
+    for masks in (None, folder / "masks"):
+        work = prepare([folder], tmp_path / "out", [method], masks=masks, skip_unreadable=True)
+        table = explain_pictures(work, [ours])
+        assert table[ON_OBJECT].iloc[0].tolist()[:2] == [100, True]
+        assert 50 < table["on_object_pct"][0] <= 100
+        assert table[ON_OBJECT].iloc[1].isna().all()
 
 
-def test_what_is_refused(picture, tmp_path):
-    own, out, text = model(), tmp_path / "map.png", tmp_path / "text.jpg"
-    text.write_text("no picture")
-    cut = tmp_path / "cut.png"
-    cut.write_bytes(picture.read_bytes()[:90])
-    for path in (text, cut):
-        with pytest.raises(ValueError, match=rf"{path.name} cannot be read as an image \("):
-            explain_file(path, own, out=out)
-    with pytest.raises(FileNotFoundError, match=r"dog\.png is missing; check its name"):
-        explain_file(tmp_path / "dog.png", own, out=out)
-    with pytest.raises(ValueError, match=r"map\.jpg is no PNG by its name"):
-        explain_file(picture, own, out=out.with_suffix(".jpg"))
-    with pytest.raises(ValueError, match=r"target 5; the classes are 0 to 4"):
-        explain_file(picture, own, target=5, out=out)
-    with pytest.raises(ValueError, match=r"methods: \['gea'\] are unknown"):
-        explain_file(picture, own, method="gea", out=out)
+def test_maps_are_those_of_the_library_and_zero_stays(tmp_path):
+    ours = subject()
+    with Image.open(write(tmp_path / "a.png", (50, 40))) as image:
+        gae, gradients = look_into(ours, image, ["gae", "integrated_gradients"], target=2)
+    assert torch.equal(gae.heat, explain(ours.model.network, seen(ours, image), 2)[0, 0])
+    assert gradients.signed and not gae.signed
+    assert gradients.heat.abs().max() == 1
+    corners = gradients.heat[[0, 0, -1, -1], [0, -1, 0, -1]]  # beyond the middles of patches
+    assert torch.equal(corners.sign(), gradients.patches[[0, 0, -1, -1], [0, -1, 0, -1]].sign())
+
+
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [
+        (3, 3), ("3", 1), ("2", 2), ("cat", 0), (" CAT ", 0), ("Felis catus", 0), ("e\u0301mu", 2),
+        ("crane", [3, 4]), ("cta", "nearest are cat"), ("9", "give 0 to 4"), (-1, "no class"),
+    ],
+)  # fmt: skip
+def test_a_class_by_name_or_number(target, number):
+    classes = ["cat, Felis catus", "3", "ému", "crane, bird", "crane, machine"]
+    if isinstance(number, int):
+        assert class_number(target, classes) == number
+    else:
+        with pytest.raises(ValueError, match=rf"target .*{number}".replace("[", r"\[")):
+            class_number(target, classes)
+
+
+@pytest.mark.parametrize(
+    ("given", "how", "text"),
+    [
+        ("set/images/bee/2.jpg", {}, r"2\.jpg cannot be read as an image \(.*\); mend it, or take"),
+        ("set", {"out": "out"}, r"2\.jpg cannot be .* \(1 such of 3\); .*--skip-unreadable"),
+        ("set", {}, r"map\.png is one picture and 3 images are given; give a folder"),
+        ("set/images/ant/1.png", {"save_maps": True}, r"map\.png is one picture and maps"),
+        ("set/images/ant/1.png", {"out": "map.gif"}, r"map\.gif ends in none of \.png, \.jpg"),
+        ("set/images/ant/1.png", {"methods": ["gea"]}, r"methods: \['gea'\] are unknown"),
+        ("set/images/ant/1.png", {"masks": "set", "out": "out"}, r"2\.jpg is no PNG"),
+        ("set/images/ant", {"masks": "no", "out": "out"}, r"the first would be .*no/1\.png; name"),
+        ("dog.png", {}, r"dog\.png is missing; check its name"),
+    ],
+)
+def test_what_is_refused_before_the_work(folder, tmp_path, given, how, text):
+    how = {"out": "map.png"} | how
+    how |= {key: tmp_path / how[key] for key in ("out", "masks") if key in how}
+    with pytest.raises((ValueError, FileNotFoundError), match=text):
+        prepare([tmp_path / given], **how)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def test_a_mask_of_another_size_is_refused_by_name(folder, tmp_path):
+    Image.new("1", (9, 9)).save(write(folder / "masks" / "ant" / "1.png"))
+    with pytest.raises(
+        ValueError, match=r"masks/ant/1\.png is no mask of ant/1\.png \(the mask has"
+    ):
+        prepare([folder], tmp_path / "out")
+
+
+def test_numbers_that_do_not_fit_the_model(tmp_path):
+    work = prepare([write(tmp_path / "a.png")], tmp_path / "map.png")
+    with pytest.raises(ValueError, match="top 6 of 5 classes; ask for 1 to 5"):
+        explain_pictures(work, [subject()], top=6)
     with pytest.raises(ValueError, match="2 names for a model of 5 classes"):
-        explain_file(picture, own, names=["a", "b"], out=out)
-    assert not out.exists()
+        Subject("ours", model(), ["a", "b"])
+    said = explain_file(tmp_path / "a.png", model(1000), target=1, out=tmp_path / "map.png")
+    assert said["class"] == "goldfish, Carassius auratus"

@@ -148,9 +148,9 @@ def _masks_root(folder: Path) -> Path | None:
         return None
     if _subfolders(inside):
         return inside
-    names = {_stem(name) for name in os.listdir(inside) if _is_picture(name)}
-    pictures, _ = _pictures(folder)
-    others = {Path(_stem(p)).name for p in pictures if not p.startswith("masks/")}
+    names = {stem_of(name) for name in os.listdir(inside) if _is_picture(name)}
+    pictures, _ = pictures_in(folder)
+    others = {Path(stem_of(p)).name for p in pictures if not p.startswith("masks/")}
     if names and (_pictures_root(folder) != folder or names <= others):
         raise ValueError(
             f"read_data: {inside} has masks of pictures in {folder} and no folder for each class; "
@@ -228,14 +228,14 @@ def _read_folder(
     outlines: list[Path | None] = []
     left_out: list[Path] = list(beside)
     for label, (found, folder) in enumerate(classes.items()):
-        pictures, others = _pictures(root / folder)
+        pictures, others = pictures_in(root / folder)
         _need_pictures(root / folder, pictures, others)
-        there = _masks(masks / masked[found]) if found in masked else {}
+        there = masks_in(masks / masked[found]) if found in masked else {}
         if there:
             _need_one_each(root / folder, pictures, "pictures", "their mask is")
         images += [root / folder / picture for picture in pictures]
         labels += [label] * len(pictures)
-        outlines += [there.pop(_stem(picture), None) for picture in pictures]
+        outlines += [there.pop(stem_of(picture), None) for picture in pictures]
         left_out += [root / folder / other for other in others] + list(there.values())
     if masks is not None and not any(outlines):
         raise ValueError(
@@ -249,7 +249,7 @@ def _read_folder(
     )  # fmt: skip
 
 
-def _pictures(folder: Path) -> tuple[list[str], list[str]]:
+def pictures_in(folder: Path) -> tuple[list[str], list[str]]:
     """Pictures at any depth, relative to `folder` and sorted, and what else is there to see."""
     pictures, others = [], []
     for place, folders, files in os.walk(folder, followlinks=True):
@@ -268,13 +268,13 @@ def _is_picture(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
-def _stem(name: str) -> str:
+def stem_of(name: str) -> str:
     return same_form(Path(name).with_suffix("").as_posix())
 
 
-def _masks(folder: Path) -> dict[str, Path]:
+def masks_in(folder: Path) -> dict[str, Path]:
     """The PNG files of a class by the stem of their picture."""
-    pictures, others = _pictures(folder)
+    pictures, others = pictures_in(folder)
     wrong = [name for name in pictures + others if not name.lower().endswith(".png")]
     if wrong:
         raise ValueError(
@@ -282,7 +282,7 @@ def _masks(folder: Path) -> dict[str, Path]:
             "masks as PNG, which keeps edges, and take other files out"
         )
     _need_one_each(folder, pictures, "masks", "their picture is")
-    return {_stem(name): folder / name for name in pictures}
+    return {stem_of(name): folder / name for name in pictures}
 
 
 # What is refused
@@ -321,11 +321,11 @@ def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) ->
     """Raise ValueError when two files differ in their ending alone."""
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(_stem(name), name)
+        other = seen.setdefault(stem_of(name), name)
         if other != name:
             raise ValueError(
                 f"read_data: {folder} has the {what} {other} and {name}, so that it is not known "
-                f"which {whose} {_stem(name)}; rename one, or take it out"
+                f"which {whose} {stem_of(name)}; rename one, or take it out"
             )
 
 

@@ -1,0 +1,90 @@
+"""Pictures named one by one or by their folder, without classes, and masks of the same names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from relevit.base.errors import one_line
+from relevit.data.own.folder import masks_in, pictures_in, stem_of
+from relevit.data.own.outlines import upright
+from relevit.data.pictures import READING, opened
+from relevit.models.spec import as_rgb
+
+
+def find_pictures(given: Sequence[Path]) -> dict[Path, str]:
+    """Each picture once, with its place in the folder that was given; of a file its name alone.
+
+    Folders are searched to any depth, in natural order; masks/ beside images/ holds no pictures.
+    Raises: FileNotFoundError for what is missing; ValueError for a folder without pictures.
+    """
+    found: dict[str, tuple[Path, str]] = {}
+    for one in given:
+        if not one.exists():
+            raise FileNotFoundError(f"the image {one} is missing; check its name")
+        names = sorted(pictures_in(one)[0], key=_natural) if one.is_dir() else [""]
+        inside = [name for name in names if not _beside(one / name, "masks", "images")]
+        if not inside and one.is_dir():
+            raise ValueError(f"the folder {one} has no pictures; give another")
+        for name in inside:
+            found.setdefault(os.path.abspath(one / name), (one / name, name or one.name))
+    return dict(found.values())
+
+
+def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path]:
+    """The mask of each of the found pictures that has one.
+
+    It is the PNG in the same place of the folder `masks`, or of masks/ beside the images/ that a
+    picture lies in.
+    Raises: ValueError where none of the pictures has a mask in `masks`, or two have the same, and
+    for what is no PNG.
+    """
+    there: dict[Path, dict[str, Path]] = {}
+    taken: dict[Path, Path] = {}
+    for path, name in found.items():
+        place = _beside(path, "images", "masks") if masks is None else (masks, name)
+        if place is not None:
+            folder, inside = place
+            if folder not in there:
+                there[folder] = masks_in(folder)
+            mask = there[folder].get(stem_of(inside.removeprefix("images/")))
+            if mask is not None and taken.setdefault(mask, path) != path:
+                raise ValueError(
+                    f"{taken[mask]} and {path} have one name, so that it is not known whose the "
+                    f"mask {mask} is; rename one, or take it out"
+                )
+    if masks is not None and not taken:
+        first = masks / Path(next(iter(found.values()))).with_suffix(".png")
+        raise ValueError(
+            f"none of the pictures has a mask in {masks}, the first would be {first}; name each "
+            "mask as its picture, or leave the masks out"
+        )
+    return {path: mask for mask, path in taken.items()}
+
+
+def open_image(path: Path) -> Image.Image:
+    """An image upright and in RGB. Raises: ValueError."""
+    try:
+        with opened(path) as found:
+            return as_rgb(upright(found))
+    except READING as error:
+        raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
+
+
+def _natural(name: str) -> list[int | str]:
+    """2.jpg comes before 10.jpg."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def _beside(path: Path, folder: str, other: str) -> tuple[Path, str] | None:
+    """Of a path inside `folder`, where `other` lies beside that: the latter, and the way inside."""
+    path = path.absolute()
+    for above in path.parents:
+        if above.name == folder and (above.parent / other).is_dir():
+            return above.parent / other, path.relative_to(above).as_posix()
+    return None
