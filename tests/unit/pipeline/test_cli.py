@@ -13,7 +13,7 @@ from PIL import Image
 
 from relevit.pipeline.cli import main
 
-NAMES = ("no", "yes", "01", "$5_$10", "猫")  # that YAML, mathtext or a terminal may spoil
+NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,8 @@ def run(images) -> Path:
     data = images / "five"
     for kind in ("images", "masks"):
         (data / kind).mkdir(parents=True)
-        for name, source in zip(NAMES, sorted((images / "data" / kind).iterdir()), strict=False):
-            (data / kind / name).symlink_to(source, target_is_directory=True)
+        for name, animal in zip(NAMES, ("ant", "beetle", "whale", "tiger", "cat"), strict=True):
+            (data / kind / name).symlink_to(images / "data" / kind / animal)
     arguments = ["finetune", "--model", "tiny", "--new-head", "--data", str(data)]
     arguments += ["--out", str(images / "run"), "--set", "epochs=1", "rates=[1.0e-5]"]
     arguments += [f"head_classes=[{','.join(NAMES)}]", "validation_images=8", "test_images=8"]
@@ -74,7 +74,7 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
     models = ["--compare", "tiny", str(run)]
     assert main(["explain", str(image), *models, "--target", "cat", "-o", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "class 26 of tiny, called cat\n" in said and f"class 3 of {run}, called cat\n" in said
+    assert "class 26 of tiny, called cat\n" in said and f"class 4 of {run}, called cat\n" in said
     assert f"{image.name}: tiny: cat" in said and f"written: {out}" in said
     maps = images / "maps"
     assert main(["explain", str(images / "five"), "--model", str(run), "-o", str(maps)]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -17,7 +18,8 @@ BOX = (160, 0, 480, 320)
 def drawn(figure, axis):
     """The pixels of one panel, as they are stored, at the figure's own dpi."""
     data = io.BytesIO()
-    figure.savefig(data, dpi=figure.dpi)
+    with plt.rc_context({"savefig.bbox": None}):  # whatever style is set
+        figure.savefig(data, dpi=figure.dpi)
     left, bottom, right, top = axis.get_window_extent().extents.round().astype(int)
     whole = np.array(Image.open(data).convert("RGB")).astype(int)
     return whole[len(whole) - top : len(whole) - bottom, left:right]
