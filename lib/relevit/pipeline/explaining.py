@@ -110,7 +110,7 @@ def prepare(
     method, and an `out` that does not fit; as `find_pictures` and `find_masks`.
     """
     check_known(methods)
-    found = find_pictures(images)
+    found = find_pictures(images, but=out)
     work = Work({}, {}, [], out, tuple(dict.fromkeys(methods)), values, save_maps)
     _need_fitting(work, len(found), masks)
     masked = {} if work.kind else find_masks(found, masks)
@@ -133,9 +133,7 @@ def prepare(
 def _need_fitting(work: Work, count: int, masks: Path | None) -> None:
     """Raise ValueError for an output that cannot hold what is asked for."""
     if work.kind and (count > 1 or masks is not None or work.save_maps):
-        why = (
-            f"{count} images are given" if count > 1 else "maps and what masks say need more files"
-        )
+        why = f"{count} images are given" if count > 1 else "maps and masks need more files"
         raise ValueError(f"explain: {work.out} is one picture and {why}; give a folder to write to")
     if work.out.suffix and not work.kind and not work.out.is_dir():
         raise ValueError(

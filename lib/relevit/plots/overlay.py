@@ -76,9 +76,11 @@ def overlay_figure(picture: Image.Image, name: str, rows: Sequence[Sequence[Over
             )
             axis.set(xlim=extent[:2], ylim=extent[2:])
             _frame(axis, [one.box] if one.box in boxes else [])
-    share = 1 / len(drawn)
+    cell = axes[0, -1].get_position(original=True)
+    share, inch = cell.height / len(drawn), 1 / figure.get_figwidth()
     for place, (signed, heat) in enumerate(sorted(drawn.items())):
-        bar = axes[0, -1].inset_axes((1.04, 1 - share * (place + 0.9), 0.04, share * 0.8))
+        low = cell.y1 - share * (place + 0.9)
+        bar = figure.add_axes((cell.x1 + 0.15 * inch, low, 0.13 * inch, 0.8 * share))
         bar.set_facecolor("0.5")  # as the grey picture below a map
         ticks, labels = ENDS[signed]
         figure.colorbar(heat, cax=bar).set_ticks(ticks, labels=labels)

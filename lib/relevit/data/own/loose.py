@@ -16,10 +16,11 @@ from relevit.data.pictures import READING, opened
 from relevit.models.spec import as_rgb
 
 
-def find_pictures(given: Sequence[Path]) -> dict[Path, str]:
+def find_pictures(given: Sequence[Path], but: Path | None = None) -> dict[Path, str]:
     """Each picture once, with its place in the folder that was given; of a file its name alone.
 
-    Folders are searched to any depth, in natural order; masks/ beside images/ holds no pictures.
+    Folders are searched to any depth, in natural order, without masks/ beside images/ and without
+    the folder `but`, to which earlier results were written.
     Raises: FileNotFoundError for what is missing; ValueError for a folder without pictures.
     """
     found: dict[str, tuple[Path, str]] = {}
@@ -27,7 +28,7 @@ def find_pictures(given: Sequence[Path]) -> dict[Path, str]:
         if not one.exists():
             raise FileNotFoundError(f"the image {one} is missing; check its name")
         names = sorted(pictures_in(one)[0], key=_natural) if one.is_dir() else [""]
-        inside = [name for name in names if not _beside(one / name, "masks", "images")]
+        inside = [name for name in names if not (name and _is_none(one / name, but))]
         if not inside and one.is_dir():
             raise ValueError(f"the folder {one} has no pictures; give another")
         for name in inside:
@@ -79,6 +80,11 @@ def _natural(name: str) -> list[int | str]:
     """2.jpg comes before 10.jpg."""
     parts = re.split(r"(\d+)", name)
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def _is_none(path: Path, but: Path | None) -> bool:
+    made = but is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but))
+    return made or _beside(path, "masks", "images") is not None
 
 
 def _beside(path: Path, folder: str, other: str) -> tuple[Path, str] | None:

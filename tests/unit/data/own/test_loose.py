@@ -28,6 +28,8 @@ def test_pictures_come_once_in_natural_order_without_masks(folder, monkeypatch):
     assert list(find_pictures([folder]).values()) == [
         f"images/{n}" for n in ("2.jpg", "10.jpg", "b/2.png")
     ]
+    assert len(find_pictures([folder], but=images / "b")) == 2
+    assert len(find_pictures([images / "b" / "2.png"], but=images / "b")) == 1
     monkeypatch.chdir(images)
     assert len(find_pictures([images / "2.jpg", folder / "masks" / ".." / "images" / "2.jpg"])) == 1
     (folder / "none").mkdir()
