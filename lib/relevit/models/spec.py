@@ -57,13 +57,29 @@ class View:
         square = self._cut(Image.fromarray(grey, mode="F"), self.mask_pixels)
         return torch.from_numpy(np.array(square))[None] > 0.5
 
+    def box(self, width: int, height: int) -> tuple[float, float, float, float]:
+        """The part of a picture of this size that is seen: left, top, right, bottom, in pixels."""
+        shorter = min(width, height)
+        (left, right), (top, bottom) = (self._seen(side, shorter) for side in (width, height))
+        return left, top, right, bottom
+
+    def _seen(self, side: int, shorter: int) -> tuple[float, float]:
+        out = self._left_out(side, shorter)
+        kept = side - 2 * out
+        resized = self.resize if self.squash else int(self.resize * kept / shorter)
+        start = round((resized - self.crop) / 2)
+        return out + start * kept / resized, out + (start + self.crop) * kept / resized
+
+    def _left_out(self, side: int, shorter: int) -> int:
+        """Pixels at both ends of a side that is far longer than the other."""
+        return 0 if self.squash else max(0, (side - LONGEST * shorter) // 2)
+
     def _cut(self, picture: Image.Image | Tensor, how: str) -> Image.Image | Tensor:
         size = [self.resize] * (2 if self.squash else 1)
         # Of a line of one by 60,000 pixels, the whole enlarged would fill the memory.
         _, height, width = functional.get_dimensions(picture)
-        longest = LONGEST * min(height, width)
-        if not self.squash and max(height, width) > longest:
-            top, left = (max(0, (side - longest) // 2) for side in (height, width))
+        top, left = (self._left_out(side, min(height, width)) for side in (height, width))
+        if top or left:
             picture = functional.crop(picture, top, left, height - 2 * top, width - 2 * left)
         smooth = isinstance(picture, Image.Image)
         resized = functional.resize(picture, size, InterpolationMode(how), antialias=smooth)
