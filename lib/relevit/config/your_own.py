@@ -56,7 +56,7 @@ class OwnChoices(FinetuneChoices):
     validation_maps: Count = Field(16, ge=4, description="at most, for the losses after each epoch")
     test_images: Count = Field(2000, ge=8, description="at most, of each test set")
     looked_at: Count = Field(100, ge=4, description="at most, test images whose maps are measured")
-    shown: int = Field(6, ge=2, le=20, description="images in a row of pictures")
+    shown: int = Field(20, ge=2, le=100, description="at most, test images whose maps are shown")
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
     precision: PrecisionChoice = "auto"
 
@@ -72,6 +72,7 @@ class OwnParams(OwnChoices, Params):
     rates: list[Rate] = Field([5.0e-6, 5.0e-5], min_length=1, description="that the rule tries")
     test_images: Count = Field(200, ge=8, description="at most, of each test set")
     looked_at: Count = Field(40, ge=4, description="at most, test images whose maps are measured")
+    shown: int = Field(6, ge=2, le=20, description="images in a row of pictures")
     example_images: Count = Field(8, ge=4, description="of each class of the example")
 
     @property

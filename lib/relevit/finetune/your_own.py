@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -23,8 +24,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Bool
+from PIL import Image
 from scipy.stats import binomtest
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from relevit.base.device import choose_device, choose_precision
@@ -36,9 +39,10 @@ from relevit.config.your_own import OwnChoices
 from relevit.data.batch import Batch, join
 from relevit.data.drawings import CLASSES
 from relevit.data.image_set import AHEAD
-from relevit.data.own.check import Findings, apart, examine, need_usable
+from relevit.data.own.check import Findings, apart, examine, need_usable, samples
 from relevit.data.own.example import write_example
 from relevit.data.own.folder import Listing, read_data, read_splits
+from relevit.data.own.listing import same_form
 from relevit.data.own.outlines import MaskSource, MaskValues
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
@@ -101,6 +105,7 @@ class OwnImages:
     validation: Batch
     maps: int
     found: AutomaticMasks | None  # of these, where they are TokenCut's
+    kept: Bool[Tensor, " images"] | None = None  # to train on, by TokenCut where it makes the masks
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,12 @@ class OwnRun:
             precision=choose_precision(c.precision, self.device),
             weights={name.removeprefix("weight_"): getattr(c, name) for name in LOSS_WEIGHTS},
         )
+
+    @property
+    def shown(self) -> Listing:
+        """Test images for pictures: of as many classes as possible, of the last shifted set, or
+        held out."""
+        return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
 
 
 # Before the work
@@ -194,6 +205,10 @@ def prepare(
     images = _training_images(choices, data, model, where, say)
     if not model.new_head:
         _need_knowledge(model, images.validation)
+    if images.kept is not None:
+        part = data.finetuning.select(images.kept.nonzero()[:, 0])
+        masked = _with_files(part, images.train.masks, model.view, out / "masks")
+        data = replace(data, finetuning=masked)
     return OwnRun(choices, data, model, images, where, out, identity)
 
 
@@ -471,7 +486,7 @@ def _with_fitted_head(
         load_weights(path, network, model.spec.name)
         return replace(model, network=network.eval())
     say("fitting a new head")
-    network = linear_probe(model.network, model.spec, _read(data.train, model.view, choices))
+    network = linear_probe(model.network, model.spec, _read(data.train, model.view))
     save_weights(path, network, model.spec.name)
     return replace(model, network=network)
 
@@ -632,19 +647,19 @@ def _training_images(
     view = model.view
     if annotated:
         view = replace(view, **options(choices.protocol, "View.mask"))
-    train = _read(data.finetuning, _to_crop(view) if annotated else view, choices)
+    train = _read(data.finetuning, _to_crop(view) if annotated else view)
     maps = min(choices.validation_maps, len(places))
     if annotated and masked >= FEWEST_MAPS:
         parts = [chosen.select(range(masked)), chosen.select(range(masked, len(places)))]
-        read = [_read(part, view, choices) for part in parts if part.images]
+        read = [_read(part, view) for part in parts if part.images]
         return OwnImages(train, _together(read), min(maps, masked), None)
-    validation = _read(chosen, model.view, choices)
+    validation = _read(chosen, model.view)
     found = _tokencut(validation.select(range(maps)), "validation", choices, device, say)
     if annotated:
         return OwnImages(train, validation, maps, found)
     made = _tokencut(train, "finetuning", choices, device, say)
     train = replace(train, masks=made.refined).select(made.kept.nonzero()[:, 0])
-    return OwnImages(train, validation, maps, found)
+    return OwnImages(train, validation, maps, found, made.kept)
 
 
 def _need_knowledge(model: OwnModel, validation: Batch) -> None:
@@ -666,14 +681,16 @@ def _to_crop(view: View) -> View:
     return replace(view, resize=side, crop=side, squash=True)
 
 
-def _read(part: Listing, view: View, choices: OwnChoices) -> Batch:
-    return join(list(_batches(part, view, choices)))
+def _read(part: Listing, view: View) -> Batch:
+    return join(list(_batches(part, view)))
 
 
-def _batches(part: Listing, view: View, choices: OwnChoices) -> Iterator[Batch]:
-    """A part's images in its order, with masks where every image has one."""
-    skipped: dict[int, str] | None = {} if choices.corrupted == "skip" else None
-    return part.image_set(view).batches(BATCH, ahead=AHEAD, skipped=skipped)
+def _batches(part: Listing, view: View) -> Iterator[Batch]:
+    """A part's images in its order, with masks where every image has one.
+
+    Those that cannot be read are gone: one that is skipped now would shift all after it.
+    """
+    return part.image_set(view).batches(BATCH, ahead=AHEAD)
 
 
 def _together(parts: list[Batch]) -> Batch:
@@ -698,6 +715,38 @@ def _tokencut(
     return found
 
 
+def _with_files(
+    part: Listing, masks: Bool[Tensor, "images 1 crop crop"], view: View, folder: Path
+) -> Listing:
+    """A part with these masks of what a model sees, each a PNG of its whole picture's size.
+
+    They lie in `folder`/<class>, or <part>/<class> in a set that has parts, as `--masks` reads
+    them. What the model does not see of a picture is no object.
+    """
+    files: list[Path] = []
+    for place, (name, label) in enumerate(zip(part.ids, part.labels.tolist(), strict=True)):
+        files.append(folder / _inside(part, name, part.classes[label]))
+        if files[-1] in files[:-1]:  # of two pictures that differ in the ending alone
+            files[-1] = files[-1].with_name(f"{Path(name).name}.png")
+        size = part.picture(place).size
+        left, top, right, bottom = view.box(*size)
+        across, down = view.crop / (right - left), view.crop / (bottom - top)
+        place_of = (across, 0, -left * across, 0, down, -top * down)
+        square = Image.fromarray(masks[place, 0].numpy()).convert("L")
+        whole = square.transform(size, Image.Transform.AFFINE, place_of, Image.Resampling.BILINEAR)
+        whole = whole.point(lambda grey: 255 * (grey > 127))
+        files[-1].parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(files[-1], partial(whole.save, format="PNG"))
+    return replace(part, masks=tuple(files))
+
+
+def _inside(part: Listing, name: str, label: str) -> Path:
+    """Where the mask of a picture lies in a folder of masks, whatever its id and class are."""
+    above, *below = Path(name).with_suffix(".png").parts
+    parts = [*Path(part.name).parts[1:], label, *([] if same_form(above) == label else [above])]
+    return Path(*(p for p in "/".join([*parts, *below]).split("/") if p not in ("", "..")))
+
+
 # What came of it
 
 
@@ -705,7 +754,8 @@ def answer_all(
     run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
 ) -> pd.DataFrame:
     """Every model's answer to every test image: columns of `Classifier.predict`, and `model`,
-    `dataset`, `index` (number of the image in its set)."""
+    `dataset`, `index` (number of the image in its set) and `file` (its path in the set's folder).
+    """
     c, spec, rows = run.choices, run.model.spec, []
     probe = list(
         run.images.validation.select(range(min(PROBED, len(run.images.validation)))).split(BATCH)
@@ -714,14 +764,15 @@ def answer_all(
         classifier = make_classifier(network, spec, c.precision, probe=probe)
         for dataset, part in run.data.test.items():
             shown = _sample(part, c.test_images, c.seed)
-            answers = classifier.predict(_batches(shown, run.model.view, c))
-            rows.append(answers.assign(model=name, dataset=dataset, index=range(len(answers))))
+            answers = classifier.predict(_batches(shown, run.model.view))
+            names = {"index": range(len(answers)), "file": shown.ids}
+            rows.append(answers.assign(model=name, dataset=dataset, **names))
         say(f"answered: {name}")
     return pd.concat(rows, ignore_index=True)
 
 
 def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
-    """Where each model looks, on test images with a mask: `look_rows`, and `model`.
+    """Where each model looks, on test images with a mask: `look_rows`, `model` and `file`.
 
     Without any such image the table is empty.
     """
@@ -730,18 +781,18 @@ def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
         shown = _masked(part, run.choices.looked_at, run.choices.seed)
         if not shown.images:
             continue
-        batch = _read(shown, run.model.view, run.choices)
-        batch = batch.select(batch.masks.flatten(1).any(dim=1))
+        batch = _read(shown, run.model.view)
+        seen = batch.masks.flatten(1).any(dim=1).nonzero()[:, 0]
+        batch, files = batch.select(seen), shown.select(seen).ids
         for name, network in models.items():
-            seen = look(network, run.model.spec, batch, names)
-            rows.append(look_rows(seen, batch, dataset).assign(model=name))
+            found = look_rows(look(network, run.model.spec, batch, names), batch, dataset)
+            rows.append(found.assign(model=name, file=files))
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
 
 
 def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
-    """Test images for pictures, those of the last shifted set or the held-out ones, and maps."""
-    part = list(run.data.test.values())[-1]
-    batch = _read(_sample(part, run.choices.shown, run.choices.seed), run.model.view, run.choices)
+    """The images of `OwnRun.shown`, and what each model sees in them."""
+    batch = _read(run.shown, run.model.view)
     names = [str(name) for name in run.data.classes]
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
 

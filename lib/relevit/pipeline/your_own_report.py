@@ -1,19 +1,26 @@
-"""The page on a run of `relevit finetune`: what was done, what changed, how to use the model."""
+"""The page on a run of `relevit finetune`: what was done, what changed, how to use the model.
+
+It has all pictures in it. Tables and pictures scroll where they do not fit, and the maps wrap.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pandas as pd
+import yaml
+from markupsafe import escape
 from matplotlib.figure import Figure
 
 from relevit import plots
 from relevit.base.files import write_atomically
+from relevit.config.your_own import OwnChoices
 from relevit.finetune.learning_rate import highest_passing
 from relevit.finetune.your_own import (
     HELD_OUT,
@@ -28,6 +35,21 @@ from relevit.models.card import load_code, write_card
 from relevit.plots.style import alternative_text
 
 REPORT, CARD = "report.html", "README.md"
+LONG = 20  # rows from which a table is folded
+DPI = 110
+# Of `relevit finetune`, by what they set; all else is set by --set.
+FLAGS = {
+    "own_model": "--model",
+    "own_weights": "--weights",
+    "own_options": "--model-options",
+    "data": "--data",
+    "masks": "--masks",
+    "images_folder": "--images",
+    "object_values": "--object",
+    "ignored_values": "--ignore",
+    "shifted": "--shifted",
+    "new_head": "--new-head",
+}
 
 
 def write_report(result: OwnResult) -> Path:
@@ -41,10 +63,10 @@ def write_report(result: OwnResult) -> Path:
     if highest_passing(result.rates, run.choices.limit_pts) is None:
         notes.insert(0, about_rate(run, result.rates, result.lr))
     page = template.render(
-        title=f"{run.choices.own_model} on {run.data.train.name}",
+        title=f"{run.model.spec.name} on {run.data.train.name}",
         finding=finding(result.changes),
         notes=notes,
-        parts=[_images(result), _accuracy(result), _maps(result), _rate(result), _use(result)],
+        parts=[part(result) for part in (_images, _accuracy, _maps, _rate, _use, _made)],
     )
     path = run.out / REPORT
     write_atomically(path, lambda target: target.write_text(page, encoding="utf-8"))
@@ -60,18 +82,58 @@ def finding(changes: pd.DataFrame) -> str:
     rows = shifted if len(shifted) else changes
     where = "on the shifted sets" if len(shifted) else "on the held-out images"
     means = rows.groupby("change", sort=False)["change_pts"].mean()
-    text = f"Finetuned on where it looks, top-1 changes by {means[f'{WITH} - {ORIGINAL}']:+.1f} "
+    text = f"Finetuned on where it looks, top-1 changes by {means[f'{WITH} - {ORIGINAL}']:+z.1f} "
     text += f"points {where}."
     if f"{WITHOUT} - {ORIGINAL}" not in means:
         return f"{text} There was no control, so what relevance added to the training is not known."
     added = rows[rows["change"] == f"{WITH} - {WITHOUT}"]
-    sure = int((added["low_pts"] > 0).sum()), int((added["high_pts"] < 0).sum())
+    gains, losses = int((added["low_pts"] > 0).sum()), int((added["high_pts"] < 0).sum())
+    beyond = f"a gain beyond chance on {gains} of {len(added)} sets and a loss on {losses}"
+    if len(added) == 1:
+        known = "a gain beyond" if gains else "a loss beyond" if losses else "no more than"
+        beyond = f"{known} chance"
     return (
         f"{text} The same finetuning without the relevance terms changes it by "
-        f"{means[f'{WITHOUT} - {ORIGINAL}']:+.1f}, so that these terms add "
-        f"{added['change_pts'].mean():+.1f}. Of {len(added)} sets {sure[0]} gain by them beyond "
-        f"chance and {sure[1]} lose (95 % over images, one run)."
+        f"{means[f'{WITHOUT} - {ORIGINAL}']:+z.1f}, so that these terms add "
+        f"{added['change_pts'].mean():+z.1f}: {beyond} (95 % over images, one run)."
     )
+
+
+def command(choices: OwnChoices, out: Path) -> str:
+    """The line in a terminal that makes the same run."""
+    words, settings, default = [], [], _values(OwnChoices())
+    for name, value in _values(choices).items():
+        if value == default[name] and name not in ("own_model", "data"):
+            continue
+        if name in FLAGS:
+            words += [FLAGS[name], *_words(value)]
+        elif name == "rates" and len(value) == 1:
+            words += ["--rate", str(value[0])]
+        elif name == "corrupted":
+            words.append("--skip-unreadable")
+        else:
+            settings += _words({name: value})
+    settings = ["--set", *settings] if settings else []
+    return shlex.join(["relevit", "finetune", *words, *settings, "--out", str(out)])
+
+
+def _values(choices: OwnChoices) -> dict[str, Any]:
+    return choices.model_dump(exclude_none=True)
+
+
+def _words(value: Any) -> list[str]:
+    """What follows a flag."""
+    if isinstance(value, dict):
+        return [f"{key}={_yaml(of_key)}" for key, of_key in value.items()]
+    if isinstance(value, bool):
+        return []
+    return [str(each) for each in value] if isinstance(value, list) else [str(value)]
+
+
+def _yaml(value: Any) -> str:
+    """In a line, as the command reads it."""
+    style = {"default_flow_style": True, "allow_unicode": True, "width": float("inf")}
+    return yaml.safe_dump(value, **style).removesuffix("...\n").strip()
 
 
 def accuracy_table(result: OwnResult) -> pd.DataFrame:
@@ -84,23 +146,28 @@ def accuracy_table(result: OwnResult) -> pd.DataFrame:
 def _images(result: OwnResult) -> dict[str, Any]:
     run = result.run
     used = {"finetuned on": run.data.finetuning, "validation": run.data.validation, **run.data.test}
-    table = pd.DataFrame({"images": {name: len(part) for name, part in used.items()}})
-    masks = "annotated" if run.data.masks == "annotated" else "TokenCut's, without annotation"
+    masks = "annotated"
+    if run.images.kept is not None:
+        lost = len(run.images.kept) - len(run.data.finetuning)
+        masks = "TokenCut's, without annotation; the folder masks has them, for --masks to read"
+        masks += f"; it found none to train on in {lost} more" * bool(lost)
     return {
         "heading": "The images",
-        "texts": [f"{len(run.data.classes)} classes. The masks of training are {masks}."],
-        "table": _html(table),
+        "texts": [
+            f"{len(run.data.classes)} classes. The masks of training are {masks}. Below are some: "
+            "outlined in their image, and without the rest of it."
+        ],
+        "tables": [_html(pd.DataFrame({"images": {name: len(p) for name, p in used.items()}}))],
         "figures": [_img(plots.sample_grid(run.data.finetuning, run.choices.seed))],
     }
 
 
 def _accuracy(result: OwnResult) -> dict[str, Any]:
     changes = result.changes.assign(
-        interval=[f"{r.low_pts:+.1f} to {r.high_pts:+.1f}" for r in result.changes.itertuples()]
+        interval=[f"{r.low_pts:+z.1f} to {r.high_pts:+z.1f}" for r in result.changes.itertuples()],
+        p=[f"{p:.3f}" if p >= 0.001 else "below 0.001" for p in result.changes["p"]],
     )
     columns = ["change", "images", "gained", "lost", "change_pts", "interval", "p"]
-    table = changes.set_index("dataset")[columns].round({"change_pts": 1})
-    table["p"] = [f"{p:.3f}" if p >= 0.001 else "below 0.001" for p in table["p"]]
     return {
         "heading": "The answers",
         "texts": [
@@ -108,25 +175,52 @@ def _accuracy(result: OwnResult) -> dict[str, Any]:
             "wrong; the interval is a bootstrap over images, p is McNemar's exact test. Another "
             "seed would finetune to other weights: repeat the run with a few before you rely on it."
         ],
-        "table": _html(accuracy_table(result)) + _html(table),
+        "tables": [
+            _html(accuracy_table(result)),
+            _html(changes.set_index("dataset")[columns]),
+            _by_class(result),
+        ],
         "figures": [_img(plots.paired_changes(result.changes, "Change of top-1, 95 % intervals"))],
     }
 
 
+def _by_class(result: OwnResult) -> str:
+    """Top-1 of the set that is shown, a row a class that it has."""
+    dataset = list(result.run.data.test)[-1]
+    answers = pd.read_parquet(result.run.out / "answers.parquet").query("dataset == @dataset")
+    right = 100.0 * (answers["label_rank"] == 0)
+    groups = right.groupby([answers["label"], answers["model"]])
+    table = groups.mean().unstack()[list(result.models)]
+    table.insert(0, "images", groups.size().unstack()[ORIGINAL])
+    table.index = [result.run.data.classes[label] for label in table.index]
+    return _folded(f"Top-1 by class, on {dataset}", table)
+
+
 def _maps(result: OwnResult) -> dict[str, Any]:
-    batch, looks = examples(result.run, result.models)
-    names = [str(result.run.data.classes[label]) for label in batch.labels]
-    figure = plots.looks_grid(batch.images, names, looks, batch.masks)
-    part: dict[str, Any] = {
-        "heading": "Where it looks",
-        "texts": ["GAE's map of the predicted class, below each model's answer."],
-        "figures": [_img(figure)],
-    }
+    run, (batch, looks) = result.run, examples(result.run, result.models)
+    name, part = list(run.data.test.items())[-1]
+    drawn, known = (len(set(some.labels.tolist())) for some in (run.shown, part))
+    text = (
+        f"GAE's map of the predicted class, on {len(batch)} images of {name} drawn by the seed, of "
+        f"{drawn} of its {known} classes. Bright is relevant, each map over its own range. A wrong "
+        "answer is orange and in italics."
+    )
+    if batch.masks.any():
+        text += " A white line is around the object."
+    tables = []
     if len(result.looks):
         columns = {"on_object_pct": "relevance on the object (%)", "iou_pct": "IoU (%)"}
         means = result.looks.groupby(["dataset", "model"], sort=False)[list(columns)].mean()
-        part["table"] = _html(means.rename(columns=columns).round(1).reset_index(level=1))
-    return part
+        tables = [_html(means.rename(columns=columns).reset_index(level=1))]
+    shown = []
+    for i, (file, label) in enumerate(zip(run.shown.ids, batch.labels.tolist(), strict=True)):
+        image, mask = batch.images[i], batch.masks[i]
+        tiles = [("image", run.data.classes[label], True, plots.map_tile(image))]
+        for model, seen in looks.items():
+            tile = plots.map_tile(image, seen.heatmaps[i], mask)
+            tiles.append((model, seen.titles[i], bool(seen.right[i]), tile))
+        shown.append((file, [(*said, _img(tile, margin=0)) for *said, tile in tiles]))
+    return {"heading": "Where it looks", "texts": [text], "tables": tables, "examples": shown}
 
 
 def _rate(result: OwnResult) -> dict[str, Any]:
@@ -146,18 +240,50 @@ def _use(result: OwnResult) -> dict[str, Any]:
         "heading": "Use it",
         "texts": ["The weights are plain timm's:"],
         "code": load_code(result.run.model, result.weights),
-        "figures": [],
     }
 
 
-def _html(table: pd.DataFrame) -> str:
-    return table.rename_axis(index=None, columns=None).to_html(border=0)
+def _made(result: OwnResult) -> dict[str, Any]:
+    run = result.run
+    text = f"On {run.device}, in {run.settings.precision}, by this command:"
+    if run.identity["weights"] and not run.choices.own_weights:
+        text = f"{text[:-1]} but with a model that was handed over in Python:"
+    columns = {
+        "value": map(_yaml, _values(run.choices).values()),
+        "default": map(_yaml, _values(OwnChoices()).values()),
+        "what it is": (field.description or "" for field in OwnChoices.model_fields.values()),
+    }
+    table = pd.DataFrame(columns, index=list(OwnChoices.model_fields))
+    changed = table["value"] != table["default"]
+    return {
+        "heading": "How it was made",
+        "texts": [text],
+        "code": command(run.choices, run.out),
+        "tables": [
+            _html(table[changed], "settings"),
+            _folded("All other settings", table[~changed].drop(columns="default"), "settings"),
+        ],
+    }
 
 
-def _img(figure: Figure) -> str:
+def _html(table: pd.DataFrame, kind: str = "numbers") -> str:
+    with pd.option_context("display.max_colwidth", None):
+        plain = table.rename_axis(index=None, columns=None)
+        inside = plain.to_html(border=0, classes=kind, float_format="{:z.1f}".format)
+    return f'<div class="wide">{inside}</div>'
+
+
+def _folded(summary: str, table: pd.DataFrame, kind: str = "numbers") -> str:
+    """Open where it is short."""
+    shown = " open" * (kind == "numbers" and len(table) <= LONG)
+    inside = f"<summary>{escape(summary)}</summary>{_html(table, kind)}"
+    return f"<details{shown}>{inside}</details>"
+
+
+def _img(figure: Figure, margin: float = 0.05) -> str:
     """A picture as an element of the page, with its text for those who do not see it."""
     data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=110)
-    text = alternative_text(figure).replace('"', "'")
-    source = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}"
-    return f'<img alt="{text}" src="{source}">'
+    kind = "jpeg" if any(axis.images for axis in figure.axes) else "png"
+    figure.savefig(data, format=kind, dpi=DPI, pad_inches=margin)
+    source = f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
+    return f'<img alt="{escape(alternative_text(figure))}" src="{source}">'

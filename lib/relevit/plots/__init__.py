@@ -88,4 +88,4 @@ from relevit.plots.widgets import (
     phrase_explorer,
     step_explorer,
 )
-from relevit.plots.your_own import paired_changes, sample_grid
+from relevit.plots.your_own import map_tile, paired_changes, sample_grid

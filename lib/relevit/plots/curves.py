@@ -29,6 +29,7 @@ from relevit.plots.style import (
     legend_beside,
     mark_level,
     panels,
+    reach,
     subplots,
 )
 from relevit.training.epochs import History
@@ -114,6 +115,9 @@ def rate_curves(
     mark_level(left, limit_pts)
     mark_level(right, log[column][0] + RISE_NATS)
     left.set(title="Fall of validation top-1", xlabel="epoch", ylabel="points")
+    reach(left, -1, 1)
+    count_whole(left)
+    count_whole(right)
     right.set(title="Classification loss", xlabel="epoch", ylabel="nats")
     plain = {"color": "black", "linestyle": ""}
     handles = [

@@ -13,13 +13,16 @@ from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
 from relevit.data.batch import Batch
 from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
+from relevit.models.spec import Mask
 from relevit.plots.style import GAIN, GREY, HEAT, INK, LOSS, OBJECT, PALE_OBJECT, REST, subplots
 
 DIMMED = 0.22  # brightness of what a mask leaves out
@@ -77,11 +80,7 @@ def heatmap_grid(
         if titles:
             _title(axes[0, c], titles[c], colours[c] if colours else "black", 7)
         for r, (_, maps) in enumerate(rows, start=1):
-            axes[r, c].imshow(picture.mean(axis=2), **GREY)
-            drawn = axes[r, c].imshow(maps[c, 0].detach().cpu().numpy(), **HEAT)
-            if masks is not None and masks[c].any():  # an image of some sets has none
-                edge = {"levels": [0.5], "colors": "white", "linewidths": 0.6}
-                axes[r, c].contour(masks[c, 0].cpu().numpy(), **edge)
+            drawn = lay_over(axes[r, c], image, maps[c], None if masks is None else masks[c])
         for axis, (texts, of_texts) in zip(axes[1:, c], answers, strict=bool(answers)):
             _title(axis, texts[c], of_texts[c], 7)
     for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
@@ -99,6 +98,30 @@ def heatmap_grid(
             shown = axes[0, -1].text(1.1, 1 - 0.16 * place, word, transform=axes[0, -1].transAxes)
             shown.set(fontsize=7.5, color=colour, va="top", style=_style(colour))
     return figure
+
+
+def lay_over(
+    axis: Axes,
+    image: UInt8[Tensor, "3 height width"],
+    heat: Float[Tensor, "1 height width"],
+    mask: Bool[Tensor, "1 height width"] | None = None,
+) -> AxesImage:
+    """A heatmap over its image in grey, the object outlined; what a colour bar needs."""
+    axis.imshow(_pixels(image).mean(axis=2), **GREY)
+    drawn = axis.imshow(heat[0].detach().cpu().numpy(), **HEAT)
+    if mask is not None:
+        outline(axis, mask[0].cpu().numpy())
+    return drawn
+
+
+def outline(axis: Axes, mask: Mask, width: float = 0.6) -> None:
+    """A white line around the object of a picture, with a dark edge that is seen on white."""
+    if mask.any():  # an image of some sets has none
+        axis.autoscale(False)
+        rows, columns = (np.arange(-1, side + 1) for side in mask.shape)
+        style = {"levels": [0.5], "colors": "white", "linewidths": width}
+        line = axis.contour(columns, rows, np.pad(mask, 1), **style)  # closed at the border, too
+        line.set_path_effects([withStroke(linewidth=2.5 * width, foreground="black")])
 
 
 def looks_grid(

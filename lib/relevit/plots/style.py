@@ -221,6 +221,12 @@ def mark_level(axis: Axes, height: float, **style: Any) -> None:
     axis.axhline(height, color="black", linestyle=":", **style)
 
 
+def reach(axis: Axes, low: float, high: float) -> None:
+    """The panel goes at least from `low` to `high`, so that next to nothing looks like it."""
+    bottom, top = axis.get_ylim()
+    axis.set_ylim(min(bottom, low), max(top, high))
+
+
 def name_sets(axis: Axes, names: Collection[str]) -> None:
     """The names of test sets below their places, broken where they are long."""
     axis.set_xticks(range(len(names)), [str(name).replace("_", "\n") for name in names], fontsize=8)

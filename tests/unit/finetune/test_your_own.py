@@ -19,9 +19,12 @@ from PIL import Image
 
 from relevit.config import OwnChoices
 from relevit.data.own.example import write_example
+from relevit.data.own.folder import read_splits
+from relevit.data.own.listing import Listing
 from relevit.finetune import your_own
 from relevit.finetune.your_own import HELD_OUT, ORIGINAL, WITH, WITHOUT
 from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.spec import View
 from relevit.training.epochs import WEIGHTS
 
 SMALL = {
@@ -93,6 +96,12 @@ def test_what_a_run_leaves(done):
     val = done.accuracies.set_index(["dataset", "model"]).loc[(HELD_OUT, ORIGINAL)]
     assert val["low_pct"] <= val["top1_pct"] <= val["high_pct"] and val["top1_pct"] > 80
     assert len(done.looks) == 3 * 8 and done.lr in SMALL["rates"]
+    for table, size in {"answers": 40, "looks": 8}.items():
+        rows = pd.read_parquet(done.run.out / f"{table}.parquet").query("dataset == @HELD_OUT")
+        part = done.run.data.test[HELD_OUT]
+        known = dict(zip(part.ids, part.labels.tolist(), strict=True))
+        assert rows["file"].nunique() == size
+        assert rows["label"].tolist() == [known[file] for file in rows["file"]]
 
 
 @pytest.mark.slow
@@ -201,8 +210,46 @@ def test_without_masks_tokencut_makes_them(example, choices, tmp_path, monkeypat
     assert run.data.masks == "tokencut"
     assert 0 < len(run.images.train) <= 40
     share = run.images.train.masks.float().mean(dim=(1, 2, 3))
-    assert bool(((share > 0) & (share < 1)).all())
+    assert bool(((share > 0) & (share < 1)).all()) and len(share) == len(run.data.finetuning)
     assert run.images.found is not None and len(run.images.found) == run.images.maps
+    again = read_splits(data, run.out / "masks")["all"]
+    found = {path: mask for path, mask in zip(again.images, again.masks, strict=True) if mask}
+    assert found == dict(zip(run.data.finetuning.images, run.data.finetuning.masks, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "inside"),
+    [
+        ("cat/far/1.b.jpg", "cat", "cat/far/1.b.png"),
+        ("e\u0301/1.jpg", "\u00e9", "\u00e9/1.png"),
+        ("/elsewhere/1.jpg", "cat", "cat/elsewhere/1.png"),
+        ("../1.jpg", "n/a", "n/a/1.png"),
+        ("1.jpg", "..", "1.png"),
+    ],
+)
+def test_no_mask_lies_outside_of_its_folder(name, label, inside):
+    part = Listing("birds", (label,), (), torch.zeros(0).long(), ())
+    assert your_own._inside(part, name, label) == Path(inside)
+
+
+@pytest.mark.parametrize("view", [View(37, 32), View(32, 32), View(32, 32, squash=True)])
+@pytest.mark.parametrize("size", [(90, 61), (61, 120), (40, 40)])
+def test_masks_of_what_a_model_sees_lie_in_the_whole_picture(tmp_path, view, size):
+    rows, columns = torch.meshgrid(torch.arange(32), torch.arange(32), indexing="ij")
+    shapes = torch.stack([(rows - 9) ** 2 + (columns - 14) ** 2 < 49, columns + 2 * rows > 60])
+    for name in ("cat/a.b.png", "dog/far/1.jpg"):
+        path = tmp_path / "set" / "train" / name
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", size, (len(name), 0, 0)).save(path)
+    part = read_splits(tmp_path / "set")["train"]
+    found = your_own._with_files(part, shapes[:, None], view, tmp_path / "masks")
+    assert found.masks == tuple(
+        tmp_path / "masks" / "train" / name for name in ("cat/a.b.png", "dog/far/1.png")
+    )
+    assert read_splits(tmp_path / "set", tmp_path / "masks")["train"].masks == found.masks
+    for place, shape in enumerate(shapes):
+        seen = view.mask(found.mask(place))[0]
+        assert (seen & shape).sum() > 0.9 * (seen | shape).sum()
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_check_says_what_is_there_and_draws_it(images, capsys):
     said = capsys.readouterr().out
     assert "160 of 40 classes can be used" in said and "masks" in said
     with Image.open(picture) as drawn:
-        assert drawn.width > 300
+        assert drawn.width >= 4 * 300 and drawn.height >= 4 * 300
 
 
 @pytest.mark.slow
@@ -59,11 +59,14 @@ def test_a_run_ends_in_a_report_and_a_card(run):
         "The learning rate",
         "McNemar",
         "these terms add",
+        "relevit finetune --data",
+        "<th>weight_classification</th>\n      <td>0.05</td>",
     ):
         assert part in page
-    assert page.count("<img alt=") == 4 and 'alt=""' not in page
-    assert all(name in page for name in NAMES)
+    assert page.count("<img alt=") == 3 + 4 * 5 and 'alt=""' not in page, "one of each class"
+    assert all(f"<th>{name}</th>" in page for name in NAMES), "a row a class"
     assert json.loads((run / "run.json").read_text())["classes"] == list(NAMES)
+    assert "-0.0" not in page and ">0.000<" not in page and "without text" not in page
     assert "checkpoint_path" in page and "http" not in page.replace("https://github", "")
     assert "library_name: timm" in (run / "README.md").read_text()
 

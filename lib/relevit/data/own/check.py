@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,8 +13,6 @@ from typing import get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, UInt8
-from torch import Tensor
 
 from relevit.base.device import cores
 from relevit.base.errors import one_line
@@ -24,7 +21,7 @@ from relevit.data.image_set import read_ahead
 from relevit.data.own.listing import REMEDY, Listing
 from relevit.data.own.outlines import GREY16, OtherSize, turned, upright
 from relevit.data.pictures import READING, opened
-from relevit.models.spec import View, as_rgb
+from relevit.models.spec import as_rgb
 
 MOST_STRETCHED = 20  # times the shorter side; of a longer picture a model sees next to nothing
 SMALL = 32  # pixels of the shorter side: two patches of a usual ViT
@@ -251,31 +248,18 @@ def _masks(findings: Findings) -> list[tuple[str, str]]:
     return said
 
 
-def samples(
-    listing: Listing, view: View, count: int, seed: int = 0
-) -> tuple[UInt8[Tensor, "n 3 s s"], Bool[Tensor, "n 1 s s"] | None, list[str]]:
-    """Pictures to look at, their masks and their classes, of as many classes as possible.
+def samples(listing: Listing, count: int, seed: int = 0) -> Listing:
+    """Pictures to look at: at most `count` at random, of as many classes as possible, in order.
 
-    `count` at random, or all of a smaller listing; of one in which some pictures have masks those
-    with masks alone. Without any, masks are None.
-    Raises: ValueError for a count below 1; UnreadableImage.
+    Of a listing in which some pictures have masks they are those with masks alone.
     """
-    if count < 1:
-        raise ValueError(f"{listing.name}: a sample of {count} pictures; ask for at least 1")
     outlined = [place for place, mask in enumerate(listing.masks) if mask is not None]
     if outlined:
         listing = listing.select(outlined)
     order = np.random.default_rng(seed).permutation(len(listing))
-    turns: Counter[int] = Counter()
-    rounds = []
-    for place in order.tolist():
-        label = int(listing.labels[place])
-        rounds.append(turns[label])
-        turns[label] += 1
-    chosen = order[np.argsort(rounds, kind="stable")][:count].tolist()
-    batch = listing.image_set(view).read(chosen)
-    titles = [listing.classes[label] for label in batch.labels.tolist()]
-    return batch.images.contiguous(), batch.masks if outlined else None, titles
+    labels = listing.labels.numpy()[order]
+    rounds = pd.Series(labels).groupby(labels).cumcount()
+    return listing.select(sorted(order[np.argsort(rounds, kind="stable")][:count].tolist()))
 
 
 def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
