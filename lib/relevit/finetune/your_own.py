@@ -551,7 +551,7 @@ def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
 def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
     """How the rate was chosen, in a sentence."""
     if highest_passing(rates, run.choices.limit_pts) == lr:
-        return f"rate by the rule: {lr:.0e}"
+        return f"rate {'by' if len(rates) > 1 else 'as given; it passes'} the rule: {lr:.0e}"
     row = rates.set_index("lr").loc[lr].to_dict()
     return (
         f"no rate passes the rule (top-1 within {run.choices.limit_pts:g} points, no rise of the "
