@@ -12,7 +12,6 @@ import copy
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,7 +27,6 @@ from jaxtyping import Bool
 from PIL import Image
 from scipy.stats import binomtest
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
@@ -78,7 +76,7 @@ SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the
 # What may change in a folder without making its results another run's.
 FREE = ("rates", "limit_pts", "control", "shown", "looked_at", "test_images", "precision")
 Say = Callable[[str], object]
-Step = Callable[[str, int, int], object]  # what is at work, its steps done, and all of them
+Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,6 @@ def prepare(
     A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was.
     Where `own_model` is the folder of a run before, its model and classes are meant.
     `replace_other` removes another run that `out` holds, as a stage's folder is its notebook's own.
-    What is said is in the folder's `log.txt`, too.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
@@ -197,7 +194,6 @@ def prepare(
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
     }
     _claim(out, identity, replace_other)
-    say = _logged(out, say)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
     if model.new_head:
@@ -465,15 +461,21 @@ def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
     say(f"rates {rates}: epochs {c.epochs}, steps in each {steps}{then if c.control else ''}")
 
 
-def _logged(out: Path, say: Say) -> Say:
-    """`say`, and each line with its time at the end of the run's log."""
+@dataclass
+class _Log:
+    """Says each line and, once it has a file, adds all of them to it with their times."""
 
-    def both(line: str) -> None:
-        say(line)
-        with (out / SAID).open("a", encoding="utf-8") as log:
-            log.write(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {line}\n")
+    say: Say
+    file: Path | None = None
+    held: str = ""
 
-    return both
+    def __call__(self, line: str) -> None:
+        self.say(line)
+        self.held += f"{datetime.now():%Y-%m-%d %H:%M:%S}  {line}\n"
+        if self.file is not None:
+            with self.file.open("a", encoding="utf-8") as log:
+                log.write(self.held)
+            self.held = ""
 
 
 def _with_fitted_head(
@@ -501,11 +503,11 @@ def search(
 
     Goes on where it stopped. A rate at which a loss became infinite has an infinite `drop_pts`.
     """
-    rows, rates = [], sorted(run.choices.rates)
-    for place, lr in enumerate(rates, 1):
-        settings, ahead = run.settings.changed(lr=lr), len(rates) - place + run.choices.control
+    rows = []
+    for place, lr in enumerate(sorted(run.choices.rates)):
+        settings = run.settings.changed(lr=lr)
         try:
-            history = _finetuned(run, settings, _folder_of(run, lr), say, step, ahead)[1]
+            history = _finetuned(run, settings, _folder_of(run, lr), say, step, place)[1]
         except FloatingPointError:  # far too high: a finding, not an accident
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
@@ -575,7 +577,8 @@ def networks(
         weights = run.settings.weights | {"relevance": 0.0}
         settings, folder = run.settings.changed(lr=lr, weights=weights), f"without_lr_{lr:.1e}"
         try:
-            found[WITHOUT] = _finetuned(run, settings, run.out / folder, say, step)[0]
+            last = len(run.choices.rates)
+            found[WITHOUT] = _finetuned(run, settings, run.out / folder, say, step, last)[0]
         except FloatingPointError:
             say("its loss became infinite: it is left out")
     found[WITH] = _finetuned(run, run.settings.changed(lr=lr), _folder_of(run, lr), say, step)[0]
@@ -587,26 +590,24 @@ def _folder_of(run: OwnRun, lr: float) -> Path:
 
 
 def _finetuned(
-    run: OwnRun, settings: FinetuneSettings, folder: Path, say: Say, step: Step, ahead: int = 0
+    run: OwnRun, settings: FinetuneSettings, folder: Path, say: Say, step: Step, before: int = 0
 ) -> tuple[nn.Module, History]:
-    """One run from the original, with so many as long ahead; read when `folder` holds it."""
-    epochs, name, began = settings.epochs, f"rate {settings.lr:.0e}", time.monotonic()
+    """One run from the original, after so many of its length; read when `folder` holds it."""
+    epochs, name = settings.epochs, f"rate {settings.lr:.0e}"
+    runs = len(run.choices.rates) + run.choices.control
     name += "" if settings.weights["relevance"] else " without relevance"
     goes_on = True  # unless its first epoch is seen
 
     def on_epoch(row: Mapping[str, Any]) -> None:
-        nonlocal began
-        took, began, left = time.monotonic() - began, time.monotonic(), epochs - row["epoch"]
         if row["epoch"]:
-            to_go = tqdm.format_interval(took * (left + ahead * epochs))
-            say(f"  {name}: epoch {row['epoch']} of {epochs}, {took:.1f} s, {to_go} to go")
+            say(f"  {name}: epoch {row['epoch']} of {epochs}")
 
     def on_step(epoch: int, done: int, steps: int) -> None:
         nonlocal goes_on
         if goes_on and epoch > 1:
             say(f"  {name}: going on from epoch {epoch - 1} of {epochs}")
         goes_on, what = False, f"{name}, epoch {epoch} of {epochs}"
-        step(what, (epoch - 1) * steps + done, epochs * steps)
+        step(what, (before * epochs + epoch - 1) * steps + done, runs * epochs * steps)
 
     network, shown, spec = copy.deepcopy(run.model.network), run.images.validation, run.model.spec
     figures = validation_figures(
@@ -896,8 +897,9 @@ def finetune_folder(
     told each line for people, `step` each step.
     Raises: as `prepare` and `chosen_rate`.
     """
+    say = _Log(say)
     run = prepare(choices, out, device, say, network=network)
-    say = _logged(run.out, say)
+    say.file = run.out / SAID
     rates = search(run, say, step)
     lr = chosen_rate(run, rates)
     say(about_rate(run, rates, lr))

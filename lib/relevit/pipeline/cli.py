@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -181,9 +182,13 @@ def _say(*lines: str) -> None:
 
 
 def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, int], None]]:
-    """What prints a line, with its time outside a terminal, and what moves a bar in one."""
+    """What prints a line, with its time outside a terminal, and what moves a bar in one.
+
+    After the first epoch it is said about how long the rest takes.
+    """
     terminal = sys.stdout.isatty()
     bar: tqdm | None = None
+    first: tuple[str, int, float] | None = None  # what is at work, steps before, and when it began
 
     def say(line: str) -> None:
         if not quiet:
@@ -191,15 +196,18 @@ def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, i
             sys.stdout.flush()
 
     def step(what: str, done: int, steps: int) -> None:
-        nonlocal bar
+        nonlocal bar, first
         if bar is None:
-            off = quiet or not terminal
+            off, first = quiet or not terminal, (what, done - 1, time.monotonic())
             bar = tqdm(total=steps, initial=done - 1, leave=False, unit="step", disable=off)
+        if first and what != first[0]:
+            each = (time.monotonic() - first[2]) / (done - 1 - first[1])
+            say(f"about {tqdm.format_interval(each * (steps - done + 1))} to go")
+            first = None
         bar.set_description(what, refresh=False)
-        bar.update()
+        bar.update(done - bar.n)
         if done == steps:
             bar.close()
-            bar = None
 
     return say, step
 

@@ -372,7 +372,7 @@ def test_a_notebook_run_again_with_other_values_replaces_its_run(choices, tmp_pa
     your_own.prepare(choices, out, "cpu", replace_other=True)
     assert (out / "with_lr_5.0e-06").is_dir(), "the same run goes on"
     your_own.prepare(but(choices, epochs=3), out, "cpu", replace_other=True)
-    assert {path.name for path in out.iterdir()} == {"log.txt", "run.json"}
+    assert {path.name for path in out.iterdir()} == {"run.json"}
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")
