@@ -19,7 +19,7 @@ from relevit.base.device import cores
 from relevit.base.errors import one_line
 from relevit.config.words import Corrupted
 from relevit.data.image_set import read_ahead
-from relevit.data.own.listing import REMEDY, Listing
+from relevit.data.own.listing import REMEDY, SKIP, Listing
 from relevit.data.own.outlines import GREY16, OtherSize, turned, upright
 from relevit.data.pictures import READING, opened
 from relevit.models.spec import View, as_rgb
@@ -183,7 +183,7 @@ def need_usable(findings: Findings) -> None:
         remedy = REMEDY if first[0] in findings.refused else "mend the mask, or remove it"
         raise ValueError(
             f"{findings.name}: {first[0]} cannot be used ({first[1]}; {more} such in all); "
-            f"{remedy}, or leave such pictures out (--skip-unreadable, or corrupted: skip)"
+            f"{remedy}, {SKIP}"
         )
     useless = (*findings.masks_empty, *findings.masks_full)
     if findings.masks and len(useless) == findings.masks:
