@@ -41,10 +41,7 @@ def describe(
 
 
 def image_size(name: str, network: nn.Module, asked: Any = None) -> int:
-    """Pixels of a side; of a NaFlex, which takes any, those `asked` for.
-
-    Raises: ValueError for pictures that are not square.
-    """
+    """Pixels of a side, of a NaFlex those `asked` for. Raises: ValueError when they differ."""
     made_for = getattr(getattr(network, "patch_embed", None), "img_size", None)
     size = made_for or asked or network.pretrained_cfg.get("input_size", (3, 224, 224))[1:]
     need_square(*to_2tuple(size), name)

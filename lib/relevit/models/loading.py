@@ -206,8 +206,8 @@ def _head_size(
         return count
     file = f", the file {model.name}-head from {model.head_url}" if model.head_url else ""
     other = any(key.startswith("head.") for key in tensors)
-    none = "a head that is not one linear layer" if other else "no head"
-    has = f"a head of {held} classes" if held else none
+    has = "a head that is not one linear layer" if other else "no head"
+    has = f"a head of {held} classes" if held else has
     asked = f" and {classes} are asked for" if classes else ""
     raise ValueError(
         f"model {name!r}: {place} has {has}{asked}; give weights with a fitting head{file}, or put "
