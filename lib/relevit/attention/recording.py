@@ -18,7 +18,7 @@ from torch import Tensor, nn
 # goes through the same methods, the embedded tokens [batch, tokens, width].
 Inputs = Float[Tensor, "batch ..."]
 
-FAMILIES = "ViT, DeiT (also distilled), AugReg, BEiT, DINO, DINOv2 (with registers), MAE"
+FAMILIES = "ViT, DeiT, AugReg, BEiT, EVA-02, MAE, DINO, DINOv2, DINOv3"
 
 
 _turns: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()

@@ -121,7 +121,7 @@ def picture_set(
     masks: Callable[[int], Mask] | None = None,
     accepted: Mapping[int, tuple[int, ...]] | None = None,
     candidates: Sequence[int] = (),
-    remedy: str = UNPACK,
+    remedy: str = f"{UNPACK}, or give corrupted='skip' to leave such pictures out and count them",
 ) -> ImageSet:
     """Pictures that are opened one by one, and cut to the view when they are read.
 
@@ -139,9 +139,7 @@ def picture_set(
             return picture, None if masks is None else view.mask(masks(place))
         except READING as error:
             raise UnreadableImage(
-                f"{name}: {what} cannot be read ({one_line(error)}); {remedy}, or give "
-                "corrupted='skip' to leave such pictures out and count them",
-                ids[place],
+                f"{name}: {what} cannot be read ({one_line(error)}); {remedy}", ids[place]
             ) from error
 
     def read(places: Sequence[int]) -> Batch:

@@ -672,7 +672,7 @@ def _need_knowledge(model: OwnModel, validation: Batch) -> None:
         raise ValueError(
             f"finetune: the original is right on {right} of {len(validation)} validation images, "
             f"no more than a guess among its {classes} classes; if its head has the classes in "
-            "another order, give head_classes, else fit a new one with --new-head"
+            "another order, give --set head_classes=[...], else fit a new one with --new-head"
         )
 
 

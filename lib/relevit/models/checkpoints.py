@@ -38,7 +38,7 @@ def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"weights: {path} is missing; run the stage that writes it")
+        raise FileNotFoundError(f"weights: {path} is missing; check its name, or run its stage")
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -46,7 +46,7 @@ def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"weights: {path} is cut short or damaged ({one_line(error)}); "
-            "delete it and run the stage that writes it again"
+            "copy it again, or delete it and run its stage"
         ) from error
 
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import torch
 from timm.data import resolve_data_config
+from timm.layers import to_2tuple
 from torch import Tensor, nn
 
 from relevit.attention.recording import FAMILIES, attention_layers, record_attention
@@ -19,7 +20,7 @@ def describe(
     name: str, timm_name: str, network: nn.Module, options: Mapping[str, Any], count: int
 ) -> ModelSpec:
     """The spec of any timm model, once it is known to be one that can be explained."""
-    size = image_size(name, network)
+    size = image_size(name, network, options.get("img_size"))
     try:
         _try_it(network, size)
     except (ValueError, RuntimeError, AssertionError, TypeError) as error:
@@ -32,26 +33,26 @@ def describe(
         if how[key] not in allowed:
             raise ValueError(
                 f"model {name!r}: its pretrained_cfg has {key} {how[key]!r}, which is not known "
-                f"here; set model.pretrained_cfg[{key!r}] to one of {allowed} and give the model"
+                f"here; in Python, set model.pretrained_cfg[{key!r}] to one of {allowed}"
             )
     mean, std = (tuple(map(float, how[key])) for key in ("mean", "std"))
     view = view_of(how, size)
     return ModelSpec(name, timm_name, size, mean, std, dict(options), count, view)
 
 
-def image_size(name: str, network: nn.Module) -> int:
-    """Pixels of a side. Raises: ValueError for pictures that are not square."""
+def image_size(name: str, network: nn.Module, asked: Any = None) -> int:
+    """Pixels of a side, of a NaFlex those `asked` for. Raises: ValueError when they differ."""
     made_for = getattr(getattr(network, "patch_embed", None), "img_size", None)
-    size = made_for or network.pretrained_cfg.get("input_size", (3, 224, 224))[1:]
-    need_square(*size, name)
-    return int(size[0])
+    size = made_for or asked or network.pretrained_cfg.get("input_size", (3, 224, 224))[1:]
+    need_square(*to_2tuple(size), name)
+    return int(to_2tuple(size)[0])
 
 
 def need_square(height: int, width: int, name: str) -> None:
     if height != width:
         raise ValueError(
             f"model {name!r}: its pictures are {height} x {width} pixels, and relevance maps need "
-            f"squares; give the option img_size, such as {min(height, width)}"
+            f"squares; give the model option img_size={min(height, width)}"
         )
 
 

@@ -1,17 +1,19 @@
 """Weights as their authors published them: read without running code, named as timm names them.
 
-One rule finds the network in a file, whatever lies around it: a name that ends in ANCHOR tells by
-what stands before it which names are the network's. Of several networks (DINO's student and
-teacher, MoCo-v3's encoders) the first counts that is not one of ASIDE. So are read the files of
-timm, RobustViT's runs (`state_dict`, after `module.`), DeiT, MAE and BEiT (`model`), DINO's full
-checkpoint (`teacher`, after `backbone.`), MoCo-v3 (`state_dict`, after `module.base_encoder.`) and
-the linear heads of the last two; the names of OpenAI's CLIP are known to timm.
+One rule finds the network in a file, whatever lies around it: a wrapper counts as a prefix, and a
+name that ends in one of ANCHORS tells by what stands before it which names are the network's. So
+are read the files of timm, RobustViT's runs (`state_dict`, after `module.`), DeiT, MAE and BEiT
+(`model`), DINO's full checkpoint (`teacher`, after `backbone.`), MoCo-v3 (`state_dict`, after
+`module.base_encoder.`), the linear heads of the last two, Lightning and compiled models; the names
+of OpenAI's CLIP are known to timm. Of several networks those under the first of FIRST count,
+without MoCo's MOMENTUM; what is still in doubt is refused.
 """
 
 from __future__ import annotations
 
 import argparse
 import pickle
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,8 +25,11 @@ from torch import Tensor, nn
 from relevit.models.checkpoints import need_sound, read_tensors
 
 ENDINGS = ("safetensors", "pth", "bin", "pth.tar")
-ANCHOR, OF_CLIP = "patch_embed.proj.weight", "visual.class_embedding"
-ASIDE = ("student.", "momentum_encoder.")
+ANCHOR = "patch_embed.proj.weight"
+ANCHORS = (ANCHOR, "embeds.proj.weight", "visual.class_embedding")  # of timm, NaFlex, OpenAI's CLIP
+# As `timm.models.load_checkpoint` takes them, averaged weights before plain ones; then DINO's.
+FIRST = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
+MOMENTUM = "momentum_encoder."
 HEAD = {"head.weight", "head.bias"}
 NEW = HEAD | {"fc_norm.weight", "fc_norm.bias"}  # may start untrained, under a new head
 PRETRAINING = ("mask_token", "decoder", "lm_head.")  # what only a pretraining needs
@@ -63,16 +68,49 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def named_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of the network in a checkpoint, by their names in it; no head of several layers.
+    """The tensors of the network in a checkpoint, by timm's names for them or its authors'.
 
-    Raises: ValueError when there is no Vision Transformer.
+    The one linear layer beside it that reads its features is its head; of several none is.
+    Raises: ValueError when there is no Vision Transformer, or more than one that may be meant.
     """
-    networks = [pair for anchor in (ANCHOR, OF_CLIP) for pair in _networks(found, anchor)]
+    flat = dict(_flat(found))
+    networks = {
+        name.removesuffix(anchor): value.shape[:1]  # its width
+        for anchor in ANCHORS
+        for name, value in flat.items()
+        if f".{name}".endswith(f".{anchor}")
+    }
     if not networks:
         raise ValueError(f"it holds no Vision Transformer: no name ends in {ANCHOR}")
-    first = [pair for pair in networks if not any(word in pair[0] for word in ASIDE)]
-    tensors = (first or networks)[0][1]
-    return {k: v for k, v in tensors.items() if k in HEAD or not k.startswith("head.")}
+    wrappers = [f"{key}." for key in FIRST if isinstance(found.get(key), Mapping)]
+    first = next((w for w in wrappers if any(n.startswith(w) for n in networks)), "")
+    kept = [name for name in networks if name.startswith(first)]
+    kept = [name for name in kept if MOMENTUM not in name] or kept
+    if len(kept) > 1:
+        names = " and ".join(f"{name}blocks" for name in kept)
+        raise ValueError(f"it holds several networks, {names}: save the one that you mean alone")
+    (prefix,) = kept
+    tensors = {k.removeprefix(prefix): v for k, v in flat.items() if k.startswith(prefix)}
+    beside = {} if "head.weight" in tensors else _beside(flat, prefix, networks[prefix])
+    return tensors | beside
+
+
+def _flat(found: Mapping[Any, Any], inside: str = "") -> Iterator[tuple[str, Tensor]]:
+    """All tensors, named with what they are wrapped in; without the parts of a name that begin
+    with `_`, such as `_orig_mod`, which compiling and sharding put there."""
+    for key, value in found.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{inside}{key}.")
+        elif isinstance(value, Tensor):
+            yield inside + re.sub(r"(?<![^.])_\w+\.", "", str(key)), value
+
+
+def _beside(flat: Mapping[str, Tensor], prefix: str, width: tuple[int, ...]) -> dict[str, Tensor]:
+    """The linear layer on a network's features, beside it or further out; of several names."""
+    before = {name: re.sub(r"[^.]+\.weight$", "", name) for name in flat}
+    beside = [n for n, outer in before.items() if outer != prefix and prefix.startswith(outer)]
+    heads = {n: h for n in beside if (h := _linear(flat, n)) and flat[n].shape[1:] == width}
+    return heads.popitem()[1] if len(heads) == 1 else {f"head.{n}": flat[n] for n in heads}
 
 
 def head_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -80,26 +118,18 @@ def head_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
 
     Raises: ValueError when it has none, or anything but a matrix and a vector.
     """
-    for name in ("linear", "head"):
-        for _, tensors in _networks(found, f"{name}.weight"):
-            weight, bias = (tensors.get(f"{name}.{kind}") for kind in ("weight", "bias"))
-            if bias is not None and (weight.ndim, bias.ndim) == (2, 1):
-                return {"head.weight": weight, "head.bias": bias}
+    flat, ends = dict(_flat(found)), (".linear.weight", ".head.weight")
+    for name in (name for end in ends for name in flat if f".{name}".endswith(end)):
+        if head := _linear(flat, name):
+            return head
     raise ValueError("it has no linear.weight and linear.bias, nor head.weight and head.bias")
 
 
-def _networks(
-    found: Mapping[Any, Any], anchor: str, inside: str = ""
-) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """What stands before a network's names, and its tensors; those further out come first."""
-    names = [k for k, v in found.items() if isinstance(k, str) and isinstance(v, Tensor)]
-    for name in (name for name in names if f".{name}".endswith(f".{anchor}")):
-        prefix = name.removesuffix(anchor)
-        tensors = {n.removeprefix(prefix): found[n] for n in names if n.startswith(prefix)}
-        yield inside + prefix, tensors
-    for key, value in found.items():
-        if isinstance(value, Mapping):
-            yield from _networks(value, anchor, f"{inside}{key}.")
+def _linear(flat: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The head that a weight and its bias are; none where they are no matrix and vector."""
+    weight, bias = flat[name], flat.get(f"{name.removesuffix('weight')}bias")
+    found = bias is not None and (weight.ndim, bias.ndim) == (2, 1)
+    return {"head.weight": weight, "head.bias": bias} if found else {}
 
 
 def fill(
@@ -114,10 +144,11 @@ def fill(
     """
     own, classifier = model.state_dict(), _classifier(model)
     tensors = _each_block_a_table(tensors, len(model.blocks))
-    aside = PRETRAINING if keep_head else PRETRAINING + HEADED + classifier
+    aside = (*PRETRAINING, "head.") if keep_head else PRETRAINING + HEADED + classifier
     if not keep_head and "norm.weight" not in own:
         aside += BARE_NORM
-    tensors = {k: v for k, v in tensors.items() if not k.startswith(aside)}
+    kept = HEAD if keep_head else ()
+    tensors = {k: v for k, v in tensors.items() if k in kept or not k.startswith(aside)}
     named = _named_as_timm(tensors, model, resample)
     if not keep_head:  # CLIP's has another name before
         named = {k: v for k, v in named.items() if k not in HEAD}

@@ -40,7 +40,7 @@ from relevit.models.sources import OF_DINOV2, Tensors, find_tensors, fitting, fr
 from relevit.models.spec import ModelSpec, View
 
 RANDOM = "random"  # in place of weights: drawn from the seed
-NEW_HEAD = "new_head=True (--new-head)"
+NEW_HEAD = "classes=N and new_head=True, or relevit finetune --new-head"
 RESERVED = {"num_classes", "pretrained", "pretrained_cfg", "checkpoint_path", "in_chans"}
 SIZES = ("img_size", "patch_size")  # options for which positions and patches are resampled
 BOTH = "both"  # rows that DINO's classifier reads, in `model.global_pool`
@@ -143,7 +143,7 @@ def _named(
     else:
         tensors, place = find_tensors(model, weights, classes, new_head, made_with)
         count = _head_size(model, tensors, classes, new_head, place)
-        both = not new_head and _reads_both(tensors)
+        both = model.reads == BOTH and not new_head and _reads_both(tensors)
     network = _built(model, count, made_with, seed, both)
     if name in MODELS:
         network.pretrained_cfg.update(pixels_of(model, pixels))
@@ -173,7 +173,7 @@ def _of_timm(name: str, options: Mapping[str, Any]) -> Model:
         cfg = get_pretrained_cfg(name)
     except RuntimeError as error:
         raise ValueError(
-            f"model {name!r} has no such weights in timm; use {tagged(name) or 'weights'}"
+            f"model {name!r} has no such weights in timm; use {tagged(name) or 'a file of weights'}"
         ) from error
     if cfg is not None and "img_size" not in options:  # before a large model is made
         need_square(*cfg.input_size[1:], name)
@@ -186,8 +186,8 @@ def _options(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
     """All that `timm.create_model` is told. Raises: ValueError for what is set here."""
     if odd := sorted(RESERVED & options.keys()):
         raise ValueError(
-            f"model {model.name!r}: option {odd[0]!r} is set here, by classes, weights and the tag "
-            "in the model's name; leave it out"
+            f"model {model.name!r}: leave the option {odd[0]!r} out; it is set by the weights and "
+            f"the tag in the model's name (for an untrained head: {NEW_HEAD})"
         )
     cfg = get_pretrained_cfg(model.timm_name)
     usual = cfg is None or model.image_size == cfg.input_size[-1]
@@ -213,11 +213,13 @@ def _head_size(
     if (count and (new_head or count == held)) or (count == 0 and (bare or classes == 0)):
         return count
     file = f", the file {model.name}-head from {model.head_url}" if model.head_url else ""
-    has = f"a head of {held} classes" if held else "no head"
+    other = any(key.startswith("head.") for key in tensors)
+    has = "a head that is not one linear layer" if other else "no head"
+    has = f"a head of {held} classes" if held else has
     asked = f" and {classes} are asked for" if classes else ""
     raise ValueError(
-        f"model {name!r}: {place} has {has}{asked}; give classes and {NEW_HEAD} for an untrained "
-        f"one, or weights that have it{file}"
+        f"model {name!r}: {place} has {has}{asked}; give weights with a fitting head{file}, or put "
+        f"an untrained one there: {NEW_HEAD}"
     )
 
 

@@ -132,7 +132,7 @@ def fitting(model: Model, place: Path | str, options: Mapping[str, Any]) -> Iter
         said = f" with {dict(options)}" if options else ""
         raise ValueError(
             f"model {model.name!r}: {place} does not fit{said} ({one_line(error)}); use weights of "
-            f"{model.timm_name}, with the options, such as img_size, that they were made with"
+            f"{model.timm_name}, with the model options, such as img_size, that they were made with"
         ) from error
 
 

@@ -15,6 +15,8 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
+from relevit.attention.patches import patch_grid
+
 Interpolation = Literal["bilinear", "bicubic"]
 Mask = Bool[np.ndarray, "height width"]
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -163,7 +165,8 @@ class ModelSpec:
 @lru_cache(maxsize=64)
 def _grid(timm_name: str, options: tuple[tuple[str, Any], ...]) -> tuple[int, int]:
     with torch.device("meta"):  # without any weights
-        return tuple(timm.create_model(timm_name, **dict(options)).patch_embed.grid_size)
+        network = timm.create_model(timm_name, **dict(options))
+        return patch_grid(network, torch.empty(1, 3, *2 * [dict(options)["img_size"]]))
 
 
 @lru_cache(maxsize=64)

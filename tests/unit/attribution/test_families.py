@@ -78,7 +78,7 @@ SHRUNK = {
     },
     "Xcit": {"img_size": 32, "embed_dim": 16, "depth": 2, "num_heads": 2, "cls_attn_layers": 1},
 }
-NAMED = r"ViT, DeiT \(also distilled\), AugReg, BEiT, DINO, DINOv2 \(with registers\), MAE"
+NAMED = "ViT, DeiT, AugReg, BEiT, EVA-02, MAE, DINO, DINOv2, DINOv3"
 
 
 def random_weights(model):

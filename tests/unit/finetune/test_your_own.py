@@ -397,7 +397,7 @@ def test_a_folder_of_something_else_is_left_alone(choices, tmp_path):
 
 def test_a_head_in_another_order_is_found_out(choices, tmp_path):
     turned = but(choices, head_classes=list(reversed(choices.head_classes)))
-    with pytest.raises(ValueError, match=r"right on \d+ of 40 .* give head_classes, else"):
+    with pytest.raises(ValueError, match=r"right on \d+ of 40 .* give --set head_classes=.*, else"):
         your_own.prepare(turned, tmp_path / "out", "cpu")
     your_own.prepare(choices, tmp_path / "out", "cpu")  # the folder was not taken
 

@@ -109,7 +109,7 @@ def test_a_file_that_does_not_fit_is_named_and_the_model_unchanged(path, change,
 
 def test_files_of_another_model_damaged_or_missing_are_named(path):
     named, model = f"weights: {re.escape(str(path))} ", model_of(0)
-    with pytest.raises(FileNotFoundError, match=named + "is missing; run the"):
+    with pytest.raises(FileNotFoundError, match=named + "is missing; check its name"):
         load_weights(path, model, "tiny")
     save_weights(path, model_of(1), "dinov2-s")
     with pytest.raises(ValueError, match=named + "is for model 'dinov2-s', not 'tiny'; choose"):
@@ -117,5 +117,7 @@ def test_files_of_another_model_damaged_or_missing_are_named(path):
     whole = path.read_bytes()
     for share in (0, 0.001, 0.5, 0.999):
         path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(ValueError, match=named + r"is cut short or damaged \(.+\); delete it"):
+        with pytest.raises(
+            ValueError, match=named + r"is cut short or damaged \(.+\); copy it again"
+        ):
             read_tensors(path)

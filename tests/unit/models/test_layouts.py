@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 
@@ -32,13 +34,101 @@ def test_every_layout_gives_all_tensors(tmp_path, layout):
     assert same(model, tensors) and not model.training
 
 
+WRAPPERS = ([], ["model"], ["model_state_dict"], ["net"], ["weights"], ["checkpoint", "state_dict"])
+BEFORE = ("_orig_mod.", "module._orig_mod.", "_orig_mod.module.", "net.model.", "model.encoder.")
+BESIDE = {  # what stands before the network's names, and before its head's
+    "": "head.",  # as timm has it
+    "module.": "module.head.",
+    "encoder.": "head.",
+    "model.backbone._orig_mod.": "model.fc.",
+    "state.0.": "state.1.",
+    "backbone.": "classifier.",
+}
+
+
+@pytest.mark.parametrize(("body", "head"), [*BESIDE.items(), *((b, f"{b}head.") for b in BEFORE)])
+def test_wrappers_and_prefixes_are_found_by_rule(tmp_path, body, head):
+    tensors, path = micro.trained("vit-b", 3), tmp_path / "last.ckpt"
+    names = {k: (head + k[5:]) if k.startswith("head.") else body + k for k in tensors}
+    file = {names[key]: value for key, value in tensors.items()}
+    if body not in ("", "_orig_mod."):  # a class has other things, too
+        file |= {"criterion.weight": torch.ones(3), "n_averaged": torch.tensor(2)}
+    for wrappers in WRAPPERS:
+        wrapped = file
+        for wrapper in reversed(wrappers):
+            wrapped = {wrapper: wrapped, "epoch": 9, "optimizer": {"state": {0: torch.ones(2, 16)}}}
+        torch.save(wrapped, path)
+        assert same(load_model("vit-b", path), tensors), wrappers
+        new = load_model("vit-b", path, classes=3, new_head=True)
+        found = new.state_dict() | {k: tensors[k] for k in ("head.weight", "head.bias")}
+        assert all(torch.equal(found[k], tensors[k]) for k in tensors), wrappers
+        assert not torch.equal(new.head.weight, tensors["head.weight"])
+
+
+def test_blocks_may_be_compiled_one_by_one(tmp_path):
+    tensors = micro.trained("vit-b", 3)
+    names = {key: re.sub(r"(blocks\.\d+\.)", r"\1_orig_mod.", key) for key in tensors}
+    torch.save({names[key]: value for key, value in tensors.items()}, tmp_path / "vit-b.pth")
+    assert same(load_model("vit-b", tmp_path), tensors)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("state_dict", "state_dict_ema"),
+        ("model", "model_ema"),
+        ("model_ema",),
+        ("model", "state_dict"),
+        ("state_dict", "model_ema", "state_dict_ema"),
+    ],
+)
+def test_of_averaged_and_plain_weights_timms_are_taken(tmp_path, keys):
+    file = {key: micro.trained("vit-b", 3, seed=seed) for seed, key in enumerate(keys)}
+    torch.save(file | {"epoch": 9, "arch": "vit"}, tmp_path / "vit-b.pth.tar")
+    theirs = timm.models.load_state_dict(str(tmp_path / "vit-b.pth.tar"))
+    assert same(load_model("vit-b", tmp_path), theirs)
+
+
+@pytest.mark.parametrize("outer", ["", "state_dict"])
+def test_of_two_networks_none_is_taken_unasked(tmp_path, outer):
+    tensors = micro.trained("vit-b", 3)
+    file = micro.before("student.", tensors) | micro.before("teacher.", tensors)
+    torch.save({outer: file} if outer else file, tmp_path / "vit-b.pth")
+    text = r"holds several networks, \S*student\.blocks and \S*teacher\.blocks: save the one"
+    with pytest.raises(ValueError, match=text):
+        load_model("vit-b", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("heads", "said"),
+    [
+        ({}, "no head"),
+        ({"proj.weight": (3, 8), "proj.bias": (3,)}, "no head"),  # reads another width
+        ({"fc.weight": (3, 16)}, "no head"),
+        ({"vit.head.1.weight": (3, 16), "vit.head.1.bias": (3,)}, "a head that is not one linear"),
+        (
+            {f"{name}.{kind}": size for name in "ab" for kind, size in micro.LINEAR.items()},
+            "a head that is not one linear layer",
+        ),
+    ],
+)
+def test_what_is_no_linear_head_is_not_taken_for_one(tmp_path, heads, said):
+    tensors = micro.trained("vit-b")
+    file = micro.before("vit.", tensors) | {name: torch.ones(size) for name, size in heads.items()}
+    torch.save(file, tmp_path / "vit-b.pth")
+    with pytest.raises(ValueError, match=rf"vit-b\.pth has {said}.* relevit finetune --new-head"):
+        load_model("vit-b", tmp_path, classes=3)
+    new = load_model("vit-b", tmp_path, classes=3, new_head=True).state_dict()
+    assert all(torch.equal(new[key], value) for key, value in tensors.items())
+
+
 @pytest.mark.parametrize("ending", ["safetensors", "pth", "bin", "pth.tar"])
 def test_a_folder_holds_the_file_by_name(tmp_path, ending):
-    tensors = micro.trained("ar-s", 1000)
+    tensors = micro.trained("ar-s", 7)  # of one's own classes
     path = tmp_path / f"ar-s.{ending}"
     save_file(tensors, path) if ending == "safetensors" else torch.save(tensors, path)
-    assert same(load_model("ar-s", tmp_path), tensors)
-    assert same(load_model("ar-s", str(tmp_path)), tensors)
+    for place in (tmp_path, str(tmp_path), path):
+        assert same(load_model("ar-s", place), tensors)
 
 
 @pytest.mark.parametrize(("name", "classes"), [("mae-b", 1000), ("beit-b", 30)])
@@ -54,7 +144,9 @@ def test_a_pretraining_of_mae_has_no_head(tmp_path):
     tensors = micro.trained("mae-b", 0, global_pool="token")
     more = {"mask_token": torch.zeros(1, 1, 8), "decoder_embed.weight": torch.zeros(8, 16)}
     torch.save({"model": tensors | more}, tmp_path / "mae-b.pth")
-    with pytest.raises(ValueError, match=r"mae-b\.pth has no head; give classes and new_head=True"):
+    with pytest.raises(
+        ValueError, match=r"mae-b\.pth has no head; give weights with .*new_head=True"
+    ):
         load_model("mae-b", tmp_path)
     model = load_model("mae-b", tmp_path, classes=5, new_head=True)
     assert torch.equal(model.fc_norm.weight, torch.ones(16))

@@ -310,14 +310,18 @@ REFUSED = [  # what is asked, and the sentence
     (("vit_small_patch8_224", "random"), {"depht": 2}, r"option 'depht' is unknown to timm's"),
     ((NAME, "random"), {"num_heads": 5}, r"timm cannot make it with .*divisible by num_heads"),
     ((NAME, "random"), {"patch_size": 0}, r"timm cannot make it with .*by zero"),
-    ((NAME, "random"), {"num_classes": 5}, r"option 'num_classes' is set here, by classes"),
+    (
+        (NAME, "random"),
+        {"num_classes": 5},
+        r"leave the option 'num_classes' out; .*new_head=True, or",
+    ),
     ((NAME, "random"), SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* need squares"),
     (("resnet18", "random"), {}, r"no relevance maps: .*ResNet has no blocks.*use a timm .*DINOv2"),
     (("xcit_nano_12_p16_224", "random"), {}, r"no relevance maps: .*made a map of shape"),
     ((NAME, "random"), SMALL | {"global_pool": "map"}, r"no relevance maps: .*attention-pooling"),
     (("vit_base_patch16_xp_224",), {}, r"has no weights in timm; give weights"),
-    (("mini-dino",), {}, r"has no head; give classes and new_head=True \(--new-head\)"),
-    (("dinov2-s",), {}, r"DINOv2 has no head; give classes and new_head=True"),
+    (("mini-dino",), {}, r"has no head; give weights with .* new_head=True, or relevit"),
+    (("dinov2-s",), {}, r"DINOv2 has no head; give weights with a fitting head, or"),
 ]
 
 
@@ -342,7 +346,7 @@ def test_files_that_are_refused_are_named(tmp_path):
     save_weights(path, made(), NAME)
     with pytest.raises(ValueError, match=r"does not fit .*it lacks blocks\.2"):
         load_model(NAME, path, options=SMALL | {"depth": 3})
-    text = r"has a head of 5 classes and 7 are asked for; give classes and new_head=True"
+    text = r"has a head of 5 classes and 7 are asked for; give weights with .*, or put"
     for model, weights, options in ((NAME, path, SMALL), (made(), None, {})):
         with pytest.raises(ValueError, match=text):
             load_model(model, weights, classes=7, options=options)

@@ -18,7 +18,7 @@ from relevit.base.device import cores
 from relevit.base.errors import one_line
 from relevit.config.words import Corrupted
 from relevit.data.image_set import read_ahead
-from relevit.data.own.listing import REMEDY, Listing
+from relevit.data.own.listing import REMEDY, SKIP, Listing
 from relevit.data.own.outlines import GREY16, OtherSize, turned, upright
 from relevit.data.pictures import READING, opened
 from relevit.models.spec import as_rgb
@@ -179,7 +179,7 @@ def need_usable(findings: Findings) -> None:
         remedy = REMEDY if itself else "mend the mask, or remove it"
         raise ValueError(
             f"{findings.name}: {first} cannot be used ({why}; {len(unusable)} such in all); "
-            f"{remedy}, or leave such pictures out (--skip-unreadable, or corrupted: skip)"
+            f"{remedy}, {SKIP}"
         )
     if useless and len(useless) == findings.rows["masked"].sum():
         raise ValueError(

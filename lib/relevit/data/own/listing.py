@@ -29,6 +29,7 @@ from relevit.models.spec import Mask, View
 WHOLE = "all"  # the one part of a set without
 PARTS = {"train": "train(ing)?", "validation": "val(id(ation)?)?|dev", "test": "test(ing)?"}
 REMEDY = "save it again as JPEG or PNG, or take it out"
+SKIP = "or leave such pictures out (--skip-unreadable, or corrupted: skip)"
 WITHOUT_MASKS = "give a mask for every picture"
 
 
@@ -79,7 +80,7 @@ class Listing:
             self.picture,
             view,
             masks=self.mask if self.has_masks else None,
-            remedy=REMEDY,
+            remedy=f"{REMEDY}, {SKIP}",
         )
 
     def picture(self, place: int) -> Image.Image:

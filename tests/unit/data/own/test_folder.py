@@ -79,7 +79,9 @@ def test_a_broken_picture_says_what_to_do_with_it(tmp_path):
     write_plain(tmp_path)
     truncate(tmp_path / "images" / "ant" / "1.jpg")
     pictures = read_data(tmp_path).image_set(VIEW)
-    text = r"ant/1.jpg cannot be read \(.*\); save it again as JPEG or PNG, or take it out, or give"
+    text = (
+        r"ant/1.jpg cannot be read \(.*\); save it again as JPEG or PNG, or take it out, or leave"
+    )
     with pytest.raises(UnreadableImage, match=text):
         pictures.read([1])
 
