@@ -31,6 +31,8 @@ ANCHORS = (ANCHOR, "embeds.proj.weight", "visual.class_embedding")  # of timm, N
 FIRST = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
 MOMENTUM = "momentum_encoder."
 HEAD = {"head.weight", "head.bias"}
+# A layer beside a network that is its head, and no projection of a pretraining.
+HEADLIKE = re.compile(r"(?:^|\.)(?!\w*proj)(?:\w*(?:head|fc|class|linear|logit)\w*|\d+)\.weight$")
 NEW = HEAD | {"fc_norm.weight", "fc_norm.bias"}  # may start untrained, under a new head
 PRETRAINING = ("mask_token", "decoder", "lm_head.")  # what only a pretraining needs
 HEADED = ("head.", "pre_logits.")  # what a new head replaces
@@ -109,7 +111,8 @@ def _beside(flat: Mapping[str, Tensor], prefix: str, width: tuple[int, ...]) -> 
     """The linear layer on a network's features, beside it or further out; of several names."""
     before = {name: re.sub(r"[^.]+\.weight$", "", name) for name in flat}
     beside = [n for n, outer in before.items() if outer != prefix and prefix.startswith(outer)]
-    heads = {n: h for n in beside if (h := _linear(flat, n)) and flat[n].shape[1:] == width}
+    beside = [n for n in beside if HEADLIKE.search(n) and flat[n].shape[1:] == width]
+    heads = {n: head for n in beside if (head := _linear(flat, n))}
     return heads.popitem()[1] if len(heads) == 1 else {f"head.{n}": flat[n] for n in heads}
 
 

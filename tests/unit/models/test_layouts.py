@@ -105,9 +105,14 @@ def test_of_two_networks_none_is_taken_unasked(tmp_path, outer):
         ({}, "no head"),
         ({"proj.weight": (3, 8), "proj.bias": (3,)}, "no head"),  # reads another width
         ({"fc.weight": (3, 16)}, "no head"),
+        ({"projector.weight": (3, 16), "projector.bias": (3,)}, "no head"),  # of a pretraining
         ({"vit.head.1.weight": (3, 16), "vit.head.1.bias": (3,)}, "a head that is not one linear"),
         (
-            {f"{name}.{kind}": size for name in "ab" for kind, size in micro.LINEAR.items()},
+            {
+                f"{name}.{kind}": size
+                for name in ("fc", "fc2")
+                for kind, size in micro.LINEAR.items()
+            },
             "a head that is not one linear layer",
         ),
     ],
