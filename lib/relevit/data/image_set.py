@@ -29,6 +29,7 @@ AHEAD = 2  # batches that are read before they are asked for; more only fill the
 NO_FAMILY = -1  # no texture of Cutouts
 PAPER_VIEW = View()  # 256 -> 224, bilinear (B5)
 UNPACK = "unpack it again"
+MEND = f"{UNPACK}, or give corrupted='skip' to leave such pictures out and count them"
 
 Cut = tuple[
     UInt8[Tensor, "3 size size"], Bool[Tensor, "1 size size"] | Float[Tensor, "1 size size"] | None
@@ -121,7 +122,7 @@ def picture_set(
     masks: Callable[[int], Mask] | None = None,
     accepted: Mapping[int, tuple[int, ...]] | None = None,
     candidates: Sequence[int] = (),
-    remedy: str = f"{UNPACK}, or give corrupted='skip' to leave such pictures out and count them",
+    remedy: str = MEND,
 ) -> ImageSet:
     """Pictures that are opened one by one, and cut to the view when they are read.
 
