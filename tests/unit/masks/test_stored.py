@@ -80,7 +80,9 @@ def test_file_that_is_cut_short_is_damaged(folder):
 
 
 def test_masks_that_are_not_there(folder, tmp_path_factory, batch):
-    with pytest.raises(FileNotFoundError, match=r"masks\.safetensors is missing; check its name, or"):
+    with pytest.raises(
+        FileNotFoundError, match=r"masks\.safetensors is missing; check its name, or"
+    ):
         load_masks(tmp_path_factory.mktemp("empty"), 0)
     with pytest.raises(ValueError, match=r"no masks of seed 7, only of \['0', 'validation'\]; add"):
         load_masks(folder, 7)
