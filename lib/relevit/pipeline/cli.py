@@ -16,6 +16,7 @@ import yaml
 from tqdm import tqdm
 
 from relevit.base.errors import one_line
+from relevit.config.words import SHIPPED
 from relevit.config.your_own import OwnChoices
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.pipeline.doctor import examine, lines
@@ -62,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         given = shlex.join(sys.argv[1:] if arguments is None else arguments)
         kept = f"; what is done is in {options.out}, and the same command goes on from there"
-        kept = f"{kept}:\nrelevit {given}" if options.command == "finetune" else ""
+        begun = options.command == "finetune" and options.out.is_dir()
+        kept = f"{kept}:\nrelevit {given}" if begun else ""
         sys.stderr.write(f"\nstopped{kept}\n")
         return 130
 
@@ -91,7 +93,9 @@ def check(options: argparse.Namespace) -> int:
         from relevit.plots.your_own import sample_grid
 
         options.picture.parent.mkdir(parents=True, exist_ok=True)
-        sample_grid(next(iter(found.values())).listing).savefig(options.picture)
+        sample_grid(next(iter(found.values())).listing).savefig(
+            options.picture, bbox_inches="tight"
+        )
         _say(f"written: {options.picture}")
     return 0
 
@@ -160,7 +164,6 @@ def _subject(name: str, options: argparse.Namespace) -> Any:
     from relevit.data.drawings import CLASSES
     from relevit.finetune.your_own import open_run
     from relevit.models.loading import open_model
-    from relevit.models.registry import MODELS
     from relevit.pipeline.explained import Subject, class_names
 
     kind = _pairs(options.model_options)
@@ -169,7 +172,7 @@ def _subject(name: str, options: argparse.Namespace) -> Any:
     if not Path(name).is_dir():
         weights = Path(options.weights) if options.weights else None
         model = open_model(name, weights, options=kind, device=options.device)
-        ours = weights is None and name in MODELS and MODELS[name].begins == "shipped"
+        ours = weights is None and any(name in names for names in SHIPPED.values())
         return Subject(name, model, CLASSES if ours else class_names(model))
     if options.weights or kind:
         raise ValueError(f"{name} is a run with weights and options of its own; give none")

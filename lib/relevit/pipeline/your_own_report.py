@@ -85,7 +85,7 @@ def finding(changes: pd.DataFrame) -> str:
     text = f"Finetuned on where it looks, top-1 changes by {means[f'{WITH} - {ORIGINAL}']:+z.1f} "
     text += f"points {where}."
     if f"{WITHOUT} - {ORIGINAL}" not in means:
-        return f"{text} There was no control, so what relevance added to the training is not known."
+        return f"{text} No control came to its end, so what relevance added is not known."
     added = rows[rows["change"] == f"{WITH} - {WITHOUT}"]
     gains, losses = int((added["low_pts"] > 0).sum()), int((added["high_pts"] < 0).sum())
     beyond = f"a gain beyond chance on {gains} of {len(added)} sets and a loss on {losses}"

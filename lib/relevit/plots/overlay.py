@@ -18,12 +18,8 @@ from torch import Tensor
 from relevit.plots.style import GREY, HEAT, SIGNED_HEAT, subplots
 
 LONGEST, SHORTEST = 2000, 480  # pixels of a picture's longer side, as it is drawn
-SIDE, LEAST, GAP, LINE = (
-    4.0,
-    1.5,
-    0.08,
-    0.16,
-)  # inches of the same, of a panel; above a line of text
+SIDE, LEAST = 4.0, 1.5  # inches of the same; of a panel's shorter side, at least
+GAP, LINE = 0.08, 0.16  # inches between panels; of a line of text above one
 WIDEST = 10_000  # pixels of a figure
 LETTERS = 13  # of a title, an inch
 ENDS = {False: ([0, 1], ["lowest", "highest\nof its map"]),

@@ -13,6 +13,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 
 from relevit.attribution import METHODS, explain_all, method_options
+from relevit.attribution.methods import SIGNED
 from relevit.protocols import PUBLISHED
 
 from .. import attribution_cases
@@ -76,6 +77,15 @@ def test_a_batch_is_its_images_one_by_one(vit, images, name, kind, protocol):
 def test_chunks_do_not_change_the_map(vit, images, name, chunk):
     model = vit()
     close(explain(name, model, images, chunk=chunk), explain(name, model, images))
+
+
+@both_protocols
+@every_method
+def test_only_signed_methods_go_below_zero(vit, images, name, protocol):
+    model = vit()
+    maps = [explain(name, model, images, place, protocol=protocol) for place in range(3)]
+    maps = torch.cat(maps).nan_to_num()
+    assert bool((maps < 0).any()) == (name in SIGNED)
 
 
 @every_method

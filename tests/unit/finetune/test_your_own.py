@@ -68,9 +68,13 @@ def choices(example) -> OwnChoices:
     return but(known, data=str(example / "data"), shifted=[str(example / "a")])
 
 
+STEPS: list[tuple[str, int, int]] = []  # what `done` has told of its steps
+
+
 @pytest.fixture(scope="module")
 def done(choices, tmp_path_factory) -> your_own.OwnResult:
-    return your_own.finetune_folder(choices, tmp_path_factory.mktemp("run") / "out", "cpu")
+    out = tmp_path_factory.mktemp("run") / "out"
+    return your_own.finetune_folder(choices, out, "cpu", step=lambda *told: STEPS.append(told))
 
 
 def but(choices: OwnChoices, **others: object) -> OwnChoices:
@@ -83,6 +87,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 # From start to end
+
+
+@pytest.mark.slow
+def test_every_step_is_told_once(done):
+    """Of two rates and the twin, of two epochs with 40 images in batches of 8 each."""
+    assert [told[1:] for told in STEPS] == [(step, 30) for step in range(1, 31)]
+    names = ["rate 5e-06", "rate 5e-05", f"rate {done.lr:.0e} without relevance"]
+    whats = [f"{name}, epoch {epoch} of 2" for name in names for epoch in (1, 2)]
+    assert [told[0] for told in STEPS] == [what for what in whats for _ in range(5)]
 
 
 @pytest.mark.slow

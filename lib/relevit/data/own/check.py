@@ -64,13 +64,12 @@ class Findings:
     `listing` has the pictures to go on with: each once, and with corrupted="skip" those that can be
     used. `rows` has one row a picture, in the order of the listing that was examined: the fields of
     `Looked`, `id`, `label` (its class), `masked` (whether it has a mask, whatever that is like) and
-    `copy` (whether it has the pixels of another, which stays). `least_side` is in pixels.
+    `copy` (whether it has the pixels of another, which stays).
     """
 
     name: str
     listing: Listing
     corrupted: Corrupted
-    least_side: int
     rows: pd.DataFrame
 
     @property
@@ -97,16 +96,13 @@ class Findings:
         return self.rows[self.rows[column] != ""].set_index("id")[column].to_dict()
 
 
-def examine(
-    listing: Listing, *, corrupted: Corrupted = "error", least_side: int = SMALL, workers: int = 0
-) -> Findings:
+def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 0) -> Findings:
     """Open and decode every picture and mask of a listing.
 
     Refused are pictures that cannot be read, that have more pixels than Pillow opens, or a side
     more than 20 times the other, that are of two classes, and those whose mask cannot be read or
     has another size. With `corrupted="skip"` the findings' listing goes without them, and always
-    without copies, which have the pixels of another. Pictures with a side shorter than
-    `least_side` pixels are counted. `workers` are threads, 0 as many as cores.
+    without copies, which have the pixels of another. `workers` are threads, 0 as many as cores.
     Raises: ValueError for a listing without pictures, or another `corrupted`; what is wrong with
     the files is for `need_usable` to raise.
     """
@@ -130,7 +126,7 @@ def examine(
         out = out | (rows["refused"] != "") | (rows["mask_refused"] != "")
     seen = replace(listing, prints=tuple(rows["pixels"]))
     left = seen.select(np.flatnonzero(~out).tolist())
-    return Findings(listing.name, left, corrupted, least_side, rows)
+    return Findings(listing.name, left, corrupted, rows)
 
 
 def _refuse_of_two_classes(rows: pd.DataFrame) -> None:
@@ -216,12 +212,12 @@ def lines(findings: Findings) -> list[str]:
     said += [(kind, f"{odd[kind]:,}: {what}") for kind, what in ODD.items() if kind in odd]
     verb = "left out" if findings.corrupted == "skip" else "refused"
     side = rows[["width", "height"]].min(axis=1)
-    small = ids(side.between(1, findings.least_side - 1))
-    said += _named("small", f"a side below {findings.least_side} px", small)
+    small = ids(side.between(1, SMALL - 1))
+    said += _named("small", f"with a side below {SMALL} px", small)
     said += _reasons(verb, findings.reasons("refused"))
-    said += _named("twice", "copies, left out", ids(rows["copy"]))
+    said += _named("twice", "left out as a copy", ids(rows["copy"]))
     few = tuple(name for name, count in have.items() if count < FEWEST)
-    said += _named("few", f"classes of fewer than {FEWEST} pictures", few)
+    said += _named("small classes", f"with fewer than {FEWEST} pictures", few)
     said += _masks(findings)
     said += _reasons(f"masks {verb}", findings.reasons("mask_refused"))
     stems = rows["id"].str.rpartition(".")[0]

@@ -30,7 +30,9 @@ def test_troubles_are_counted_and_named(troubled):
         "CMYK": 1, "more than 8 bits": 1, "turned by EXIF": 1, "animated or of pages": 2,
         "transparent": 1,
     }  # fmt: skip
-    assert f"2 a side below 32 px: {PLAIN}/line.png, {PLAIN}/small.PNG" in "\n".join(lines(found))
+    assert f"2 with a side below 32 px: {PLAIN}/line.png, {PLAIN}/small.PNG" in "\n".join(
+        lines(found)
+    )
     assert found.listing.ids == troubled.ids and not found.rows["masked"].any()
     with pytest.raises(ValueError, match=r"broken.jpg cannot be used \(.*; 3 such in all\); save"):
         need_usable(found)
