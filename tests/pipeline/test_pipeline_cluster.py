@@ -15,15 +15,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from relevit.config import PipelineParams
+from relevit.base.stages import preset_file
+from relevit.config import NOTEBOOKS
+from relevit.config.preset import Preset, read_preset
+from relevit.finetune import table
+from relevit.pipeline import plan
 from relevit.pipeline import run as pipeline
-from relevit.pipeline.sweep import sweep_runs
 
 from .projects import PRESET, ROOT, edit
 
 PROFILES = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
 JOBS = ROOT / "profiles" / "kubernetes" / "jobs.sh"
-PAPER = ROOT / "params" / "paper"
 REAL = {"data": "imagenet", "data_root": "data"}
 SEVEN = ("vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b")  # RobustViT Tab. 1
 METHODS = {
@@ -38,35 +40,25 @@ METHODS = {
 # The paper's sweep
 
 
-@pytest.fixture
-def paper() -> PipelineParams:
-    return PipelineParams.from_preset(PAPER)
+@pytest.fixture(scope="module")
+def paper() -> Preset:
+    return read_preset(preset_file("paper"))
 
 
 def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds(paper):
-    runs = sweep_runs(paper)
-    found = {(run.model, (run.method, run.protocol), run.masks, run.seed) for run in runs}
+    rows = table.swept(paper.stages["03_comparison"])
+    found = {
+        (run.model, (run.method, run.protocol), run.masks, run.seed)
+        for run in (row.params for row in rows)
+    }
     assert found == set(product(SEVEN, METHODS, ("annotated", "tokencut"), (0, 1, 2)))
-    assert len(runs) == 7 * 5 * 2 * 3
-    assert len({run.name for run in runs}) == len(runs), "two runs would share a folder"
-
-
-def test_snakemake_plans_every_run_of_the_paper(paper, project, monkeypatch):
-    grids = [grid.model_dump() for grid in paper.sweep]
-    edit(project, "common", benchmark=REAL)
-    edit(project, "pipeline", sweep=grids)
-    monkeypatch.chdir(project)
-    stages = Counter(message.split(":")[0] for message in pipeline.todo(PRESET))
-    runs = len(sweep_runs(paper))
-    assert stages.pop("02_finetune") == runs + 1, "all runs, and the preset's own"
-    assert stages.pop("03_comparison") == runs + len(SEVEN) + 1, "answers of each, and originals'"
-    assert set(stages.values()) == {1}
+    assert len({row.name for row in rows}) == 7 * 5 * 2 * 3, "two runs would share a folder"
 
 
 def test_models_must_be_those_of_the_data(project, monkeypatch):
     monkeypatch.chdir(project)
     edit(project, "common", benchmark=REAL, model="vit-b")
-    with pytest.raises(ValueError, match=r"pipeline.yaml: sweep = \['tiny'\], .*vit-b, .*deit-b"):
+    with pytest.raises(ValueError, match=r"pipeline: sweep = \['tiny'\], .*vit-b, .*deit-b"):
         pipeline.check(PRESET)
     edit(project, "common", benchmark={"data": "cutouts"}, model="tiny")
     edit(project, "pipeline", sweep=[{"models": ["deit-b"], "seeds": [0]}])
@@ -87,32 +79,25 @@ def test_real_data_need_a_folder(project, monkeypatch):
 @pytest.mark.parametrize("name", PROFILES)
 def test_profile_gives_every_stage_memory_and_names_rules_that_exist(name):
     values = yaml.safe_load((ROOT / "profiles" / name / "config.yaml").read_text())
-    rules = (ROOT / "Snakefile").read_text()
     assert values["default-resources"]["mem_mb"] >= 16000
-    assert all(f"\nrule {name}:" in rules for name in values["set-resources"])
+    assert set(values["set-resources"]) <= set(NOTEBOOKS)
     assert {"jobs", "cores", "restart-times", "latency-wait"} <= set(values)
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_profile_passes_a_dry_run_with_every_job_of_the_paper(name, paper, monkeypatch):
+def test_profile_passes_a_dry_run_with_every_job_of_the_paper(name, paper, project, monkeypatch):
     """With the executor itself: Snakemake refuses a name or an option that it does not know."""
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(project)
+    plan.write_plan(paper, None)
     options = ("--dry-run", "--forceall", "--quiet", "host")
     done = pipeline.snakemake(
-        "paper", *options, profile=f"profiles/{name}", capture_output=True, text=True
+        "paper", *options, profile=str(ROOT / "profiles" / name), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
-    swept = [
-        f"02_finetune: {run.model}, {run.method} {run.protocol}, {run.masks} masks, seed {run.seed}"
-        for run in sweep_runs(paper)
-    ]
-    assert sorted(job for job in jobs if job in set(swept)) == sorted(swept), "each of 210, once"
-    others = Counter(job.split(":")[0] for job in jobs if job not in set(swept))
-    assert others.pop("02_finetune") == len(paper.seeds), "the preset's own, a seed each"
-    evaluated = len(swept) + len(SEVEN) - 1  # 03_robustness has the preset's own original
-    assert others.pop("03_comparison") == evaluated + 1
-    assert set(others.values()) == {1} and {"00_original", "99_report"} <= set(others)
+    kinds = Counter("runs" if job.startswith("runs ") else job.split(":")[0] for job in jobs)
+    assert kinds.pop("runs") == len(table.of_preset(paper)), "each a job of its own"
+    assert kinds == dict.fromkeys(paper.stages, 1)
 
 
 @pytest.fixture
@@ -139,7 +124,7 @@ def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project):
     last = calls[-1]
     told = dict(pairwise(last))
     assert (told["--profile"], told["--jobs"]) == (folder, "3")
-    assert not {"--cores", "--config", "--resources"} & set(last), "they are those of the profile"
+    assert not {"--cores", "--resources"} & set(last), "they are those of the profile"
     assert {"--keep-going", "--rerun-incomplete"} <= set(last)
 
 
@@ -175,7 +160,7 @@ def test_what_snakemake_refuses_ends_before_any_work(calls, project, profile, ca
     message = capsys.readouterr().err
     assert message.startswith("error: pipeline: Snakemake cannot plan the run:\n")
     assert words in message and len(message.splitlines()) < 10
-    assert "--dry-run" in calls[-1] and not (project / "outputs").exists()
+    assert "--dry-run" in calls[-1]
 
 
 @pytest.mark.parametrize(
@@ -316,7 +301,8 @@ elif sys.argv[1] == "get":
 SNAKEFILE = """
 rule all:
     input: expand("outputs/run{n}/done.txt", n=[0, 1])
-rule site:
+rule report:
+    name: "99_report"
     output: "outputs/first.txt"
     threads: workflow.cores
     shell: "echo {threads} > {output}"
@@ -334,14 +320,12 @@ rule sweep:
 def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
     """The shipped profile to the end, with a kubectl that makes each Job on this machine."""
     project, jobs = tmp_path / "project", tmp_path / "jobs"
-    for folder in (project / "notebooks", project / "params" / "small", jobs):
+    for folder in (project / "notebooks", project / "params", jobs):
         folder.mkdir(parents=True)
     shutil.copytree(ROOT / "profiles", project / "profiles")
     with (project / "profiles" / "kubernetes" / "config.yaml").open("a") as profile:
         profile.write("seconds-between-status-checks: 1\n")  # ten, unless told
     (project / "Snakefile").write_text(SNAKEFILE)
-    for name in ("common", "seeds", "pipeline"):
-        (project / "params" / "small" / f"{name}.yaml").write_text("preset: small\n")
     install(jobs, RUNNING.format(python=sys.executable, folder=str(jobs)), monkeypatch)
     monkeypatch.chdir(project)
     done = pipeline.snakemake(

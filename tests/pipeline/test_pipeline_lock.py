@@ -9,17 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from relevit.pipeline import children, kernels, lock, so_far
+from relevit.pipeline import children, lock
 from relevit.pipeline import run as pipeline
-
-from .projects import PRESET
 
 SMALL = "small"
 STOPPED_S = 5.0  # for all to be gone
@@ -30,10 +28,12 @@ SNAKEFILE = """
 rule all:
     input: "outputs/small/second"
 rule first:
+    message: "first: waits"
     output: "outputs/small/first"
     shell: "(trap '' TERM; sleep 300) & echo $$ $! > pids; "
         "until test -e go; do sleep 0.1; done; kill -9 $!; touch {output}"
 rule second:
+    message: "second: is made"
     input: "outputs/small/first"
     output: "outputs/small/second"
     shell: "touch {output}"
@@ -41,16 +41,17 @@ rule second:
 # The pipeline on that, without what takes long and is tested elsewhere.
 DRIVER = """
 import sys
-from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
+import relevit.pipeline
 from relevit.pipeline import run
-run.check = lambda preset: None
+preset = SimpleNamespace(path=Path("params/small.yaml"), stages={"second": None})
+run.check = lambda name, stages: preset
 run._gpus = lambda: 0
-run.read_pipeline = lambda preset: None
-run.prepare_machine = lambda preset, computes: None
-run.sweep = SimpleNamespace(unfinished=lambda pipeline: [], failures=lambda pipeline: [])
-run.warm_kernels = lambda: nullcontext({})
-run.so_far = SimpleNamespace(kept=lambda *given: nullcontext(), finish=lambda preset: None)
+run.check_devices = run.fetch = lambda preset: None
+nothing = lambda *given: {}
+calls = ('unmake_failed', 'write_plan', 'failures')
+relevit.pipeline.plan = SimpleNamespace(**dict.fromkeys(calls, nothing))
 sys.exit(run.main(["small", *sys.argv[1:]]))
 """
 HOLDER = """
@@ -68,9 +69,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs groups of proc
 def small(tmp_path, monkeypatch) -> Path:
     """A project of two stages that compute nothing."""
     (tmp_path / "notebooks").mkdir()
-    (tmp_path / "params" / SMALL).mkdir(parents=True)
-    for name in ("common", "seeds", "pipeline"):
-        (tmp_path / "params" / SMALL / f"{name}.yaml").write_text(f"preset: {SMALL}\n")
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / f"{SMALL}.yaml").touch()
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -103,8 +103,8 @@ def lives(pid: int) -> bool:
 def planned(monkeypatch) -> list[str]:
     """Presets whose runs got past the lock; none is run."""
     seen = []
-    monkeypatch.setattr(pipeline, "check", lambda preset: None)
-    monkeypatch.setattr(pipeline, "_run", lambda preset, *rest: seen.append(preset) or 0)
+    monkeypatch.setattr(pipeline, "check", lambda name, stages: name)
+    monkeypatch.setattr(pipeline, "_run", lambda name, *rest: seen.append(name) or 0)
     return seen
 
 
@@ -154,17 +154,17 @@ def test_owner_who_has_not_yet_said_who_it_is_is_waited_for(small, monkeypatch):
 
 @pytest.mark.parametrize("free_mb", [0, 100])
 def test_run_that_failed_for_want_of_disk_says_so(small, monkeypatch, capsys, free_mb):
+    preset = SimpleNamespace(path=Path("params/small.yaml"), stages={"second": None})
+    nothing = {name: lambda *given: {} for name in ("unmake_failed", "write_plan", "failures")}
     instead = {
-        "check": lambda preset: None,
-        "todo": lambda preset, profile: ["first"],
-        "prepare_machine": lambda preset, computes: None,
-        "_forced": lambda preset: [],
+        "check": lambda name, stages: preset,
+        "todo": lambda name, targets, profile: ["first"],
+        "check_devices": lambda preset: None,
+        "fetch": lambda preset: None,
         "_gpus": lambda: 0,
-        "warm_kernels": lambda: nullcontext({}),
-        "so_far": SimpleNamespace(kept=lambda *given: nullcontext()),
-        "sweep": SimpleNamespace(failures=lambda pipeline: []),
         "snakemake": lambda *given, **options: SimpleNamespace(returncode=1),
     }
+    monkeypatch.setattr("relevit.pipeline.plan", SimpleNamespace(**nothing), raising=False)
     for name, value in instead.items():
         monkeypatch.setattr(pipeline, name, value)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free_mb * 2**20))
@@ -176,16 +176,12 @@ def test_run_that_failed_for_want_of_disk_says_so(small, monkeypatch, capsys, fr
 
 def test_half_written_files_of_killed_runs_are_cleared(tmp_path):
     younger, older = (tmp_path / f".{name}.npz.7.tmp" for name in ("younger", "older"))
-    pages = tmp_path / "stage" / ".site.abc"
-    pages.mkdir(parents=True)
-    (pages / "index.html").touch()
     for path in (younger, older):
         path.touch()
     now = time.time()
-    for path in (older, pages):
-        os.utime(path, (now - 60, now - 60))
+    os.utime(older, (now - 60, now - 60))
     pipeline._clear_left(tmp_path, now - 30)
-    assert {path.name for path in tmp_path.rglob("*")} == {younger.name, "stage"}
+    assert {path.name for path in tmp_path.rglob("*")} == {younger.name}
 
 
 def test_lock_that_snakemake_has_left_does_not_matter(small, monkeypatch):
@@ -271,23 +267,6 @@ def test_what_is_on_a_cluster_can_be_taken_back(tmp_path):
 def test_exit_code_is_that_of_the_command(code):
     command = [sys.executable, "-c", f"raise SystemExit({code})"]
     assert children.call(command).returncode == code
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork and pidfd")
-def test_kernels_that_still_load_do_not_delay_the_end(monkeypatch):
-    monkeypatch.delenv(kernels.PROVISIONER, raising=False)
-    with kernels.warm_kernels():
-        (server,) = psutil.Process().children()
-        assert os.getsid(server.pid) != os.getsid(0), "Ctrl-C would end it with a traceback"
-        began = time.monotonic()
-    assert time.monotonic() - began < 1.0
-    assert not lives(server.pid)
-
-
-def test_ctrl_c_is_not_for_the_page_of_results_so_far(project, monkeypatch):
-    monkeypatch.chdir(project)
-    with so_far.kept(PRESET, [], {}) as process:
-        assert os.getsid(process.pid) != os.getsid(0)
 
 
 # Refused before any work

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from relevit.pipeline import make
 from relevit.pipeline import run as pipeline
 
 from .projects import PRESET, Ended, edit, run
@@ -33,42 +34,40 @@ def only_plan(project, monkeypatch) -> None:
         ("00_start", {"imges_per_set": 40}, "imges_per_set = 40 is no parameter; allowed are"),
         ("00_start", {"images_per_set": 4}, "images_per_set = 4 (int)"),
         ("common", {"model": "vit-c"}, "model = 'vit-c' (str)"),
-        ("common", {"preset": "quick"}, "preset = 'quick', but its folder is 'smallest'"),
-        ("common", {"seeds": [0]}, "seeds = [0] is no parameter; allowed are preset, model, bench"),
+        ("common", {"preset": "quick"}, "a preset is called as its file is: take it out"),
         ("common", {"benchmark": {"dat": "cutouts"}}, "benchmark.dat = 'cutouts' is no parameter"),
-        ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s' belongs to common.yaml, which"),
+        ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s' belongs to common, which"),
         ("02_finetune", {"preset": PRESET}, "take it out here, or change it there"),
-        ("08_ablations", {"benchmark": {"data": "cutouts"}}, "belongs to common.yaml"),
+        ("08_ablations", {"benchmark": {"data": "cutouts"}}, "belongs to common"),
         ("02_finetune", {"output_root": "results"}, "output_root = 'results'"),
         ("02_finetune", {"masks": "tokencut"}, "masks = 'tokencut', but the preset's own runs"),
         ("02_finetune", {"method": "rrr"}, "method = 'rrr', but the preset's own runs"),
         ("02_finetune", {"lr": 1.0e-5}, "lr = 1e-05, but the preset's own runs"),
         ("03_comparison", {"images_per_set": 50}, "images_per_set = 50, but 03_robustness answers"),
-        ("02_finetune", {"run": "mine"}, "run = 'mine'"),
         ("08_ablations", {"variants": ["ground_truth"]}, "'ground_truth' is 'full': leave it out"),
         (
             "common",
             {"benchmark": {"data": "habitats", "home_share": 0.5}},
-            "source = 'shipped', but common.yaml has other images: the shipped models have",
+            "source = 'shipped', but common has other images: the shipped models have",
         ),
         (
             "common",
             {"model": "dinov2-s"},
-            "source = 'shipped', but for data 'cutouts' of common.yaml there are shipped",
+            "source = 'shipped', but for data 'cutouts' of common there are shipped",
         ),
         (
             "08_ablations",
             {"compared_model": "dinov2-s8"},
-            "compared_model = ['dinov2-s8'], but for data 'cutouts' of common.yaml there are",
+            "compared_model = ['dinov2-s8'], but for data 'cutouts' of common there are",
         ),
         ("common", {"benchmark": {"home_share": 1.5}}, "benchmark.home_share = 1.5 (float)"),
-        ("03_controls", {"home_shares": [0.5]}, "home_shares = [0.5], but common.yaml has data"),
+        ("03_controls", {"home_shares": [0.5]}, "home_shares = [0.5], but common has data"),
         ("03_controls", {"arms": {"fast": {"speed": 2}}}, "arm 'fast': speed = 2 is no parameter"),
-        ("03_robustness", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to seeds.yaml, which says"),
-        ("pipeline", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to seeds.yaml"),
-        ("seeds", {"seeds": []}, "seeds = [] (list)"),
+        ("03_robustness", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to common, which says"),
+        ("pipeline", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to common"),
+        ("common", {"seeds": []}, "seeds = [] (list)"),
         ("pipeline", {"seed": 0}, "seed = 0"),
-        ("pipeline", {"preset": "quick"}, "preset = 'quick' belongs to common.yaml"),
+        ("pipeline", {"preset": "quick"}, "preset = 'quick' belongs to common"),
         ("pipeline", {"disk_mb": 10**9}, "disk: "),
         ("pipeline", {"sweep": [{"models": ["dinov2-s"], "seeds": [0]}]}, "there are ship"),
         (
@@ -87,10 +86,10 @@ def only_plan(project, monkeypatch) -> None:
         (
             "07_iav",
             {"data": "cifar10", "data_root": "data"},
-            "07_pretraining.yaml has 'cutouts': give both the same",
+            "07_pretraining has 'cutouts': give both the same",
         ),
         ("07_iav", {"reference": "mini-mae"}, "it is not among models; name one of them"),
-        ("99_report", {"device": "cuda:99"}, "99_report.yaml: device 'cuda:99'"),
+        ("99_report", {"device": "cuda:99"}, "99_report: device 'cuda:99'"),
     ],
 )
 def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words):
@@ -101,7 +100,7 @@ def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words)
     assert len(message.splitlines()) == 1
     assert words in message
     if name != "pipeline" or "disk_mb" not in values:
-        assert f"{name}.yaml" in message
+        assert f"{PRESET}.yaml: " in message
     assert not (project / "outputs").exists()
 
 
@@ -113,26 +112,20 @@ def test_room_is_asked_for_where_the_results_will_lie(project, only_plan, monkey
     assert asked == [project / "outputs" / PRESET]
 
 
-@pytest.mark.parametrize("name", ["02_finetune", "pipeline", "common", "seeds"])
 @pytest.mark.parametrize(
-    "text", ["- 1\n- 2\n", "seeds: [0\n", "\tpreset: quick\n"], ids=["list", "open", "tab"]
+    ("text", "words"),
+    [
+        ("- 1\n- 2\n", "needs `name: value` lines, has list"),
+        ("common: {seeds: [0\n", "no valid YAML"),
+        ("03_robustnes: {images_per_set: 40}\n", "section '03_robustnes' is none; use some of"),
+        ("03_robustness: 40\n", "03_robustness needs `name: value` lines below it, has int"),
+    ],
 )
-def test_file_that_is_no_parameter_file_is_refused(project, only_plan, capsys, name, text):
-    (project / "params" / PRESET / f"{name}.yaml").write_text(text)
+def test_file_that_is_no_preset_is_refused(project, only_plan, capsys, text, words):
+    (project / "params" / f"{PRESET}.yaml").write_text(text)
     assert pipeline.main([PRESET]) == 2
     message = capsys.readouterr().err
-    assert message.startswith("error: ")
-    assert f"{name}.yaml" in message
-    assert not (project / "outputs").exists()
-
-
-@pytest.mark.parametrize(("name", "lacks"), [("common", "preset"), ("seeds", "seeds")])
-def test_empty_file_that_all_stages_read_is_refused(project, only_plan, capsys, name, lacks):
-    (project / "params" / PRESET / f"{name}.yaml").write_text("")
-    assert pipeline.main([PRESET]) == 2
-    message = capsys.readouterr().err
-    assert message.startswith("error: ")
-    assert f"{name}.yaml" in message and lacks in message
+    assert message.startswith("error: ") and f"{PRESET}.yaml" in message and words in message
     assert not (project / "outputs").exists()
 
 
@@ -147,43 +140,25 @@ def refused(ended: Ended, project: Path) -> str:
 
 
 def test_number_that_yaml_reads_as_text_is_refused(project):
-    with (project / "params" / PRESET / "02_finetune.yaml").open("a") as file:
-        file.write("lr: 3e-6\n")
+    edit(project, "02_finetune", temperature="3e-6")
     line = refused(run(project, PRESET), project)
-    assert "02_finetune.yaml: lr = '3e-6' (str)" in line
+    assert "02_finetune: temperature = '3e-6' (str)" in line
     assert "write it with a dot, like 3.0e-6" in line
 
 
-def test_unknown_preset_is_refused(project):
-    line = refused(run(project, "smalest"), project)
-    assert "preset 'smalest' is unknown; use one of" in line
-    assert line.endswith(str(complete_presets(project)))
-    assert {"quick", PRESET} <= set(complete_presets(project))
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["smalest"], "preset 'smalest' is unknown; use one of ['dose', 'paper', 'quick', "),
+        ([PRESET, "03_robustnes"], "'03_robustnes' is no stage of "),
+    ],
+)
+def test_unknown_name_is_refused(project, arguments, words):
+    assert words in refused(run(project, *arguments), project)
 
 
-def complete_presets(project: Path) -> list[str]:
-    return sorted(path.parent.name for path in (project / "params").glob("*/pipeline.yaml"))
-
-
-def test_part_of_a_preset_is_refused(project):
-    """Its files are for single notebooks alone; it is not offered in place of another either."""
-    part = project / "params" / "part"
-    part.mkdir()
-    (part / "common.yaml").write_text("preset: part\n")
-    line = refused(run(project, "part"), project)
-    assert "part/pipeline.yaml is missing, so preset 'part' is for single notebooks alone" in line
-    assert f"use one of {complete_presets(project)}, or copy what is missing" in line
-    assert "part" not in complete_presets(project)
-
-
-@pytest.mark.parametrize("name", ["03_robustness", "pipeline", "common", "seeds"])
-def test_missing_file_is_refused(project, name):
-    (project / "params" / PRESET / f"{name}.yaml").unlink()
-    line = refused(run(project, PRESET), project)
-    assert f"{name}.yaml" in line
-    assert "missing" in line
-
-
-def test_graph_of_an_unknown_preset_is_refused(project):
-    line = refused(run(project, "smalest", "--graph"), project)
-    assert "preset 'smalest' is unknown" in line
+def test_unknown_run_is_refused_with_those_close_to_it(project, monkeypatch, capsys):
+    monkeypatch.chdir(project)
+    assert make.main([PRESET, "tiny.gradmask.described"]) == 2
+    message = capsys.readouterr().err
+    assert "is no run of " in message and "those close to it are tiny." in message

@@ -7,11 +7,10 @@ from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import write_atomically
 from relevit.base.results import read_rows, read_table
 from relevit.base.stages import (
-    need_stage,
-    possible_stage,
     read_pipeline,
     read_stage,
     read_summary,
+    results_of,
     stage_folder,
     write_summary,
 )
@@ -19,13 +18,12 @@ from relevit.base.stages import (
 __all__ = [
     "choose_device",
     "choose_precision",
-    "need_stage",
-    "possible_stage",
     "read_pipeline",
     "read_rows",
     "read_stage",
     "read_summary",
     "read_table",
+    "results_of",
     "stage_folder",
     "write_atomically",
     "write_summary",

@@ -10,16 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
-from relevit.config.base import (
-    BenchmarkParams,
-    Checked,
-    Common,
-    Name,
-    Params,
-    PresetSeeds,
-    Seed,
-    Seeds,
-)
+from relevit.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
 from relevit.config.iav import IavData, IavParams, PretrainingParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
@@ -66,7 +57,6 @@ __all__ = [
     "OwnParams",
     "Params",
     "PipelineParams",
-    "PresetSeeds",
     "PretrainingParams",
     "ReportParams",
     "RobustnessParams",

@@ -31,14 +31,9 @@ LONGEST_REASON = 1000  # characters: it may list what is allowed
 
 
 class Checked(BaseModel):
-    """Values of one parameter file, none of them unknown."""
+    """Values of one section of a parameter file, none of them unknown."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    @classmethod
-    def from_file(cls, path: Path | str) -> Self:
-        """Read a YAML file of `params/`. Raises: ValueError, FileNotFoundError."""
-        return cls.checked(yaml_values(Path(path)), str(path))
 
     @classmethod
     def checked(cls, values: dict[str, Any], where: str) -> Self:
@@ -134,54 +129,65 @@ class BenchmarkParams(Checked):
 
 
 class Common(Checked):
-    """What all stages of a preset share: `params/<preset>/common.yaml`, read before their own."""
+    """What all stages of a preset share: the section `common` of `params/<preset>.yaml`."""
 
-    notebook: ClassVar[str] = "common"  # name of the parameter file
+    notebook: ClassVar[str] = "common"  # name of the section
 
-    preset: Name = Field("quick", description="folder below params/ and outputs/")
+    preset: Name = Field("quick", description="file in params/, without .yaml, and results folder")
     model: AnyModelName = Field("dinov2-s8", description="model of the preset")
     benchmark: BenchmarkParams = Field(BenchmarkParams(), description="images of all stages")
 
     @classmethod
-    def from_preset(cls, folder: Path | str) -> Self:
-        """Read a preset's files as the pipeline gives them to this stage.
-
-        Raises: ValueError, FileNotFoundError.
-        """
-        folder = Path(folder)
-        return cls.checked(cls.values_of_preset(folder), str(folder / f"{cls.notebook}.yaml"))
+    def from_preset(cls, path: Path) -> Self:
+        """The parameters that the pipeline gives to this stage. Raises as `values_of_preset`."""
+        return cls.checked(cls.values_of_preset(path), f"{path}: {cls.notebook}")
 
     @classmethod
-    def values_of_preset(cls, folder: Path) -> dict[str, Any]:
-        """The values of the stage's own file and of the shared ones, as `papermill -f` adds them.
+    def values_of_preset(cls, path: Path) -> dict[str, Any]:
+        """What a preset's file says of this stage: the shared values, then those of its section.
 
-        Raises: ValueError for a file that is none, for a wrong value in a shared one, and for a
-        shared parameter in the stage's own; FileNotFoundError.
+        Raises: ValueError for a file that is none, for a wrong value in what is shared, and for a
+        shared parameter in the stage's own section; FileNotFoundError.
         """
-        shared, values = [Common, *([PresetSeeds] if "seeds" in cls.model_fields else [])], {}
-        path = folder / f"{cls.notebook}.yaml"
-        own = yaml_values(path)
-        for kind in shared:
-            file = folder / f"{kind.notebook}.yaml"
-            for key in own.keys() & kind.model_fields.keys():
-                value = short(repr(own[key]))
-                raise ValueError(
-                    f"{path}: {key} = {value} belongs to {file.name}, which says it once for all "
-                    f"stages of {folder.name}: take it out here, or change it there"
-                )
-            values |= kind.from_file(file).model_dump(exclude_unset=True)
-        return values | own
+        sections = preset_sections(path)
+        own, shared = sections.get(cls.notebook, {}), sections.get(Common.notebook, {})
+        Shared.checked(shared, f"{path}: {Common.notebook}")
+        for key in own.keys() & Shared.model_fields.keys() if cls is not Common else ():
+            raise ValueError(
+                f"{path}: {cls.notebook}: {key} = {short(repr(own[key]))} belongs to "
+                f"{Common.notebook}, which says it once for all stages: take it out here, or "
+                "change it there"
+            )
+        values = {key: value for key, value in shared.items() if key in cls.model_fields}
+        return {"preset": path.stem} | values | own
 
 
-class PresetSeeds(Checked):
-    """The preset's own finetuning runs: `params/<preset>/seeds.yaml`, for stages that read them.
+class Shared(Common):
+    """The section `common`: the seeds of the preset's own finetuning runs belong to it, too."""
 
-    Not in `common.yaml`, so that one more seed makes again what reads the runs and nothing else.
-    """
+    seeds: Seeds = [0, 1]
 
-    notebook: ClassVar[str] = "seeds"
+    @field_validator("preset")
+    @classmethod
+    def _is_the_name_of_the_file(cls, preset: str) -> str:
+        raise ValueError("a preset is called as its file is: take it out")
 
-    seeds: Seeds
+
+def preset_sections(path: Path) -> dict[str, dict[str, Any]]:
+    """A preset's file, section by section. Raises: ValueError, FileNotFoundError."""
+    sections = yaml_values(path)
+    known = dict.fromkeys(cls.notebook for cls in [Common, *_kinds(Common)] if cls.notebook)
+    for name, values in sections.items():
+        if name not in known:
+            raise ValueError(f"{path}: section {shown(name)} is none; use some of {list(known)}")
+        if not isinstance(values, dict):
+            kind = type(values).__name__
+            raise ValueError(f"{path}: {name} needs `name: value` lines below it, has {kind}")
+    return sections
+
+
+def _kinds(cls: type[Common]) -> list[type[Common]]:
+    return [each for sub in cls.__subclasses__() for each in (sub, *_kinds(sub))]
 
 
 class Params(Common):

@@ -1,4 +1,4 @@
-"""Parameters of the pipeline: `params/<preset>/pipeline.yaml`."""
+"""Parameters of the pipeline: the section `pipeline` of `params/<preset>.yaml`."""
 
 from __future__ import annotations
 
@@ -26,5 +26,6 @@ class PipelineParams(Common):
     notebook: ClassVar[str] = "pipeline"
 
     seeds: Seeds = Field([0, 1], description="the preset's own finetuning runs")
+    notebooks: list[str] = Field([], description="of the preset, by name; empty: all")
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
     disk_mb: int = Field(500, ge=1, le=10**9, description="free space that a run needs")

@@ -1,4 +1,4 @@
-"""A whole preset: its files, read and checked together before any of its stages runs.
+"""A whole preset: its file, read and checked as a whole before any of its stages runs.
 
 What stages share stands once (`Common`). What is left here are relations between stages: one reads
 what another makes, or is compared with it.
@@ -6,6 +6,7 @@ what another makes, or is compared with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -23,45 +24,34 @@ OF_MODELS = (
 class Preset(NamedTuple):
     """The parameters of a preset's pipeline and of its stages, by notebook."""
 
-    folder: Path
+    path: Path
     pipeline: PipelineParams
     stages: dict[str, Params]
 
     def refuse(self, name: str, given: str, but: str) -> None:
-        """Raise ValueError for what a file gives."""
-        raise ValueError(f"{self.folder / name}.yaml: {short(given)}, but {short(but, 1000)}")
+        """Raise ValueError for what a section gives."""
+        raise ValueError(f"{self.path}: {name}: {short(given)}, but {short(but, 1000)}")
 
 
-def read_preset(folder: Path) -> Preset:
-    """All files of a preset, checked one by one and against each other.
+def read_preset(path: Path) -> Preset:
+    """All sections of a preset's file, checked one by one and against each other.
 
     Raises: ValueError, FileNotFoundError.
     """
-    pipeline = PipelineParams.from_preset(folder)
-    stages = {name: cls.from_preset(folder) for name, cls in NOTEBOOKS.items()}
-    preset = Preset(folder, pipeline, stages)
-    for check in (
-        _places,
-        _models,
-        _shipped,
-        _own_runs,
-        _arms,
-        _variants,
-        _compared_images,
-        _sweep,
-        _iav,
-    ):
-        check(preset)
+    pipeline = PipelineParams.from_preset(path)
+    named = pipeline.notebooks or list(NOTEBOOKS)
+    stages = {name: cls.from_preset(path) for name, cls in NOTEBOOKS.items() if name in named}
+    preset = Preset(path, pipeline, stages)
+    for needed, check in CHECKS:
+        if set(needed) <= set(stages):
+            check(preset)
     return preset
 
 
 def _places(preset: Preset) -> None:
     """Stages find each other's results where the Snakefile has them."""
-    if preset.pipeline.preset != preset.folder.name:
-        but = f"its folder is {preset.folder.name!r}: give both the same name"
-        preset.refuse("common", f"preset = {preset.pipeline.preset!r}", but)
     for name, params in preset.stages.items():
-        for key, needed in (("output_root", "outputs"), ("run", "")):
+        for key, needed in (("output_root", "outputs"),):
             value = getattr(params, key, needed)
             if value != needed:
                 but = f"the pipeline needs {needed!r}; another one is for notebooks by hand"
@@ -82,7 +72,7 @@ def _models(preset: Preset) -> None:
     ]
     for name, key, models in named:
         if set([models] if isinstance(models, str) else models) - set(known):
-            but = f"common.yaml has data {data!r}, whose models are {', '.join(known)}"
+            but = f"common has data {data!r}, whose models are {', '.join(known)}"
             preset.refuse(name, f"{key} = {models!r}", but)
 
 
@@ -90,15 +80,15 @@ def _shipped(preset: Preset) -> None:
     """The models that come with the package have learned from the preset's images."""
     images, shares = preset.pipeline.benchmark, preset.stages["03_controls"].home_shares
     if images.data != "habitats" and shares:
-        but = f"common.yaml has data {images.data!r}, whose classes have no homes: give habitats"
+        but = f"common has data {images.data!r}, whose classes have no homes: give habitats"
         preset.refuse("03_controls", f"home_shares = {shares}", but)
     if images.data == IMAGENET:
         return
     try:
         here = SHIPPED[images.learned]
-        but = f"for data {images.data!r} of common.yaml there are shipped {', '.join(here)} alone"
+        but = f"for data {images.data!r} of common there are shipped {', '.join(here)} alone"
     except ValueError as error:
-        here, but = (), f"common.yaml has other images: {error}"
+        here, but = (), f"common has other images: {error}"
     original = preset.stages["00_original"]
     if original.source == "shipped" and preset.pipeline.model not in here:
         preset.refuse("00_original", "source = 'shipped'", but)
@@ -129,14 +119,14 @@ def _own_runs(preset: Preset) -> None:
         if value != needed:
             but = (
                 f"the preset's own runs and the base of its sweep need {needed!r}; other methods "
-                "and masks belong under sweep in pipeline.yaml, other values in a run by hand"
+                "and masks belong under sweep in pipeline, other values in a run by hand"
             )
             preset.refuse("02_finetune", f"{key} = {value!r}", but)
 
 
 def _arms(preset: Preset) -> None:
     """The settings that 03_controls compares, and their twins, are settings of 02_finetune."""
-    own, place = preset.stages["02_finetune"].model_dump(), preset.folder / "03_controls.yaml"
+    own, place = preset.stages["02_finetune"].model_dump(), f"{preset.path}: 03_controls"
     for arm, changes in ({"ours": {}} | preset.stages["03_controls"].arms).items():
         FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
         alone = own | changes | {"weight_relevance": 0.0}
@@ -175,20 +165,18 @@ def _sweep(preset: Preset) -> None:
         if real and (unknown := sorted(set(grid.models) - {main, *others})):
             but = (
                 f"{unknown} has no original here; use the preset's own {main!r} or one of others "
-                f"in 00_original.yaml, {', '.join(others)}"
+                f"in 00_original, {', '.join(others)}"
             )
             preset.refuse("pipeline", given, but)
         searched = _searched(preset, grid)
         if not real and not set(grid.models) <= searched:  # real: rates of the papers (`runs.rate`)
             but = (
                 f"rates are searched for {sorted(searched)} alone: change compared_model or "
-                "other_models in 02_baselines.yaml, or leave the others out"
+                "other_models in 02_baselines, or leave the others out"
             )
             preset.refuse("pipeline", f"{given} with methods {grid.methods}", but)
         if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
-            but = (
-                f"01_masks makes masks for seeds {masked}, those of seeds.yaml: give both the same"
-            )
+            but = f"01_masks makes masks for seeds {masked}, those of seeds: give both the same"
             preset.refuse("pipeline", f"sweep.{i}.seeds = {grid.seeds} with masks tokencut", but)
 
 
@@ -205,11 +193,25 @@ def _iav(preset: Preset) -> None:
     for key in ("models", "model_seeds"):
         if lacking := [v for v in getattr(read, key) if v not in getattr(made, key)]:
             but = (
-                f"07_pretraining.yaml makes {getattr(made, key)!r}: add {lacking} there, or leave "
+                f"07_pretraining makes {getattr(made, key)!r}: add {lacking} there, or leave "
                 "them out here"
             )
             preset.refuse("07_iav", f"{key} = {getattr(read, key)!r}", but)
     for key in ("data", "data_root"):
         if getattr(made, key) != getattr(read, key):
-            but = f"07_pretraining.yaml has {getattr(made, key)!r}: give both the same"
+            but = f"07_pretraining has {getattr(made, key)!r}: give both the same"
             preset.refuse("07_iav", f"{key} = {getattr(read, key)!r}", but)
+
+
+# Each with the stages that it reads: a preset may have some of the notebooks alone.
+CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
+    ((), _places),
+    ((), _models),
+    (("00_original", "01_masks", "03_controls"), _shipped),
+    (("02_finetune",), _own_runs),
+    (("02_finetune", "03_controls"), _arms),
+    (("02_finetune", "08_ablations"), _variants),
+    (("03_robustness", "03_comparison"), _compared_images),
+    (("00_original", "01_masks", "02_baselines"), _sweep),
+    (("07_pretraining", "07_iav"), _iav),
+)

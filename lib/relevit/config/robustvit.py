@@ -137,18 +137,13 @@ class FinetuneParams(FinetuneChoices, Params):
         "label", description="target of the class term: the model's own answer or the label"
     )
     keep: Kept = Field("last", description="epoch whose weights are used (A13)")
-    run: str = Field(
-        "",
-        pattern=r"^([a-z0-9_-][a-z0-9_.-]*)?$",
-        max_length=100,
-        description="results folder; empty: seed<N>",
-    )
     masks: MaskSource = Field("annotated", description="where the object's masks come from")
     images_per_class: Count = Field(2, ge=1, description="of each class that is finetuned")
     classes: int = Field(
         40, ge=2, le=913, multiple_of=2, description="classes finetuned: A first, then B"
     )
     lr: Rate | None = Field(None, description="learning rate of the first epoch; None: by the rule")
+    lr_factor: float = Field(1.0, gt=0, le=1000, description="times which the rule's rate is taken")
     temperature: float | None = Field(
         None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
     )
@@ -164,10 +159,6 @@ class FinetuneParams(FinetuneChoices, Params):
     precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
-    @property
-    def run_name(self) -> str:
-        return self.run or f"seed{self.seed}"
-
 
 class RobustnessParams(Params):
     """03_robustness: the nine columns, original against finetuned."""
@@ -176,7 +167,6 @@ class RobustnessParams(Params):
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: Count = Field(80, ge=40, description="test images of each set")
-    precision: PrecisionChoice = "auto"
 
 
 class MasksParams(Params):
@@ -235,7 +225,6 @@ class ComparisonParams(Params):
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: Count = Field(80, ge=40, description="test images of each set")
     probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
-    precision: PrecisionChoice = "auto"
 
 
 class AblationsParams(Params):
@@ -274,7 +263,6 @@ class ControlsParams(Params):
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
     looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
-    precision: PrecisionChoice = "auto"
 
     @field_validator("arms")
     @classmethod
@@ -294,7 +282,7 @@ class ControlsParams(Params):
 
 
 # What an arm of 03_controls may not change.
-NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "run", "seed", "method"}
+NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed", "method"}
 NOT_OF_AN_ARM |= {"weight_relevance"}
 
 

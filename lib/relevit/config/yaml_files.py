@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,15 @@ def yaml_values(path: Path) -> dict[str, Any]:
     Raises: FileNotFoundError; ValueError, in one sentence, for a file that is no such list.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"params: {path} is missing; copy it from params/quick and edit it")
+        raise FileNotFoundError(
+            f"params: {path} is missing; copy params/quick.yaml to it and edit it"
+        )
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache
+def _read(path: Path, changed: int) -> dict[str, Any]:
+    """Kept, as it is asked for section by section and takes a while: nobody may change it."""
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path}: has over {LARGEST:,} bytes, too many for parameters; cut it")
     try:

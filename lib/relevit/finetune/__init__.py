@@ -2,11 +2,12 @@
 
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
 batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
-`runs`, `variants`, `learning_rate` and `controls` (what notebooks ask for). Imports training,
+`one_run` (on which images), `learning_rate`, `runs` (all of a preset), `variants`, `controls`
+and `table` (which notebook asks for which). Imports training,
 evaluation and what lies below them.
 """
 
-from relevit.finetune import baselines, runs
+from relevit.finetune import baselines, one_run, runs, table
 from relevit.finetune.hyperparameters import (
     BASELINES,
     paper_rate,
@@ -17,11 +18,9 @@ from relevit.finetune.hyperparameters import (
 from relevit.finetune.learning_rate import (
     arm_params,
     choose_learning_rate,
-    choose_rates,
+    highest_passing,
     judge,
-    lowest_rates,
     rate_factor,
-    try_rates,
 )
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings, resolved
@@ -33,11 +32,11 @@ __all__ = [
     "arm_params",
     "baselines",
     "choose_learning_rate",
-    "choose_rates",
     "finetune",
+    "highest_passing",
     "judge",
-    "lowest_rates",
     "make_optimizer",
+    "one_run",
     "paper_rate",
     "paper_temperature",
     "paper_weights",
@@ -46,5 +45,5 @@ __all__ = [
     "runs",
     "script_weights",
     "step_losses",
-    "try_rates",
+    "table",
 ]

@@ -1,4 +1,4 @@
-"""The learning rate: RobustViT's rule, and the search by it for the method and its baselines.
+"""The learning rate: RobustViT's rule, and what a search by it tries.
 
 Source: RobustViT Sec. 4: the highest rate of a grid at which validation accuracy falls by no
 more than a limit (the paper: 2 to 3 points) and the classification loss does not rise. It looks
@@ -7,33 +7,24 @@ at training and validation images alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import inf, nan
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from scipy.stats import sem, ttest_1samp
 
-from relevit.base.stages import need_stage
 from relevit.config import BaselinesParams, FinetuneParams
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.words import Protocol
-from relevit.data.benchmark import Benchmark
+from relevit.config.words import Method, Protocol
 from relevit.finetune.hyperparameters import BASELINES, paper_rate
-from relevit.finetune.runs import arm_name, finetune_at, kept_epoch, origin_weights
+from relevit.finetune.one_run import kept_epoch
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.training.epochs import History
 
-RATES = "rates.parquet"  # of 02_learning_rate
-ARM = ["model", "method", "protocol"]  # columns that tell the runs of one rate apart
 # What counts as a rise of the classification loss: at 0.01 nats the right class is 1 % less
 # probable, in the geometric mean. A share of the loss says nothing where that is nearly 0.
 RISE_NATS = 0.01
 CHANCE = 0.05  # of a rise as large by the draw of images alone
 # What is compared: method and protocol.
-ARMS: tuple[tuple[str, str], ...] = (
+ARMS: tuple[tuple[Method, Protocol], ...] = (
     ("relevance", "published"),
     *((method, protocol) for method in BASELINES for protocol in ("published", "described")),
 )
@@ -135,62 +126,3 @@ def arm_params(
     }
     papers = {} if method == "relevance" else dict.fromkeys(LOSS_WEIGHTS)
     return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")
-
-
-def try_rates(
-    cfg: BaselinesParams,
-    base: FinetuneParams,
-    bench: Benchmark,
-    folder: Path,
-    on_run: Callable[[dict[str, Any]], None] = lambda row: None,
-) -> pd.DataFrame:
-    """Finetune the compared model with every method at every rate; one row a run.
-
-    The other models follow with our method alone. Our method on the preset's own model is what
-    02_learning_rate has found. Each grid is that of `cfg` times `rate_factor` (differences B12).
-    Resumes what `folder` holds. Columns: `model`, `method`, `protocol`, `rate` (of the grid), and
-    those of `judge`. A run whose loss became infinite has an infinite `drop_pts` and NaN for what
-    was not reached.
-    Raises: ValueError for a model that is neither the preset's own nor shipped.
-    """
-    origins = {
-        model: origin_weights(cfg, model) for model in (cfg.compared_model, *cfg.other_models)
-    }
-    arms = [(cfg.compared_model, *arm) for arm in ARMS]
-    arms += [(model, *ARMS[0]) for model in cfg.other_models]
-    rows = []
-    for model, method, protocol in arms:
-        params = arm_params(cfg, base, model, method, protocol)
-        arm = {"model": model, "method": method, "protocol": protocol}
-        if model == cfg.model and method == "relevance":
-            searched = pd.read_parquet(need_stage(cfg, "02_learning_rate") / RATES)
-            rows += [arm | {"rate": row["lr"]} | row for row in searched.to_dict("records")]
-            continue
-        for rate in sorted(cfg.rates):
-            lr = rate * rate_factor(method, protocol)
-            place = folder / f"{model}.{method}-{protocol}_lr_{lr:.1e}"
-            rows.append(arm | {"rate": rate} | _try(params, bench, lr, origins[model], place))
-            on_run(rows[-1])
-    return pd.DataFrame(rows)
-
-
-def choose_rates(table: pd.DataFrame, limit_pts: float) -> dict[str, float | None]:
-    """The highest rate that passes, by `arm_name`; None where none does. `table` of `try_rates`."""
-    arms = table.groupby(ARM, sort=False)
-    return {arm_name(*arm): highest_passing(rows, limit_pts) for arm, rows in arms}
-
-
-def lowest_rates(table: pd.DataFrame) -> dict[str, float]:
-    """The lowest rate tried, by `arm_name`: for runs where no rate passes."""
-    return {arm_name(*arm): lr for arm, lr in table.groupby(ARM, sort=False)["lr"].min().items()}
-
-
-def _try(
-    params: FinetuneParams, bench: Benchmark, lr: float, origin: Path, folder: Path
-) -> dict[str, Any]:
-    try:
-        ends = (0, params.epochs)
-        _, history = finetune_at(params, bench, lr, origin, folder, validated=ends)
-    except FloatingPointError:  # the rate is far too high: a finding, not an accident
-        return {"lr": lr, "drop_pts": inf, "rising": True, "background_after": nan}
-    return judge(lr, history, params)

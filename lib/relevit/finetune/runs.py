@@ -1,225 +1,445 @@
-"""Finetuning runs: what the parameters of 02_finetune ask for, from which weights and images."""
+"""The finetuning runs of a preset, a row each: what is asked for, where it is, how it is made.
+
+Notebooks ask for rows by their parameters, and the pipeline makes them side by side. A row's
+folder is named after what makes it. So two notebooks that ask for the same run get the same one,
+and a run with other settings never takes its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
-from functools import partial
+import hashlib
+import json
+import math
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
+import pandas as pd
+from tqdm import tqdm
 
+from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import file_fingerprint
-from relevit.base.stages import need_stage, read_summary
-from relevit.config import FinetuneParams, Params, RobustnessParams
-from relevit.config.words import Protocol
+from relevit.base.files import run_folder, write_atomically
+from relevit.base.results import Kept, read_json, read_rows, read_table
+from relevit.base.stages import read_pipeline, read_stage, results_of
+from relevit.config import (
+    BaselinesParams,
+    ControlsParams,
+    FinetuneParams,
+    LearningRateParams,
+    OriginalParams,
+    Params,
+)
+from relevit.config.words import Method, Protocol
 from relevit.data.batch import Batch
-from relevit.data.benchmark import Benchmark
+from relevit.data.benchmark import Benchmark, open_benchmark
+from relevit.data.cutouts import TEST_SETS
+from relevit.evaluate.context import backgrounds_challenge, relevance_shares
+from relevit.evaluate.predictions import BATCH, Classifier
+from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.hyperparameters import paper_rate
-from relevit.finetune.loop import finetune
-from relevit.finetune.settings import resolved
-from relevit.finetune.validation import validation_figures
-from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
+from relevit.finetune.learning_rate import (
+    ARMS,
+    arm_params,
+    choose_learning_rate,
+    highest_passing,
+    judge,
+    rate_factor,
+)
+from relevit.finetune.one_run import finetune_at, finetuned_classes, kept_epoch
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
-from relevit.models.spec import ModelSpec
-from relevit.training.epochs import WEIGHTS, History
+from relevit.training.classifier import TrainSettings
+from relevit.training.epochs import LOG, WEIGHTS
+from relevit.training.original import train_original, untrained
+
+ROOM = "runs"  # their folder, beside those of the notebooks
+MADE = "run.json"  # the last file of a row
+SETS = "sets"  # its answers
+ORIGINAL = "original"
+DIVERGED = "diverged"
+ASKED = ("images_per_set", "challenge", "looked_at")
+# What changes nothing in the weights and the log of a run.
+FREE = {"preset", "device", "output_root", "shown"}
+# Parameters whose value says what they are.
+UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
+WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
+LONGEST = 80  # characters of a name that say what is changed
+
+
+class Row(NamedTuple):
+    """A run, or the original that runs start from, and what it is asked beside its weights.
+
+    Of an original, model, benchmark and seed of `params` count alone; in a world of its own it is
+    trained with that seed. `images_per_set` are test images answered of each of the nine sets,
+    `challenge` and `looked_at` those of the figures of `figures`, and `validated` the epochs whose
+    validation images are looked at (None: all, 0: before).
+    """
+
+    params: FinetuneParams
+    original: bool = False
+    images_per_set: int = 0
+    challenge: int = 0
+    looked_at: int = 0
+    validated: tuple[int, ...] | None = ()
+
+    @property
+    def name(self) -> str:
+        """Its folder: the model, what differs from the preset's own run, and a digest of all."""
+        own = read_stage(self.params, FinetuneParams)
+        home, seed = self.params.benchmark.home_share, f"seed{self.params.seed}"
+        world = [] if _at_home(self.params) else [f"home_{home:g}", *([seed] * self.original)]
+        if self.original:
+            return ".".join([ORIGINAL, self.params.model, *world])
+        told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
+        values = self.params.model_dump(exclude=told)
+        plainly = own.model_dump()
+        changed = {k: v for k, v in values.items() if v != plainly[k] and k not in UNSAID}
+        words = [self.params.model, *world, *(_word(k, v) for k, v in changed.items())]
+        plain = json.dumps(self.params.model_dump(exclude=FREE), sort_keys=True)
+        digest = hashlib.sha256(plain.encode()).hexdigest()[:6]
+        return f"{'.'.join(words)[:LONGEST]}.{seed}-{digest}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, or will be."""
+        return run_folder(self.params.preset, f"{ROOM}/{self.name}", "", self.params.output_root)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What it is asked beside its weights, as plain values."""
+        return {key: getattr(self, key) for key in ASKED} | {
+            "validated": None if self.validated is None else list(self.validated)
+        }
+
+    def more_than(self, asked: Mapping[str, Any]) -> bool:
+        """Whether it is asked more than a row was that is made."""
+        epochs = asked["validated"]
+        here = epochs is None or (self.validated is not None and set(self.validated) <= set(epochs))
+        return not here or any(getattr(self, key) > asked[key] for key in ASKED)
+
+    def with_asked(self, other: Row) -> Row:
+        """This row, asked also what the other one is asked."""
+        both = {key: max(getattr(self, key), getattr(other, key)) for key in ASKED}
+        epochs = (self.validated, other.validated)
+        every = None in epochs
+        return self._replace(
+            **both, validated=None if every else tuple(sorted({*epochs[0], *epochs[1]}))
+        )
+
+
+def _at_home(params: Params) -> bool:
+    """Whether the images are the preset's own, not those of another world."""
+    return params.benchmark == read_pipeline(params.preset).benchmark
+
+
+def _word(key: str, value: Any) -> str:
+    if key in WORDS:
+        return str(value)
+    if isinstance(value, dict):  # options, further losses
+        return "_".join(f"{name}_{each}" for name, each in value.items() if each is not None)
+    short = key.removeprefix("weight_").removesuffix("_per_class")
+    if value is None:
+        return f"{short}_papers"
+    return f"{short}_{value:g}" if isinstance(value, float) else f"{short}_{value}"
+
+
+def once(rows: Iterable[Row]) -> dict[str, Row]:
+    """Rows by name, each once and asked all that it is asked."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        name = row.name
+        found[name] = found[name].with_asked(row) if name in found else row
+    return found
+
+
+def own_model(cfg: Params) -> str:
+    """The model of the preset, also where a notebook was given another one."""
+    return read_pipeline(cfg.preset).model
+
+
+def original(cfg: Params, model: str = "", **asked: int) -> Row:
+    """The original of a model (the preset's own) as a row."""
+    return Row(read_stage(cfg, FinetuneParams, model=model or cfg.model), original=True, **asked)
 
 
 def origin_weights(cfg: Params, model: str | None = None) -> Path:
     """The weights that finetuning starts from: the preset's own original, or another model's.
 
-    Which model is the preset's own, 00_original has written down. Others are shipped, or models of
-    the papers that it has made ready.
-    Raises: ValueError for a model that is neither the preset's nor there.
+    Others are shipped, or models of the papers that 00_original has made ready.
+    Raises: ValueError for a model that is neither the preset's nor there; as `results_of`.
     """
     model = model or cfg.model
-    if model == cfg.model or model in PAPER_MODELS:
-        folder = need_stage(cfg, "00_original")
-        if model == read_summary(folder)["parameters"]["model"]:
-            return folder / WEIGHTS
+    if not _at_home(cfg):
+        seed = getattr(cfg, "seed", 0)
+        params = read_stage(cfg, FinetuneParams, model=model, seed=seed)
+        return Row(params, original=True).folder / WEIGHTS
+    if model == own_model(cfg):
+        return results_of(cfg, "00_original") / WEIGHTS
     if model not in PAPER_MODELS:
         return shipped_weights(model, cfg.benchmark.learned)
-    weights = folder / f"{model}.safetensors"
+    weights = results_of(cfg, "00_original") / f"{model}.safetensors"
     if not weights.is_file():
         raise ValueError(
-            f"origin_weights: {weights} is missing; add {model!r} to others in "
-            f"params/{cfg.preset}/00_original.yaml and run 00_original again"
+            f"origin_weights: {weights} is missing; add {model!r} to others of 00_original in "
+            f"params/{cfg.preset}.yaml, and run that again"
         )
     return weights
 
 
-def compared_weights(cfg: RobustnessParams) -> dict[str, Path]:
-    """The weights of the models that 03_robustness compares: `original`, and `seed<N>` of each run.
+def weights_of(row: Row) -> Path:
+    """The weights of a row that is made. Raises: as `read`."""
+    return origin_weights(row.params) if row.original else read(row).path.parent / WEIGHTS
 
-    Runs that are not there yet are made. Raises as `need_stage`.
+
+def own_runs(cfg: Params, seeds: Iterable[int], **asked: int) -> list[Row]:
+    """The preset's own finetuning runs."""
+    base = read_stage(cfg, FinetuneParams, model=own_model(cfg))
+    return [Row(base.model_copy(update={"seed": seed}), validated=None, **asked) for seed in seeds]
+
+
+def compared(cfg: Any, **asked: int) -> dict[str, Row]:
+    """What a notebook with `seeds` compares: `original`, and `seed<N>` of the preset's own runs."""
+    own = own_runs(cfg, cfg.seeds, **asked)
+    return {ORIGINAL: original(cfg, **asked)} | {f"seed{row.params.seed}": row for row in own}
+
+
+def compared_weights(cfg: Any) -> dict[str, Path]:
+    """The weights of `compared`. Raises: as `read` and `results_of`."""
+    return {name: weights_of(row) for name, row in compared(cfg).items()}
+
+
+# The learning rate
+
+
+def searched(params: FinetuneParams) -> list[Row]:
+    """The runs whose logs decide the learning rate of a run; none where it is given or a paper's.
+
+    Of the preset's own model those of 02_learning_rate, of others those of 02_baselines, which has
+    a shorter run for each.
+    Raises: ValueError for a model, method and protocol that are not searched.
     """
-    stages = {"original": need_stage(cfg, "00_original")}
-    for seed in cfg.seeds:
-        stages[f"seed{seed}"] = need_stage(cfg, "02_finetune", f"seed{seed}", seed=seed)
-    return {run: folder / WEIGHTS for run, folder in stages.items()}
+    if params.lr is not None:
+        return []
+    if params.method == "relevance" and params.model == own_model(params):
+        search = read_stage(
+            params, LearningRateParams, benchmark=read_pipeline(params.preset).benchmark
+        )
+        return rates_of_own(search)
+    if params.model in PAPER_MODELS:
+        return []
+    search = read_stage(params, BaselinesParams)
+    if (params.model, params.method, params.protocol) not in searched_arms(search):
+        raise ValueError(
+            f"rate: 02_baselines searches no rate for {params.model} with {params.method} as "
+            f"{params.protocol}; give the parameter lr, or add the model to other_models there"
+        )
+    return rates_of_arm(search, params.model, params.method, params.protocol)
 
 
-def rate(cfg: FinetuneParams) -> float:
+def rates_of_own(search: LearningRateParams) -> list[Row]:
+    """The runs of 02_learning_rate, from the lowest rate to the highest."""
+    base = read_stage(
+        search, FinetuneParams, seed=search.seed, validation_images=search.validation_images
+    )
+    found = [base.model_copy(update={"lr": lr}) for lr in sorted(search.rates)]
+    return [Row(params, validated=None) for params in found]
+
+
+def searched_arms(search: BaselinesParams) -> list[tuple[str, Method, Protocol]]:
+    """Model, method and protocol of what 02_baselines searches a rate for."""
+    arms = [(search.compared_model, *arm) for arm in ARMS]
+    return arms + [(model, *ARMS[0]) for model in search.other_models]
+
+
+def rates_of_arm(
+    search: BaselinesParams, model: str, method: Method, protocol: Protocol
+) -> list[Row]:
+    """The runs of one of `searched_arms`, from the lowest rate to the highest.
+
+    Our method on the preset's own model is what 02_learning_rate searches. Each grid is that of
+    `search` times `rate_factor` (differences B12).
+    """
+    if method == "relevance" and model == own_model(search):
+        return rates_of_own(read_stage(search, LearningRateParams))
+    params = arm_params(search, read_stage(search, FinetuneParams), model, method, protocol)
+    grid = [lr * rate_factor(method, protocol) for lr in sorted(search.rates)]
+    ends = (0, search.epochs)
+    return [Row(params.model_copy(update={"lr": lr}), validated=ends) for lr in grid]
+
+
+def judged(rows: Iterable[Row]) -> pd.DataFrame:
+    """What the rule looks at in runs of a search, a row each (`learning_rate.judge`).
+
+    A run whose loss became infinite has an infinite `drop_pts`, and NaN for what was not reached.
+    Raises: as `read`.
+    """
+    found = []
+    for row in rows:
+        made = read(row, or_diverged=True)
+        if made["failed"]:
+            lost = {"drop_pts": math.inf, "rising": True, "background_after": math.nan}
+            found.append({"lr": made["lr"]} | lost)
+        else:
+            found.append(judge(made["lr"], read_rows(row.folder / LOG), row.params))
+    return pd.DataFrame(found)
+
+
+def rate(params: FinetuneParams) -> float:
     """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
 
-    The preset's own model takes that of 02_learning_rate; baselines and shipped models that of
-    02_baselines, where a method without a rate that passes gets the lowest one tried. Other models
-    of the papers take the papers' (T5-T7), or where these have none that of another (`paper_rate`).
-    Raises: ValueError for a model, method and protocol that were not searched.
+    A method without a rate that passes gets the lowest one tried, but for ours on the preset's own
+    model. Models of the papers take the papers' (T5-T7), or where these have none that of another.
+    Raises: ValueError where the rule has none; as `searched` and `read`.
     """
-    if cfg.lr is not None:
-        return cfg.lr
-    if cfg.method == "relevance":
-        found = read_summary(need_stage(cfg, "02_learning_rate"))
-        if cfg.model == found["parameters"]["model"]:
-            return found["chosen_lr"]
-    if cfg.model in PAPER_MODELS:
-        return paper_rate(cfg.method, cfg.model)
-    found = read_summary(need_stage(cfg, "02_baselines"))
-    arm = arm_name(cfg.model, cfg.method, cfg.protocol)
-    if arm not in found["lowest"]:
-        raise ValueError(
-            f"rate: 02_baselines has searched no rate for {arm}, only for "
-            f"{', '.join(found['lowest'])}; give the parameter lr, or search there"
-        )
-    chosen = found["chosen"][arm]
-    return found["lowest"][arm] if chosen is None else chosen
+    if params.lr is not None:
+        return params.lr
+    rows = searched(params)
+    if not rows:
+        chosen = paper_rate(params.method, params.model)
+    elif params.method == "relevance" and params.model == own_model(params):
+        limit_pts = read_stage(params, LearningRateParams).limit_pts
+        chosen = choose_learning_rate(judged(rows), limit_pts)
+    else:
+        table = judged(rows)
+        passing = highest_passing(table, read_stage(params, BaselinesParams).limit_pts)
+        chosen = table["lr"].min() if passing is None else passing
+    return chosen * params.lr_factor
 
 
-def arm_name(model: str, method: str, protocol: Protocol) -> str:
-    """What the rate of a method on a model is called in 02_baselines."""
-    return f"{model} {method}-{protocol}"
+# Making and reading
 
 
-def finetune_at(
-    cfg: FinetuneParams,
-    bench: Benchmark,
-    lr: float,
-    origin: Path,
-    folder: Path,
-    on_epoch: Callable[[dict], None] = lambda row: None,
-    *,
-    validated: Collection[int] | None = None,
-) -> tuple[torch.nn.Module, History]:
-    """One finetuning run as `cfg` describes it, at one learning rate.
+def make(row: Row, device: str = "auto") -> Path:
+    """Make what is not there of a row: weights, log, answers and figures; then `run.json`.
 
-    `origin` are the original model's weights. `validated` are the epochs after which validation
-    images are looked at, 0 for before; None, and wherever they choose the epoch, after each, which
-    takes a third of the time. Resumes and raises as `finetune`.
+    A run that fails leaves the reason there, so that others do not hang on it.
+    Raises: OSError, for a disk that is full say.
     """
-    device = choose_device(cfg.device)
-    spec = bench.spec(cfg.model)
-    settings = resolved(cfg, lr, choose_precision(cfg.precision, device))
-    model = load_model(cfg.model, origin, device=device)
-    figures = validation_figures(
-        spec,
-        images=cfg.validation_images,
-        maps=cfg.validation_maps,
-        precision=settings.precision,
-        masks=validation_masks(cfg, bench),
-        seed=bench.validation_seed(cfg.seed),
-        draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
-    )
-    train = images_to_crop(cfg, bench)
-    history = finetune(
-        model,
-        spec,
-        train,
-        figures,
-        settings,
-        folder,
-        inputs=_inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
-        validated=validated if cfg.keep == "last" else None,
-        on_epoch=on_epoch,
-    )
-    return model, history
+    params = row.params.model_copy(update={"device": device})
+    row = row._replace(params=params)
+    known: dict[str, Any] = {"parameters": params.model_dump(), "asked": row.asked}
+    known |= {"lr": None, "failed": ""}
+    (row.folder / MADE).unlink(missing_ok=True)
+    try:
+        _make(row, known)
+    except OSError:
+        raise
+    except Exception as error:  # whatever ended it: the others do not hang on it
+        traceback.print_exc(file=sys.stderr)
+        diverged = isinstance(error, FloatingPointError)
+        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
+    text = json.dumps(known, indent=2, sort_keys=True) + "\n"
+    write_atomically(row.folder / MADE, lambda to: to.write_text(text, encoding="utf-8"))
+    return row.folder
 
 
-def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:
-    """What a run's images and masks follow from: where they are others, it is another run."""
-    names = ("images_per_class", "classes", "validation_images", "validation_maps")
-    found: dict[str, Any] = {name: getattr(cfg, name) for name in names}
-    if train.images.shape[-1] > spec.image_size:
-        found["resized"] = train.images.shape[-1]
-    if train.masks.is_floating_point():
-        found["edges"] = "soft"
-    if bench.composable and bench.rules:
-        found["images"] = bench.rules
-    if seed := bench.validation_seed(cfg.seed):
-        found["validation_seed"] = seed
-    if cfg.masks == "tokencut":
-        found["masks"] = file_fingerprint(need_stage(cfg, "01_masks") / MASKS)
+def _make(row: Row, known: dict[str, Any]) -> None:
+    bench, params = open_benchmark(row.params), row.params
+    if row.original:
+        if not _at_home(params):
+            _train_original(row, bench)
+        weights = origin_weights(params)
+    else:
+        known["lr"] = lr = rate(params)
+        origin = origin_weights(params)
+        _, history = finetune_at(params, bench, lr, origin, row.folder, validated=row.validated)
+        device = choose_device(params.device)
+        known |= {
+            "classes_a": finetuned_classes(params, bench),
+            "kept_epoch": kept_epoch(history, params.keep),
+            "precision": choose_precision(params.precision, device),
+        }
+        weights = row.folder / WEIGHTS
+    if row.images_per_set or row.looked_at:
+        classifier = load_classifier(bench, params.model, weights, params.precision, params.device)
+        known |= {"answered_in": classifier.precision, "margin": classifier.margin}
+        if row.images_per_set:
+            answer_sets(classifier, weights, row.folder / SETS, bench, row.images_per_set)
+        if row.looked_at:
+            known["figures"] = _figures(row, bench, weights, classifier)
+
+
+def _train_original(row: Row, bench: Benchmark) -> None:
+    """Train the original of a world, in one epoch of its images, at the rates of 00_original."""
+    params = row.params
+    settings = TrainSettings.from_params(
+        read_stage(params, OriginalParams, benchmark=params.benchmark),
+        choose_device(params.device),
+        images=read_stage(params, ControlsParams).original_images,
+        epochs=1,
+        seed=params.seed,
+    )
+    model = untrained(params.model, params.seed, choose_device(params.device))
+    spec = bench.spec(params.model)
+    train_original(model, spec, settings, row.folder, bench, validation_images=40)
+
+
+def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
+    """The images whose relevance is shared out: of set `a` where it has masks."""
+    name = "a" if "a" in bench.outlined_sets else bench.outlined
+    return bench.draw(name, range(count), size=bench.spec(model).image_size)
+
+
+def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) -> dict[str, float]:
+    """Means of `relevance_shares`, and of Habitats what `backgrounds_challenge` finds."""
+    model = row.params.model
+    network = load_model(model, weights, device=row.params.device)
+    shown = shared_out(bench, model, row.looked_at).split(BATCH)
+    found = relevance_shares(network, bench.spec(model), shown).mean().to_dict()
+    if bench.challenging and row.challenge:
+        found |= backgrounds_challenge(classifier, bench.draw, row.challenge)
     return found
 
 
-def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
-    """Labels of the classes that a run is finetuned on: of A (Fig. 7), then of B."""
-    first, others = bench.split(cfg.seed)
-    return [*first, *others][: cfg.classes]
+class FailedError(RuntimeError):
+    """A run that ended without results."""
 
 
-def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
-    """The images that a run with these parameters is finetuned on, with its kind of masks.
+def read(row: Row, *, or_diverged: bool = False) -> Kept:
+    """What `run.json` of a row says.
 
-    With automatic masks, images that got none worth training on are left out (B15, B17), where the
-    published code takes the next of their class (differences F10).
+    Raises: FileNotFoundError where it is not made, or was asked less than now; FailedError for one
+    that failed, but for a diverged one where that is asked for.
     """
-    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
-    batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
-    if cfg.masks == "annotated":
-        return batch
-    found = load_masks(need_stage(cfg, "01_masks"), cfg.seed, batch.images)
-    _need_kept(found, f"the training images of seed {cfg.seed}")
-    return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
-
-
-def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
-    """What training crops at random: `training_images`, or larger ones of the same photographs.
-
-    Automatic masks are boolean, of the size that the model takes. Those images are mirrored
-    outwards before the crop, like Cutouts; the published code squeezes them, too (F10).
-    """
-    if cfg.masks != "annotated":
-        return training_images(cfg, bench)
-    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
-    return bench.to_crop(labels, cfg.seed, bench.spec(cfg.model).image_size, cfg.protocol)
-
-
-def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
-    """Those of the images whose maps are looked at after each epoch; None: the annotated ones.
-
-    01_masks has masks of the validation images of seed 0, and of the training images of each seed.
-    For seed 0 both are the first photographs of their classes, and together of all classes, so
-    that the photographs which another seed validates on are among them.
-    """
-    if cfg.masks == "annotated":
-        return None
-    size, folder = bench.spec(cfg.model).image_size, need_stage(cfg, "01_masks")
-    draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)
-    images = draw().images
-    found = load_masks(folder, "validation", images)
-    if seed := bench.validation_seed(cfg.seed):
-        first = cfg.model_copy(update={"seed": 0, "masks": "annotated"})
-        trained = training_images(first, bench).images
-        known = [(found, images), (load_masks(folder, 0, trained), trained)]
-        found = masks_of(draw(seed=seed).images, known, "those of seed 0")
-    _need_kept(found, "the validation images")
-    return found
-
-
-def _need_kept(masks: AutomaticMasks, of: str) -> None:
-    if not bool(masks.kept.any()):
-        raise ValueError(
-            f"masks: 01_masks kept 0 of {len(masks.kept)} masks of {of}, so there is nothing to "
-            "train on; give it another feature_model, key_bias or tau"
+    path = row.folder / MADE
+    made = read_json(path) if path.is_file() else None
+    if made is None or row.more_than(made["asked"]):
+        raise FileNotFoundError(
+            f"the run {row.name} is not made yet; make all that is missing by: "
+            f"python -m relevit.pipeline {row.params.preset}, or here by: runs.make_missing([row])"
         )
+    if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
+        raise FailedError(f"the run {row.name} has failed: {made['failed']}")
+    return made
 
 
-def kept_epoch(history: History, keep: str) -> int:
-    """The epoch whose weights a run keeps: its last, or the lowest validation loss (A13)."""
-    if keep == "last":
-        return history[-1]["epoch"]
-    return min(history[1:], key=lambda r: (r["validation_loss_total"], -r["epoch"]))["epoch"]
+def answers(row: Row) -> pd.DataFrame:
+    """What a row answered on the nine sets, one row an image (`sets.answer_sets`).
+
+    Raises: as `read`.
+    """
+    read(row)
+    parts = [read_table(row.folder / SETS / f"{name}.parquet") for name in TEST_SETS]
+    found = pd.concat(parts, ignore_index=True)
+    return found[found["index"] < row.images_per_set].reset_index(drop=True)
+
+
+def needs(row: Row) -> list[Row]:
+    """The rows that are made before this one."""
+    if row.original:
+        return []
+    world = [] if _at_home(row.params) else [Row(row.params, original=True)]
+    return [*searched(row.params), *world]
+
+
+def make_missing(wanted: Iterable[Row], device: str = "auto") -> None:
+    """Make the rows that are not there, and what they need. Raises: as `make`."""
+    for row in tqdm(once(wanted).values(), desc="runs"):
+        try:
+            read(row, or_diverged=True)
+        except (FileNotFoundError, FailedError):
+            make_missing(needs(row), device)
+            make(row, device)

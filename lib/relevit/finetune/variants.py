@@ -1,20 +1,17 @@
-"""Variants of the method, each another choice in its parameters, made and scored side by side."""
+"""Variants of the method, each another choice in its parameters: rows, and what they answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from relevit.config import FinetuneParams
+from relevit.base.stages import read_stage
+from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
-from relevit.data.benchmark import Benchmark
 from relevit.evaluate.accuracies import COLUMNS, beside_original
-from relevit.evaluate.sets import answer_sets, load_classifier
-from relevit.finetune.runs import finetune_at
-from relevit.training.epochs import WEIGHTS
+from relevit.finetune.runs import FailedError, Row, answers, read
 
 # What each variant of the method changes in the preset's own settings, whose class term is that of
 # ground_truth or of confidence, so that one of the two is full (RobustViT Table 4, supplement
@@ -51,40 +48,56 @@ def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
     return FinetuneParams.checked(values, f"variant {name}")
 
 
-def score_variants(
-    variants: Mapping[tuple, FinetuneParams],
-    keys: tuple[str, ...],
-    origin: Path,
-    folder: Path,
-    original: pd.DataFrame,
-    bench: Benchmark,
-    *,
-    images_per_set: int,
-    on_run: Callable[[], object] = lambda: None,
-) -> tuple[pd.DataFrame, dict[tuple, str]]:
-    """Finetune and evaluate every variant; one that diverges leaves its reason instead of rows.
+def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
+    """The runs of 08_ablations: `variants` by name and seed, `counts` by images a class, classes
+    and seed, `rates` by factor and seed. A row that two of them ask for is one run.
 
-    `variants` maps values of `keys` (the first columns of the table) to the run's parameters, which
-    have a rate.
-    `original` are the original's predictions. Runs and sets that are in `folder` are not made
-    again. Returns the rows of `beside_original` with the keys and the rate, none where nothing
-    ended, and the reasons.
+    The learning rate of all is the one that the rule chose for `full`.
+    """
+    base = read_stage(
+        cfg, FinetuneParams, model=cfg.compared_model, images_per_class=cfg.base_images
+    )
+    full, seeds = variant(base, "full"), cfg.variant_seeds
+    counts = {(n, full.classes) for n in (cfg.base_images, *cfg.images_per_class)}
+    counts |= {(cfg.base_images, c) for c in cfg.classes}
+
+    def row(name: str, **others: Any) -> Row:
+        return Row(variant(full, name, **others), images_per_set=cfg.images_per_set)
+
+    return {
+        "variants": {(name, s): row(name, seed=s) for name in cfg.variants for s in seeds},
+        "counts": {
+            (n, c, s): row("full", images_per_class=n, classes=c, seed=s)
+            for n, c in sorted(counts)
+            for s in seeds
+        },
+        "rates": {
+            (f, s): row("full", lr_factor=f, seed=s)
+            for f in (1.0, *cfg.rate_factors)
+            for s in seeds
+        },
+    }
+
+
+def score(
+    found: Mapping[tuple, Row], keys: Sequence[str], original: pd.DataFrame
+) -> tuple[pd.DataFrame, dict[tuple, str]]:
+    """What runs answered beside the original, and why others have no answer.
+
+    `found` maps values of `keys` (the first columns of the table) to rows, `original` are the
+    original's predictions. Returns the rows of `beside_original` with the keys and the rate, none
+    where no run ended, and the reasons.
     """
     parts, lost = [], {}
-    for values, params in variants.items():
-        place = folder / ".".join(str(value) for value in values)
+    for values, row in found.items():
         try:
-            finetune_at(params, bench, params.lr, origin, place, validated=())
-        except FloatingPointError as error:
+            lr = read(row)["lr"]
+        except FailedError as error:
             lost[values] = str(error)
-            on_run()
             continue
-        weights = place / WEIGHTS
-        classifier = load_classifier(bench, params.model, weights, device=params.device)
-        answers = answer_sets(classifier, weights, place / "sets", bench, images_per_set)
         named = dict(zip(keys, values, strict=True))
-        parts.append(beside_original(answers, original).assign(**named, lr=params.lr))
-        on_run()
+        beside = beside_original(answers(row), original)
+        parts.append(beside.assign(**named, lr=lr))
     columns = [*keys, *COLUMNS, "lr"]
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
     return table[columns], lost

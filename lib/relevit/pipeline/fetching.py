@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 
 from relevit.base import errors
 from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, OwnParams, TextParams
+from relevit.config.preset import Preset
 from relevit.config.text import ON_DISK
 from relevit.config.words import DINOV2
 
 
-def fetch(preset: Path) -> None:
-    """Fetch what the stages with the parameters in `preset` would fetch, once and now.
+def fetch(preset: Preset) -> None:
+    """Fetch what the stages of a preset would fetch, once and now.
 
     Texts and models that they name in a folder are looked at there instead.
     Raises: RuntimeError without the extra `text`, ConnectionError for what cannot be had,
@@ -24,7 +24,9 @@ def fetch(preset: Path) -> None:
             f"{' and '.join(errors.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
             f"it, or: {errors.INSTALL}"
         )
-    stages = {name: cls.from_preset(preset) for name, cls in NOTEBOOKS.items()}
+    if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
+        return
+    stages = preset.stages
     original = cast(OriginalParams, stages["00_original"])
     text, clip = cast(TextParams, stages["11_text"]), cast(ClipParams, stages["12_clip"])
     trains = original.source == "train" or bool(stages["03_controls"].home_shares)
@@ -39,7 +41,7 @@ def fetch(preset: Path) -> None:
         from relevit.text.minilm import minilm_folder
 
         minilm_folder()
-    _fetch_texts(preset / "11_text.yaml", text)
+    _fetch_texts(f"{preset.path}: 11_text", text)
     if text.text_model == "bert-base" and text.source == "pretrained":
         from relevit.text.pretrained import bert_folder
 
@@ -50,7 +52,7 @@ def fetch(preset: Path) -> None:
         clip_folder(clip.weights_root)
 
 
-def _fetch_texts(path: Path, cfg: TextParams) -> None:
+def _fetch_texts(place: str, cfg: TextParams) -> None:
     if "movie_reviews" in cfg.corpora:
         from relevit.text.corpora.movie_reviews import fetch_reviews
 
@@ -59,4 +61,4 @@ def _fetch_texts(path: Path, cfg: TextParams) -> None:
         from relevit.text.corpora.reading import read_on_disk
 
         for name in on_disk:
-            read_on_disk(cfg, name, where=str(path))
+            read_on_disk(cfg, name, where=place)

@@ -8,7 +8,6 @@ are Snakemake's.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -16,45 +15,41 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import FrameType
 
 import yaml
 
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
-from relevit.base.stages import preset_folder, read_pipeline
-from relevit.config import NOTEBOOKS, PipelineParams
-from relevit.config.preset import read_preset
-from relevit.pipeline import children, lock, so_far, sweep
+from relevit.base.stages import EXECUTED, SUMMARY, preset_file
+from relevit.config.preset import Preset, read_preset
+from relevit.pipeline import children, lock
 from relevit.pipeline.fetching import fetch
-from relevit.pipeline.kernels import warm_kernels
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
 HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
-LEFT = (".*.tmp", ".site.*")  # what a killed process leaves beside results that it was writing
+LEFT = (".*.tmp",)  # what a killed process leaves beside results that it was writing
 
 
-def check(preset: str) -> PipelineParams:
-    """Check the preset's files and the machine. Raises: ValueError, FileNotFoundError, OSError."""
-    folder = preset_folder(preset)
-    path = folder / "pipeline.yaml"
-    known = sorted(file.parent.name for file in folder.parent.glob(f"*/{path.name}"))
-    if not folder.is_dir() or folder.name != preset:  # "quick/" would be another's lock
-        raise ValueError(f"pipeline: preset {preset!r} is unknown; use one of {known}")
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"pipeline: {path} is missing, so preset {preset!r} is for single notebooks alone; "
-            f"use one of {known}, or copy what is missing from params/quick"
+def check(name: str, stages: Sequence[str] = ()) -> Preset:
+    """Check the preset's file and the machine. Raises: ValueError, FileNotFoundError, OSError."""
+    path = preset_file(name)
+    if path.name != f"{name}.yaml" or not path.is_file():  # "../quick" would be another's lock
+        known = sorted(file.stem for file in path.parent.glob("*.yaml"))
+        raise ValueError(f"pipeline: preset {name!r} is unknown; use one of {known}")
+    preset = read_preset(path)
+    if unknown := [stage for stage in stages if stage not in preset.stages]:
+        raise ValueError(
+            f"pipeline: {unknown[0]!r} is no stage of {path}; use some of {list(preset.stages)}"
         )
-    pipeline = read_preset(folder).pipeline
-    need_disk_space(project_root() / "outputs" / preset, pipeline.disk_mb)
-    return pipeline
+    need_disk_space(project_root() / "outputs" / name, preset.pipeline.disk_mb)
+    return preset
 
 
 def check_profile(profile: str, jobs: int | None = None) -> None:
@@ -91,20 +86,15 @@ def check_profile(profile: str, jobs: int | None = None) -> None:
             )
 
 
-def prepare_machine(preset: str, *, computes: bool = True) -> None:
-    """Check the devices asked for and fetch the pretrained weights if they are needed.
-
-    With a profile this machine hands out the stages and `computes` none: it may lack a GPU.
-    """
+def check_devices(preset: Preset) -> None:
+    """Check the devices that its stages ask for. Raises: ValueError."""
     from relevit.base.device import choose_device
 
-    folder = preset_folder(preset)
-    for name, cls in NOTEBOOKS.items() if computes else ():
+    for name, params in preset.stages.items():
         try:
-            choose_device(cls.from_preset(folder).device)
+            choose_device(params.device)
         except ValueError as error:
-            raise ValueError(f"{folder / name}.yaml: {error}") from None
-    fetch(folder)
+            raise ValueError(f"{preset.path}: {name}: {error}") from None
 
 
 def snakemake(
@@ -113,7 +103,6 @@ def snakemake(
     jobs: int | None = None,
     gpus: int = 0,
     profile: str = "",
-    env: Mapping[str, str] = MappingProxyType({}),
     works: bool = False,
     **kwargs,
 ) -> subprocess.CompletedProcess:
@@ -124,13 +113,14 @@ def snakemake(
     If it `works` and does not only plan, it and its stages end with this process.
     """
     places = _elsewhere(profile, jobs) if profile else _here(jobs or 1, gpus)
+    places += ["--config", f"preset={preset}", *([] if profile else _shares(jobs or 1, gpus))]
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    files = [f"params/{preset}/{name}.yaml" for name in ("common", "seeds", "pipeline")]
-    command += ["--directory", str(root), "--configfile", *files]
-    # The stages call papermill and jupyter by name: those of this environment come first.
+    # What has changed is told by the files of the plan.
+    command += ["--rerun-triggers", "mtime", "--directory", str(root)]
+    # The stages call papermill and python by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
-    kwargs |= {"cwd": root, "env": os.environ | {"PATH": path} | env}
+    kwargs |= {"cwd": root, "env": os.environ | {"PATH": path}}
     if works:
         patience_s = CANCELLING_S if profile else 0.0
         return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
@@ -143,19 +133,21 @@ def _elsewhere(profile: str, jobs: int | None) -> list[str]:
 
 
 def _here(jobs: int, gpus: int) -> list[str]:
+    return ["--cores", str(max(cores(), jobs)), "--resources", f"gpu={gpus or jobs}"]
+
+
+def _shares(jobs: int, gpus: int) -> list[str]:
     """Stages that compute at once share the processor's cores: each is told to use its part."""
-    count, places = max(cores(), jobs), gpus or jobs
-    settings = [f"threads={count // min(jobs, places)}", f"gpus={gpus}"]
-    return ["--cores", str(count), "--resources", f"gpu={places}", "--config", *settings]
+    return [f"threads={max(cores(), jobs) // min(jobs, gpus or jobs)}", f"gpus={gpus}"]
 
 
-def todo(preset: str, profile: str = "") -> list[str]:
+def todo(preset: str, targets: Sequence[str] = (), profile: str = "") -> list[str]:
     """What is still to run: the message of each such job, in Snakemake's order.
 
     Raises: RuntimeError in Snakemake's words when it cannot plan, or refuses the profile.
     """
-    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host", *_forced(preset))
-    done = snakemake(preset, *options, profile=profile, capture_output=True, text=True)
+    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host")
+    done = snakemake(preset, *targets, *options, profile=profile, capture_output=True, text=True)
     if done.returncode:
         # The list of all its options comes before what is wrong with one.
         said = (done.stdout + done.stderr).rpartition("__main__.py: error: ")[2]
@@ -163,25 +155,21 @@ def todo(preset: str, profile: str = "") -> list[str]:
     return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
 
 
-def _forced(preset: str) -> list[str]:
-    marks = sweep.unfinished(read_pipeline(preset))
-    return ["--forcerun", *marks] if marks else []
-
-
-def run(preset: str, jobs: int | None = None, profile: str = "") -> int:
+def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile: str = "") -> int:
     """Check, plan and run one preset, here or as a profile says; return the exit code.
 
+    With `stages`, these and what they need alone.
     Raises: ValueError, OSError, RuntimeError before any work, also while another runs the preset.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
-    pipeline = check(preset)
+    preset = check(name, stages)
     if profile:
         check_profile(profile, jobs)
-    for folder in (lock.FOLDER, f"outputs/{preset}"):
+    for folder in (lock.FOLDER, f"outputs/{name}"):
         need_writable(project_root() / folder)
-    with lock.held(preset):
-        return _run(preset, pipeline, jobs, profile)
+    with lock.held(name):
+        return _run(preset, stages, jobs, profile)
 
 
 def need_writable(folder: Path) -> None:
@@ -193,56 +181,57 @@ def need_writable(folder: Path) -> None:
         )
 
 
-def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) -> int:
+def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) -> int:
+    from relevit.pipeline import plan  # loads torch, which takes seconds
+
     start, since = time.perf_counter(), time.time()
-    report = project_root() / "outputs" / preset / "site" / "index.html"
-    waiting = todo(preset, profile)
-    if not waiting and report.is_file():
-        print(f"Nothing to do: {report} is up to date.")
+    name = preset.path.stem
+    results = project_root() / "outputs" / name
+    targets = [f"outputs/{name}/{stage}/{SUMMARY}" for stage in stages]
+    last = results / (stages or list(preset.stages))[-1] / EXECUTED
+    if not profile:  # else this machine hands out the stages: it may lack a GPU
+        check_devices(preset)
+    plan.unmake_failed(preset)
+    plan.write_plan(preset, None if profile else jobs or 1)
+    waiting = todo(name, targets, profile)
+    if not waiting:
+        print(f"Nothing to do: {last} is up to date.")
         return 0
-    prepare_machine(preset, computes=not profile)
-    print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
-    with ExitStack() as beside:
-        env = {} if profile else beside.enter_context(warm_kernels())
-        if not profile:
-            beside.enter_context(so_far.kept(preset, waiting, env))
-        code = snakemake(
-            preset,
-            "--nolock",  # its own would outlive a run that was killed
-            "--rerun-incomplete",
-            "--keep-going",
-            "--keep-incomplete",
-            *QUIET,
-            *_forced(preset),
-            jobs=jobs,
-            gpus=0 if profile else _gpus(),
-            profile=profile,
-            env=env,
-            works=True,
-        ).returncode
-    if not code:
-        so_far.finish(preset)
-        _clear_left(report.parents[1], since)
+    fetch(preset)
+    print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
+    code = snakemake(
+        name,
+        *targets,
+        "--nolock",  # its own would outlive a run that was killed
+        "--rerun-incomplete",
+        "--keep-going",
+        "--keep-incomplete",
+        *QUIET,
+        jobs=jobs,
+        gpus=0 if profile else _gpus(),
+        profile=profile,
+        works=True,
+    ).returncode
     minutes = (time.perf_counter() - start) / 60
-    lost = sweep.failures(pipeline)
-    for name, reason in lost:
-        print(f"Failed: {name}: {reason}", file=sys.stderr)
-    if lost and not code:
-        print(
-            f"Done in {minutes:.1f} min but for {len(lost)} runs of the sweep, which the report "
-            f"marks as missing. Mend and run again: only what is missing is made. Open {report}"
-        )
-        return 1
+    lost = plan.failures(preset)
+    for run, reason in lost.items():
+        print(f"Failed: {run}: {reason}", file=sys.stderr)
     if code:
         print(
             f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.",
             flush=True,
         )
-        # Says why, where it was that.
-        need_disk_space(report.parent, LEAST_MB)
-    else:
-        print(f"Done in {minutes:.1f} min. Open {report}")
-    return code
+        need_disk_space(results, LEAST_MB)  # says why, where it was that
+        return code
+    _clear_left(results, since)
+    if broken := [run for run, reason in lost.items() if not plan.diverged(reason)]:
+        print(
+            f"Done in {minutes:.1f} min but for {len(broken)} runs, which the notebooks mark as "
+            f"missing. Mend and run again: only what is missing is made. Open {last}"
+        )
+        return 1
+    print(f"Done in {minutes:.1f} min. Open {last}")
+    return 0
 
 
 def _clear_left(results: Path, since: float) -> None:
@@ -256,20 +245,6 @@ def _gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
-
-
-def graph(preset: str) -> list[tuple[str, str]]:
-    """The pipeline's rules as (from, to) pairs, for the picture in the report."""
-    done = snakemake(preset, "--rulegraph", "--forceall", capture_output=True, text=True)
-    nodes, edges = {}, []
-    for line in done.stdout.splitlines():
-        text = line.strip()
-        if "->" in text:
-            left, right = text.split("->")
-            edges.append((left.strip(), right.strip().rstrip(";")))
-        elif 'label = "' in text:
-            nodes[text.split("[")[0].strip()] = text.split('label = "')[1].split('"')[0]
-    return sorted((nodes[a], nodes[b]) for a, b in edges if nodes[b] != "all")
 
 
 @contextmanager
@@ -295,22 +270,18 @@ def _stoppable() -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m relevit.pipeline.run", description=__doc__)
-    parser.add_argument("preset", help="folder of params/, for example quick or workshop")
+    parser.add_argument("preset", help="file of params/, for example quick or workshop")
+    parser.add_argument("stages", nargs="*", help="these and what they need; without, all")
     parser.add_argument(
         "-j", "--jobs", type=int, help="stages at once (default 1, or those of the profile)"
     )
     parser.add_argument(
         "--profile", default="", help="profile of Snakemake, for example profiles/slurm"
     )
-    parser.add_argument("--graph", action="store_true", help="print the stages' graph as JSON")
     options = parser.parse_args(arguments)
     try:
-        if options.graph:
-            check(options.preset)
-            print(json.dumps(graph(options.preset)))
-            return 0
         with _stoppable():
-            return run(options.preset, options.jobs, options.profile)
+            return run(options.preset, options.stages, options.jobs, options.profile)
     except KeyboardInterrupt:
         # Not where a pipe may lead whose reader the same Ctrl-C has ended.
         print("Stopped. Results so far are kept: the same command goes on.", file=sys.stderr)

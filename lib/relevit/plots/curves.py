@@ -17,7 +17,7 @@ from torch import nn
 from relevit.config.robustvit import FinetuneChoices
 from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge
-from relevit.finetune.runs import kept_epoch
+from relevit.finetune.one_run import kept_epoch
 from relevit.plots.style import (
     GAIN,
     INK,

@@ -5,62 +5,57 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
-from relevit.base.stages import (
-    SUMMARY,
-    need_stage,
-    read_summary,
-    run_folder,
-    stage_folder,
-    write_summary,
-)
+from relevit.base.stages import SUMMARY, read_summary, results_of, stage_folder, write_summary
 from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams, StartParams
 
-FILES = {
-    "common": {"model": "tiny", "benchmark": {"ways": 200}},
-    "seeds": {"seeds": [3]},
-    "02_finetune": {"epochs": 4},
-    "03_robustness": {},
-}
+PRESET = """
+common: {model: tiny, benchmark: {ways: 200}, seeds: [3]}
+02_finetune: {seed: 3, epochs: 4}
+"""
 SHARED = {"model": "tiny", "benchmark": BenchmarkParams(ways=200)}
 OWN = FinetuneParams(seed=3, epochs=4, **SHARED)
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    (tmp_path / "notebooks").mkdir()
-    for name, values in FILES.items():
-        path = tmp_path / "params" / "quick" / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(values))
+    for folder in ("notebooks", "params"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "params" / "quick.yaml").write_text(PRESET)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def made(**changed):
-    """The folder of seed 3, from a run that differs in these."""
-    folder = stage_folder(OWN, OWN.run_name)
+    """The folder of 02_finetune, made with parameters that differ in these."""
+    folder = stage_folder(OWN)
     write_summary(folder, OWN.model_copy(update=changed), figure=1)
     return folder
 
 
 def read():
-    return need_stage(StartParams(), "02_finetune", "seed3", seed=3)
+    return results_of(StartParams(), "02_finetune")
 
 
 def test_a_stage_that_was_run_with_the_presets_parameters_is_read():
     folder = made()
     assert read() == folder
-    made(device="cpu", output_root="elsewhere", run="seed3", shown=2)
+    made(device="cpu", output_root="elsewhere", shown=2)
     assert read() == folder
+
+
+def test_a_stage_without_results_says_what_to_run():
+    with pytest.raises(
+        FileNotFoundError, match=r"00_start: .* relevit\.pipeline quick 02"
+    ):
+        read()
 
 
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"epochs": 1}, r"epochs = 1, and .*02_finetune\.yaml or common\.yaml says 4; delete"),
-        ({"seed": 5}, r"seed = 5, and it is read for 3; delete"),
+        ({"epochs": 1}, r"epochs = 1, and .*quick\.yaml says 4; delete"),
+        ({"seed": 5}, r"seed = 5, and .* says 3; delete"),
         ({"model": "tiny-mae"}, r"model = 'tiny-mae', and .* says 'tiny'; delete"),
         ({"benchmark": BenchmarkParams()}, r"benchmark\.ways = 1000, and .* says 200; delete"),
         ({"lr": 0.1}, r"lr = 0\.1, and .* says None; delete"),
@@ -76,20 +71,14 @@ def test_one_that_another_run_has_taken_is_refused(changed, text):
 def test_a_file_that_was_changed_since_is_refused_too(project):
     cfg = RobustnessParams(seeds=[3], **SHARED)
     write_summary(stage_folder(cfg), cfg)
-    assert need_stage(StartParams(), "03_robustness") == stage_folder(cfg)
-    (project / "params" / "quick" / "seeds.yaml").write_text("seeds: [3, 4]\n")
-    with pytest.raises(ValueError, match=r"seeds = \[3\], and .* or seeds\.yaml says \[3, 4\]"):
-        need_stage(StartParams(), "03_robustness")
-
-
-def test_without_a_parameter_file_nothing_is_asked(project):
-    folder = made(epochs=1)
-    (project / "params" / "quick" / "02_finetune.yaml").unlink()
-    assert read() == folder
+    assert results_of(StartParams(), "03_robustness") == stage_folder(cfg)
+    (project / "params" / "quick.yaml").write_text(PRESET.replace("[3]", "[3, 4]"))
+    with pytest.raises(ValueError, match=r"seeds = \[3\], and .*quick\.yaml says \[3, 4\]"):
+        results_of(StartParams(), "03_robustness")
 
 
 def test_parameters_that_came_later_do_not_count():
-    folder = run_folder("quick", "02_finetune", "seed3")
+    folder = stage_folder(OWN)
     (folder / SUMMARY).write_text('{"parameters": {"epochs": 4, "benchmark": {"gone": 1}}}')
     assert read() == folder
 
@@ -121,7 +110,7 @@ def test_a_long_value_of_a_summary_is_shortened():
 
 
 def test_a_preset_without_files_gets_no_results(project):
-    text = r"^00_start: preset = 'nosuch' has no folder .*params/nosuch; use one of quick, or copy"
+    text = r"^00_start: preset = 'nosuch' has no file .*params/nosuch\.yaml; use one of quick, or"
     with pytest.raises(ValueError, match=text):
         stage_folder(StartParams(preset="nosuch"))
     assert not (project / "outputs").exists()

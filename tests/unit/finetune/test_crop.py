@@ -18,7 +18,7 @@ from relevit.data.cutouts import CUTOUTS
 from relevit.data.image_set import picture_set
 from relevit.data.photographs import imagenet
 from relevit.data.real.classes import SHORT_NAMES
-from relevit.finetune import runs
+from relevit.finetune import one_run as runs
 from relevit.finetune.loop import CROP_MARGIN, augment
 from relevit.models.spec import View
 

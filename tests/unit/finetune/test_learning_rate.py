@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from relevit.config import BaselinesParams, FinetuneParams
-from relevit.data.cutouts import CUTOUTS
-from relevit.finetune import learning_rate
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
-    ARMS,
     arm_params,
     choose_learning_rate,
-    choose_rates,
     class_loss_column,
     highest_passing,
     judge,
     rate_factor,
-    try_rates,
 )
 
 
@@ -123,76 +115,6 @@ CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, seed
 BASE = FinetuneParams(class_term="confidence")
 
 
-def log_of(lr):
-    """Two epochs; the second is kept. Accuracy falls with the rate."""
-    rows = history((90.0, 0.5, 9.0), (90.0, 0.5, 3.0), (90.0 - 1e5 * lr, 0.5, 2.0))
-    return with_label_loss(rows, 0.0)
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The runs that would be made, which take no time here."""
-    runs = []
-
-    def run(params, bench, lr, origin, folder, validated):
-        assert validated == (0, params.epochs), "before and after"
-        runs.append((params, lr, origin.name, folder.name))
-        if params.method == "rrr" and params.protocol == "described" and lr > 1.5e-5:
-            raise FloatingPointError("training: train_loss_total is nan")
-        return None, log_of(lr)
-
-    monkeypatch.setattr(learning_rate, "finetune_at", run)
-    monkeypatch.setattr(learning_rate, "origin_weights", lambda cfg, name: Path(f"{name}.weights"))
-    return runs
-
-
-def test_every_method_at_every_rate_in_a_folder_of_its_own(asked, tmp_path):
-    seen = []
-    table = try_rates(CFG, BASE, CUTOUTS, tmp_path, seen.append)
-    assert len(table) == len(asked) == len(seen) == 2 * len(ARMS)
-    assert len({folder for *_, folder in asked}) == len(asked)
-    for params, lr, origin, _ in asked:
-        scale = rate_factor(params.method, params.protocol)
-        assert lr / scale == pytest.approx(1e-5) or lr / scale == pytest.approx(2e-5)
-        assert origin == "tiny.weights"
-    assert list(table["rate"]) == [1e-5, 2e-5] * len(ARMS)
-    first = table.iloc[0]
-    assert (first["background_before"], first["background_after"]) == (4.0, 2.0)  # kept epoch
-    assert first["drop_pts"] == pytest.approx(1.0)
-
-
-def test_other_models_are_searched_with_our_method_alone(asked, tmp_path):
-    cfg = CFG.model_copy(update={"compared_model": "dinov2-s", "other_models": ["tiny"]})
-    table = try_rates(cfg, BASE, CUTOUTS, tmp_path)
-    counts = table.groupby("model").size().to_dict()
-    assert counts == {"dinov2-s": 2 * len(ARMS), "tiny": 2}
-    assert [origin for _, _, origin, _ in asked][-3:] == ["dinov2-s.weights", *["tiny.weights"] * 2]
-    assert choose_rates(table, limit_pts=2.0)["tiny relevance-published"] == 2e-5
-
-
-def test_what_02_learning_rate_has_found_is_not_searched_again(asked, tmp_path, monkeypatch):
-    found = pd.DataFrame([judge(lr, log_of(lr), BASE) for lr in (3e-6, 5e-5)])
-    found.to_parquet(tmp_path / "rates.parquet")
-    monkeypatch.setattr(learning_rate, "need_stage", lambda cfg, notebook: tmp_path)
-    cfg = CFG.model_copy(update={"model": "tiny"})
-    table = try_rates(cfg, BASE, CUTOUTS, tmp_path)
-    assert {params.method for params, *_ in asked} == set(BASELINES)
-    ours = table[table["method"] == "relevance"].set_index("lr")
-    assert list(ours.index) == list(ours["rate"]) == [3e-6, 5e-5]
-    assert ours["drop_pts"].to_dict() == found.set_index("lr")["drop_pts"].to_dict()
-    assert choose_rates(table, limit_pts=1.0)["tiny relevance-published"] == 3e-6
-
-
-def test_run_that_diverged_is_a_row(asked, tmp_path):
-    table = try_rates(CFG, BASE, CUTOUTS, tmp_path)
-    table = table.query("method == 'rrr' and protocol == 'described'")
-    last = table.iloc[-1]
-    assert last["drop_pts"] == math.inf and last["rising"]
-    assert math.isnan(last["background_after"]) and math.isnan(last["background_before"])
-    assert choose_rates(table, limit_pts=2.0) == {"tiny rrr-described": 1e-5}
-    assert choose_rates(table, limit_pts=0.5) == {"tiny rrr-described": None}
-
-
 def test_runs_are_those_of_the_preset_but_shorter():
     cfg = CFG.model_copy(update={"validation_images": 120})
     params = arm_params(cfg, BASE, "tiny", "rrr", "described")
@@ -204,12 +126,6 @@ def test_runs_are_those_of_the_preset_but_shorter():
     assert params.weight_background is None and params.weight_classification is None
     own = arm_params(cfg, BASE, "tiny", "relevance", "published")
     assert own.weight_classification == 0.05
-
-
-def test_model_without_shipped_weights_is_an_error(tmp_path):
-    cfg = CFG.model_copy(update={"compared_model": "dinov2-s"})
-    with pytest.raises(ValueError, match="no weights of 'dinov2-s' for habitats come with"):
-        try_rates(cfg, BASE, CUTOUTS, tmp_path)
 
 
 def test_grids_lie_as_far_from_ours_as_the_papers_rates():

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from relevit.finetune.runs import kept_epoch
+from relevit.finetune.one_run import kept_epoch
 from relevit.finetune.step import make_optimizer
 
 from .. import micro_finetuning

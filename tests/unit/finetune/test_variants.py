@@ -8,15 +8,15 @@ from typing import get_args
 import pandas as pd
 import pytest
 
-from relevit.config import FinetuneParams
+from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
-from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate.accuracies import COLUMNS
 from relevit.finetune import variants as module
-from relevit.finetune.variants import VARIANTS, score_variants, variant
+from relevit.finetune.runs import FailedError, Row
+from relevit.finetune.variants import VARIANTS, ablations, score, variant
 
 
-def answers(ranks):
+def answered(ranks):
     return pd.DataFrame(
         {"dataset": "val", "index": range(len(ranks)), "label": 3, "label_rank": ranks}
     )
@@ -43,56 +43,39 @@ def test_wrong_change_is_refused():
         variant(FinetuneParams(), "full", images_per_class=0)
 
 
-def test_variant_that_diverges_leaves_its_reason_and_the_others_go_on(tmp_path, monkeypatch):
-    rates = []
-
-    def finetune_at(params, bench, lr, origin, folder, validated):
-        rates.append(lr)
-        if params.seed == 1:
-            raise FloatingPointError("training: loss is nan")
-
-    def answer_sets(classifier, weights, folder, bench, images_per_set):
-        assert classifier == ("tiny", weights) and weights.parent == folder.parent
-        return answers([0, 1])
-
-    monkeypatch.setattr(module, "finetune_at", finetune_at)
-    monkeypatch.setattr(
-        module, "load_classifier", lambda bench, name, weights, **_: (name, weights)
-    )
-    monkeypatch.setattr(module, "answer_sets", answer_sets)
-    base = FinetuneParams(model="tiny")
-    variants = {("full", s): variant(base, "full", seed=s, lr=(s + 1) * 1.0e-3) for s in (0, 1, 2)}
-    steps = []
-    table, lost = score_variants(
-        variants,
-        ("variant", "seed"),
-        tmp_path,
-        tmp_path,
-        answers([1, 1]),
-        CUTOUTS,
-        images_per_set=2,
-        on_run=lambda: steps.append(1),
-    )
-    assert table[["variant", "seed"]].to_numpy().tolist() == [["full", 0], ["full", 2]]
-    assert list(table["lr"]) == [1.0e-3, 3.0e-3]
-    assert table["top1_pct"].dtype == float
-    assert lost == {("full", 1): "training: loss is nan"}
-    assert len(steps) == len(rates) == 3
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    for folder in ("notebooks", "params"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "params" / "quick.yaml").write_text("02_finetune: {images_per_class: 3}\n")
+    monkeypatch.chdir(tmp_path)
 
 
-def test_where_all_diverge_the_table_is_empty_and_has_its_columns(tmp_path, monkeypatch):
-    def finetune_at(*args, **options):
-        raise FloatingPointError("training: loss is nan")
+def test_a_run_that_two_sections_ask_for_is_one(here):
+    cfg = AblationsParams(variants=["full", "only_classification"], variant_seeds=[0, 1])
+    groups = ablations(cfg)
+    names = {group: {key: row.name for key, row in rows.items()} for group, rows in groups.items()}
+    full = names["variants"]["full", 1]
+    assert names["counts"][3, 40, 1] == full == names["rates"][1.0, 1]
+    own = FinetuneParams(model="tiny", images_per_class=3, seed=1)
+    assert Row(own).name == full, "the preset's own run, where its model is the compared one"
+    assert len({n for each in names.values() for n in each.values()}) == 2 * (2 + 2 + 1)
 
-    monkeypatch.setattr(module, "finetune_at", finetune_at)
-    table, lost = score_variants(
-        {("full",): FinetuneParams(lr=1.0)},
-        ("variant",),
-        tmp_path,
-        tmp_path,
-        answers([0]),
-        CUTOUTS,
-        images_per_set=1,
-    )
-    assert table.empty and list(lost) == [("full",)]
-    assert list(table) == ["variant", *COLUMNS, "lr"]
+
+def test_variant_that_diverged_leaves_its_reason(here, monkeypatch):
+    def read(row):
+        if row.params.seed == 1:
+            raise FailedError("training: loss is nan")
+        return {"lr": row.params.lr}
+
+    monkeypatch.setattr(module, "read", read)
+    monkeypatch.setattr(module, "answers", lambda row: answered([0, 1]))
+    rows = {("full", s): Row(FinetuneParams(lr=1.0e-3, seed=s)) for s in (0, 1, 2)}
+    table, lost = score(rows, ("variant", "seed"), answered([1, 1]))
+    assert table[["variant", "seed"]].drop_duplicates().to_numpy().tolist() == [
+        ["full", 0],
+        ["full", 2],
+    ]
+    assert lost == {("full", 1): "training: loss is nan"} and table["top1_pct"].dtype == float
+    table, lost = score({("full", 1): rows["full", 1]}, ("variant", "seed"), answered([0]))
+    assert table.empty and list(table) == ["variant", "seed", *COLUMNS, "lr"]

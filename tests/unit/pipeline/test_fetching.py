@@ -9,12 +9,15 @@ import yaml
 
 from relevit.base import errors
 from relevit.base.files import project_root
+from relevit.config.preset import Preset, read_preset
 from relevit.models import dinov2
 from relevit.pipeline.fetching import fetch
 from relevit.text import minilm, pretrained
 from relevit.text.clip import from_transformers
 from relevit.text.corpora import movie_reviews
 from replicas.text import write_eraser_movies, write_newsgroups
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -33,13 +36,17 @@ def fetched(monkeypatch):
     return called
 
 
-def preset_with(folder: Path, preset: str, **changed: object) -> Path:
-    """A copy of a preset; what is changed holds for all its files that have such a key."""
-    for path in (project_root() / "params" / preset).glob("*.yaml"):
-        values = yaml.safe_load(path.read_text()) or {}
-        new = values | {key: value for key, value in changed.items() if key in values}
-        (folder / path.name).write_text(yaml.safe_dump(new))
-    return folder
+def named(preset: str) -> Path:
+    params = project_root() / "params" / f"{preset}.yaml"
+    return params if params.is_file() else ROOT / "tests" / "replicas" / f"{preset}.yaml"
+
+
+def preset_with(folder: Path, preset: str, corpus_root: str) -> Preset:
+    """A preset with its texts in another folder."""
+    values = yaml.safe_load(named(preset).read_text())
+    values["11_text"]["corpus_root"] = corpus_root
+    (folder / f"{preset}.yaml").write_text(yaml.safe_dump(values))
+    return read_preset(folder / f"{preset}.yaml")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +54,14 @@ def preset_with(folder: Path, preset: str, **changed: object) -> Path:
     [("quick", []), ("workshop", ["load_dinov2", "minilm_folder", "fetch_reviews"])],
 )
 def test_a_preset_fetches_what_its_stages_need_and_no_more(fetched, preset, expected):
-    fetch(project_root() / "params" / preset)
+    fetch(read_preset(named(preset)))
     assert fetched == expected
 
 
 def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
     preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
     with pytest.raises(
-        FileNotFoundError, match=r"11_text\.yaml: corpus_root = .*train.jsonl is missing; unpack"
+        FileNotFoundError, match=r"11_text: corpus_root = .*train.jsonl is missing; unpack"
     ):
         fetch(preset)
     write_eraser_movies(tmp_path)
@@ -72,11 +79,11 @@ def test_wrong_texts_on_disk_are_told_with_the_parameter_that_is_to_blame(fetche
     preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
     movies = write_eraser_movies(tmp_path)
     write_newsgroups(tmp_path, per_group=2)
-    text = r"11_text\.yaml: .*newsgroups: validation_texts = 10 of 7 .*give at most 6"
+    text = r"11_text: .*newsgroups: validation_texts = 10 of 7 .*give at most 6"
     with pytest.raises(ValueError, match=text):
         fetch(preset)
     next((movies / "docs").iterdir()).write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match=r"11_text\.yaml: corpus_root = .*UnicodeDecode"):
+    with pytest.raises(ValueError, match=r"11_text: corpus_root = .*UnicodeDecode"):
         fetch(preset)
 
 
@@ -100,5 +107,5 @@ def test_missing_packages_are_named_before_any_stage_runs(fetched, monkeypatch):
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     message = "tokenizers and transformers not installed.*make setup.*pip install relevit"
     with pytest.raises(RuntimeError, match=message):
-        fetch(project_root() / "params" / "workshop")
+        fetch(read_preset(named("workshop")))
     assert fetched == []

@@ -1,0 +1,156 @@
+"""Finetuning runs: what the parameters of 02_finetune ask for, from which weights and images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from relevit.base.device import choose_device, choose_precision
+from relevit.base.files import file_fingerprint
+from relevit.base.stages import results_of
+from relevit.config import FinetuneParams
+from relevit.data.batch import Batch
+from relevit.data.benchmark import Benchmark
+from relevit.finetune.loop import finetune
+from relevit.finetune.settings import resolved
+from relevit.finetune.validation import validation_figures
+from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
+from relevit.models.loading import load_model
+from relevit.models.spec import ModelSpec
+from relevit.training.epochs import History
+
+
+def finetune_at(
+    cfg: FinetuneParams,
+    bench: Benchmark,
+    lr: float,
+    origin: Path,
+    folder: Path,
+    on_epoch: Callable[[dict], None] = lambda row: None,
+    *,
+    validated: Collection[int] | None = None,
+) -> tuple[torch.nn.Module, History]:
+    """One finetuning run as `cfg` describes it, at one learning rate.
+
+    `origin` are the original model's weights. `validated` are the epochs after which validation
+    images are looked at, 0 for before; None, and wherever they choose the epoch, after each, which
+    takes a third of the time. Resumes and raises as `finetune`.
+    """
+    device = choose_device(cfg.device)
+    spec = bench.spec(cfg.model)
+    settings = resolved(cfg, lr, choose_precision(cfg.precision, device))
+    model = load_model(cfg.model, origin, device=device)
+    figures = validation_figures(
+        spec,
+        images=cfg.validation_images,
+        maps=cfg.validation_maps,
+        precision=settings.precision,
+        masks=validation_masks(cfg, bench),
+        seed=bench.validation_seed(cfg.seed),
+        draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
+    )
+    train = images_to_crop(cfg, bench)
+    history = finetune(
+        model,
+        spec,
+        train,
+        figures,
+        settings,
+        folder,
+        inputs=_inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
+        validated=validated if cfg.keep == "last" else None,
+        on_epoch=on_epoch,
+    )
+    return model, history
+
+
+def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:
+    """What a run's images and masks follow from: where they are others, it is another run."""
+    names = ("images_per_class", "classes", "validation_images", "validation_maps")
+    found: dict[str, Any] = {name: getattr(cfg, name) for name in names}
+    if train.images.shape[-1] > spec.image_size:
+        found["resized"] = train.images.shape[-1]
+    if train.masks.is_floating_point():
+        found["edges"] = "soft"
+    if bench.composable and bench.rules:
+        found["images"] = bench.rules
+    if seed := bench.validation_seed(cfg.seed):
+        found["validation_seed"] = seed
+    if cfg.masks == "tokencut":
+        found["masks"] = file_fingerprint(results_of(cfg, "01_masks") / MASKS)
+    return found
+
+
+def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
+    """Labels of the classes that a run is finetuned on: of A (Fig. 7), then of B."""
+    first, others = bench.split(cfg.seed)
+    return [*first, *others][: cfg.classes]
+
+
+def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
+    """The images that a run with these parameters is finetuned on, with its kind of masks.
+
+    With automatic masks, images that got none worth training on are left out (B15, B17), where the
+    published code takes the next of their class (differences F10).
+    """
+    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
+    batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
+    if cfg.masks == "annotated":
+        return batch
+    found = load_masks(results_of(cfg, "01_masks"), cfg.seed, batch.images)
+    _need_kept(found, f"the training images of seed {cfg.seed}")
+    return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+
+
+def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
+    """What training crops at random: `training_images`, or larger ones of the same photographs.
+
+    Automatic masks are boolean, of the size that the model takes. Those images are mirrored
+    outwards before the crop, like Cutouts; the published code squeezes them, too (F10).
+    """
+    if cfg.masks != "annotated":
+        return training_images(cfg, bench)
+    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
+    return bench.to_crop(labels, cfg.seed, bench.spec(cfg.model).image_size, cfg.protocol)
+
+
+def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
+    """Those of the images whose maps are looked at after each epoch; None: the annotated ones.
+
+    01_masks has masks of the validation images of seed 0, and of the training images of each seed.
+    For seed 0 both are the first photographs of their classes, and together of all classes, so
+    that the photographs which another seed validates on are among them.
+    """
+    if cfg.masks == "annotated":
+        return None
+    size, folder = bench.spec(cfg.model).image_size, results_of(cfg, "01_masks")
+    draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)
+    images = draw().images
+    found = load_masks(folder, "validation", images)
+    if seed := bench.validation_seed(cfg.seed):
+        first = cfg.model_copy(update={"seed": 0, "masks": "annotated"})
+        trained = training_images(first, bench).images
+        known = [(found, images), (load_masks(folder, 0, trained), trained)]
+        found = masks_of(draw(seed=seed).images, known, "those of seed 0")
+    _need_kept(found, "the validation images")
+    return found
+
+
+def _need_kept(masks: AutomaticMasks, of: str) -> None:
+    if not bool(masks.kept.any()):
+        raise ValueError(
+            f"masks: 01_masks kept 0 of {len(masks.kept)} masks of {of}, so there is nothing to "
+            "train on; give it another feature_model, key_bias or tau"
+        )
+
+
+def kept_epoch(history: History, keep: str) -> int:
+    """The epoch whose weights a run keeps: its last, or the lowest validation loss (A13)."""
+    if keep == "last":
+        return history[-1]["epoch"]
+    return min(history[1:], key=lambda r: (r["validation_loss_total"], -r["epoch"]))["epoch"]

@@ -1,0 +1,47 @@
+"""Make rows of a preset's table of runs: `python -m relevit.pipeline.make workshop NAME ...`.
+
+Without a name it prints the table. The pipeline makes all that its notebooks ask for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+
+from relevit.base.stages import preset_file
+from relevit.config.preset import read_preset
+from relevit.finetune import runs, table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; a wrong input is one message and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m relevit.pipeline.make", description=__doc__)
+    parser.add_argument("preset", help="file of params/, for example workshop")
+    parser.add_argument("runs", nargs="*", metavar="run", help="name of a row of the table")
+    parser.add_argument("--device", default="auto", help="for example cuda:1")
+    options = parser.parse_args(arguments)
+    try:
+        preset = read_preset(preset_file(options.preset))
+        if not options.runs:
+            sys.stdout.write(table.shown(preset).to_string() + "\n")
+            return 0
+        known = table.of_preset(preset)
+        for name in options.runs:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 3) or list(known)[:3]
+                raise ValueError(
+                    f"make: {name!r} is no run of {preset.path}; those close to it are "
+                    f"{', '.join(near)}, and `python -m relevit.pipeline.make {options.preset}` "
+                    "prints all"
+                )
+        for name in options.runs:
+            sys.stdout.write(f"{runs.make(known[name], options.device)}\n")
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

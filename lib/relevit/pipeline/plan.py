@@ -1,0 +1,117 @@
+"""What a preset's run consists of, written for Snakemake: stages, their parameters, runs.
+
+A file is written anew only where its content has changed, so that by the files' times Snakemake
+makes again what others ask for now, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from relevit.base.files import project_root, write_atomically
+from relevit.base.results import read_json
+from relevit.config import NOTEBOOKS
+from relevit.config.preset import Preset
+from relevit.config.words import IMAGENET
+from relevit.finetune import runs, table
+from relevit.finetune.runs import DIVERGED, MADE, Row
+from relevit.models.registry import PAPER_MODELS
+
+FOLDER = "params"  # of a preset's results
+PLAN = "plan.json"
+ASKED = "asked.json"  # beside a run's files
+LARGEST_BATCH = 6  # runs of one process, which loads torch once
+FIRST = ("02_learning_rate", "03_robustness", "03_controls")  # whose runs most others wait for
+
+
+def write_plan(preset: Preset, at_once: int | None) -> None:
+    """Write the parameters of each stage, what each run is asked, and the plan of all.
+
+    `at_once` are the jobs side by side on this machine, for which runs are put together; None for
+    a cluster, where each is a job of its own. Raises: ValueError for a run that cannot be made.
+    """
+    results = project_root() / "outputs" / preset.path.stem
+    read, known = table.asked(preset), table.of_preset(preset)
+    for name, cls in NOTEBOOKS.items():
+        if name in preset.stages:
+            values = cls.values_of_preset(preset.path)
+            _write(results / FOLDER / f"{name}.yaml", yaml.safe_dump(values))
+    for name, row in known.items():
+        needs = [each.name for each in runs.needs(row)]
+        asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
+        _write(results / runs.ROOM / name / ASKED, json.dumps(asked, indent=2, sort_keys=True))
+    notebooks = {
+        name: {"about": about(name), "runs": list(read.get(name, {}))} for name in preset.stages
+    }
+    plan = {
+        "real": preset.pipeline.benchmark.data == IMAGENET,
+        "notebooks": notebooks,
+        "batches": list(_batches(known, {n for f in FIRST for n in read.get(f, {})}, at_once)),
+    }
+    _write(results / FOLDER / PLAN, json.dumps(plan, indent=2))
+
+
+def about(notebook: str) -> str:
+    """What a stage is about, in the words of its parameters."""
+    return (NOTEBOOKS[notebook].__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
+
+
+def _batches(
+    known: dict[str, Row], first: set[str], at_once: int | None
+) -> Iterator[dict[str, Any]]:
+    """Runs that wait for the same, as many in one job as leaves work for all jobs."""
+    groups: dict[tuple, list[str]] = {}
+    for name, row in known.items():
+        needs = tuple(each.name for each in runs.needs(row))
+        groups.setdefault((name in first, needs, _stages(row)), []).append(name)
+    for (soon, needs, before), names in groups.items():
+        size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
+        for start in range(0, len(names), size):
+            part = names[start : start + size]
+            yield {"runs": part, "needs": needs, "before": before, "first": soon}
+
+
+def _stages(row: Row) -> tuple[str, ...]:
+    """The notebooks whose files a run reads."""
+    own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
+    masks = row.params.masks == "tokencut" and not row.original
+    return (*(["00_original"] if own else []), *(["01_masks"] if masks else []))
+
+
+def unmake_failed(preset: Preset) -> None:
+    """Take back the marks of runs that failed, so that they are made again.
+
+    One that diverged would do so again: that is its result.
+    """
+    for path in _marks(preset):
+        failed = read_json(path)["failed"]
+        if failed and not diverged(failed):
+            path.unlink()
+
+
+def diverged(reason: str) -> bool:
+    """Whether a run has failed in a way that is its result."""
+    return reason.startswith(DIVERGED)
+
+
+def failures(preset: Preset) -> dict[str, str]:
+    """The runs that have failed or diverged, with their reasons."""
+    found = {path.parent.name: read_json(path)["failed"] for path in _marks(preset)}
+    return {name: reason for name, reason in found.items() if reason}
+
+
+def _marks(preset: Preset) -> list[Path]:
+    room = project_root() / "outputs" / preset.path.stem / runs.ROOM
+    marks = [room / name / MADE for name in table.of_preset(preset)]
+    return [path for path in marks if path.is_file()]
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))

@@ -1,0 +1,86 @@
+"""What a run is finetuned on: classes, images and masks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relevit.config import BenchmarkParams, FinetuneParams
+from relevit.data.cutouts import CUTOUTS
+from relevit.data.drawings import class_split
+from relevit.data.photographs import imagenet
+from relevit.data.real.classes import split_classes
+from relevit.finetune.one_run import finetuned_classes, training_images, validation_masks
+from relevit.masks import AutomaticMasks, save_masks
+from replicas.imagenet_s import write_imagenet_s
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project in which the masks are there already."""
+    for folder in ("notebooks", "params", "outputs/quick/01_masks"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "params" / "quick.yaml").touch()
+    (tmp_path / "outputs" / "quick" / "01_masks" / "summary.json").write_text('{"parameters": {}}')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_fewer_classes_are_the_first_of_those_finetuned():
+    cfg = FinetuneParams(seed=4, classes=6, images_per_class=2)
+    assert finetuned_classes(cfg, CUTOUTS) == class_split(4)[0][:6]
+    assert training_images(cfg, CUTOUTS).labels.tolist() == finetuned_classes(cfg, CUTOUTS) * 2
+
+
+def masks_of(batch, kept):
+    whole = torch.zeros_like(batch.masks)
+    whole[..., 20:60, 30:80] = True
+    return AutomaticMasks(whole, whole, torch.tensor(kept))
+
+
+def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(project):
+    cfg = FinetuneParams(images_per_class=1, classes=4, validation_maps=8)
+    batch = training_images(cfg, CUTOUTS)
+    shown = CUTOUTS.draw("validation", range(8))
+    kept = [True, False, True, True]
+    folder = project / "outputs" / "quick" / "01_masks"
+    masks = {
+        0: (masks_of(batch, kept), batch.images),
+        "validation": (masks_of(shown, [True] * 8), shown.images),
+    }
+    save_masks(folder, masks)
+    automatic = cfg.model_copy(update={"masks": "tokencut"})
+    found = training_images(automatic, CUTOUTS)
+    assert torch.equal(found.images, batch.images[torch.tensor(kept)])
+    assert torch.equal(found.masks, masks[0][0].refined[:3])
+    assert validation_masks(cfg, CUTOUTS) is None
+    assert len(validation_masks(automatic, CUTOUTS).kept) == 8
+    none = AutomaticMasks(masks[0][0].coarse, masks[0][0].refined, torch.zeros(4).bool())
+    save_masks(folder, masks | {0: (none, batch.images)})
+    with pytest.raises(ValueError, match="kept 0 of 4 masks of the training images of seed 0"):
+        training_images(automatic, CUTOUTS)
+    with pytest.raises(ValueError, match="01_masks"):
+        training_images(automatic.model_copy(update={"images_per_class": 2}), CUTOUTS)
+
+
+def test_photographs_of_another_seed_have_the_masks_that_01_masks_made_for_seed_0(project):
+    """Its validation images are the first ones of their classes, as all of seed 0 are (B2)."""
+    chosen = [split_classes(2, seed)[0] for seed in (None, 1)]
+    write_imagenet_s(project, per_class=2, classes=sorted({wnid for c in chosen for wnid in c}))
+    params = BenchmarkParams(data="imagenet", data_root=str(project), finetuned_classes=2)
+    bench = imagenet(params)
+    cfg = FinetuneParams(
+        model="vit-b-cut", images_per_class=2, classes=2, validation_maps=8, benchmark=params
+    )
+    folder, stored = project / "outputs" / "quick" / "01_masks", {}
+    for of, batch in (
+        (0, training_images(cfg, bench)),
+        ("validation", bench.draw("validation", range(8))),
+    ):
+        marked = AutomaticMasks(batch.masks, batch.masks, torch.ones(len(batch)).bool())
+        stored[of] = (marked, batch.images)
+    save_masks(folder, stored)
+    other = cfg.model_copy(update={"masks": "tokencut", "seed": 1})
+    shown = bench.draw("validation", range(8), seed=1)
+    assert not torch.equal(shown.images, stored["validation"][1])
+    assert torch.equal(validation_masks(other, bench).refined, shown.masks)
