@@ -55,14 +55,10 @@ notebooks: setup  ## Store the outputs of a finished `make reproduce` in the not
 	$(BIN)/python -m relevit.pipeline.notebooks workshop
 	$(STRIP) notebooks/*.ipynb
 
-# Two presets of one notebook: the final table, and what relevance adds in other worlds.
+# The final table, and what relevance adds in other worlds.
 study: setup  ## When does relevance finetuning help? (2 hours on 2 cores, docs/context.md)
-	@set -e; for preset in study dose; do \
-		mkdir -p outputs/$$preset/03_controls; \
-		$(BIN)/papermill notebooks/03_controls.ipynb outputs/$$preset/03_controls/executed.ipynb \
-			-f params/$$preset/common.yaml -f params/$$preset/seeds.yaml \
-			-f params/$$preset/03_controls.yaml --engine relevit; \
-	done
+	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
+	$(BIN)/python -m relevit.pipeline dose -j $(JOBS)
 
 workshop: setup  ## Exercises for students and teachers, and slides, in outputs/exercises
 	$(BIN)/python -m relevit.pipeline.exercises

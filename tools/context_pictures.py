@@ -13,14 +13,14 @@ from PIL import Image
 
 from relevit import plots
 from relevit.base.files import project_root
-from relevit.base.stages import preset_folder, stage_folder
+from relevit.base.stages import preset_file, stage_folder
 from relevit.config import ControlsParams
 from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import look
 from relevit.evaluate.context import relevance_shares
 from relevit.evaluate.paired import ORIGINAL
-from relevit.finetune import controls
+from relevit.finetune import controls, runs
 from relevit.finetune.controls import OURS, OWN
 from relevit.models import load_model
 
@@ -43,17 +43,17 @@ def samples(bench, target: Path) -> None:
     Image.fromarray(whole.permute(1, 2, 0).numpy()).save(target, quality=80)
 
 
-def before_after(cfg: ControlsParams, folder: Path, target: Path) -> None:
+def before_after(cfg: ControlsParams, target: Path) -> None:
     """The images of set a on whose things the original's relevance lies most, by rank alone."""
-    world = controls.worlds(cfg, folder)[0]
-    batch = controls.looked_at(cfg, world.bench)
-    spec = world.bench.spec(cfg.model)
-    twins = {(m.arm, m.relevance): m.weights for m in controls.compared(cfg, world)}
+    bench, twins = open_benchmark(cfg), controls.compared(cfg)
+    batch = runs.shared_out(bench, cfg.model, cfg.looked_at)
+    spec = bench.spec(cfg.model)
     keys = {"original": (ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
-    networks = {name: load_model(cfg.model, twins[key]) for name, key in keys.items()}
+    rows = {name: twins[controls.Model(OWN, cfg.seeds[0], *key)] for name, key in keys.items()}
+    networks = {name: load_model(cfg.model, runs.weights_of(row)) for name, row in rows.items()}
     shares = relevance_shares(networks["original"], spec, batch.split(50))["on_props_pct"]
     chosen = batch.select(shares.nlargest(EXAMPLES).index.tolist())
-    looks = {name: look(n, spec, chosen, world.bench.classes) for name, n in networks.items()}
+    looks = {name: look(n, spec, chosen, bench.classes) for name, n in networks.items()}
     after = looks["with"]
     rows = [(name, seen.heatmaps) for name, seen in looks.items()]
     figure = plots.heatmap_grid(chosen.images, rows, after.titles, after.colours)
@@ -62,10 +62,10 @@ def before_after(cfg: ControlsParams, folder: Path, target: Path) -> None:
 
 def main() -> None:
     plots.set_style()
-    cfg = ControlsParams.from_preset(preset_folder("study"))
+    cfg = ControlsParams.from_preset(preset_file("study"))
     folder = stage_folder(cfg)
     samples(open_benchmark(cfg), DOCS / "habitats.jpg")
-    before_after(cfg, folder, DOCS / "context_maps.png")
+    before_after(cfg, DOCS / "context_maps.png")
     added = pd.read_parquet(folder / "added.parquet")
     bars = plots.added_bars(
         added[added["world"] == OWN], f"Change on the shifted sets, {len(cfg.seeds)} seeds"

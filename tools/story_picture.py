@@ -10,13 +10,14 @@ import pandas as pd
 
 from relevit import plots
 from relevit.base.files import project_root
-from relevit.base.stages import preset_folder
+from relevit.base.stages import preset_file
 from relevit.config import ControlsParams
 from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import paired
 from relevit.evaluate.looking import RIGHT, cured_first, look
-from relevit.finetune.controls import OURS, OWN, looked_at
+from relevit.finetune.controls import OURS, OWN, Model, compared
+from relevit.finetune.runs import shared_out, weights_of
 from relevit.models.loading import load_model
 from relevit.plots import bars
 from relevit.plots.style import GREY, HEAT
@@ -27,19 +28,16 @@ KINDS = {"with relevance": True, "without, same images and steps": False}
 
 def main() -> None:
     plots.set_style()
-    cfg = ControlsParams.from_preset(preset_folder("workshop"))
+    cfg = ControlsParams.from_preset(preset_file("workshop"))
     outputs = project_root() / "outputs" / "workshop"
     bench, study = open_benchmark(cfg), outputs / cfg.notebook
     spec = bench.spec(cfg.model)
-    batch = looked_at(cfg, bench)
-    runs = {
-        "original": outputs / "00_original",
-        "without": study / f"{OWN}.seed0" / f"{OURS}.without",
-        "with": outputs / "02_finetune" / "seed0",
-    }
+    batch, twins = shared_out(bench, cfg.model, cfg.looked_at), compared(cfg)
+    keys = {"original": (paired.ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
+    rows = {name: twins[Model(OWN, 0, *key)] for name, key in keys.items()}
     looks = {
-        name: look(load_model(spec.name, run / "weights.safetensors"), spec, batch, bench.classes)
-        for name, run in runs.items()
+        name: look(load_model(spec.name, weights_of(row)), spec, batch, bench.classes)
+        for name, row in rows.items()
     }
     before, after = looks["original"], looks["with"]
     gained, lost = (int((a.right & ~b.right).sum()) for a, b in ((after, before), (before, after)))

@@ -55,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m replicas", description=__doc__)
     parser.add_argument("-j", "--jobs", type=int, default=1, help="stages at once (default 1)")
     jobs = parser.parse_args(arguments).jobs
+    shutil.copy(Path(__file__).with_name(f"{PRESET}.yaml"), project_root() / "params")
     params = read_pipeline(PRESET)
     data_root = project_root() / params.benchmark.data_root
     if not (data_root / "whole").is_file():

@@ -17,8 +17,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root, write_atomically
-from relevit.base.stages import EXECUTED, preset_folder
-from relevit.config import NOTEBOOKS, FinetuneParams, ReportParams
+from relevit.base.stages import EXECUTED
+from relevit.config import NOTEBOOKS
 
 # What differs between two runs with equal results, and what papermill notes for itself.
 NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
@@ -37,17 +37,12 @@ CHANCE = {
 def finished_notebooks(preset: str) -> dict[str, Path]:
     """The executed notebook of every stage, by name, in the order of the pipeline.
 
-    Of the preset's own finetuning runs it is the first.
     Raises: ValueError for an unknown preset, FileNotFoundError where the run is not finished.
     """
-    known = sorted(path.parent.name for path in project_root().glob("params/*/pipeline.yaml"))
+    known = sorted(path.stem for path in project_root().glob("params/*.yaml"))
     if preset not in known:
-        raise ValueError(f"preset {preset!r} has no pipeline; use one of {known}")
-    cfg = ReportParams.from_preset(preset_folder(preset))
-    folder = project_root() / cfg.output_root / preset
-    found = {name: folder / name / EXECUTED for name in NOTEBOOKS}
-    first = folder / FinetuneParams.notebook / f"seed{cfg.seeds[0]}"
-    found[FinetuneParams.notebook] = first / EXECUTED
+        raise ValueError(f"preset {preset!r} is unknown; use one of {known}")
+    found = {name: project_root() / "outputs" / preset / name / EXECUTED for name in NOTEBOOKS}
     for name, path in found.items():
         if not _is_whole(path):
             raise FileNotFoundError(
@@ -73,7 +68,7 @@ def filled(path: Path, executed: Path) -> NotebookNode:
                 "changed: run the preset again, which makes what has changed"
             )
         cell.outputs = made[cell.id].outputs
-    return clean(notebook)
+    return clean(repeatable(notebook))
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:

@@ -99,14 +99,11 @@ def test_unknown_names(run, capsys):
 
 @pytest.mark.parametrize("metadata", [{}, {"end_time": "now", "exception": True}, None])
 def test_a_run_that_failed_or_goes_on_is_not_finished(tmp_path, monkeypatch, metadata):
-    monkeypatch.chdir(Path(__file__).parents[3])
-    name = {"output_root": str(tmp_path)}
-    original = notebooks.ReportParams.from_preset
-    monkeypatch.setattr(
-        notebooks.ReportParams, "from_preset", lambda path: original(path).model_copy(update=name)
-    )
-    path = tmp_path / "quick" / "00_original" / "executed.ipynb"
-    path.parent.mkdir(parents=True)
+    monkeypatch.setattr(notebooks, "project_root", lambda: tmp_path)
+    path = tmp_path / "outputs" / "quick" / "00_original" / "executed.ipynb"
+    for folder in (path.parent, tmp_path / "params"):
+        folder.mkdir(parents=True)
+    (tmp_path / "params" / "quick.yaml").touch()
     if metadata is not None:
         nbformat.write(new_notebook(metadata={"papermill": metadata}), path)
     said = (
