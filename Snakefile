@@ -484,38 +484,7 @@ rule report:
         PAPERMILL + SEEDED + OPTIONS + OR_FAIL
 
 
-# The report first: it links to the cells that its verdicts rest on.
-rule site:
-    message: "the site: the report and every notebook as pages"
-    input:
-        rules.report.output.executed,
-        rules.original.output.executed,
-        rules.start.output.executed,
-        rules.masks.output.executed,
-        rules.learning_rate.output.executed,
-        expand(rules.finetune.output.executed, seed=SEEDS[:1]),
-        rules.baselines.output.executed,
-        rules.robustness.output.executed,
-        rules.controls.output.executed,
-        rules.comparison.output.executed,
-        rules.segmentation.output.executed,
-        rules.attribution.output.executed,
-        rules.faithfulness.output.executed,
-        rules.pretraining.output.executed,
-        rules.iav.output.executed,
-        rules.ablations.output.executed,
-        rules.sis.output.executed,
-        rules.knn.output.executed,
-        rules.text.output.executed,
-        rules.clip.output.executed,
-        rules.your_own.output.executed,
-    output:
-        f"{OUT}/site/index.html",
-    shell:
-        "python -m relevit.pipeline.site " + PRESET
-
-
-# What every rule makes: results that were deleted are made again while the site still stands.
+# What every rule makes: results that were deleted are made again while the report still stands.
 rule all:
     default_target: True
     input:

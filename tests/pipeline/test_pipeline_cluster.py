@@ -316,7 +316,7 @@ elif sys.argv[1] == "get":
 SNAKEFILE = """
 rule all:
     input: expand("outputs/run{n}/done.txt", n=[0, 1])
-rule site:
+rule report:
     output: "outputs/first.txt"
     threads: workflow.cores
     shell: "echo {threads} > {output}"

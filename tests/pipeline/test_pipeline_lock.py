@@ -16,10 +16,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from relevit.pipeline import children, kernels, lock, so_far
+from relevit.pipeline import children, kernels, lock
 from relevit.pipeline import run as pipeline
-
-from .projects import PRESET
 
 SMALL = "small"
 STOPPED_S = 5.0  # for all to be gone
@@ -50,7 +48,6 @@ run.read_pipeline = lambda preset: None
 run.prepare_machine = lambda preset, computes: None
 run.sweep = SimpleNamespace(unfinished=lambda pipeline: [], failures=lambda pipeline: [])
 run.warm_kernels = lambda: nullcontext({})
-run.so_far = SimpleNamespace(kept=lambda *given: nullcontext(), finish=lambda preset: None)
 sys.exit(run.main(["small", *sys.argv[1:]]))
 """
 HOLDER = """
@@ -161,7 +158,6 @@ def test_run_that_failed_for_want_of_disk_says_so(small, monkeypatch, capsys, fr
         "_forced": lambda preset: [],
         "_gpus": lambda: 0,
         "warm_kernels": lambda: nullcontext({}),
-        "so_far": SimpleNamespace(kept=lambda *given: nullcontext()),
         "sweep": SimpleNamespace(failures=lambda pipeline: []),
         "snakemake": lambda *given, **options: SimpleNamespace(returncode=1),
     }
@@ -176,16 +172,12 @@ def test_run_that_failed_for_want_of_disk_says_so(small, monkeypatch, capsys, fr
 
 def test_half_written_files_of_killed_runs_are_cleared(tmp_path):
     younger, older = (tmp_path / f".{name}.npz.7.tmp" for name in ("younger", "older"))
-    pages = tmp_path / "stage" / ".site.abc"
-    pages.mkdir(parents=True)
-    (pages / "index.html").touch()
     for path in (younger, older):
         path.touch()
     now = time.time()
-    for path in (older, pages):
-        os.utime(path, (now - 60, now - 60))
+    os.utime(older, (now - 60, now - 60))
     pipeline._clear_left(tmp_path, now - 30)
-    assert {path.name for path in tmp_path.rglob("*")} == {younger.name, "stage"}
+    assert {path.name for path in tmp_path.rglob("*")} == {younger.name}
 
 
 def test_lock_that_snakemake_has_left_does_not_matter(small, monkeypatch):
@@ -282,12 +274,6 @@ def test_kernels_that_still_load_do_not_delay_the_end(monkeypatch):
         began = time.monotonic()
     assert time.monotonic() - began < 1.0
     assert not lives(server.pid)
-
-
-def test_ctrl_c_is_not_for_the_page_of_results_so_far(project, monkeypatch):
-    monkeypatch.chdir(project)
-    with so_far.kept(PRESET, [], {}) as process:
-        assert os.getsid(process.pid) != os.getsid(0)
 
 
 # Refused before any work

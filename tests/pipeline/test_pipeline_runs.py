@@ -13,7 +13,6 @@ import pytest
 
 from relevit.base.device import cores
 from relevit.config import NOTEBOOKS
-from relevit.pipeline import so_far
 
 from .projects import PRESET, RUN_S, results, run
 
@@ -63,9 +62,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_pipeline_runs_to_the_report(finished):
     project, ended = finished
     assert ended.code == 0, ended.out + ended.err
-    page = results(project) / "site" / "index.html"
-    assert f"Open {page}" in ended.out
-    assert "<html" in page.read_text()[:200]
+    report = results(project) / "99_report" / "executed.ipynb"
+    assert f"Open {report}" in ended.out
     assert [name for name in RESULTS if not (results(project) / name).is_file()] == []
 
 
@@ -102,7 +100,7 @@ def test_run_leaves_nothing_behind_but_results(finished):
     names = {path.name for path in project.iterdir()}
     assert names == {"notebooks", "params", "Snakefile", "outputs", ".snakemake"}
     hidden = [name for name in contents(results(project)) if "checkpoint" in name or "/." in name]
-    assert hidden == ["site/.nojekyll"]
+    assert hidden == []
 
 
 # The same bytes
@@ -144,7 +142,7 @@ def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
     assert "is cut short or damaged" in ended.out + ended.err
     assert "Results so far are kept" in ended.out
     after = contents(results(changeable))
-    for name in set(before) - {so_far.PAGE}:  # that page is of the run that goes on
+    for name in before:
         if not name.startswith("06_"):
             assert after.get(name) == before[name], name
 

@@ -32,7 +32,6 @@ STAGES = {  # what a mended sweep has to make
     "02_finetune",
     "03_comparison",
     "99_report",
-    "the site",
 }
 
 
@@ -91,7 +90,6 @@ def gaps(finished, tmp_path_factory) -> tuple[Path, Ended]:
     project = shutil.copytree(finished[0], tmp_path_factory.mktemp("gaps") / "project")
     for name in AFTERWARDS:
         shutil.rmtree(results(project) / name)
-    (results(project) / "site" / "index.html").unlink()
     for name in SWEEP:
         shutil.rmtree(folder_of(project, name))
     (folder_of(project, FAILS) / "log.jsonl" / "in the way").mkdir(parents=True)
@@ -111,8 +109,8 @@ def test_the_rest_completes_and_the_report_marks_the_gaps(gaps):
     missing = read_summary(results(project) / "03_comparison")["missing"]
     assert [lost["run"] for lost in missing] == [FAILS, KILLED]
     assert "log.jsonl" in missing[0]["reason"] and "killed" in missing[1]["reason"]
-    page = (results(project) / "site" / "index.html").read_text()
-    assert FAILS in page and KILLED in page
+    report = (results(project) / "99_report" / "executed.ipynb").read_text()
+    assert FAILS in report and KILLED in report
 
 
 @pytest.mark.slow

@@ -25,10 +25,10 @@ import yaml
 
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
-from relevit.base.stages import preset_folder, read_pipeline
-from relevit.config import NOTEBOOKS, PipelineParams
+from relevit.base.stages import EXECUTED, preset_folder, read_pipeline
+from relevit.config import NOTEBOOKS, PipelineParams, ReportParams
 from relevit.config.preset import read_preset
-from relevit.pipeline import children, lock, so_far, sweep
+from relevit.pipeline import children, lock, sweep
 from relevit.pipeline.fetching import fetch
 from relevit.pipeline.kernels import warm_kernels
 
@@ -37,7 +37,7 @@ HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
-LEFT = (".*.tmp", ".site.*")  # what a killed process leaves beside results that it was writing
+LEFT = (".*.tmp",)  # what a killed process leaves beside results that it was writing
 
 
 def check(preset: str) -> PipelineParams:
@@ -195,7 +195,7 @@ def need_writable(folder: Path) -> None:
 
 def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) -> int:
     start, since = time.perf_counter(), time.time()
-    report = project_root() / "outputs" / preset / "site" / "index.html"
+    report = project_root() / "outputs" / preset / ReportParams.notebook / EXECUTED
     waiting = todo(preset, profile)
     if not waiting and report.is_file():
         print(f"Nothing to do: {report} is up to date.")
@@ -204,8 +204,6 @@ def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) 
     print(f"Preset {preset!r}, {len(waiting)} stages to run:", *waiting, sep="\n  ", flush=True)
     with ExitStack() as beside:
         env = {} if profile else beside.enter_context(warm_kernels())
-        if not profile:
-            beside.enter_context(so_far.kept(preset, waiting, env))
         code = snakemake(
             preset,
             "--nolock",  # its own would outlive a run that was killed
@@ -221,7 +219,6 @@ def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) 
             works=True,
         ).returncode
     if not code:
-        so_far.finish(preset)
         _clear_left(report.parents[1], since)
     minutes = (time.perf_counter() - start) / 60
     lost = sweep.failures(pipeline)
@@ -239,7 +236,7 @@ def _run(preset: str, pipeline: PipelineParams, jobs: int | None, profile: str) 
             flush=True,
         )
         # Says why, where it was that.
-        need_disk_space(report.parent, LEAST_MB)
+        need_disk_space(report.parents[1], LEAST_MB)
     else:
         print(f"Done in {minutes:.1f} min. Open {report}")
     return code
