@@ -136,6 +136,6 @@ lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the n
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
 
 clean:  ## Remove outputs and caches; .venv stays
-	rm -rf outputs/* .snakemake .pytest_cache .ruff_cache build dist
+	rm -rf outputs/* docs/api .snakemake .pytest_cache .ruff_cache build dist
 	find . -name .venv -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 \
 		| xargs -0 rm -rf
