@@ -19,7 +19,7 @@ IN_ORDER = $(shell $(BIN)/python -c \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study workshop rehearse notebooks site docs lab test test-pipeline test-notebooks hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study workshop rehearse notebooks site lab test test-pipeline test-notebooks hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -47,9 +47,11 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 
 reproduce: setup  ## Run the whole suite with the workshop preset (70 to 100 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
+	@$(MAKE) --no-print-directory site PRESET=workshop
 
 quick: setup  ## Run the whole suite with the quick preset (6 to 9 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
+	@$(MAKE) --no-print-directory site PRESET=quick
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
 	$(BIN)/python -m relevit.pipeline.notebooks workshop
@@ -66,13 +68,11 @@ workshop: setup  ## Exercises for students and teachers, and slides, in outputs/
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)
 	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
 
-# Of a run that is there: make quick or make reproduce first.
-PRESET ?= workshop
-site: setup  ## Turn a finished run into pages (PRESET=quick, OUT=docs/site)
-	$(BIN)/python -m relevit.pipeline.site $(PRESET) $(if $(OUT),--out $(OUT))
-
-docs: setup  ## Turn docs/ into pages, with the API and the gallery: outputs/docs
-	$(BIN)/python -m relevit.pipeline.docs
+# Of what the notebooks store; with PRESET=quick of that run, which must be finished.
+PAGES = outputs/$(if $(PRESET),$(PRESET)/)site
+site: setup  ## Make the pages: notebooks, docs, API, gallery (PRESET=quick: of that run)
+	@$(BIN)/sphinx-build -M html . $(PAGES) -c docs -D preset=$(PRESET) -j auto -q
+	@echo 'Open $(PAGES)/html/index.html'
 
 lab: setup  ## Open the notebooks in JupyterLab
 	cd notebooks && ../$(BIN)/jupyter-lab
@@ -132,6 +132,6 @@ lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the n
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
 
 clean:  ## Remove outputs and caches; .venv stays
-	rm -rf outputs/* .snakemake .pytest_cache .ruff_cache build dist
+	rm -rf outputs/* docs/api .snakemake .pytest_cache .ruff_cache build dist
 	find . -name .venv -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 \
 		| xargs -0 rm -rf

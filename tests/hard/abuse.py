@@ -27,26 +27,22 @@ from relevit.pipeline.run import STOPPED
 WAIT_S = 1200.0  # for whatever must come, on a slow and busy machine
 GONE_S = 30.0  # for all that a run has started to end with it; 5 s on a machine that is not busy
 LOOK_S = 0.03
-SITE = "site"
 RUNS = ("seed0", *SWEEP)
 JOBS = [
     *(name for name in NOTEBOOKS if name != FinetuneParams.notebook),
     *(f"{FinetuneParams.notebook}/{run}" for run in RUNS),
-    SITE,
 ]
 LINE = "Stopped. Results so far are kept: the same command goes on."
 # On one core, so that stages come one after another and two runs do not disturb each other. A
 # run that is `light` takes its kernels from the test and leaves out what is long in every start.
 DRIVER = """
 import os, sys
-from contextlib import nullcontext
 os.chdir(sys.argv[1])
 os.sched_setaffinity(0, {int(sys.argv[2])})
-from relevit.pipeline import run, so_far
+from relevit.pipeline import run
 if sys.argv[3] == "light":
     run.prepare_machine = lambda preset, computes: None
     run._gpus = lambda: 0
-    so_far.kept = lambda *given: nullcontext()
 sys.exit(run.main(sys.argv[4:]))
 """
 WARM = """
@@ -163,8 +159,7 @@ def until(process: subprocess.Popen[bytes], look: Callable[[], Found | None]) ->
 
 def _begun(folder: Path, moments: Mapping[str, list[Moment]], since: float) -> str | None:
     for job in moments:
-        pattern = f".{SITE}.*" if job == SITE else f"{job}/{EXECUTED}"
-        for path in folder.glob(pattern):
+        for path in folder.glob(f"{job}/{EXECUTED}"):
             with suppress(FileNotFoundError):
                 if moments[job] and path.stat().st_mtime >= since:
                     return job
@@ -173,8 +168,6 @@ def _begun(folder: Path, moments: Mapping[str, list[Moment]], since: float) -> s
 
 def _share(folder: Path, job: str) -> float:
     """The share of a notebook's cells that papermill has noted as done."""
-    if job == SITE:
-        return 0.99  # at work as long as the run is
     text = (folder / job / EXECUTED).read_bytes()
     cells = text.count(b'"status": "')
     return text.count(b'"status": "completed"') / cells if cells else 0.0

@@ -19,7 +19,7 @@ from relevit.pipeline.kernels import PROVISIONER, warm_kernels
 from relevit.pipeline.run import STOPPED
 
 from . import abuse
-from .abuse import JOBS, SITE, Bench
+from .abuse import JOBS, Bench
 
 SEED = 22
 KILLS = ["SIGKILL"] * 20
@@ -36,7 +36,6 @@ ON_SMALL_DISK = [
     "12_clip",
     "13_your_own",
     "99_report",
-    SITE,
 ]
 FULL = ["FULL"] * 20
 NO_SPACE = "No space left on device"
@@ -148,7 +147,7 @@ def run_on_small_disk(done: Bench, bench: Bench, figures) -> Bench:
                 text = abuse.said(bench, since)
                 assert code not in (0, STOPPED) and NO_SPACE in text, text
                 assert re.search(KEPT, text), text
-                if to_the_end and job != SITE:  # which takes back what it had written
+                if to_the_end:
                     assert "error: disk: 0 MB are free at " in text, text
                 figures.add("full disks survived")
         abuse.finish(bench, abuse.start(bench, light=True))
@@ -173,46 +172,30 @@ def test_run_whose_disk_gets_full_ends_with_the_same_bytes(runs, figures):
 
 # Cells that show how long something took, by a part of their source.
 MEASURED = {"04_segmentation": "plots.seconds_bars(", "11_text": "pd.DataFrame(seconds)"}
-# The day in the footer of every page.
-DAY = re.compile(rb'(?<=Run of )[0-9-]{10}|(?<="date": ")[0-9-]{10}')
-# The page of a run that goes on leads to the finished report, if there ever was one.
-MAY_LACK = {"so_far.html"}
 
 
 def compare(one: Bench, other: Bench, figures) -> None:
     """All files of two runs are equal, but for times."""
     first, second = contents(one), contents(other)
-    assert first.keys() ^ second.keys() <= MAY_LACK
-    common = first.keys() & second.keys()
-    assert [name for name in sorted(common) if first[name] != second[name]] == []
-    figures.add("files compared", len(common))
+    assert first.keys() == second.keys()
+    assert [name for name in sorted(first) if first[name] != second[name]] == []
+    figures.add("files compared", len(first))
 
 
 def contents(bench: Bench) -> dict[str, bytes]:
-    """The files of a run, without times: papermill's, those of `MEASURED` cells, and the day."""
+    """The files of a run, without times: papermill's, and those of `MEASURED` cells."""
     files = (path for path in bench.results.rglob("*") if path.is_file())
     found = {path.relative_to(bench.results).as_posix(): path.read_bytes() for path in files}
     found = {
         name: content.replace(os.fsencode(bench.project), b"PROJECT")
         for name, content in found.items()
     }
-    for name, source in MEASURED.items():
-        (cell,) = (each for each in cells(found[f"{name}/executed.ipynb"]) if source in code(each))
-        page = f"{SITE}/{name}.html"
-        shown = re.search(
-            rb'id="cell-id=%b".*?(?=id="cell-id=|</section>)' % cell["id"].encode(),
-            found[page],
-            re.S,
-        )
-        for picture in re.findall(rb"_images/[0-9a-f]+\.\w+", shown[0]):
-            found.pop(f"{SITE}/{picture.decode()}", None)
-        found[page] = found[page].replace(shown[0], b"")
     return {name: without_times(name, content) for name, content in found.items()}
 
 
 def without_times(name: str, content: bytes) -> bytes:
     if not name.endswith("executed.ipynb"):
-        return DAY.sub(b"", content)
+        return content
     notebook = json.loads(content)
     source = MEASURED.get(name.split("/")[0])
     for part in [notebook, *notebook["cells"]]:
@@ -220,10 +203,6 @@ def without_times(name: str, content: bytes) -> bytes:
         if source and source in code(part):
             part["outputs"] = []
     return json.dumps(notebook).encode()
-
-
-def cells(executed: bytes) -> list[dict]:
-    return [cell for cell in json.loads(executed)["cells"] if cell["cell_type"] == "code"]
 
 
 def code(cell: dict) -> str:

@@ -95,8 +95,8 @@ def express(
     """T = P * F_c for `pairs` of perception and feedback, what they share computed once.
 
     Entry by entry, in the rows that the head reads (Eq. 16 to 18). P is nowhere negative, so that
-    the published |P| changes nothing (differences C13). The PERCEPTIONS and FEEDBACKS are the rows
-    and columns of the paper's Table 4; `rules` has the options of each perception
+    the published `|P|` changes nothing (differences C13). The PERCEPTIONS and FEEDBACKS are the
+    rows and columns of the paper's Table 4; `rules` has the options of each perception
     (`method_options`), `path` are those of `integral`. With `exact_gradient` all maps have one
     graph.
     """
@@ -171,7 +171,7 @@ def weigh_tokens(
 ) -> Matrices:
     """Attention averaged over heads, each key weighed by how long its value is (Eq. 14).
 
-    alpha_i = |(Z W)_i| / |Z_i| with W = W_value W_proj, times LayerScale where the block has one,
+    `alpha_i = |(Z W)_i| / |Z_i|` with W = W_value W_proj, times LayerScale where the block has one,
     and Z the tokens before the block. The plain mean over heads is the published choice, where the
     text has none (differences C8). In the numerator alone, `after_norm` takes LayerNorm(Z) and the
     value's bias (C7; BERT has no norm there), `after_attention` the tokens after the block's

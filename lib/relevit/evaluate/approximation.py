@@ -27,7 +27,7 @@ def approximation_errors(
 ) -> pd.DataFrame:
     """Squared error of each recurrence, block by block, for the predicted class.
 
-    Source: Beyond Intuition Sec. 3.2, |Z_l - (A~ + I) Z_(l-1) W_MLP|^2 with the true tokens
+    Source: Beyond Intuition Sec. 3.2, `|Z_l - (A~ + I) Z_(l-1) W_MLP|^2` with the true tokens
     before each block and W_MLP = W1 W2 + I, norms, activation and biases left out (BI-05).
     A~ is the attention averaged over heads for rollout, and weighed by heads or by tokens as in
     the two methods. Columns: method, block (from 1), index (image), squared_error (summed over

@@ -1,0 +1,202 @@
+"""How the pages are made: `make site`. Nothing is run for them.
+
+Sphinx reads the Markdown and the notebooks where they lie, so that a link leads to the same place
+in the repository and on the pages. `prepare` folds a notebook's bookkeeping, `name_cells` lets
+links lead to its cells, and `ShowCells` brings what they have drawn to the gallery. Formulas become
+MathML, which needs neither a script nor a network.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from nbformat import NotebookNode
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+import relevit
+from relevit.pipeline.notebooks import clean, finished_notebooks
+
+ROOT = Path(__file__).parents[1]
+# Tags of cells that are folded, and what then stands in their place. MyST-NB's own tags
+# (hide-input, hide-cell, remove-cell, ...) may be used beside them.
+FOLDED = {
+    "sources": "Sources, run time, and what is not reproduced",
+    "parameters": "Parameters",
+    "injected-parameters": "Parameters of this run",
+    "bookkeeping": "Bookkeeping",
+    "nbval-check-output": "Checks",
+}
+WITHOUT_SOURCE = "notebooks/99_report"
+INDEX, GALLERY = "docs/index", "docs/gallery"  # show what the cells that they link to have drawn
+NAMES = "|".join(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+MENTION = re.compile(rf"(?<!\[)`({NAMES})`")
+RESULT_LINK = re.compile(rf'href="({NAMES})\.ipynb')
+
+project = "RelEViT"
+version = release = relevit.__version__
+root_doc = INDEX
+include_patterns = ["docs/*.md", "docs/api/*", "notebooks/*.ipynb", "workshop/[Rg]*.md", "C*.md"]
+exclude_patterns = [".*", "lib", "outputs", "tests"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+templates_path = [str(ROOT / "docs" / "_templates")]
+
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_render_markdown_format = "myst"
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80
+add_module_names = False
+default_role = "code"  # `names` in docstrings
+
+html_theme = "furo"
+pygments_dark_style = "monokai"
+html_title = f"RelEViT {version}"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_additional_pages = {"index": "to_docs.html"}  # the pages keep the repository's folders
+html_copy_source = html_show_copyright = False
+
+
+def prepare(app: Sphinx, docname: str, source: list[str]) -> None:
+    """A page's source as it is shown: names of notebooks are links, and cells are folded."""
+    if not docname.startswith("notebooks/"):
+        source[0] = MENTION.sub(_link, source[0])
+        return
+    if preset := app.config.preset:
+        source[0] = run_of(preset)[Path(docname).name].read_text(encoding="utf-8")
+    notebook = clean(nbformat.reads(source[0].replace(f"{ROOT}/", ""), as_version=4))
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        summary = next((FOLDED[tag] for tag in tags if tag in FOLDED), None)
+        if cell.cell_type == "markdown":
+            prepare_words(cell, summary)
+        elif cell.cell_type == "code":
+            cell.metadata["tags"] = [
+                *tags,
+                *(["hide-cell"] if summary else []),
+                *(["remove-input"] if docname == WITHOUT_SOURCE else []),
+            ]
+            prepare_results(cell, summary)
+    app.env.temp_data["cells"] = [place_of(cell) for cell in notebook.cells]
+    source[0] = nbformat.writes(notebook)
+
+
+@cache
+def run_of(preset: str) -> dict[str, Path]:
+    """The executed notebooks of a run. Raises: as `finished_notebooks`."""
+    return finished_notebooks(preset)
+
+
+def place_of(cell: NotebookNode) -> str:
+    """What a link to a cell ends in, as JupyterLab has it."""
+    return f"cell-id={cell.id}"
+
+
+def prepare_words(cell: NotebookNode, summary: str | None) -> None:
+    """Give a cell of text its place, and fold it where there is a summary."""
+    text = MENTION.sub(_link, cell.source)
+    if summary:
+        text = f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+    cell.source = f'<span id="{place_of(cell)}"></span>\n\n{text}'
+
+
+def prepare_results(cell: NotebookNode, summary: str | None) -> None:
+    """Give a code cell its place and summary, its pictures their text, its links their pages."""
+    shown: dict[str, Any] = {"image": {"alt": "Figure"}}
+    if summary:
+        shown |= {"code_prompt_show": summary, "code_prompt_hide": summary}
+    # Markdown without a word would be shown as its object's name.
+    cell.outputs = [
+        each for each in cell.outputs if each.get("data", {}).get("text/markdown") != ""
+    ]
+    for output in cell.outputs:
+        for kind, data in output.get("data", {}).items():
+            if kind.startswith("image/"):
+                said = output.metadata.get(kind, {}) | output.metadata
+                shown["image"]["alt"] = said.get("alt", shown["image"]["alt"])
+            elif kind == "text/html":
+                output.data[kind] = RESULT_LINK.sub(r'href="\1.html', data)
+    cell.metadata |= {"mystnb": shown, "place": place_of(cell)}
+
+
+def _link(named: re.Match[str]) -> str:
+    return f"[{named[0]}](/notebooks/{named[1]}.ipynb)"
+
+
+def name_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Give code cells the places that links lead to, and tell MyST of those of all cells."""
+    for cell in doctree.findall(nodes.container):
+        if place := cell.get("cell_metadata", {}).get("place"):
+            cell["ids"].append(place)
+    known = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+    known |= {place: (0, place, place) for place in app.env.temp_data.get("cells", ())}
+
+
+class ShowCells(SphinxPostTransform):
+    """Below a link to a cell its results, or in the gallery the first picture."""
+
+    default_priority = 1  # while links are not yet led, and kinds of results not yet chosen from
+
+    def run(self, **_: Any) -> None:
+        """What Sphinx calls for every page."""
+        for link in list(self.document.findall(pending_xref)):
+            place = link.get("reftargetid") or ""
+            if self.env.docname not in (INDEX, GALLERY) or not place.startswith("cell-id="):
+                continue
+            page = self.env.get_doctree(link["reftarget"])
+            results = [
+                result.deepcopy()
+                for cell in page.findall(nodes.container)
+                if place in cell["ids"]
+                for result in cell.findall(nodes.container)
+                if result.get("nb_element") == "mime_bundle"
+            ]
+            if self.env.docname == GALLERY:
+                results = [each for each in results if any(each.findall(nodes.image))][:1]
+            after = link.parent.parent.index(link.parent) + 1
+            link.parent.parent[after:after] = results
+
+
+def draw_formula(writer: Any, node: nodes.Element) -> None:
+    """A formula as MathML. docutils, which knows most of TeX, lacks \\big, a kind of \\bigl."""
+    block = isinstance(node, nodes.math_block)
+    drawn = tex2mathml(re.sub(r"\\([bB]igg?)\b", r"\\\1l", node.astext()), as_block=block)
+    writer.body.append(f'<div class="formula">{drawn}</div>' if block else drawn)
+    raise nodes.SkipNode
+
+
+def check_preset(app: Sphinx, config: Config) -> None:
+    """Refuse a run that is not finished, before any work."""
+    try:
+        if config.preset:
+            run_of(config.preset)
+    except (ValueError, OSError) as error:
+        sys.exit(f"site: {error}")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls first."""
+    app.add_config_value("preset", "", "env")  # whose run; "": what the notebooks store
+    app.add_html_math_renderer("mathml", (draw_formula, None), (draw_formula, None))
+    app.add_post_transform(ShowCells)
+    app.connect("config-inited", check_preset)
+    app.connect("source-read", prepare)
+    app.connect("doctree-read", name_cells)
+    # These show cells, and so are written anew when any notebook has changed.
+    app.connect("env-updated", lambda *_: [INDEX, GALLERY])
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,65 @@
+"""The pages: what the notebooks store, and the docs, without a warning or a broken link."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relevit.config import NOTEBOOKS
+
+from .pages import Page, broken
+from .projects import ROOT
+
+
+def build(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """`make site` into another folder; a page that is in no contents is a warning, too."""
+    command = [sys.executable, "-m", "sphinx", "-M", "html", ".", out, "-c", "docs", "-q", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    done = build(out, "-j", "auto")
+    assert (done.returncode, done.stderr) == (0, "")
+    return out / "html"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # the pages are made for it
+def test_every_link_and_picture_is_there(pages):
+    assert broken(pages) == []
+    assert {path.stem for path in (pages / "notebooks").glob("*.html")} == set(NOTEBOOKS)
+    assert not [path for path in pages.rglob("*.html") if str(ROOT) in path.read_text()]
+
+
+@pytest.mark.slow
+def test_pages_show_what_they_are_for(pages):
+    texts = Page(pages / "docs" / "gallery.html").texts
+    assert len(texts) > 30 and set(texts) != {"Figure"}, "pictures of cells, with their texts"
+    home = (pages / "docs" / "index.html").read_text()
+    assert "<em>contradicted</em>" in home, "the findings of the report"
+    api = (pages / "docs" / "api" / "relevit.attribution.html").read_text()
+    assert "<code" in api and 'id="relevit.attribution.explain"' in api
+    finetune = (pages / "notebooks" / "02_finetune.html").read_text()
+    assert "<math" in finetune and 'admonition-title">Parameters</p>' in finetune
+    report = (pages / "notebooks" / "99_report.html").read_text()
+    assert "cell_input" not in report and "IPython.core" not in report
+
+
+def test_pages_of_a_run_that_is_not_there_are_refused(tmp_path):
+    done = build(tmp_path, "-D", "preset=nosuch")
+    assert done.returncode and "preset 'nosuch' has no" in done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "html" / "docs").exists()
+
+
+def test_the_checker_sees_what_is_broken(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(
+        '<a href="no.html"></a><a href="#no"></a><img src="no.png">'
+        '<script src="https://example.org/x.js"></script>'
+    )
+    assert len(broken(tmp_path)) == 5
