@@ -13,9 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from relevit.pipeline.kernels import PROVISIONER, warm_kernels
 
 from pipeline.projects import PRESET, copy_project, edit, results
-from relevit.pipeline.kernels import PROVISIONER, warm_kernels
 from relevit.pipeline.run import STOPPED
 
 from . import abuse

@@ -45,9 +45,7 @@ def test_a_stage_that_was_run_with_the_presets_parameters_is_read():
 
 
 def test_a_stage_without_results_says_what_to_run():
-    with pytest.raises(
-        FileNotFoundError, match=r"00_start: .* relevit\.pipeline quick 02"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"00_start: .* relevit\.pipeline quick 02"):
         read()
 
 
