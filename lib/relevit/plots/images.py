@@ -44,6 +44,7 @@ from relevit.plots.style import (
 
 COLUMNS = 5
 SIDE, GAP, LINE = 2.0, 0.06, 0.16  # inches: of a tile (160 pixels), between two, of a line of text
+BREAK = 0.15  # inches more, where rows go on below
 DIMMED = 0.22  # brightness of what a mask leaves out
 PIECES = {"other": REST, "dropped": PALE_OBJECT, "object": OBJECT}  # of a cut
 HEAT_TICKS = ([0, 1], ("lowest", "highest\nof its map"))
@@ -90,8 +91,10 @@ def tile_grid(
         for start in range(0, longest, wide)
         for name, tiles in rows
     ]
-    above = [LINE * max([0, *(1 + t.title.count("\n") for t in tiles if t.title)]) + GAP
-             for _, tiles in lines]  # fmt: skip
+    above = []
+    for number, (_, tiles) in enumerate(lines):
+        text = max([0, *(1 + tile.title.count("\n") for tile in tiles if tile.title)])
+        above.append(GAP + LINE * text + BREAK * (number > 0 and number % len(rows) == 0))
     width, height = wide * (SIDE + GAP), len(lines) * SIDE + sum(above)
     figure = Figure(figsize=(width, height), dpi=DPI)
     top, scales = height, {}
@@ -113,7 +116,7 @@ def tile_grid(
 
 
 def image_grid(
-    rows: Sequence[tuple[str, Images]],
+    rows: Sequence[tuple[str, Shaped[Tensor, "count 3 height width"]]],
     titles: Sequence[Sequence[str]] | None = None,
     note: str = "",
     colours: Sequence[Sequence[str]] | None = None,

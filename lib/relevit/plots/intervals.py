@@ -131,7 +131,7 @@ def draw_intervals(
         options = {"xerr" if across else "yerr": reach, "capsize": 3, "label": name}
         at = (middle, where) if across and points else (where, middle)
         if points:
-            axis.errorbar(*at, fmt="o", color=colour, **options)
+            axis.errorbar(*at, fmt="o", color=colour if name is not None else INK, **options)
         else:
             (axis.barh if across else axis.bar)(*at, 0.92 * width, color=colour, **options)
     if across:

@@ -93,7 +93,8 @@ class HeadExplorer(Explorer):
         self.image = slider("image", 1, len(images))
         self.layer = slider("layer", layers, layers)  # the last one is nearest to the answer
         self.head = slider("head", 1, heads)
-        super().__init__([self.model, self.map_name, self.image, self.layer, self.head])
+        controls = [self.model, self.map_name, self.image, self.layer, self.head]
+        super().__init__(controls[len(views) == 1 :])
 
     def look(self) -> tuple[Figure, str]:
         """The head that is chosen, and its score."""
