@@ -411,7 +411,7 @@ def seconds_bars(seconds: Mapping[str, float], title: str) -> Figure:
     figure = intervals(rows, "method", "ms", label="milliseconds an image", **style)
     (axis,) = figure.axes
     axis.bar_label(axis.containers[0], fmt="{:,.1f}", fontsize=7.5, padding=2)
-    axis.set(xscale="log")
+    axis.set(xscale="log", xlim=(None, 2 * rows["ms"].max()))
     return figure
 
 

@@ -136,8 +136,10 @@ def model_panels(
     for axis in axes.flat[len(names) :]:
         axis.set_axis_off()
     for name, axis in found.items():
-        axis.set(title=name, xlabel=labels[0], ylabel=labels[1])
+        axis.set(title=name, xlabel=labels[0])
         axis.tick_params(labelbottom=True)  # nothing may be below it in the last row
+    for axis in axes[:, 0]:
+        axis.set_ylabel(labels[1])
     return figure, found
 
 

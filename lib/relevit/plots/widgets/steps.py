@@ -109,8 +109,7 @@ class StepExplorer(Explorer):
             text = f"{TERMS[name]}: {pair[0]:.4f} → {pair[1]:.4f}"
             axis.text(0, row + 0.17, text, fontsize=9.5)
         axis.set(xlim=(0, 1.05), ylim=(-0.5, 2.45))
-        axis.set_title("losses, grey before, red after", fontsize=9, pad=3)
-        axis.set_xlabel("each on its own scale", fontsize=8, loc="left")
+        axis.set_title("losses, own scales; red: after", fontsize=9, pad=3)
 
     def _pair(self, name: str, after: StepLosses) -> tuple[float, float]:
         return tuple(seen.numbers()[f"loss_{name}"] for seen in (self._before, after))
