@@ -19,7 +19,7 @@ from relevit.evaluate.looking import RIGHT, cured_first, look
 from relevit.finetune.controls import OURS, OWN, Model, compared
 from relevit.finetune.runs import shared_out, weights_of
 from relevit.models.loading import load_model
-from relevit.plots import bars
+from relevit.plots.intervals import CHANGE_PTS, draw_intervals
 from relevit.plots.style import GREY, HEAT
 
 SHOWN = 5  # of set a: answers that become right, those whose relevance moves to the object most
@@ -77,7 +77,9 @@ def main() -> None:
             change = {"change": found["change_pts"], "std": found["std_pts"]}
             rows.append({"dataset": name, "group": group} | change)
     title = f"Change of top-1, {len(cfg.seeds)} seeds ± standard deviation"
-    bars.draw_changes(right.subplots(), pd.DataFrame(rows), title)
+    axis, style = right.subplots(), {"group": "group", "error": "std"}
+    draw_intervals(axis, pd.DataFrame(rows), "dataset", "change", **style)
+    axis.set(title=title, ylabel=CHANGE_PTS)
     right.axes[0].legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=2)
     target = project_root() / "docs" / "story.png"
     figure.savefig(target, dpi=100)

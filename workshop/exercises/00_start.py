@@ -101,9 +101,7 @@ seen_elsewhere = look(network, spec, elsewhere, bench.classes)
 right_elsewhere = seen_elsewhere.predictions == elsewhere.labels
 accuracy_elsewhere = 100 * right_elsewhere.float().mean().item()
 titles = [seen_at_home.titles[:8], seen_elsewhere.titles[:8]]
-plots.image_grid(
-    [("at home", at_home.images[:8]), ("elsewhere", elsewhere.images[:8])], titles, side=1.25
-)
+plots.image_grid([("at home", at_home.images[:8]), ("elsewhere", elsewhere.images[:8])], titles)
 
 # %%
 start.elsewhere(prediction, accuracy_elsewhere)

@@ -113,7 +113,7 @@ rows = []
 for name, patches in start_at.items():
     joined = graphs[range(len(graphs)), patches].reshape(-1, *grid)
     rows.append((name, plots.cut_out(batch.images, enlarged(joined))))
-plots.image_grid([("image", batch.images), *rows], side=1.25)
+plots.image_grid([("image", batch.images), *rows])
 
 # %% [markdown]
 # ## Exercise 2: cut the graph in two (15 minutes)

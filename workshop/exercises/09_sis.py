@@ -43,7 +43,7 @@ batch = bench.draw("val", [119, 43, 104], size=spec.image_size)
 pixels = spec.normalise(batch.images)
 sure_pct, answers = (100 * network(pixels).softmax(dim=1)).max(dim=1)
 own = [f"{n} {s:.0f} %" for n, s in zip(bench.names(answers.tolist()), sure_pct, strict=True)]
-plots.image_grid([("whole", batch.images)], [own], side=1.6)
+plots.image_grid([("whole", batch.images)], [own])
 
 # %% [markdown]
 # ## Exercise 1: how few pixels are enough? (5 minutes)
@@ -80,7 +80,7 @@ def show(name, found, label):
     both = zip(found.confidence_pct, found.kept_pct, strict=True)
     kept = [f"{label} {sure:.0f} %\n{share:.0f} % of the pixels" for sure, share in both]
     whole = spec.denormalise(pixels)
-    return plots.image_grid([("whole", whole), (name, seen)], [own, kept], side=1.6)
+    return plots.image_grid([("whole", whole), (name, seen)], [own, kept])
 
 
 found = gradient_sis(network, pixels, answers, per_step=cfg.per_step)
@@ -147,7 +147,7 @@ for _ in range(0, len(kept), cfg.per_step):
     kept = erase(kept, slope, cfg.per_step).float()  # also of True and False
 seen = spec.denormalise(pixels[:1] * torch.stack(views).view(-1, 1, *pixels.shape[2:]))
 titles = [f"step {number}\n{path[number]:.1f} %" for number in range(0, len(path), 5)]
-plots.image_grid([("lady beetle?", seen[::5])], [titles], side=1.3)
+plots.image_grid([("lady beetle?", seen[::5])], [titles])
 
 # %% [markdown]
 # ## Exercise 3: where to stop? (10 minutes)

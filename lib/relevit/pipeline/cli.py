@@ -90,11 +90,11 @@ def check(options: argparse.Namespace) -> int:
         if copies:
             _say(f"{len(copies)} of {name} are in another part, too, such as {next(iter(copies))}")
     if options.picture:
-        from relevit.plots.your_own import sample_grid
+        from relevit.plots.images import sample_grid
 
         options.picture.parent.mkdir(parents=True, exist_ok=True)
         sample_grid(next(iter(found.values())).listing).savefig(
-            options.picture, bbox_inches="tight"
+            options.picture, bbox_inches="tight", dpi=160
         )
         _say(f"written: {options.picture}")
     return 0

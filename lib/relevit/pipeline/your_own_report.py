@@ -6,7 +6,6 @@ It has all pictures in it. Tables and pictures scroll where they do not fit, and
 from __future__ import annotations
 
 import base64
-import io
 import shlex
 from importlib.resources import files
 from pathlib import Path
@@ -32,11 +31,10 @@ from relevit.finetune.your_own import (
     examples,
 )
 from relevit.models.card import load_code, write_card
-from relevit.plots.style import alternative_text
+from relevit.plots.style import picture_kind, stored
 
 REPORT, CARD = "report.html", "README.md"
 LONG = 20  # rows from which a table is folded
-DPI = 110
 # Of `relevit finetune`, by what they set; all else is set by --set.
 FLAGS = {
     "own_model": "--model",
@@ -282,8 +280,7 @@ def _folded(summary: str, table: pd.DataFrame, kind: str = "numbers") -> str:
 
 def _img(figure: Figure, margin: float = 0.05) -> str:
     """A picture as an element of the page, with its text for those who do not see it."""
-    data = io.BytesIO()
-    kind = "jpeg" if any(axis.images for axis in figure.axes) else "png"
-    figure.savefig(data, format=kind, dpi=DPI, pad_inches=margin)
-    source = f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
-    return f'<img alt="{escape(alternative_text(figure))}" src="{source}">'
+    kind = picture_kind(figure)
+    data, said = stored(figure, kind, margin)
+    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    return f'<img alt="{escape(said["alt"])}" width="{said["width"]}" src="{source}">'

@@ -1,8 +1,9 @@
-"""Training and finetuning: losses, rates, gradients, steps. Every function returns a figure."""
+"""Curves: of finetuning, of erasing, of attribution methods. Every function returns a figure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,18 @@ from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge
 from relevit.finetune.one_run import kept_epoch
 from relevit.plots.style import (
+    CHANCE,
+    FAINT,
     GAIN,
-    INK,
     LOSS,
     ORIGINAL,
     OURS,
     PROTOCOLS,
     count_whole,
+    families,
     legend_beside,
     mark_level,
+    method_colour,
     panels,
     reach,
     subplots,
@@ -36,6 +40,10 @@ from relevit.training.epochs import History
 
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 METHOD_MARKERS = {"relevance": "D", "gradmask": "o", "rrr": "s"}
+ORDERS = {"positive": "most relevant first", "negative": "least relevant first"}
+# Of methods of a family, in turn; the dashes of one let another be seen below it.
+LOOKS = (("o", "-"), ("s", (0, (3, 1.5))), ("D", (0, (1.5, 1.5))))
+TERMS = ("background", "foreground", "classification", "total")
 
 
 # Training and finetuning
@@ -44,10 +52,10 @@ METHOD_MARKERS = {"relevance": "D", "gradmask": "o", "rrr": "s"}
 def training_curve(log: pd.DataFrame) -> Figure:
     """Loss within the epochs and validation top-1 after each, of the original model."""
     figure, (left, right) = panels(2, 8, 2.6)
-    parts = [(row.epoch - 1, row.curve) for row in log.itertuples() if isinstance(row.curve, list)]
-    for start, curve in parts:
-        epochs = start + (np.arange(len(curve)) + 0.5) / len(curve)
-        left.plot(epochs, curve, color=ORIGINAL, marker=".")
+    for row in log.itertuples():
+        if isinstance(row.curve, list):
+            steps = (np.arange(len(row.curve)) + 0.5) / len(row.curve)
+            left.plot(row.epoch - 1 + steps, row.curve, color=ORIGINAL, marker=".")
     left.set(xlabel="epoch", ylabel="training loss (nats)", yscale="log", title="Training")
     # A line through two points would say that learning is even.
     line = "-" if len(log) > 2 else ""
@@ -58,17 +66,15 @@ def training_curve(log: pd.DataFrame) -> Figure:
 
 def loss_curves(log: pd.DataFrame) -> Figure:
     """The loss terms and top-1 on the validation images over a finetuning run."""
-    terms = ("background", "foreground", "classification", "total")
+    columns = {term: f"validation_loss_{term}" for term in TERMS}
+    columns["top-1 (%)"] = "validation_top1_pct"
     figure, axes = panels(5, 12, 2.3)
-    for axis, term in zip(axes, terms, strict=False):
-        axis.plot(log["epoch"], log[f"validation_loss_{term}"], marker=".", color=OURS)
-        axis.set(title=term, xlabel="epoch")
+    for axis, (title, column) in zip(axes, columns.items(), strict=True):
+        axis.plot(log["epoch"], log[column], marker=".", color=OURS)
+        axis.set(title=title, xlabel="epoch")
         axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4))
-    axes[0].set_ylabel("validation loss")
-    axes[4].plot(log["epoch"], log["validation_top1_pct"], marker=".", color=OURS)
-    axes[4].set(title="top-1 (%)", xlabel="epoch")
-    for axis in axes:
         count_whole(axis)
+    axes[0].set_ylabel("validation loss")
     return figure
 
 
@@ -79,10 +85,10 @@ def gradient_bars(model: nn.Module, title: str) -> Figure:
     for key, parameter in model.named_parameters():
         first, second = [*key.split("."), ""][:2]
         place = str(int(second) + 1) if first == "blocks" else first
-        place = place if place in squares else "embed"
         if parameter.grad is not None:
+            place = place if place in squares else "embed"
             squares[place] += float(parameter.grad.detach().square().sum())
-    figure, axis = subplots(figsize=(7.5, 2.3))
+    figure, axis = subplots(figsize=(8, 2.3))
     axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
     axis.set(title=title, xlabel="block", ylabel="gradient norm", yscale="log")
     axis.grid(visible=False, axis="x")
@@ -137,7 +143,7 @@ def sensitivity_curves(
 
     `table` has the columns `x`, `val`, `shifted_average` and `shifted_average_std`, in points.
     """
-    figure, axis = subplots(figsize=(5.2, 2.8))
+    figure, axis = subplots(figsize=(6, 2.8))
     shifted = {"marker": "o", "capsize": 3, "color": OURS, "label": "shifted sets, average"}
     axis.errorbar(table[x], table["shifted_average"], table["shifted_average_std"], **shifted)
     plain = {"marker": "s", "linestyle": "--", "color": OURS, "markerfacecolor": "white"}
@@ -147,8 +153,7 @@ def sensitivity_curves(
     axis.plot(table[x], table["val"], label="val, as in training", **plain)
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(title=title, xlabel=label, ylabel="change of top-1 (points)")
-    if log:
-        axis.set_xscale("log")
+    axis.set_xscale("log" if log else "linear")
     axis.set_xticks(table[x].to_list(), [f"{value:g}" for value in table[x]])
     axis.minorticks_off()
     axis.legend(frameon=False)
@@ -202,19 +207,6 @@ def apart_curves(curves: Mapping[tuple[str, str], pd.DataFrame], floor: float = 
     return _by_method(curves, draw, 2.9, floor, "largest difference\nof a weight")
 
 
-def step_sizes(sizes: pd.Series, marked: Mapping[str, float]) -> Figure:
-    """Size of AdamW's first step (index: factor of the loss) and the factors that are in use."""
-    figure, axis = subplots(figsize=(7.5, 2.9))
-    axis.plot(sizes.index, sizes, color=INK, marker=".")
-    above = {"color": INK, "fontsize": 8, "ha": "center", "va": "bottom"}
-    for name, factor in marked.items():
-        axis.axvline(factor, color="black", linestyle=":")
-        axis.text(factor, 1.02, name, transform=axis.get_xaxis_transform(), **above)
-    axis.set(xscale="log", yscale="log", xlabel="weight of the cross-entropy")
-    axis.set(ylabel="RMS of the step\n/ learning rate")
-    return figure
-
-
 def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
     """What the rule looks at and what became of the background term, a line a method.
 
@@ -255,7 +247,72 @@ def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
     return figure
 
 
-# Subsets
+# Erasing, rationales, subsets
+
+
+def perturbation_curves(
+    curves: pd.DataFrame, title: str, erased: str = "erased (%)", chance_pct: float | None = None
+) -> Figure:
+    """Accuracy against the erased share: a row an order, a column a family of methods.
+
+    `curves` has the column `method` and those of `accuracy_curves`. In each panel all other
+    methods are faint. `chance_pct` is the accuracy of a guess, which is dotted.
+    """
+
+    def draw(axis: Axes, rows: pd.DataFrame, **style: Any) -> None:
+        axis.plot(rows["share_pct"], rows["accuracy_pct"], **style)
+
+    parts = {direction: curves[curves["direction"] == direction] for direction in ORDERS}
+    figure, axes = _by_family(parts, draw, (2.1, 2.1))
+    for line, (direction, order) in zip(axes, ORDERS.items(), strict=True):
+        line[0].set_ylabel(f"{direction}:\n{order}\ntop-1 (%)")
+        for axis in line:
+            axis.set_ylim(0, 102)
+            if chance_pct is not None:
+                mark_level(axis, chance_pct, linewidth=0.8)
+        if chance_pct is not None:
+            below = {"textcoords": "offset points", "va": "top", "fontsize": 7}
+            line[0].annotate("guess", (0, chance_pct), (2, -3), **below)
+    for axis in axes[-1]:
+        axis.set_xlabel(erased)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
+    """F1 against the number of tokens with its 95 % interval: `method`, `rationale_table`."""
+    by = "share_pct" if "share_pct" in table else "k"
+
+    def draw(axis: Axes, rows: pd.DataFrame, **style: Any) -> None:
+        axis.plot(rows[by], rows["f1_pct"], **style)
+        if "label" in style:
+            error = 1.96 * rows["standard_error_pts"]
+            band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
+            axis.fill_between(rows[by], rows["f1_pct"] - error, rows["f1_pct"] + error, **band)
+
+    figure, axes = _by_family({"": table}, draw, (2.1, 2.4))
+    axes[0, 0].set(ylabel="F1 (%)", ylim=(0, None))
+    for axis in axes[0]:
+        axis.set_xlabel("highest tokens\ntaken (k)" if by == "k" else "highest tokens\ntaken (%)")
+    figure.suptitle(f"{title} (band: 95 % interval)", fontsize=10)
+    return figure
+
+
+def error_curves(errors: pd.DataFrame, title: str) -> Figure:
+    """Squared error of each recurrence, block by block; needs `approximation.error_table`."""
+    figure, axis = subplots(figsize=(6.5, 3))
+    by_method = errors.groupby("method", sort=False)
+    for (marker, line), (method, rows) in zip(cycle(LOOKS), by_method, strict=False):
+        mean, spread = rows["mean_squared_error"], rows["std_squared_error"]
+        low, high = (mean - spread).clip(lower=mean / 10), mean + spread
+        colour = method_colour(method)
+        style = {"marker": marker, "linestyle": line, "markersize": 4, "label": method}
+        axis.plot(rows["block"], mean, color=colour, **style)
+        axis.fill_between(rows["block"], low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.set(title=title, xlabel="block", ylabel="squared error", yscale="log")
+    count_whole(axis)
+    axis.legend(frameon=False)
+    return figure
 
 
 def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
@@ -304,3 +361,36 @@ def _by_method(
     axes[0].set_ylabel(label)
     legend_beside(figure, axes[0])
     return figure
+
+
+def _by_family(
+    parts: Mapping[str, pd.DataFrame], draw: Callable[..., None], side: tuple[float, float]
+) -> tuple[Figure, np.ndarray]:
+    """A row a part, a column a family; `draw` adds one method's rows to a panel in a style."""
+    names = list(dict.fromkeys(next(iter(parts.values()))["method"]))
+    found = families(names)
+    shape = (len(parts), len(found))
+    size = (0.8 + side[0] * len(found), 0.9 + side[1] * len(parts))
+    figure, axes = subplots(*shape, figsize=size, sharex=True, sharey=True, squeeze=False)
+    for across, table in zip(axes, parts.values(), strict=True):
+        rows = dict(list(table.groupby("method")))
+        for axis, members in zip(across, found.values(), strict=True):
+            for name in names:
+                if name not in (*members, CHANCE):
+                    draw(axis, rows[name], color=FAINT, linewidth=0.8, zorder=1)
+            for (marker, line), name in zip(cycle(LOOKS), members, strict=False):
+                style = {"marker": marker, "linestyle": line, "markersize": 3.5, "label": name}
+                draw(axis, rows[name], color=method_colour(name), **style)
+            if CHANCE in names:
+                chance = {"color": "black", "linestyle": "-.", "linewidth": 1, "zorder": 1}
+                draw(axis, rows[CHANCE], **chance)
+    for axis, family in zip(axes[0], found, strict=True):
+        handles, labels = axis.get_legend_handles_labels()
+        over = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "frameon": False}
+        axis.legend(handles, labels, title=family, fontsize=7.5, title_fontsize=8.5, **over)
+    if CHANCE in names:
+        line = Line2D(
+            [], [], color="black", linestyle="-.", linewidth=1, label="an order by chance"
+        )
+        figure.legend(handles=[line], loc="outside lower right", frameon=False)
+    return figure, axes

@@ -1,4 +1,7 @@
-"""Images, masks and heatmaps in rows. Every function returns a matplotlib figure."""
+"""Images, masks and heatmaps in rows. Every function returns a matplotlib figure.
+
+All grids are rows of `Tile`s: at most five stand side by side, and longer rows go on below.
+"""
 
 from __future__ import annotations
 
@@ -9,126 +12,163 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped, UInt8
+from jaxtyping import Bool, Float, Shaped, UInt8
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+from PIL import Image
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
 from relevit.data.batch import Batch
+from relevit.data.own.check import samples
+from relevit.data.own.listing import Listing
 from relevit.evaluate.looking import Look
-from relevit.evaluate.sis import Subsets
-from relevit.models.spec import Mask
-from relevit.plots.style import GAIN, GREY, HEAT, INK, LOSS, OBJECT, PALE_OBJECT, REST, subplots
+from relevit.models.spec import Mask, as_rgb
+from relevit.plots.style import (
+    DPI,
+    GAIN,
+    GREY,
+    HEAT,
+    LOSS,
+    OBJECT,
+    PALE_OBJECT,
+    REST,
+    SIGNED_HEAT,
+    SIGNED_TICKS,
+)
 
+COLUMNS = 5
+SIDE, GAP, LINE = 2.0, 0.06, 0.16  # inches: of a tile (160 pixels), between two, of a line of text
+BREAK = 0.15  # inches more, where rows go on below
 DIMMED = 0.22  # brightness of what a mask leaves out
 PIECES = {"other": REST, "dropped": PALE_OBJECT, "object": OBJECT}  # of a cut
+HEAT_TICKS = ([0, 1], ("lowest", "highest\nof its map"))
+OUTLINE = {"color": "white", "path_effects": [withStroke(linewidth=2.5, foreground="black")]}
+SAMPLES, SAMPLE_PIXELS, LONGEST_NAME = 8, 640, 30  # of a folder; of one; letters of a title
 Images = UInt8[Tensor, "count 3 height width"]
+Masks = Bool[Tensor, "count 1 height width"]
+Heatmaps = Float[Tensor, "count 1 height width"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One picture of a grid.
+
+    Heat is from 0 to 1; if `signed`, diverging around 0 and over its largest size. `colours` say
+    how pixels of one channel are drawn. A title in the colour LOSS is in italics, for print.
+    """
+
+    pixels: Shaped[np.ndarray, "height width *channels"]
+    title: str = ""
+    colour: str = "black"
+    heat: Float[Tensor, "height width"] | None = None
+    mask: Bool[Tensor, "height width"] | None = None
+    signed: bool = False
+    colours: Mapping[str, Any] | None = None
+
+
+def tile_grid(
+    rows: Sequence[tuple[str, Sequence[Tile]]],
+    note: str = "",
+    keys: Sequence[Patch | Line2D] = (),
+    ends: tuple[str, str] = HEAT_TICKS[1],
+    columns: int = COLUMNS,
+) -> Figure:
+    """Rows of tiles with a name at the left; `note` and `keys` stand below all.
+
+    Rows longer than `columns` are broken alike, the parts as even as can be. `ends` says what 0
+    and 1 of heat are.
+    """
+    longest = max(len(tiles) for _, tiles in rows)
+    wide = -(-longest // -(-longest // columns))
+    lines = [
+        (name, tiles[start : start + wide])
+        for start in range(0, longest, wide)
+        for name, tiles in rows
+    ]
+    above = []
+    for number, (_, tiles) in enumerate(lines):
+        text = max([0, *(1 + tile.title.count("\n") for tile in tiles if tile.title)])
+        above.append(GAP + LINE * text + BREAK * (number > 0 and number % len(rows) == 0))
+    width, height = wide * (SIDE + GAP), len(lines) * SIDE + sum(above)
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    top, scales = height, {}
+    for (name, tiles), gap in zip(lines, above, strict=True):
+        top -= gap + SIDE
+        for column, tile in enumerate(tiles):
+            place = (column * (SIDE + GAP) / width, top / height, SIDE / width, SIDE / height)
+            axis = bare(figure.add_axes(place))
+            drawn = draw_tile(axis, tile)
+            if tile.heat is not None:
+                scales.setdefault(tile.signed, (drawn, top))
+            if column == 0:
+                axis.set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
+    _add_scales(figure, scales, ends)
+    if note or keys:
+        below = {"bbox_to_anchor": (0, 0), "frameon": False, "ncols": 4, "alignment": "left"}
+        figure.legend(handles=list(keys), loc="upper left", title=note, title_fontsize=9, **below)
+    return figure
 
 
 def image_grid(
-    rows: Sequence[tuple[str, Images]],
+    rows: Sequence[tuple[str, Shaped[Tensor, "count 3 height width"]]],
     titles: Sequence[Sequence[str]] | None = None,
-    side: float = 0.82,
     note: str = "",
+    colours: Sequence[Sequence[str]] | None = None,
 ) -> Figure:
-    """Rows of images with a name at the left; `titles` gives a caption for each image.
+    """Rows of images with a name at the left, and for each image a title and its colour.
 
-    `note` stands below all: what marks in the captions or dimmed parts mean.
+    `note` stands below all: what marks in the titles or dimmed parts mean. Images are bytes or
+    from 0 to 1.
     """
-    columns = max(len(images) for _, images in rows)
-    lines = max([0, *(1 + text.count("\n") for row in titles or () for text in row)])
-    figure, axes = _close_axes(len(rows), columns, side, titled=[lines] * len(rows))
-    for r, (name, images) in enumerate(rows):
-        for c, image in enumerate(images):
-            axes[r, c].imshow(_pixels(image))
-            if titles:
-                axes[r, c].set_title(titles[r][c], fontsize=7, pad=2, parse_math=False)
-        _name_row(axes[r, 0], name)
-    if note:
-        below = {"transform": axes[-1, 0].transAxes, "va": "top", "fontsize": 7.5}
-        axes[-1, 0].text(0, -0.08, note, **below)
-    return figure
+    tiles = []
+    for place, (name, images) in enumerate(rows):
+        words = titles[place] if titles else [""] * len(images)
+        inks = colours[place] if colours else ["black"] * len(images)
+        parts = zip(images, words, inks, strict=True)
+        tiles.append((name, [Tile(pixels_of(image), *text) for image, *text in parts]))
+    return tile_grid(tiles, note)
 
 
 def heatmap_grid(
     images: Images,
-    rows: Sequence[tuple[str, Float[Tensor, "count 1 height width"]]],
+    rows: Sequence[tuple[str, Heatmaps]],
     titles: Sequence[str] | None = None,
     colours: Sequence[str] | None = None,
-    side: float = 0.95,
-    ends: tuple[str, str] = ("lowest", "highest\nof its map"),
-    masks: Bool[Tensor, "count 1 height width"] | None = None,
+    ends: tuple[str, str] = HEAT_TICKS[1],
+    masks: Masks | None = None,
     answers: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
 ) -> Figure:
     """The images, and below them one row of heatmaps for each model, laid over the image.
 
     `colours` are those of the titles, as of a `Look`: blue is right and orange is wrong, which
     is in italics too. `ends` says what 0 and 1 are, and `masks` are outlined on the heatmaps.
-    `answers` are titles and colours of the heatmaps themselves, of each row.
+    `answers` are titles and colours of the heatmaps themselves, of each row. Maps are in [0, 1]; a
+    row with values below 0 is drawn in two colours, each map over its own largest size.
     """
-    lines = max([0, *(1 + text.count("\n") for text in titles or ())])
-    titled = [lines] + [bool(answers)] * len(rows)
-    figure, axes = _close_axes(len(rows) + 1, len(images), side, titled=titled)
-    for c, image in enumerate(images):
-        picture = _pixels(image)
-        axes[0, c].imshow(picture)
-        if titles:
-            _title(axes[0, c], titles[c], colours[c] if colours else "black", 7)
-        for r, (_, maps) in enumerate(rows, start=1):
-            drawn = lay_over(axes[r, c], image, maps[c], None if masks is None else masks[c])
-        for axis, (texts, of_texts) in zip(axes[1:, c], answers, strict=bool(answers)):
-            _title(axis, texts[c], of_texts[c], 7)
-    for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in rows)), strict=True):
-        _name_row(axis, name)
-    bar = axes[1, -1].inset_axes((1.1, 0, 0.07, 1))
-    bar.set_facecolor("0.5")  # as the grey image below a heatmap
-    figure.colorbar(drawn, cax=bar).set_ticks([0, 1], labels=ends)
-    bar.tick_params(labelsize=7, length=2)
+    count, outlined = len(images), [None] * len(images) if masks is None else masks[:, 0]
+    plain = ([""] * count, ["black"] * count)
+    texts = zip(images, titles or plain[0], colours or plain[1], strict=True)
+    tiles = [("image", [Tile(pixels_of(image), *words) for image, *words in texts])]
+    for place, (name, maps) in enumerate(rows):
+        words = answers[place] if answers else plain
+        parts = zip(images, maps[:, 0], outlined, *words, strict=False)  # as many as images
+        signed = bool((maps < 0).any())
+        tiles.append((name, [Tile(pixels_of(i), t, c, h, m, signed) for i, h, m, t, c in parts]))
+    keys = [Patch(color=GAIN, label="right"), Patch(color=LOSS, label="wrong")]
+    keys = keys if colours or answers else []
     if masks is not None and masks.any():
-        below = {"transform": axes[1, -1].transAxes, "va": "top", "fontsize": 7}
-        axes[1, -1].text(1.1, -0.16, "white line:\nthe object", **below)
-    if colours or answers:
-        words = {"right": GAIN, "wrong": LOSS}
-        for place, (word, colour) in enumerate(words.items()):
-            shown = axes[0, -1].text(1.1, 1 - 0.16 * place, word, transform=axes[0, -1].transAxes)
-            shown.set(fontsize=7.5, color=colour, va="top", style=_style(colour))
-    return figure
-
-
-def lay_over(
-    axis: Axes,
-    image: UInt8[Tensor, "3 height width"],
-    heat: Float[Tensor, "1 height width"],
-    mask: Bool[Tensor, "1 height width"] | None = None,
-) -> AxesImage:
-    """A heatmap over its image in grey, the object outlined; what a colour bar needs."""
-    axis.imshow(_pixels(image).mean(axis=2), **GREY)
-    drawn = axis.imshow(heat[0].detach().cpu().numpy(), **HEAT)
-    if mask is not None:
-        outline(axis, mask[0].cpu().numpy())
-    return drawn
-
-
-def outline(axis: Axes, mask: Mask, width: float = 0.6) -> None:
-    """A white line around the object of a picture, with a dark edge that is seen on white."""
-    if mask.any():  # an image of some sets has none
-        axis.autoscale(False)
-        rows, columns = (np.arange(-1, side + 1) for side in mask.shape)
-        style = {"levels": [0.5], "colors": "white", "linewidths": width}
-        line = axis.contour(columns, rows, np.pad(mask, 1), **style)  # closed at the border, too
-        line.set_path_effects([withStroke(linewidth=2.5 * width, foreground="black")])
+        keys.append(Line2D([], [], label="the object", **OUTLINE))
+    return tile_grid(tiles, keys=keys, ends=ends)
 
 
 def looks_grid(
-    images: Images,
-    names: Sequence[str],
-    looks: Mapping[str, Look],
-    masks: Bool[Tensor, "count 1 height width"] | None = None,
+    images: Images, names: Sequence[str], looks: Mapping[str, Look], masks: Masks | None = None
 ) -> Figure:
     """The images under their `names`, and below them what each model sees in them and answers."""
     rows = [(name, seen.heatmaps) for name, seen in looks.items()]
@@ -151,229 +191,134 @@ def phrase_figure(
     rows = [
         (name, to_heatmap(both.flatten(0, 1).float(), size, grid)) for name, both in maps.items()
     ]
-    titles = [fill(phrases[label], 16) for label in pairs.labels.flatten().tolist()]
+    titles = [fill(phrases[label], 26) for label in pairs.labels.flatten().tolist()]
     return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles)
 
 
-def captioned_images(images: Images, captions: Sequence[str], columns: int = 6) -> Figure:
-    """Images with their captions below, broken into lines."""
-    rows, columns = -(-len(images) // columns), min(columns, len(images))
-    figure, axes = subplots(rows, columns, squeeze=False, figsize=(1.5 * columns, 2.0 * rows))
-    for axis in axes.flat:
-        axis.axis("off")
-    below = {"fontsize": 8, "ha": "center", "va": "top"}
-    for axis, image, text in zip(axes.flat, images, captions, strict=False):
-        axis.imshow(_pixels(image))
-        axis.text(0.5, -0.04, fill(text, 20), transform=axis.transAxes, **below)
-    figure.set_label(f"Images with their captions: {'; '.join(captions)}")
-    return figure
+def captioned_images(images: Images, captions: Sequence[str]) -> Figure:
+    """Images under their captions, which are broken into lines."""
+    return image_grid([("", images)], [[fill(text, 26) for text in captions]])
 
 
-def cut_out(images: Images, masks: Bool[Tensor, "count 1 height width"]) -> Images:
+def cut_out(images: Images, masks: Masks) -> Images:
     """The images with all that lies outside the masks dimmed."""
     return (images * masks + DIMMED * images * ~masks).to(images.dtype)
 
 
 def cut_steps(
-    images: Images,
-    steps: Sequence[tuple[str, Shaped[Tensor, "count rows columns"]]],
-    side: float = 0.85,
+    images: Images, steps: Sequence[tuple[str, Shaped[Tensor, "count rows columns"]]]
 ) -> Figure:
     """The images, and below them one row of maps for each step.
 
-    A map of real numbers has its own scale of colours, symmetric about its mean; one of truth
-    values or of 0, 1, 2 shows what is other, dropped and the object.
+    A map of real numbers has its own scale of colours, symmetric about its mean, yellow above it;
+    one of truth values or of 0, 1, 2 shows what is other, dropped and the object.
     """
-    figure, axes = _close_axes(len(steps) + 1, len(images), side)
-    pieces, names = ListedColormap(list(PIECES.values())), list(PIECES)
-    for c, image in enumerate(images):
-        axes[0, c].imshow(_pixels(image))
-        for r, (_, maps) in enumerate(steps, start=1):
-            values = maps[c].double().numpy()
-            if maps.is_floating_point():
-                middle, reach = values.mean(), np.abs(values - values.mean()).max() or 1.0
-                style = {"cmap": "cividis", "vmin": middle - reach, "vmax": middle + reach}
-                drawn = axes[r, c].imshow(values, interpolation="nearest", **style)
-            else:
-                numbers = 2 * values if maps.dtype == torch.bool else values
-                style = {"cmap": pieces, "vmin": 0, "vmax": len(names) - 1}
-                axes[r, c].imshow(numbers, interpolation="nearest", **style)
-    for axis, name in zip(axes[:, 0], ("image", *(name for name, _ in steps)), strict=True):
-        _name_row(axis, name)
-    first = next((r for r, (_, m) in enumerate(steps, 1) if not m.is_floating_point()), None)
-    if first != 1:
-        bar = axes[1, -1].inset_axes((1.1, 0, 0.07, 1))
-        ends = figure.colorbar(drawn, cax=bar)
-        ends.set_ticks([drawn.norm.vmin, drawn.norm.vmax], labels=["below its mean", "above"])
-        bar.tick_params(labelsize=7, length=2)
-    if first:
-        handles = [Patch(color=colour, label=name) for name, colour in PIECES.items()]
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.05), "frameon": False}
-        axes[first, -1].legend(handles=handles, fontsize=7, handlelength=1, **beside)
-    return figure
+    rows = [("image", [Tile(pixels_of(image)) for image in images])]
+    rows += [(name, [_step(values) for values in maps[: len(images)]]) for name, maps in steps]
+    keys = [Patch(color=colour, label=name) for name, colour in PIECES.items()]
+    return tile_grid(rows, keys=keys)
 
 
-def edge_matrix(
-    similarity: Float[Tensor, "tokens tokens"], tau: float, object_first: Bool[Tensor, " tokens"]
-) -> Figure:
-    """Cosines of one image's tokens, and which pairs are joined; the object's tokens first."""
-    order = (~object_first).int().argsort(stable=True)
-    sorted_ = similarity[order][:, order].numpy()
-    figure, (left, right) = subplots(1, 2, figsize=(7.4, 3.3))
-    drawn = left.imshow(sorted_, cmap="cividis", vmin=-1, vmax=1)
-    figure.colorbar(drawn, ax=left, shrink=0.85)
-    joined = ListedColormap(["white", PALE_OBJECT])
-    right.imshow(sorted_ > tau, cmap=joined, vmin=0, vmax=1, interpolation="nearest")
-    border = int(object_first.sum())
-    middles = [border / 2 - 0.5, (border + len(order)) / 2 - 0.5]
-    for axis, title in ((left, "cosine of two patches"), (right, f"joined: cosine above {tau:g}")):
-        axis.axhline(border - 0.5, color=INK, linewidth=1.5)
-        axis.axvline(border - 0.5, color=INK, linewidth=1.5)
-        axis.set_title(title)
-        axis.set_xticks(middles, ["object", "rest"])
-        axis.set_yticks(middles, ["object", "rest"], rotation=90, va="center")
-        axis.tick_params(length=0)
-        axis.grid(False)
-    handles = [Patch(color=PALE_OBJECT, label="joined")]
-    handles.append(Patch(facecolor="white", edgecolor=INK, label="not joined"))
-    figure.legend(handles=handles, loc="outside right center", frameon=False)
-    return figure
+def sample_grid(listing: Listing, seed: int = 0) -> Figure:
+    """Whole images of a folder drawn by the seed, under their classes and names.
 
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The nearest known images of some images, the nearest first, as one model sees them."""
-
-    model: str
-    images: UInt8[Tensor, "asked k 3 height width"]
-    labels: Int[Tensor, "asked k"]
-
-
-def neighbour_grid(
-    images: UInt8[Tensor, "asked 3 height width"],
-    labels: Int[Tensor, " asked"],
-    neighbours: Sequence[Neighbours],
-    classes: Sequence[str],
-    side: float = 0.95,
-) -> Figure:
-    """One row an image: itself, then its neighbours by each model, whose name is above.
-
-    Blue full frames have the image's own class, orange dashed ones another, written above.
+    Where they have masks, objects are outlined, and stand below their image without the rest.
     """
-    k, blocks = neighbours[0].images.shape[1], len(neighbours)
-    widths = [1.0] + ([0.25] + [1.0] * k) * blocks  # a gap before each model
-    figure, axes = _bare_axes(
-        len(images),
-        len(widths),
-        (side * (1 + blocks * k + 0.25 * blocks), 1.28 * side * len(images) + 0.3),
-        gridspec_kw={"width_ratios": widths},
-    )
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
-    for axis in axes[:, 1 :: k + 1].flat:
-        axis.set_axis_off()
-    for row, (image, label) in enumerate(zip(images, labels.tolist(), strict=True)):
-        _framed(axes[row, 0], image, classes[label], INK)
-        for block, found in enumerate(neighbours):
-            places = axes[row, 2 + block * (k + 1) :]
-            for axis, near, its in zip(places, found.images[row], found.labels[row], strict=False):
-                _framed(axis, near, classes[int(its)], GAIN if its == label else LOSS)
-    for axis, found in zip(axes[0, 2 :: k + 1], neighbours, strict=True):
-        axis.text(0, 1.22, found.model, transform=axis.transAxes, fontsize=9, parse_math=False)
-    handles = [
-        Patch(facecolor="white", edgecolor=GAIN, linewidth=2, label="right class"),
-        Patch(facecolor="white", edgecolor=LOSS, linewidth=2, linestyle="--", label="another"),
-    ]
-    figure.legend(handles=handles, loc="outside lower right", ncols=2, fontsize=8, frameon=False)
-    return figure
+    shown, whole, objects = samples(listing, SAMPLES, seed), [], []
+    for place, name in enumerate(shown.ids):
+        image = as_rgb(shown.picture(place))
+        image.thumbnail((SAMPLE_PIXELS, SAMPLE_PIXELS))
+        pixels, mask = np.array(image), None
+        if shown.masks[place] is not None:
+            small = Image.fromarray(shown.mask(place)).convert("L").resize(image.size)
+            mask = torch.from_numpy(np.array(small) > 127)
+        lines = (shown.classes[shown.labels[place]], name)
+        whole.append(Tile(pixels, "\n".join(shortened(t, LONGEST_NAME) for t in lines), mask=mask))
+        kept = np.ones(1) if mask is None else np.where(mask[..., None], 1, DIMMED)
+        objects.append(Tile((pixels * kept).astype(np.uint8)))
+    masked = any(tile.mask is not None for tile in whole)
+    return tile_grid([("", whole), *[("object", objects)] * masked], columns=4)
 
 
-def subset_grid(
-    images: Float[Tensor, "rows 3 height width"],
-    alone: Float[Tensor, "pairs 3 height width"],
-    subsets: Subsets,
-    titles: Sequence[str],
-    targets: Sequence[str],
-    side: float = 1.45,
+def map_tile(
+    image: UInt8[Tensor, "3 height width"],
+    heat: Float[Tensor, "1 height width"] | None = None,
+    mask: Bool[Tensor, "1 height width"] | None = None,
 ) -> Figure:
-    """Each image and, beside it, its subset for each target; pairs come image by image.
-
-    `images` are whole, `alone` what the model sees of them, both in [0, 1]; `titles` are
-    those of the images, `targets` the names of the columns.
-    """
-    rows, columns = len(images), 1 + len(targets)
-    figure, axes = _bare_axes(rows, columns, (columns * side, rows * side * 1.22))
-    for axis, image, title in zip(axes[:, 0], images, titles, strict=True):
-        _sharp(axis, image, title, "black")
-    for pair, axis in enumerate(axes[:, 1:].flat):
-        found, sure = bool(subsets.found[pair]), float(subsets.confidence_pct[pair])
-        # What misses the threshold by little shall not be rounded up to it.
-        written = f"{sure:.0f}" if found else f"{int(10 * sure) / 10:.1f}"
-        text = (
-            f"{targets[pair % len(targets)]} {written} %\n"
-            f"{float(subsets.kept_pct[pair]):.0f} % of the pixels"
-        )
-        _sharp(axis, alone[pair], text, GAIN if found else LOSS)
+    """An image, or a map laid over it with the object outlined, and nothing around it."""
+    figure = Figure(figsize=(1.5 * SIDE, 1.5 * SIDE), dpi=DPI)
+    figure.set_label("An image" if heat is None else "A relevance map over its image")
+    parts = (None if part is None else part[0] for part in (heat, mask))
+    tile = Tile(pixels_of(image), "", "black", *parts)
+    draw_tile(bare(figure.add_axes((0, 0, 1, 1))), tile)
     return figure
 
 
-def _pixels(image: Shaped[Tensor, "3 height width"]) -> Shaped[np.ndarray, "height width 3"]:
+def outline(axis: Axes, mask: Mask) -> None:
+    """A white line around the object of a picture, with a dark edge that is seen on white."""
+    if mask.any():  # an image of some sets has none
+        axis.autoscale(False)
+        rows, columns = (np.arange(-1, side + 1) for side in mask.shape)
+        style = {"levels": [0.5], "colors": "white", "linewidths": 1}
+        line = axis.contour(columns, rows, np.pad(mask, 1), **style)  # closed at the border, too
+        line.set_path_effects(OUTLINE["path_effects"])
+
+
+def bare(axis: Axes) -> Axes:
+    """Axes without ticks, lines or frame, whatever style the notebook has set."""
+    axis.set(xticks=[], yticks=[])
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    return axis
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters; what is too much is left out of its middle."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most - 1 - half]}…{name[-half:]}"
+
+
+def pixels_of(image: Shaped[Tensor, "3 height width"]) -> Shaped[np.ndarray, "height width 3"]:
+    """As matplotlib draws it."""
     return image.permute(1, 2, 0).cpu().numpy()
 
 
-def _framed(axis: Axes, image: Tensor, title: str, colour: str) -> None:
-    axis.imshow(_pixels(image))
-    _title(axis, title, colour, 6.5)
-    dashes = "--" if colour == LOSS else "-"
-    axis.spines[:].set(visible=True, color=colour, linewidth=2, linestyle=dashes)
+def draw_tile(axis: Axes, tile: Tile) -> AxesImage:
+    """A tile on a given axis, a heatmap over its image in grey; what a colour bar needs."""
+    if tile.heat is not None:
+        axis.imshow(tile.pixels.mean(axis=2), **GREY)
+        values = tile.heat.detach().float().cpu().numpy()
+        values = values / (np.abs(values).max() or 1.0) if tile.signed else values
+        drawn = axis.imshow(values, **(SIGNED_HEAT if tile.signed else HEAT))
+    else:
+        drawn = axis.imshow(tile.pixels, interpolation="nearest", **(tile.colours or {}))
+    if tile.mask is not None:
+        outline(axis, tile.mask.cpu().numpy())
+    style = {"color": tile.colour, "style": "italic" if tile.colour == LOSS else "normal"}
+    axis.set_title(tile.title, fontsize=9, pad=3, parse_math=False, **style)
+    return drawn
 
 
-def _sharp(axis: Axes, image: Tensor, title: str, colour: str) -> None:
-    axis.imshow(_pixels(image), interpolation="nearest")
-    _title(axis, title, colour, 7.5)
+def _step(values: Shaped[Tensor, "rows columns"]) -> Tile:
+    if not values.is_floating_point():
+        numbers = 2 * values if values.dtype == torch.bool else values
+        pieces = {"cmap": ListedColormap(list(PIECES.values())), "vmin": 0, "vmax": 2}
+        return Tile(numbers.numpy(), colours=pieces)
+    numbers = values.double().numpy()
+    middle = numbers.mean()
+    reach = np.abs(numbers - middle).max() or 1.0
+    scale = {"cmap": "cividis", "vmin": middle - reach, "vmax": middle + reach}
+    return Tile(numbers, colours=scale)
 
 
-def _title(axis: Axes, title: str, colour: str, size: float) -> None:
-    axis.set_title(
-        title, fontsize=size, pad=2, color=colour, style=_style(colour), parse_math=False
-    )
-
-
-def _style(colour: str) -> str:
-    """What is wrong is in italics, for print."""
-    return "italic" if colour == LOSS else "normal"
-
-
-def _close_axes(
-    rows: int, columns: int, side: float, titled: Sequence[int] = ()
-) -> tuple[Figure, np.ndarray]:
-    """Bare square axes with no more between them than their titles need.
-
-    `titled` is the number of lines above the images of each row. The names of rows stand outside
-    the figure, which is stored whole (`savefig.bbox`).
-    """
-    above = [0.05 + 0.125 * lines for lines in titled or [0] * rows]  # inches
-    size = (columns * (side + 0.05), rows * side + sum(above))
-    figure, axes = _bare_axes(rows, columns, size, layout=None)
-    top = size[1]
-    for line, gap in zip(axes, above, strict=True):
-        top -= gap + side
-        for c, axis in enumerate(line):
-            left = c * (side + 0.05) / size[0]
-            axis.set_position((left, top / size[1], side / size[0], side / size[1]))
-    return figure, axes
-
-
-def _bare_axes(
-    rows: int, columns: int, figsize: tuple[float, float], **options: Any
-) -> tuple[Figure, np.ndarray]:
-    """Axes without ticks, lines or frames."""
-    figure, axes = subplots(rows, columns, figsize=figsize, squeeze=False, **options)
-    for axis in axes.flat:
-        axis.set(xticks=[], yticks=[])
-        axis.grid(False)
-        axis.spines[:].set_visible(False)
-    return figure, axes
-
-
-def _name_row(axis: Axes, name: str) -> None:
-    axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
+def _add_scales(
+    figure: Figure, scales: Mapping[bool, tuple[AxesImage, float]], ends: tuple[str, str]
+) -> None:
+    """At the right, the scale of each kind of heat beside the first row that has it."""
+    width, height = figure.get_size_inches()
+    for signed, (drawn, low) in scales.items():
+        place = ((width + 0.05) / width, low / height, 0.12 / width, SIDE / height)
+        bar = figure.add_axes(place, facecolor="0.5")  # as the grey image below a heatmap
+        ticks, labels = SIGNED_TICKS if signed else (HEAT_TICKS[0], ends)
+        figure.colorbar(drawn, cax=bar).set_ticks(ticks, labels=labels)
+        bar.tick_params(labelsize=8, length=2)

@@ -15,15 +15,15 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
-from relevit.plots.style import GREY, HEAT, SIGNED_HEAT, subplots
+from relevit.plots.images import HEAT_TICKS
+from relevit.plots.style import GREY, HEAT, SIGNED_HEAT, SIGNED_TICKS, subplots
 
 LONGEST, SHORTEST = 2000, 480  # pixels of a picture's longer side, as it is drawn
 SIDE, LEAST = 4.0, 1.5  # inches of the same; of a panel's shorter side, at least
 GAP, LINE = 0.08, 0.16  # inches between panels; of a line of text above one
 WIDEST = 10_000  # pixels of a figure
 LETTERS = 13  # of a title, an inch
-ENDS = {False: ([0, 1], ["lowest", "highest\nof its map"]),
-        True: ([-1, 0, 1], ["against\nthe class", "0", "for it"])}  # fmt: skip
+ENDS = {False: HEAT_TICKS, True: SIGNED_TICKS}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ differ in brightness too, so that they are told apart in print and by the colour
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -16,10 +15,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from IPython import get_ipython
-from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 from PIL import Image
 
@@ -67,8 +67,12 @@ PROTOCOLS = {
     "described": ("#d987b4", "^"),
 }
 
-DPI = 80  # small files: committed notebooks carry the pictures
-LARGEST_SVG = 120_000  # characters
+DPI, SHARP = 80, 2  # pixels an inch on a page; stored pixels of each, for screens that have them
+# Where DejaVu Sans, which comes with matplotlib, lacks a letter: the first of these that is there.
+CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC")
+CJK += ("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback")
+CJK += ("Microsoft YaHei", "SimHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS")
+QUALITY: dict[str, dict[str, Any]] = {"jpeg": {"pil_kwargs": {"quality": 78}}, "png": {}}
 SAID = 12  # captions of one picture that its alternative text repeats
 GREY = {"cmap": "gray", "vmin": -80, "vmax": 335}  # of an image below its heatmap
 HEAT = {"cmap": "inferno", "alpha": 0.72, "vmin": 0, "vmax": 1}
@@ -77,70 +81,46 @@ SIGNS = LinearSegmentedColormap.from_list(
     "signs", [(LOSS, 1), ("#ffb45c", 0.6), ("white", 0), ("#6db3ff", 0.6), (GAIN, 1)]
 )
 SIGNED_HEAT = {"cmap": SIGNS, "vmin": -1, "vmax": 1}
+SIGNED_TICKS = ([-1, 0, 1], ("against\nthe class", "0", "for it"))
 SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#781c6d"])  # on white
 
 
 def set_style() -> None:
     """The look of all figures, and how a notebook stores them."""
     sns.set_theme(style="whitegrid", context="notebook", font_scale=0.85)
-    plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": DPI, "axes.titlesize": 10})
+    plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": SHARP * DPI, "axes.titlesize": 10})
     plt.rcParams.update({"savefig.bbox": "tight", "grid.color": "#e4e6ea"})
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "relevit"})  # small; same bytes
-    # Whose page draws the text: the first is what positions are made for, the second is as wide.
-    plt.rcParams["font.sans-serif"] = ["DejaVu Sans", "Verdana", "Arial", "sans-serif"]
+    installed = {font.name for font in fontManager.ttflist}
+    plt.rcParams["font.family"] = ["DejaVu Sans", *[name for name in CJK if name in installed][:1]]
     if (shell := get_ipython()) is not None:
         set_matplotlib_formats("jpeg")  # so that a later choice of formats replaces ours
         formatters = shell.display_formatter.formatters
-        for mime, stored in STORED.items():
-            formatters[mime].for_type(Figure, stored)
+        for kind in ("png", "jpeg"):
+            formatters[f"image/{kind}"].for_type(Figure, partial(stored, kind=kind))
 
 
-def _stored(
-    draw: Callable[[Figure, str], bytes | str | None], *, raster: bool
-) -> Callable[[Figure], tuple[bytes | str, dict[str, str]] | None]:
-    """A formatter: the picture and its alternative text, or nothing for the other kind."""
+def stored(figure: Figure, kind: str, margin: float = 0.1) -> tuple[bytes, dict[str, Any]] | None:
+    """The picture as a file, with its alternative text and its size on a page, in pixels.
 
-    def stored(figure: Figure) -> tuple[bytes | str, dict[str, str]] | None:
-        if raster != any(axis.images for axis in figure.axes):
-            return None
-        text = alternative_text(figure)
-        drawn = draw(figure, text)
-        return drawn and (drawn, {"alt": text})
-
-    return stored
-
-
-def _svg(figure: Figure, text: str) -> str | None:
-    """Without what a notebook has no use for; None where thousands of marks make it large."""
-    drawn = print_figure(figure, "svg", metadata={"Title": text, "Date": None})
-    drawn = re.sub(r"(?s)<\?xml.*?(?=<svg)|<metadata>.*?</metadata>|<!--.*?-->", "", drawn)
-    drawn = re.sub(r'<g id="[^"]+_\d+">', "<g>", drawn)  # to which nothing refers
-    short = partial(re.sub, r"(\.\d\d)\d+", r"\1")  # of a point; not in what is written
-    drawn = re.sub(r"<[^>]*>", lambda tag: short(tag[0]), re.sub(r"\s*\n\s*", "\n", drawn))
-    return drawn if len(drawn) <= LARGEST_SVG else None
+    Figures with images are JPEG, as noise textures are several times smaller so, all others PNG;
+    None for the other kind. `margin` is in inches.
+    """
+    if kind != picture_kind(figure):
+        return None
+    file, sharp = BytesIO(), {"dpi": SHARP * DPI, "bbox_inches": "tight", "pad_inches": margin}
+    FigureCanvasAgg(figure).print_figure(file, format=kind, **sharp, **QUALITY[kind])
+    if kind == "png":  # in few colours, which lines and bars have: a third of the size
+        drawn = Image.open(file).convert("RGB")
+        # Median cut, the default, joins what differs: a blue of a scale of colours became green.
+        few = drawn.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(file := BytesIO(), "png", optimize=True)
+    width, height = (side // SHARP for side in Image.open(file).size)
+    return file.getvalue(), {"alt": alternative_text(figure), "width": width, "height": height}
 
 
-def _png(figure: Figure, _text: str) -> bytes:
-    """In few colours, which lines and bars have: a third of the size."""
-    file = BytesIO()
-    drawn = Image.open(BytesIO(print_figure(figure, "png", base64=False))).convert("RGB")
-    # Median cut, the default, joins what differs: a blue of a scale of colours became green.
-    few = drawn.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(file, "png", optimize=True)
-    return file.getvalue()
-
-
-def _jpeg(figure: Figure, _text: str) -> bytes:
-    """Noise textures are several times smaller as JPEG."""
-    return print_figure(figure, "jpeg", pil_kwargs={"quality": 88})
-
-
-# Plots are SVG; JupyterLab shows that of trusted notebooks alone, and PNG instead of all others.
-STORED = {
-    "image/svg+xml": _stored(_svg, raster=False),
-    "image/png": _stored(_png, raster=False),
-    "image/jpeg": _stored(_jpeg, raster=True),
-}
+def picture_kind(figure: Figure) -> str:
+    """`jpeg` for a figure with images, `png` for one of lines and bars."""
+    return "jpeg" if any(axis.images for axis in figure.axes) else "png"
 
 
 def alternative_text(figure: Figure) -> str:
@@ -206,9 +186,11 @@ def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:
     )
 
 
-def heading(figure: Figure, title: str) -> None:
-    """A title above all panels."""
-    figure.suptitle(title, fontsize=10)
+def legend_below(figure: Figure, axis: Axes) -> None:
+    """The legend of one panel in a row below all."""
+    handles, labels = axis.get_legend_handles_labels()
+    below = {"loc": "outside lower center", "ncols": len(handles), "frameon": False}
+    figure.legend(handles, labels, **below)
 
 
 def count_whole(axis: Axes) -> None:
@@ -229,4 +211,5 @@ def reach(axis: Axes, low: float, high: float) -> None:
 
 def name_sets(axis: Axes, names: Collection[str]) -> None:
     """The names of test sets below their places, broken where they are long."""
-    axis.set_xticks(range(len(names)), [str(name).replace("_", "\n") for name in names], fontsize=8)
+    broken = [str(name).replace("_", "\n") for name in names]
+    axis.set_xticks(range(len(names)), broken, fontsize=8, parse_math=False)

@@ -5,9 +5,28 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pytest
 
+from relevit.data.habitats import habitats
+
+from ..micro_finetuning import SPEC, micro_model
+
 
 @pytest.fixture(autouse=True)
 def nothing_stays_with_pyplot():
     before = plt.get_fignums()
     yield
     assert plt.get_fignums() == before
+
+
+@pytest.fixture
+def network():
+    return micro_model().eval()
+
+
+@pytest.fixture
+def spec():
+    return SPEC
+
+
+@pytest.fixture
+def bench():
+    return habitats()

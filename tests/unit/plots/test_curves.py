@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
+from matplotlib.colors import to_hex
 
 from relevit.config import FinetuneParams
+from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import class_loss_column
-from relevit.plots.curves import joining_curves, rate_curves, rate_dots, sensitivity_curves
+from relevit.plots import curves as pictures
+from relevit.plots.style import FAINT, METHODS
 
 PROTOCOLS = ("published", "described")
 
 
+def test_logs_are_drawn_as_they_are(network):
+    terms = {f"validation_loss_{t}": [2.0, 1.0] for t in pictures.TERMS}
+    log = pd.DataFrame({"epoch": [0, 1], "validation_top1_pct": [50, 60]} | terms)
+    drawn = [axis.lines[0].get_ydata().tolist() for axis in pictures.loss_curves(log).axes]
+    assert drawn == [[2, 1]] * 4 + [[50, 60]]
+    left, right = pictures.training_curve(log.assign(curve=[None, [3.0, 1.0]])).axes
+    assert left.lines[0].get_xydata().tolist() == [[0.25, 3], [0.75, 1]]
+    assert right.lines[0].get_linestyle() == "None", "two points are no curve"
+    network.head.weight.grad = torch.full_like(network.head.weight, 2.0)
+    (axis,) = pictures.gradient_bars(network, "t").axes
+    assert axis.patches[-1].get_height() == pytest.approx(2 * network.head.weight.numel() ** 0.5)
+
+
 def test_loss_has_a_line_a_seed_and_the_guess():
     history = pd.DataFrame({"epoch": [1, 2], "loss": [3.0, 1.0], "scale": [14.0, 15.0]})
-    loss, scale = joining_curves({0: history, 4: history}, 4.2).axes
+    loss, scale = pictures.joining_curves({0: history, 4: history}, 4.2).axes
     assert [line.get_label() for line in loss.lines] == ["seed 0", "seed 4", "guess"]
     assert len(scale.lines) == 2
 
@@ -33,7 +51,7 @@ def test_rates_are_judged_at_the_kept_epoch():
         ]
 
     histories = {1e-6: history((90, 89), (1.0, 1.008)), 1e-3: history((90, 60), (1.0, 3.0))}
-    left, right = rate_curves(histories, 3.0, FinetuneParams()).axes
+    left, right = pictures.rate_curves(histories, 3.0, FinetuneParams()).axes
     marks = {line.get_marker(): line.get_ydata()[0] for line in right.lines}
     assert marks["o"] == 1.008 and marks["X"] == 3.0
     dotted = [
@@ -46,18 +64,26 @@ def test_protocols_differ_in_line_and_place():
     rows = [("rrr", protocol, 1e-5, 0.0, 1.1, 1.0, 0.5, 1.0) for protocol in PROTOCOLS]
     names = ["method", "protocol", "rate", "drop_pts", "class_loss", "class_loss_before"]
     names += ["background_after", "background_before"]
-    figure = rate_dots(pd.DataFrame(rows, columns=names), 3.0)
+    figure = pictures.rate_dots(pd.DataFrame(rows, columns=names), 3.0)
     published, described = figure.axes[0].lines[:2]
     assert (published.get_linestyle(), described.get_linestyle()) == ("-", "--")
     assert published.get_xdata()[0] < described.get_xdata()[0]
-    assert figure.legends[0].get_texts()[-1].get_text() == "limit of the rule; right: no change"
+
+
+def test_an_exact_zero_has_a_place_below_all_others():
+    gap = pd.DataFrame({"difference_norm": [0.0, 1.0], "alone_norm": [1.0, 2.0]})
+    (axis,) = pictures.gap_dots({("rrr", "published"): gap}).axes
+    assert axis.lines[0].get_ydata().tolist() == [0, 0.5] and axis.get_ylim()[0] < 0
+    apart = pd.DataFrame({"step": [1, 2], "largest_difference": [0.0, 1e-3]})
+    (axis,) = pictures.apart_curves({("rrr", "published"): apart}).axes
+    assert axis.get_title() == "RRR" and axis.lines[0].get_ydata().tolist() == [0, 1e-3]
 
 
 @pytest.mark.parametrize("log", [False, True])
 def test_no_mark_hides_another_or_leaves_the_panel(log):
     columns = {"x": [1, 10], "val": [0.5, -9.0], "shifted_average": [0.5, 1.0]}
     table = pd.DataFrame(columns | {"shifted_average_std": [0.1, 0.1]})
-    figure = sensitivity_curves(table, "x", "t", "x", log=log)
+    figure = pictures.sensitivity_curves(table, "x", "t", "x", log=log)
     figure.canvas.draw()
     shifted, val = (
         line.get_transform().transform(line.get_xydata())
@@ -66,3 +92,54 @@ def test_no_mark_hides_another_or_leaves_the_panel(log):
     )
     assert (val[0] - shifted[0]).tolist() == pytest.approx([figure.dpi / 16, 0.0])
     assert figure.axes[0].bbox.containsy(val[1][1])
+
+
+def erased(*methods: str) -> pd.DataFrame:
+    rows = [
+        (method, direction, share, 95.0 - share / 2)
+        for method in methods
+        for direction in ("positive", "negative")
+        for share in (0, 50, 100)
+    ]
+    return pd.DataFrame(rows, columns=["method", "direction", "share_pct", "accuracy_pct"])
+
+
+def test_each_family_has_its_panels_and_the_others_are_faint():
+    table = erased("ga", "rollout", "gae", "random", "new")
+    figure = pictures.perturbation_curves(table, "t", "erased tokens (%)", 45.0)
+    top = figure.axes[:3]
+    titles = [axis.get_legend().get_title().get_text() for axis in top]
+    assert titles == ["attention", "attention x gradient", "others"]
+    colours = [[to_hex(line.get_color()) for line in axis.lines] for axis in top]
+    assert colours[0][:4] == [*[FAINT] * 3, METHODS["rollout"]]
+    assert colours[1][2:4] == [METHODS["gae"], METHODS["ga"]]
+    assert top[0].lines[3].get_ydata().tolist() == [95, 70, 45]
+    assert set(top[0].lines[-1].get_ydata()) == {45.0}, "the guess"
+    assert figure.axes[-1].get_xlabel() == "erased tokens (%)"
+
+
+@pytest.mark.parametrize(("by", "label"), [("k", "(k)"), ("share_pct", "(%)")])
+def test_rationales_have_their_interval(by, label):
+    table = pd.DataFrame(
+        {"method": ["ga", "ga"], by: [10, 20], "f1_pct": [3.0, 4], "standard_error_pts": 0.5}
+    )
+    (axis,) = pictures.rationale_curves_figure(table, "generated").axes
+    heights = axis.collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx((2.02, 4.98))
+    assert axis.get_xlabel().endswith(label)
+
+
+def test_errors_and_confidences_are_those_given():
+    table = {"method": ["rollout"] * 2, "block": [1, 2], "mean_squared_error": [1.0, 0.1]}
+    errors = pd.DataFrame(table | {"std_squared_error": [0.5, 0.5]})
+    (axis,) = pictures.error_curves(errors, "t").axes
+    assert axis.lines[0].get_ydata().tolist() == [1.0, 0.1]
+    assert np.min(axis.collections[0].get_paths()[0].vertices[:, 1]) > 0
+    path = torch.tensor([[95.0, 95.0], [91.0, 20.0]])
+    found, none = torch.tensor([True, False]), torch.zeros(2)
+    subsets = Subsets(
+        torch.ones(2, 1, 8, 8).bool(), none, none, found, path, torch.tensor([100.0, 10])
+    )
+    (axis,) = pictures.confidence_paths({"original": subsets}, 90).axes
+    assert [line.get_ydata().tolist() for line in axis.lines[:2]] == [[95, 91], [95, 20]]
+    assert axis.xaxis_inverted()

@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
+from PIL import Image
 
 from relevit.data.batch import Batch
+from relevit.data.own.listing import Listing
 from relevit.evaluate.looking import Look
-from relevit.evaluate.sis import Subsets
-from relevit.plots.images import (
-    captioned_images,
-    cut_steps,
-    heatmap_grid,
-    looks_grid,
-    phrase_figure,
-    subset_grid,
-)
-from relevit.plots.style import GAIN, LOSS
+from relevit.plots import images as pictures
+from relevit.plots.style import DPI, GAIN, LOSS, alternative_text
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
 
 
-def test_captions_stand_below_their_images():
-    figure = captioned_images(IMAGES, ["a red cat on sand", "a dog"], columns=3)
-    assert [axis.texts[0].get_text() for axis in figure.axes] == ["a red cat on sand", "a dog"]
-    assert all(axis.texts[0].get_position()[1] < 0 for axis in figure.axes)
-    assert figure.get_label() == "Images with their captions: a red cat on sand; a dog"
+def tiles(figure):
+    return [axis for axis in figure.axes if axis.images and axis.get_label() != "<colorbar>"]
 
 
-def test_two_phrases_of_an_image_are_side_by_side():
-    maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
-    pairs = Batch(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
-    figure = phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"], (2, 2))
-    top, below = figure.axes[:4], figure.axes[4:8]
-    assert [axis.get_title() for axis in top] == ["a cat", "a dog", "an ant", "a bee"]
-    peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in below]
-    corners = [(row // 4, column // 4) for row, column in peaks]
-    assert corners == [(0, 1), (1, 0), (0, 0), (1, 1)]
+@pytest.mark.parametrize(("count", "wide"), [(3, 3), (5, 5), (6, 3), (8, 4), (12, 4)])
+def test_rows_of_more_than_five_go_on_below_and_tiles_are_large(count, wide):
+    many = torch.arange(count)[:, None, None, None].expand(-1, 3, 8, 8)
+    titles = [[str(i) for i in range(count)]] * 2
+    figure = pictures.image_grid([("a", many), ("b", 100 + many)], titles)
+    drawn = tiles(figure)
+    firsts = [int(axis.images[0].get_array()[0, 0, 0]) for axis in drawn]
+    starts = range(0, count, wide)
+    rows = [list(range(s, min(s + wide, count))) for s in starts]
+    assert firsts == [i + up for row in rows for up in (0, 100) for i in row]
+    assert [axis.get_title() for axis in drawn] == [str(i % 100) for i in firsts]
+    assert all(min(axis.get_window_extent().size) >= 150 for axis in drawn)
+    assert figure.dpi == DPI and "Images, by row: a; b." in alternative_text(figure)
 
 
-def test_wrong_answers_are_in_italics_and_heat_has_a_scale():
+def test_titles_have_their_colours_and_what_is_wrong_is_in_italics():
     maps = torch.rand(2, 1, 8, 8)
-    figure = heatmap_grid(IMAGES, [("ours", maps)], ["cat 9 %", "dog 8 %"], [GAIN, LOSS])
-    titles = [axis.title for axis in figure.axes[:2]]
-    assert [title.get_fontstyle() for title in titles] == ["normal", "italic"]
-    (scale,) = figure.axes[3].child_axes
-    assert [text.get_text() for text in scale.get_yticklabels()] == [
-        "lowest",
-        "highest\nof its map",
-    ]
-    assert [text.get_text() for text in figure.axes[1].texts] == ["right", "wrong"]
+    masks = torch.zeros(2, 1, 8, 8).bool()
+    masks[1, :, 2:5, 2:5] = True
+    titles = (["cat 9 %", "dog 8 %"], [GAIN, LOSS])
+    figure = pictures.heatmap_grid(IMAGES, [("ours", maps)], *titles, ends=("0", "1"), masks=masks)
+    shown = [axis.title for axis in tiles(figure)[:2]]
+    assert [title.get_fontstyle() for title in shown] == ["normal", "italic"]
+    assert [title.get_color() for title in shown] == [GAIN, LOSS]
+    assert [len(axis.collections) for axis in tiles(figure)] == [0, 0, 0, 1], "one has an object"
+    assert [text.get_text() for text in figure.axes[-1].get_yticklabels()] == ["0", "1"]
+    assert "Colours and lines: right; wrong; the object." in alternative_text(figure)
+
+
+def test_maps_with_both_signs_diverge_around_zero():
+    signed = torch.tensor([[-2.0, 0.0], [1.0, 0.5]])[None, None]
+    rows = [("lrp", signed), ("gae", signed.clamp(0, 1))]
+    figure = pictures.heatmap_grid(IMAGES[:1, :, :2, :2], rows)
+    lrp, gae = (axis.images[1] for axis in tiles(figure)[1:3])
+    assert lrp.get_clim() == (-1, 1) and gae.get_clim() == (0, 1)
+    assert lrp.get_array().tolist() == [[-1, 0], [0.5, 0.25]]
+    against, zero, for_it = (lrp.cmap(lrp.norm(value)) for value in (-1.0, 0.0, 1.0))
+    assert against[0] > against[2] and for_it[2] > for_it[0] and zero[3] < 0.05
+    assert len(figure.axes) == 3 + 2, "a scale of each kind"
 
 
 def test_each_models_answer_stands_above_its_own_map():
@@ -58,45 +68,57 @@ def test_each_models_answer_stands_above_its_own_map():
         name: Look(torch.full((2, 1, 8, 8), heat[name]), none.long(), none, none, none, *answer)
         for name, answer in answers.items()
     }
-    figure = looks_grid(IMAGES, ["a cat", "a cat"], looks)
-    assert [axis.get_title() for axis in figure.axes[:6]] == [
-        *("a cat", "a cat"),
-        *("dog", "cat"),
-        *("cat", "cat"),
-    ]
-    below = [float(axis.images[1].get_array().mean()) for axis in figure.axes[2:6]]
+    drawn = tiles(pictures.looks_grid(IMAGES, ["a cat", "a cat"], looks))
+    titles = [axis.get_title() for axis in drawn]
+    assert titles == ["a cat", "a cat", "dog", "cat", "cat", "cat"]
+    below = [float(axis.images[1].get_array().mean()) for axis in drawn[2:]]
     assert below == [0.25, 0.25, 0.75, 0.75]
-    styles = [axis.title.get_fontstyle() for axis in figure.axes[:6]]
-    assert styles == ["normal", "normal", "italic", "normal", "normal", "normal"]
-    assert [text.get_text() for text in figure.axes[1].texts] == ["right", "wrong"]
+
+
+def test_two_phrases_of_an_image_are_side_by_side():
+    maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
+    pairs = Batch(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
+    figure = pictures.phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"], (2, 2))
+    drawn = tiles(figure)
+    assert [axis.get_title() for axis in drawn[:4]] == ["a cat", "a dog", "an ant", "a bee"]
+    peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in drawn[4:]]
+    assert [(row // 4, column // 4) for row, column in peaks] == [(0, 1), (1, 0), (0, 0), (1, 1)]
 
 
 def test_a_cut_tells_object_dropped_and_other():
     pieces = torch.tensor([[0, 1], [2, 2]]).repeat(2, 1, 1)
-    figure = cut_steps(IMAGES, [("cosine", torch.rand(2, 2, 2)), ("pieces", pieces)])
-    legend = figure.axes[5].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["other", "dropped", "object"]
-    assert figure.axes[4].images[0].get_array().tolist() == [[0, 1], [2, 2]]
+    steps = [("cosine", torch.rand(2, 2, 2)), ("pieces", pieces), ("mask", pieces == 2)]
+    figure = pictures.cut_steps(IMAGES, steps)
+    drawn = [axis.images[0].get_array().tolist() for axis in tiles(figure)[4::2]]
+    assert drawn == [[[0, 1], [2, 2]], [[0, 0], [2, 2]]]
+    assert "Colours and lines: other; dropped; object." in alternative_text(figure)
 
 
-def test_masks_are_outlined_where_there_are_any_and_ends_are_named():
-    masks = torch.zeros(2, 1, 8, 8).bool()
-    masks[1, :, 2:5, 2:5] = True
-    rows = [("ours", torch.rand(2, 1, 8, 8))]
-    figure = heatmap_grid(IMAGES, rows, ends=("0", "1"), masks=masks)
-    assert [len(axis.collections) for axis in figure.axes[:4]] == [0, 0, 0, 1]
-    (scale,) = figure.axes[3].child_axes
-    assert [text.get_text() for text in scale.get_yticklabels()] == ["0", "1"]
-    assert [text.get_text() for text in figure.axes[3].texts] == ["white line:\nthe object"]
-    assert not heatmap_grid(IMAGES, rows, masks=masks[:1].repeat(2, 1, 1, 1)).axes[3].texts
+@pytest.mark.parametrize("masked", [True, False])
+def test_samples_have_their_names_and_their_whole_picture(tmp_path, masked):
+    name = "$5 a very long name, longer than a title is, $9.jpg"
+    Image.new("RGB", (60, 20), (200, 200, 200)).save(tmp_path / name, "png")
+    mask = np.zeros((20, 60), dtype=bool)
+    mask[:, 40:] = True
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    masks = (tmp_path / "mask.png" if masked else None,)
+    listing = Listing("x", ("$a", "b"), (tmp_path / name,), torch.tensor([0]), masks, tmp_path)
+    above, *below = tiles(pictures.sample_grid(listing))
+    assert above.get_title() == f"$a\n{pictures.shortened(name, 30)}"
+    assert not above.title.get_parse_math() and len(above.collections) == masked
+    assert above.images[0].get_array().shape == (20, 60, 3) and len(below) == masked
+    for axis in below:
+        alone = axis.images[0].get_array()[..., 0]
+        assert (alone[:, 41:] == 200).all() and (alone[:, :39] == 44).all()
 
 
-def test_what_misses_the_threshold_is_not_rounded_up_to_it():
-    sure = torch.tensor([89.97, 90.4])
-    found, path = sure > 90, torch.zeros(1, 2)
-    subsets = Subsets(torch.ones(2, 1, 8, 8).bool(), sure, sure, found, path, torch.zeros(1))
-    figure = subset_grid(IMAGES / 255, IMAGES / 255, subsets, ["a", "b"], ["cat"])
-    assert [axis.get_title().split("\n")[0] for axis in figure.axes[1::2]] == [
-        "cat 89.9 %",
-        "cat 90 %",
-    ]
+def test_a_name_is_shortened_in_its_middle():
+    assert pictures.shortened("abcdefghij", 10) == "abcdefghij"
+    assert pictures.shortened("abcdefghijk", 10) == "abcde…hijk"
+
+
+def test_a_tile_is_its_map_and_nothing_else():
+    image, heat = torch.zeros(3, 8, 8, dtype=torch.uint8), torch.rand(1, 8, 8)
+    (axis,) = pictures.map_tile(image, heat, torch.eye(8).bool()[None]).axes
+    assert axis.get_position().bounds == (0, 0, 1, 1) and len(axis.images) == 2
+    assert len(axis.collections) == 1 and len(pictures.map_tile(image).axes[0].images) == 1

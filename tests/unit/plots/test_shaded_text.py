@@ -10,14 +10,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 
-from relevit.plots.shaded_text import (
-    SHADES,
-    attention_rows,
-    ink,
-    shaded_figure,
-    shaded_html,
-    token_shades,
-)
+from relevit.plots.shaded_text import SHADES, ink, shaded_html, shaded_methods, token_shades
 from relevit.plots.style import ORIGINAL
 from relevit.text.tokens import Tokens
 
@@ -71,8 +64,6 @@ def test_a_map_that_says_nothing_is_white_and_named(value):
     assert not token_shades(read(), values).any()
     assert "(this map says nothing)" in shaded_html(read(), values)
     assert "this map says nothing" not in shaded_html(read(), relevance(a=1.0))
-    drawn = [text.get_text() for text in shaded_figure(read(), {"ga": values}).axes[0].texts]
-    assert "(this map says nothing)" in drawn
 
 
 def test_colours_run_from_white_to_dark_in_one_hue_and_text_is_readable():
@@ -125,72 +116,11 @@ def test_html_tells_what_was_not_read_and_takes_other_special_names():
     assert plain(html).startswith("<s> a") and plain(html).endswith("</s> … 12 tokens not read")
 
 
-# Figure
-
-
-def drawn_words(figure, skip=()):
-    texts = [text for text in figure.axes[0].texts if text.get_text() not in skip]
-    return [(text.get_text(), *text.get_position()) for text in texts]
-
-
-def test_figure_draws_each_token_of_each_method_within_the_page():
-    maps = {"rollout": relevance(a=1.0), "token_wise": relevance(un=1.0, watch=0.5)}
-    figure = shaded_figure(read(), maps, "a title with $ and _", rationale=[(8, 18)], width=4.5)
-    figure.canvas.draw()
-    words = [word for word, *_ in drawn_words(figure)]
-    assert [word for word in words if word in maps] == list(maps)
-    for word in ("[CLS]", "watch", "able", "$", "[SEP]"):
-        assert words.count(word) == 2 + (word in TEXT and WORDS.count(word) - 1) * 2
-    page = figure.bbox
-    for text in figure.axes[0].texts:
-        box = text.get_window_extent()
-        assert box.x0 >= page.x0 and box.y0 >= page.y0 and box.y1 <= page.y1
-        assert box.x1 <= page.x1 + 2
-    boxes, lines = figure.axes[0].collections
-    assert len(boxes.get_paths()) == 3 and len(lines.get_segments()) == 4
-
-
-def test_figure_says_which_token_is_darkest():
-    maps = {"ga": relevance(a=1.0), "gae": relevance(watch=2.0, a=1.0)}
-    label = shaded_figure(read(), maps, "the model says: no").get_label()
-    assert label == "the model says: no. Most relevant token by method: ga: a; gae: watch"
-
-
-def test_figure_breaks_lines_only_at_blanks():
-    figure = shaded_figure(read(), {"ga": relevance(a=1.0)}, width=2.2)
-    height = {word: y for word, _, y in drawn_words(figure)}
-    assert height["un"] == height["watch"] == height["-"] > height["able"]
-    assert height["a"] > height["[SEP]"]
-
-
-def test_figure_cuts_long_texts_with_dots():
-    text = "word " * 100
-    tokens = read(text=text, spans=tuple((5 * i, 5 * i + 4) for i in range(100)))
-    values = torch.ones(102)
-    figure = shaded_figure(tokens, {"ga": values}, width=4.0, lines=2)
-    words = drawn_words(figure)
-    assert [word for word, *_ in words].count("…") == 1
-    assert len({y for word, _, y in words if word == "word"}) == 2
-    whole = shaded_figure(tokens, {"ga": values}, width=4.0)
-    assert [word for word, *_ in drawn_words(whole)].count("word") == 100
-
-
-def test_figure_splits_text_without_blanks():
-    text = "x" * 80
-    tokens = read(text=text, spans=tuple((i, i + 1) for i in range(80)))
-    figure = shaded_figure(tokens, {"ga": torch.ones(82)}, width=3.0)
-    places = [x for word, x, _ in drawn_words(figure) if word == "x"]
-    assert len(places) == 80 and max(places) < 3.0 * 72
-
-
-# Attention
-
-
-def test_attention_rows_name_tokens_and_blocks():
-    figure = attention_rows(torch.rand(3, 4), ["[CLS]", "good", ".", "[SEP]"], "where it looks")
-    axis = figure.axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()][1] == "good"
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]
+def test_each_method_has_its_name_and_the_whole_text_on_white():
+    maps = {"<ga>": relevance(a=1.0), "gae": relevance(watch=2.0)}
+    html = shaded_methods(read(), maps, "the model says: no")
+    assert plain(html).startswith("the model says: no") and html.count("[SEP]") == 2
+    assert html.count("background:#fff;color:#000") == 2 and "<b>&lt;ga&gt;</b>" in html
 
 
 # Errors
@@ -200,6 +130,3 @@ def test_attention_rows_name_tokens_and_blocks():
 def test_errors():
     with pytest.raises(ValueError, match=r"token_shades: a map \(3,\) for 17 tokens; needed is"):
         shaded_html(read(), torch.zeros(3))
-    for maps, lines in (({}, None), ({"ga": relevance(a=1.0)}, 0)):
-        with pytest.raises(ValueError, match=f"shaded_figure: {len(maps)} maps and {lines} lines"):
-            shaded_figure(read(), maps, lines=lines)

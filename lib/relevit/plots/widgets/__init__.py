@@ -4,14 +4,9 @@ Where no kernel runs, the picture of the first state stands in its place. All ar
 control's `value`, read `picture` and `state`.
 """
 
-from relevit.plots.widgets.erasing import ErasingExplorer, erasing_explorer
+from relevit.plots.widgets.erasing import ErasingExplorer as erasing_explorer
 from relevit.plots.widgets.explorer import Explorer
-from relevit.plots.widgets.habitats import HabitatExplorer, habitat_explorer
-from relevit.plots.widgets.heads import (
-    HeadExplorer,
-    explorer_picture,
-    head_explorer,
-    method_explorer,
-)
-from relevit.plots.widgets.phrases import PhraseExplorer, phrase_explorer
-from relevit.plots.widgets.steps import StepExplorer, step_explorer
+from relevit.plots.widgets.habitats import HabitatExplorer as habitat_explorer
+from relevit.plots.widgets.heads import HeadExplorer as head_explorer
+from relevit.plots.widgets.heads import explorer_picture, method_explorer
+from relevit.plots.widgets.steps import StepExplorer as step_explorer

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ipywidgets
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -18,7 +17,7 @@ from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, INK, method_colour
-from relevit.plots.widgets.explorer import Explorer, show_heat, show_image, slider, strip
+from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 STEP = 5  # percent of the image, between two places of the slider
 SHARES = tuple(range(0, 100, STEP))
@@ -29,57 +28,43 @@ ORDERS: dict[str, Direction] = {
 }
 
 
-def erasing_explorer(
-    model: nn.Module,
-    spec: ModelSpec,
-    batch: Batch,
-    maps: Mapping[str, Float[Tensor, "images patches"]],
-    classes: tuple[str, ...],
-    *,
-    unit: Unit = "token",
-    fill: Fill = "black",
-) -> ErasingExplorer:
+class ErasingExplorer(Explorer):
     """A widget to erase an image by a map, and to see the answer's probability fall.
 
     `maps` has one map an image for each method, GAE's being shown first where it is there. `unit`
     and `fill` as in `perturbation_rows`: patches (`token`) or pixels, which become black or the
     mean colour. The answer that is watched is the one to the whole image. Both orders of an image
-    are answered at once and kept, so that the slider only draws.
+    are answered at once and kept, so that the slider only draws. `image`, `method`, `order` and
+    `share` are the controls.
     Raises: ValueError without a method, or for other numbers of maps than of images.
     """
-    counts = {name: len(values) for name, values in maps.items()}
-    if set(counts.values()) != {len(batch)}:
-        raise ValueError(
-            f"erasing_explorer: {len(batch)} images and maps {counts}; give one map an image for "
-            "each method, at least one"
-        )
-    return ErasingExplorer(model, spec, batch, maps, classes, unit, fill)
-
-
-class ErasingExplorer(Explorer):
-    """Made by `erasing_explorer`; `image`, `method`, `order` and `share` are the controls."""
 
     def __init__(
         self,
         model: nn.Module,
         spec: ModelSpec,
         batch: Batch,
-        maps: Mapping[str, Tensor],
+        maps: Mapping[str, Float[Tensor, "images patches"]],
         classes: tuple[str, ...],
-        unit: Unit,
-        fill: Fill,
+        *,
+        unit: Unit = "token",
+        fill: Fill = "black",
     ) -> None:
+        counts = {name: len(values) for name, values in maps.items()}
+        if set(counts.values()) != {len(batch)}:
+            raise ValueError(
+                f"erasing_explorer: {len(batch)} images and maps {counts}; give one map an image "
+                "for each method, at least one"
+            )
         self._model, self._spec, self._batch, self._classes = model, spec, batch, classes
         self._maps, self._unit, self._fill = dict(maps), unit, fill
         self._grid = patch_grid(model, batch.images)
         self._answered: dict[tuple, Tensor] = {}
         self.image = slider("image", 1, len(batch))
-        first = "gae" if "gae" in maps else next(iter(maps))
-        self.method = ipywidgets.Dropdown(options=list(maps), value=first, description="method")
-        self.order = ipywidgets.Dropdown(options=list(ORDERS), description="order")
-        self.share = ipywidgets.IntSlider(
-            FIRST, min=0, max=SHARES[-1], step=STEP, description="erased (%)"
-        )
+        self.method = choice("method", list(maps), "gae" if "gae" in maps else None)
+        self.order = choice("order", list(ORDERS))
+        steps = {"min": 0, "step": STEP, "continuous_update": True}
+        self.share = slider("erased (%)", FIRST, SHARES[-1], **steps)
         super().__init__([self.image, self.method, self.order, self.share])
 
     def look(self) -> tuple[Figure, str]:
@@ -93,7 +78,7 @@ class ErasingExplorer(Explorer):
         figure, axes = strip(2.1, *[(0.08, 2.1)] * 3, (0.4, 3.2))
         show_image(axes[0], image, f"image {place + 1}: {self._name(place)}")
         heat = to_heatmap(relevance, tuple(image.shape[-2:]), self._grid)[0, 0]
-        show_heat(axes[1], image, heat, self.method.value)
+        show_image(axes[1], image, self.method.value, heat=heat)
         show_image(axes[2], self._shown(place, step), f"{SHARES[step]} % erased")
         self._show_curves(axes[3], curves, watched, step)
         return figure, self._words(shares, watched, step)
@@ -144,6 +129,8 @@ class ErasingExplorer(Explorer):
         here = 100 * float(curves[self.order.value][step, watched])
         axis.plot([SHARES[step]], [here], "o", color=INK, markersize=8)
         axis.set(xlim=(-3, 100), ylim=(-4, 104), xlabel="erased (%)")
+        axis.set(xticks=range(0, 101, 25), yticks=range(0, 101, 25))
+        axis.grid(True)
         box = axis.get_position()
         axis.set_position((box.x0, box.y0 + 0.15, box.width - 0.015, box.height - 0.15))
         axis.set_title(f"probability of {self._classes[watched]} (%)", fontsize=9, pad=3)
@@ -153,16 +140,12 @@ class ErasingExplorer(Explorer):
 
     def _words(self, shares: Tensor, watched: int, step: int) -> str:
         now = int(shares[step].argmax())
-        text = (
+        changed = f"now {self._classes[now]} ({100 * float(shares[step, now]):.0f} %)"
+        return (
             f"{self.method.value}, {self.order.value}, {SHARES[step]} % erased: "
             f"{self._classes[watched]} has {100 * float(shares[step, watched]):.0f} % "
-            f"(whole image: {100 * float(shares[0, watched]):.0f} %)"
-        )
-        if now == watched:
-            return f"{text}; the answer stays."
-        return (
-            f"{text}; the answer is now {self._classes[now]} ({100 * float(shares[step, now]):.0f}"
-            " %)."
+            f"(whole image: {100 * float(shares[0, watched]):.0f} %); the answer "
+            + ("stays." if now == watched else f"is {changed}.")
         )
 
     def _name(self, place: int) -> str:

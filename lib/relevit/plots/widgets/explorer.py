@@ -15,7 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from relevit.plots.style import DPI, GREY, HEAT
+from relevit.plots.images import Tile, bare, draw_tile, pixels_of
+from relevit.plots.style import DPI, SHARP
 
 LIVE = "relevit-live"
 HEAD, EDGE = 0.34, 0.06  # inches above panels, for their titles, and below and beside them
@@ -32,7 +33,7 @@ class Explorer(ipywidgets.VBox):
     """
 
     def __init__(self, controls: Sequence[ipywidgets.Widget]) -> None:
-        """Draw the first state. Raises: as `look`."""
+        """Draw the first state."""
         self.picture = ipywidgets.Image(format="jpeg", layout={"max_width": "100%"})
         self.state = ipywidgets.HTML()
         row = ipywidgets.HBox(list(controls), layout={"flex_flow": "row wrap"})
@@ -45,10 +46,7 @@ class Explorer(ipywidgets.VBox):
         self._first = self._draw()
 
     def look(self) -> tuple[Figure, str]:
-        """The picture of what the controls say, and a sentence about it.
-
-        Raises: ValueError for what cannot be shown, whose text is shown instead.
-        """
+        """The picture of what the controls say, and a sentence about it."""
         raise NotImplementedError
 
     @contextmanager
@@ -62,80 +60,53 @@ class Explorer(ipywidgets.VBox):
         self._change()
 
     def _change(self, _change: Any = None) -> None:
-        if self._waiting:
-            return
-        try:
+        if not self._waiting:
             self._draw()
-        except ValueError as error:  # of a phrase without a known word, say: the picture stays
-            self.state.value = f'<span role="alert">✗ {escape(str(error))}</span>'
 
-    def _draw(self) -> tuple[bytes, str]:
+    def _draw(self) -> dict[str, Any]:
         figure, words = self.look()
-        drawn = jpeg(figure)
-        self.picture.value = drawn
+        file = BytesIO()
+        figure.set_dpi(SHARP * DPI)
+        FigureCanvasAgg(figure).print_jpg(file, pil_kwargs={"quality": 82})
+        width = round(DPI * figure.get_figwidth())
+        self.picture.value, self.picture.width = file.getvalue(), str(width)
         self.state.value = f'<span role="status">{escape(words)}</span>'
-        return drawn, words
+        return {"data": file.getvalue(), "width": width, "alt": words}
 
     def _ipython_display_(self) -> None:
-        picture, words = self._first
-        display(Image(picture, format="jpeg", alt=words))
+        display(Image(format="jpeg", **self._first))
         display(self._repr_mimebundle_(), raw=True)
-
-
-def jpeg(figure: Figure) -> bytes:
-    """The figure as a file: noise textures are several times smaller as JPEG."""
-    file = BytesIO()
-    FigureCanvasAgg(figure).print_jpg(file, pil_kwargs={"quality": 88})
-    return file.getvalue()
-
-
-def blank(width: float, height: float) -> Figure:
-    """A figure of that size in inches, unknown to pyplot, which would show it a second time."""
-    return Figure(figsize=(width, height), dpi=DPI)
 
 
 def strip(height: float, *parts: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     """Panels side by side: of each the gap before it and its width, in inches like the height.
 
-    Placed by hand, which is several times faster than a layout that is computed.
+    Placed by hand, which is several times faster than a layout that is computed; the figure is
+    unknown to pyplot, which would show it a second time.
     """
-    width = sum(map(sum, parts)) + EDGE
-    figure, axes, left = blank(width, height + HEAD + EDGE), [], 0.0
-    tall = height / (height + HEAD + EDGE)
+    width, whole = sum(map(sum, parts)) + EDGE, height + HEAD + EDGE
+    figure, axes, left = Figure(figsize=(width, whole), dpi=DPI), [], 0.0
     for gap, wide in parts:
         left += gap
-        axes.append(
-            figure.add_axes((left / width, EDGE / (height + HEAD + EDGE), wide / width, tall))
-        )
+        place = (left / width, EDGE / whole, wide / width, height / whole)
+        axes.append(bare(figure.add_axes(place)))
         left += wide
     return figure, axes
 
 
-def show_image(axis: Axes, image: Tensor, title: str = "", **style: Any) -> None:
-    """An image [3, height, width] of bytes, without ticks or lines."""
-    axis.imshow(image.permute(1, 2, 0).cpu().numpy())
-    _bare(axis, title, **style)
+def show_image(axis: Axes, image: Tensor, title: str = "", **options: Any) -> None:
+    """An image [3, height, width] of bytes, with what else a `Tile` has laid over it."""
+    draw_tile(axis, Tile(pixels_of(image), title, **options))
 
 
-def show_heat(axis: Axes, image: Tensor, heat: Tensor, title: str = "", **style: Any) -> None:
-    """A heatmap [height, width] in [0, 1], laid over the grey image."""
-    axis.imshow(image.permute(1, 2, 0).cpu().numpy().mean(axis=2), **GREY)
-    axis.imshow(heat.detach().float().cpu().numpy(), **HEAT)
-    _bare(axis, title, **style)
-
-
-def slider(name: str, value: int, last: int) -> ipywidgets.IntSlider:
+def slider(name: str, value: int, last: int, **options: Any) -> ipywidgets.IntSlider:
     """From 1 to `last`; draws when the hand lets go, not for each number on the way."""
-    return ipywidgets.IntSlider(value, min=1, max=last, description=name, continuous_update=False)
+    limits = {"min": 1, "max": last, "description": name, "continuous_update": False}
+    return ipywidgets.IntSlider(value, **limits | options)
 
 
-def title_of(titles: Sequence[str] | None, image: int) -> str:
-    """The caption of an image, counted from 1."""
-    return f"image {image}" if titles is None else f"image {image}: {titles[image - 1]}"
-
-
-def _bare(axis: Axes, title: str, **style: Any) -> None:
-    axis.set(xticks=[], yticks=[])
-    axis.grid(False)
-    axis.spines[:].set_visible(False)
-    axis.set_title(title, **({"fontsize": 9, "pad": 3} | style))
+def choice(name: str, options: Sequence, value: Any = None) -> ipywidgets.Dropdown:
+    """A list to choose from, the first by default."""
+    return ipywidgets.Dropdown(
+        options=options, description=name, **{} if value is None else {"value": value}
+    )

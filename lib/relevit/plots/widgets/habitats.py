@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import ipywidgets
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,30 +17,10 @@ from relevit.data.textures import FAMILIES, SEEN
 from relevit.evaluate.looking import RIGHT, WRONG
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, INK
-from relevit.plots.widgets.explorer import Explorer, show_heat, show_image, slider, strip
+from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 POSES = 10
 BEST = 3  # answers shown
-
-
-def habitat_explorer(
-    model: nn.Module, spec: ModelSpec, bench: Benchmark, *, animal: str = "", seed: int = 0
-) -> HabitatExplorer:
-    """A widget to put an animal into a habitat, and to see the model's answer and relevance.
-
-    It begins with `animal`, by default the first, at home and in the first habitat of another in
-    which the answer changes. Each change draws two images and explains their predicted class (GAE).
-    Raises: ValueError for photographs, which have one background each, and an unknown animal.
-    """
-    if not bench.composable:
-        raise ValueError(
-            f"habitat_explorer: the background of a photograph of {bench.name} cannot be chosen; "
-            "use a benchmark that is drawn, habitats or cutouts"
-        )
-    animal = animal or bench.classes[0]
-    if animal not in bench.classes:
-        raise ValueError(f"habitat_explorer: no animal {animal!r}; use one of {bench.classes}")
-    return HabitatExplorer(model, spec, bench, animal, seed)
 
 
 @dataclass(frozen=True)
@@ -54,17 +33,32 @@ class _Seen:
 
 
 class HabitatExplorer(Explorer):
-    """Made by `habitat_explorer`; `animal`, `habitat` and `pose` are the controls."""
+    """A widget to put an animal into a habitat, and to see the model's answer and relevance.
+
+    It begins with `animal`, by default the first, at home and in the first habitat of another in
+    which the answer changes. Each change draws two images and explains their predicted class (GAE).
+    `animal`, `habitat` and `pose` are the controls.
+    Raises: ValueError for photographs, which have one background each.
+    """
 
     def __init__(
-        self, model: nn.Module, spec: ModelSpec, bench: Benchmark, animal: str, seed: int
+        self,
+        model: nn.Module,
+        spec: ModelSpec,
+        bench: Benchmark,
+        *,
+        animal: str = "",
+        seed: int = 0,
     ) -> None:
+        if not bench.composable:
+            raise ValueError(
+                f"habitat_explorer: the background of a photograph of {bench.name} cannot be "
+                "chosen; use a benchmark that is drawn, habitats or cutouts"
+            )
         self._model, self._spec, self._bench, self._seed = model, spec, bench, seed
         self._names = _habitat_names(bench)
-        self.animal = ipywidgets.Dropdown(
-            options=list(bench.classes), value=animal, description="animal"
-        )
-        self.habitat = ipywidgets.Dropdown(options=list(self._names), description="habitat")
+        self.animal = choice("animal", list(bench.classes), animal or None)
+        self.habitat = choice("habitat", list(self._names))
         self.pose = slider("pose", 1, POSES)
         self.habitat.value = self._names[self._first_flip()]
         super().__init__([self.animal, self.habitat, self.pose])
@@ -79,7 +73,7 @@ class HabitatExplorer(Explorer):
         places = (f"at home: {self._names[home]}", f"chosen: {self._names[chosen]}")
         for part, seen, place in zip((axes[:3], axes[3:]), pair, places, strict=True):
             show_image(part[0], seen.image, place)
-            show_heat(part[1], seen.image, seen.heat, "relevance for the answer")
+            show_image(part[1], seen.image, "relevance for the answer", heat=seen.heat)
             self._show_answers(part[2], seen, label)
         return figure, self._words(label, home, chosen, pair)
 
@@ -123,8 +117,6 @@ class HabitatExplorer(Explorer):
             axis.text(0, row - 0.27, text, fontsize=8.5, color=INK if colour == FAINT else colour)
         axis.set(xlim=(0, 1), ylim=(BEST - 0.5, -0.75), xticks=[], yticks=[])
         axis.set_title("answers", fontsize=9, pad=3)
-        axis.grid(False)
-        axis.spines[:].set_visible(False)
 
     def _words(self, label: int, home: int, chosen: int, pair: list[_Seen]) -> str:
         names = self._bench.classes

@@ -1,75 +1,39 @@
-"""The explorer of layers and heads: what a head looks at, and how far that is what decided.
+"""Layers and heads: what a head looks at, and how far that is what decided.
 
-One figure shows a head, the map beside it and how far they agree; a widget chooses the head. With
-the maps of many methods, it is a method that is chosen and held against a head.
-
-Images, layers and heads are counted from 1 in all that is shown or chosen, as in the paper.
+A picture shows a head, the map beside it and how far they agree. With the maps of many methods, it
+is a method that is chosen and held against a head. Images, layers and heads are counted from 1 in
+all that is shown or chosen, as in the paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import ipywidgets
-import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
 from relevit.attribution import patch_grid, to_heatmap
 from relevit.iav.measure import Explanation
 from relevit.iav.scores import class_attention
 from relevit.models.spec import ModelSpec
-from relevit.plots.style import DPI, GREY, HEAT, INK
-from relevit.plots.widgets.explorer import Explorer, slider, title_of
+from relevit.plots.style import INK
+from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 SCALE = "cividis"  # of the scores; the heatmaps are in inferno on grey
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is shown: one head for one image, held against one map. Numbers count from 1."""
-
-    model: str
-    map_name: str
-    image: int
-    layer: int
-    head: int
-
-    @property
-    def place(self) -> tuple[int, int, int]:
-        """Image, layer and head as indices of a tensor."""
-        return self.image - 1, self.layer - 1, self.head - 1
-
-
-def head_explorer(
-    images: UInt8[Tensor, "images 3 size size"],
-    views: Mapping[str, Explanation],
-    titles: Sequence[str] | None = None,
-    *,
-    score: str = "IA-score",
-) -> HeadExplorer:
-    """A widget to choose model, map, image, layer and head, and to see what belongs to them.
-
-    `views` has one entry a model; `titles` names the images, for example by their class; `score`
-    says what the views' scores are.
-    Raises: ValueError for no view, images that are not uint8 [images, 3, size, size], or
-    numbers of images that differ.
-    """
-    check_views("head_explorer", images, views, titles)
-    return HeadExplorer(images, views, titles, score)
+Images = UInt8[Tensor, "images 3 size size"]
 
 
 def method_explorer(
     model: nn.Module,
     spec: ModelSpec,
-    images: UInt8[Tensor, "images 3 size size"],
+    images: Images,
     maps: Mapping[str, Float[Tensor, "images patches"]],
     titles: Sequence[str] | None = None,
 ) -> HeadExplorer:
@@ -78,57 +42,82 @@ def method_explorer(
     `maps` are those of each method, as `evaluate.shared_maps` gives them; a map that is NaN, as
     some methods publish it, is shown as empty. The number is the cosine of the head's attention
     with what is above 0 in the map. Runs the model once.
-    Raises: ValueError as `head_explorer`.
     """
     device = next(model.parameters()).device
     pixels = spec.normalise(images.to(device))
     attention = class_attention(model, pixels).float().cpu()
     whole = {name: values.float().nan_to_num().cpu() for name, values in maps.items()}
     view = Explanation(attention, whole, patch_grid(model, pixels))
-    return head_explorer(images, {spec.name: view}, titles, score="cosine")
+    return HeadExplorer(images, {spec.name: view}, titles, score="cosine")
+
+
+def explorer_picture(
+    images: Images,
+    views: Mapping[str, Explanation],
+    titles: Sequence[str] | None = None,
+    *,
+    layer: int,
+    head: int,
+    model: str | None = None,
+) -> Figure:
+    """What the explorer shows of the first image for one choice, as a figure."""
+    explorer = HeadExplorer(images, views, titles)
+    with explorer.together():
+        explorer.model.value = model or explorer.model.value
+        explorer.layer.value, explorer.head.value = layer, head
+    return explorer.look()[0]
 
 
 class HeadExplorer(Explorer):
-    """Controls, the picture, and its state in words; made by `head_explorer`.
+    """A widget to choose model, map, image, layer and head, and to see what belongs to them.
 
-    `model`, `map_name`, `image`, `layer` and `head` are the controls.
+    `views` has one entry a model; `titles` names the images, for example by their class; `score`
+    says what the views' scores are. `model`, `map_name`, `image`, `layer` and `head` are the
+    controls.
     """
 
     def __init__(
         self,
-        images: UInt8[Tensor, "images 3 size size"],
+        images: Images,
         views: Mapping[str, Explanation],
-        titles: Sequence[str] | None,
-        score: str,
+        titles: Sequence[str] | None = None,
+        *,
+        score: str = "IA-score",
     ) -> None:
         self._images, self._views, self._titles = images, dict(views), titles
-        self._painter, self._score = HeadPicture(images.shape[-1], score), score
+        self._score = score
         view = next(iter(views.values()))
         _, layers, heads, _ = view.attention.shape
-        self.model = ipywidgets.Dropdown(options=list(views), description="model")
-        self.map_name = ipywidgets.Dropdown(options=list(view.maps), description="map")
+        self.model = choice("model", list(views))
+        self.map_name = choice("map", list(view.maps))
         self.image = slider("image", 1, len(images))
         self.layer = slider("layer", layers, layers)  # the last one is nearest to the answer
         self.head = slider("head", 1, heads)
-        chosen = [self.map_name, self.image, self.layer, self.head]
-        super().__init__([self.model, *chosen] if len(views) > 1 else chosen)
-
-    @property
-    def choice(self) -> Choice:
-        """What the controls say."""
-        numbers = (self.image.value, self.layer.value, self.head.value)
-        return Choice(self.model.value, self.map_name.value, *numbers)
+        controls = [self.model, self.map_name, self.image, self.layer, self.head]
+        super().__init__(controls[len(views) == 1 :])
 
     def look(self) -> tuple[Figure, str]:
         """The head that is chosen, and its score."""
-        choice = self.choice
-        view, title = self._views[choice.model], title_of(self._titles, choice.image)
-        self._painter.show(self._images, view, choice, title)
-        return self._painter.figure, _in_words(view, choice, title, self._score)
+        view, name = self._views[self.model.value], self.map_name.value
+        index, layer, head = (c.value - 1 for c in (self.image, self.layer, self.head))
+        title = f"image {index + 1}" + (f": {self._titles[index]}" if self._titles else "")
+        image, place = self._images[index], f"layer {layer + 1}, head {head + 1}"
+        pair = torch.stack([view.maps[name][index], view.attention[index, layer, head]])
+        heats = to_heatmap(pair.detach().float().cpu(), tuple(image.shape[-2:]), view.grid)[:, 0]
+        scores = view.scores(name)[index].detach().float().cpu()
+        figure, axes = strip(2.3, *[(0.08, 2.3)] * 3, (0.5, 2.6))
+        show_image(axes[0], image, title)
+        show_image(axes[1], image, name, heat=heats[0])
+        show_image(axes[2], image, f"attention, {place}", heat=heats[1])
+        said = f"{self._score} {float(scores[layer, head]):.2f}"
+        _show_scores(axes[3], scores, layer, head, said)
+        within = f"{float(scores[layer].min()):.2f} to {float(scores[layer].max()):.2f}"
+        words = f"{self.model.value}, {title}, {name}: {place}, {said} (this layer: {within})"
+        return figure, words
 
     def _change(self, change: Any = None) -> None:
         """Let the controls follow another model's maps, layers and heads before all is drawn."""
-        if change is None or change.owner is not self.model:
+        if change is None or change.owner is not self.model or self._waiting:
             return super()._change(change)
         view, before = self._views[self.model.value], self.map_name.value
         with self.together():
@@ -138,160 +127,21 @@ class HeadExplorer(Explorer):
             _, self.layer.max, self.head.max, _ = view.attention.shape
 
 
-def explorer_picture(
-    images: UInt8[Tensor, "images 3 size size"],
-    views: Mapping[str, Explanation],
-    titles: Sequence[str] | None = None,
-    *,
-    layer: int,
-    head: int,
-    image: int = 1,
-    model: str | None = None,
-    map_name: str | None = None,
-) -> Figure:
-    """What the explorer shows for one choice, as a figure: for pages where no widget runs.
-
-    Without a name, the first model and its first map are taken.
-    Raises: ValueError as `head_explorer`, and for a choice that does not exist.
-    """
-    check_views("explorer_picture", images, views, titles)
-    model = next(iter(views)) if model is None else model
-    _need("model", model, list(views))
-    view = views[model]
-    map_name = next(iter(view.maps)) if map_name is None else map_name
-    _need("map", map_name, list(view.maps))
-    choice = Choice(model, map_name, image, layer, head)
-    for name, value, last in zip(
-        ("image", "layer", "head"), (image, layer, head), view.attention.shape[:3], strict=True
-    ):
-        _need(name, value, range(1, last + 1))
-    picture = HeadPicture(images.shape[-1])
-    picture.show(images, view, choice, title_of(titles, image))
-    return picture.figure
-
-
-class HeadPicture:
-    """One figure whose contents are exchanged: several times faster than to draw it anew.
-
-    From left to right: the image, the map and the attention laid over it, the score on the
-    scale of colours, and the scores of all heads with this one marked.
-    """
-
-    def __init__(self, size: int, score: str = "IA-score") -> None:
-        """Lay out the parts for square images of `size` pixels a side; `score` names the number."""
-        self._score = score
-        # Not by pyplot, which would keep the figure and show it a second time.
-        self.figure = Figure(figsize=(11.2, 2.8), dpi=DPI)
-        lefts = (0.008, 0.218, 0.428)
-        self.pictures = [self.figure.add_axes((x, 0.03, 0.2, 0.8)) for x in lefts]
-        blank = np.zeros((size, size))
-        for axis in self.pictures:
-            axis.set_axis_off()
-        self._image = self.pictures[0].imshow(np.zeros((size, size, 3), np.uint8))
-        self._grey = [axis.imshow(blank, **GREY) for axis in self.pictures[1:]]
-        self._heat = [axis.imshow(blank, **HEAT) for axis in self.pictures[1:]]
-        self.scale = self.figure.add_axes((0.683, 0.16, 0.016, 0.6))
-        self._draw_scale()
-        self.grid = self.figure.add_axes((0.777, 0.16, 0.215, 0.67))
-        self._cells = self.grid.imshow(np.zeros((1, 1)), SCALE, vmin=0, vmax=1, aspect="auto")
-        self.mark = self.grid.add_patch(Rectangle((0, 0), 1, 1, fill=False, color=INK, lw=2.5))
-        self.mark.set_path_effects([withStroke(linewidth=4.5, foreground="white")])
-        _plain(self.grid)
-        self.grid.set_xlabel("head", fontsize=9, labelpad=1)
-        self.grid.set_ylabel("layer", fontsize=9, labelpad=2)
-
-    def show(
-        self,
-        images: UInt8[Tensor, "images 3 size size"],
-        view: Explanation,
-        choice: Choice,
-        title: str,
-    ) -> None:
-        """Exchange the contents for those of `choice`; `title` names the image."""
-        index, layer, head = choice.place
-        picture = images[index].permute(1, 2, 0).cpu().numpy()
-        self._image.set_data(picture)
-        pair = (view.maps[choice.map_name][index], view.attention[index, layer, head])
-        maps = torch.stack([values.detach().float().cpu() for values in pair])
-        heatmaps = to_heatmap(maps, picture.shape[:2], view.grid)[:, 0].numpy()
-        for grey, heat, heatmap in zip(self._grey, self._heat, heatmaps, strict=True):
-            grey.set_data(picture.mean(axis=2))
-            heat.set_data(heatmap)
-        names = (title, choice.map_name, f"attention, layer {choice.layer}, head {choice.head}")
-        for axis, name in zip(self.pictures, names, strict=True):
-            axis.set_title(name, fontsize=10, pad=5)
-        scores = view.scores(choice.map_name)[index].detach().float().cpu().numpy()
-        self._show_scores(scores, choice)
-
-    def _draw_scale(self) -> None:
-        """The scale of colours of the grid, and on it the line for this head's score."""
-        _plain(self.scale)
-        steps = np.linspace(0, 1, 128)[:, None]
-        options = {"origin": "lower", "extent": (0, 1, 0, 1), "aspect": "auto"}
-        self.scale.imshow(steps, SCALE, vmin=0, vmax=1, **options)
-        self.scale.set(xticks=[], yticks=[0, 0.5, 1])
-        (self._pointer,) = self.scale.plot(
-            [1.35], [0], marker="<", markersize=9, color=INK, clip_on=False
-        )
-        self.scale.set(xlim=(0, 1), ylim=(0, 1))
-
-    def _show_scores(self, scores: Float[np.ndarray, "layers heads"], choice: Choice) -> None:
-        """The grid of all scores, one of them marked and written at the scale."""
-        layers, heads = scores.shape
-        self._cells.set_data(scores)
-        self._cells.set_extent((0.5, heads + 0.5, layers + 0.5, 0.5))
-        self.grid.set(xticks=_ticks(heads), yticks=_ticks(layers))
-        self.mark.set_xy((choice.head - 0.5, choice.layer - 0.5))
-        self.grid.set_title(f"{self._score}, {choice.model}", fontsize=10, pad=5)
-        score = float(scores[choice.layer - 1, choice.head - 1])
-        self._pointer.set_ydata([score])
-        self.scale.set_title(f"{self._score}\n{score:.2f}", fontsize=11, pad=6, fontweight="bold")
-
-
-def check_views(
-    where: str, images: Tensor, views: Mapping[str, Explanation], titles: Sequence[str] | None
+def _show_scores(
+    axis: Axes, scores: Float[Tensor, "layers heads"], layer: int, head: int, title: str
 ) -> None:
-    """Raises: ValueError, named after `where`, as `head_explorer` says."""
-    if not views:
-        raise ValueError(f"{where}: no view; one model at least is needed; give its Explanation")
-    square = images.ndim == 4 and images.shape[1] == 3 and images.shape[2] == images.shape[3]
-    if images.dtype != torch.uint8 or not square:
-        raise ValueError(
-            f"{where}: images of {images.dtype} and shape {list(images.shape)}; uint8 "
-            "[images, 3, size, size] is needed; give them as they are before normalisation"
-        )
-    counts = {f"view of {name!r}": len(view.attention) for name, view in views.items()}
-    if titles is not None:
-        counts["titles"] = len(titles)
-    for name, count in counts.items():
-        if count != len(images):
-            raise ValueError(f"{where}: {len(images)} images, but {name}: {count}; give one each")
-
-
-def _need(name: str, value: Any, known: Sequence[Any]) -> None:
-    if value not in known:
-        text = f"{known[0]} to {known[-1]}" if isinstance(known, range) else f"one of {known}"
-        raise ValueError(f"explorer_picture: {name} {value!r} is not there; give {text}")
-
-
-def _ticks(count: int) -> list[int]:
-    """The first number and about six more, so that a small grid has room for them."""
-    step = -(-count // 6)
-    return sorted({1, *range(step, count + 1, step)})
-
-
-def _plain(axis: Axes) -> None:
-    """No lines across a picture, whatever style the notebook has set."""
-    axis.grid(False)
-    axis.tick_params(length=0, labelsize=8, pad=2)
-
-
-def _in_words(view: Explanation, choice: Choice, title: str, score: str) -> str:
-    """The state of the explorer as a sentence."""
-    index, layer, head = choice.place
-    scores = view.scores(choice.map_name)[index, layer].detach()
-    return (
-        f"{choice.model}, {title}, {choice.map_name}: layer {choice.layer}, head {choice.head}, "
-        f"{score} {float(scores[head]):.2f} "
-        f"(heads of this layer: {float(scores.min()):.2f} to {float(scores.max()):.2f})"
-    )
+    """The scores of all heads from 0 (dark) to 1 (yellow), this one marked."""
+    layers, heads = scores.shape
+    extent = (0.5, heads + 0.5, layers + 0.5, 0.5)
+    axis.imshow(scores.numpy(), SCALE, vmin=0, vmax=1, aspect="auto", extent=extent)
+    mark = Rectangle((head + 0.5, layer + 0.5), 1, 1, fill=False, color=INK, lw=2.5)
+    mark.set_path_effects([withStroke(linewidth=4.5, foreground="white")])
+    axis.add_patch(mark)
+    axis.set_title(f"{title} (dark 0, yellow 1)", fontsize=9, pad=3)
+    axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axis.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axis.tick_params(labelsize=8, pad=1, length=0)
+    box = axis.get_position()
+    axis.set_position((box.x0, box.y0 + 0.13, box.width, box.height - 0.13))
+    axis.set_xlabel("head", fontsize=8, labelpad=0)
+    axis.set_ylabel("layer", fontsize=8, labelpad=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import fields, replace
 
 import ipywidgets
@@ -15,41 +16,35 @@ from relevit.data.batch import Batch
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import StepLosses, make_optimizer, step_losses
 from relevit.models.spec import ModelSpec
-from relevit.plots.style import CHANGE, GAIN, LOSS, ORIGINAL, OURS
-from relevit.plots.widgets.explorer import Explorer, blank, show_heat, show_image
+from relevit.plots.style import ORIGINAL, OURS
+from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 TERMS = {"background": "background", "foreground": "foreground", "classification": "class term"}
 FASTER, FIRST = (1, 3, 10, 30), 10  # times the rate of a run, which has many steps
 MOST = 3  # images, so that a step takes a moment
 
 
-def step_explorer(
-    model: nn.Module, spec: ModelSpec, batch: Batch, settings: FinetuneSettings
-) -> StepExplorer:
+class StepExplorer(Explorer):
     """A widget to weigh the three losses and take one step on a copy of the model.
 
     It begins with the weights of `settings` and FIRST times its rate: one step at the rate of a
     run, which has many, changes little that one could see. The losses are those of `batch`, in
-    float32, before the step and after it; the model that is given stays as it is.
+    float32, before the step and after it; the model that is given stays as it is. A slider for each
+    of TERMS, `rate` and `image` are the controls.
     Raises: ValueError for a baseline, which has no map, or more than MOST images.
     """
-    if settings.method != "relevance":
-        raise ValueError(
-            f"step_explorer: {settings.method} trains no relevance map; use method 'relevance'"
-        )
-    if not 0 < len(batch) <= MOST:
-        raise ValueError(
-            f"step_explorer: {len(batch)} images; a step shall take a moment: give 1 to {MOST}"
-        )
-    return StepExplorer(model, spec, batch, settings)
-
-
-class StepExplorer(Explorer):
-    """Made by `step_explorer`; a slider for each of TERMS, and `rate`, are the controls."""
 
     def __init__(
         self, model: nn.Module, spec: ModelSpec, batch: Batch, settings: FinetuneSettings
     ) -> None:
+        if settings.method != "relevance":
+            raise ValueError(
+                f"step_explorer: {settings.method} trains no relevance map; use method 'relevance'"
+            )
+        if not 0 < len(batch) <= MOST:
+            raise ValueError(
+                f"step_explorer: {len(batch)} images; a step shall take a moment: give 1 to {MOST}"
+            )
         self._model, self._batch = model, batch
         self._settings = settings.changed(precision="float32")
         device = next(model.parameters()).device
@@ -61,40 +56,29 @@ class StepExplorer(Explorer):
         self.background = _weight("background", weights["background"], 4.0)
         self.foreground = _weight("foreground", weights["foreground"], 4.0)
         self.classification = _weight("class term", weights["classification"], 1.0)
+        self.image, self._after = slider("image", 1, len(batch)), {}
         rates = [(f"{settings.lr * times:.1e} ({times} x the run's)", times) for times in FASTER]
-        self.rate = ipywidgets.Dropdown(options=rates, value=FIRST, description="rate")
-        super().__init__([self.background, self.foreground, self.classification, self.rate])
+        self.rate = choice("rate", rates, FIRST)
+        controls = [getattr(self, name) for name in (*TERMS, "rate", "image")]
+        super().__init__(controls)
 
     def look(self) -> tuple[Figure, str]:
-        """The maps before and after one step with these weights, and each term's change."""
-        after = self._step()
-        count = len(self._batch)
-        figure = blank(3.6 + 1.15 * count, 4.9)
-        around = {"left": 0.12, "right": 0.985, "top": 0.985, "bottom": 0.06}
-        widths = [1.0] * count + [0.05, 2.1]
-        grid = figure.add_gridspec(
-            4, count + 2, width_ratios=widths, wspace=0.06, hspace=0.05, **around
-        )
-        maps = [seen.heatmaps[:, 0].detach().cpu() for seen in (self._before, after)]
-        change = (maps[1] - maps[0]).numpy()
-        reach = float(abs(change).max()) or 1.0
-        for place, image in enumerate(self._batch.images):
-            column = [figure.add_subplot(grid[row, place]) for row in range(4)]
-            show_image(column[0], image * self._batch.masks[place].bool())
-            show_heat(column[1], image, maps[0][place])
-            show_heat(column[2], image, maps[1][place])
-            show_image(column[3], image)
-            column[3].imshow(change[place], CHANGE, vmin=-reach, vmax=reach)
-            if place == 0:
-                names = ("object", "before", "after", f"change\n(±{reach:.2f})")
-                for axis, name in zip(column, names, strict=True):
-                    axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
-                for below, (word, colour) in enumerate(
-                    (("blue: more", GAIN), ("orange: less", LOSS))
-                ):
-                    at = {"transform": column[3].transAxes, "ha": "right", "fontsize": 7.5}
-                    column[3].text(-0.05, 0.17 - 0.13 * below, word, color=colour, **at)
-        self._show_terms(figure.add_subplot(grid[:, count + 1]), after)
+        """The maps of one image before and after a step with these weights; each term's change."""
+        weights = {name: getattr(self, name).value for name in TERMS}
+        key = (*weights.values(), self.rate.value)
+        if key not in self._after:  # another image is another view of the same step
+            self._after = {key: self._step(weights)}
+        after, place = self._after[key], self.image.value - 1
+        maps = [seen.heatmaps[place, 0].detach().cpu() for seen in (self._before, after)]
+        change = maps[1] - maps[0]
+        image, mask = self._batch.images[place], self._batch.masks[place].bool()
+        figure, axes = strip(1.9, *[(0.08, 1.9)] * 4, (0.15, 2.6))
+        show_image(axes[0], image * mask, "object")
+        show_image(axes[1], image, "relevance before", heat=maps[0])
+        show_image(axes[2], image, "relevance after", heat=maps[1])
+        title = f"change (±{float(change.abs().max()):.2f}), blue: more"
+        show_image(axes[3], image, title, heat=change, signed=True)
+        self._show_terms(axes[4], after)
         return figure, self._words(after)
 
     def _losses(self, model: nn.Module, settings: FinetuneSettings | None = None) -> StepLosses:
@@ -102,9 +86,8 @@ class StepExplorer(Explorer):
         train = settings is not None
         return step_losses(model, self._pixels, self._masks, self._labels, chosen, train=train)
 
-    def _step(self) -> StepLosses:
+    def _step(self, weights: Mapping[str, float]) -> StepLosses:
         """One step on a copy, then the losses of the copy."""
-        weights = {name: getattr(self, name).value for name in TERMS}
         settings = self._settings.changed(
             lr=self._settings.lr * self.rate.value, weights=self._settings.weights | weights
         )
@@ -125,11 +108,8 @@ class StepExplorer(Explorer):
                 axis.barh(row - 0.22 * part, value / larger, height=0.2, color=colour)
             text = f"{TERMS[name]}: {pair[0]:.4f} → {pair[1]:.4f}"
             axis.text(0, row + 0.17, text, fontsize=9.5)
-        axis.set(xlim=(0, 1.05), ylim=(-0.5, 2.45), xticks=[], yticks=[])
-        axis.set_title("losses, grey before, red after", fontsize=9.5, y=0.955)
-        axis.set_xlabel("each on its own scale", fontsize=8, loc="left")
-        axis.spines[:].set_visible(False)
-        axis.grid(False)
+        axis.set(xlim=(0, 1.05), ylim=(-0.5, 2.45))
+        axis.set_title("losses, own scales; red: after", fontsize=9, pad=3)
 
     def _pair(self, name: str, after: StepLosses) -> tuple[float, float]:
         return tuple(seen.numbers()[f"loss_{name}"] for seen in (self._before, after))

@@ -1,0 +1,438 @@
+"""Bars and points with their intervals, and bars that stack. All functions give figures.
+
+`intervals` draws nearly all of them: what a table's columns are is told by the function's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from relevit.evaluate.context import PARTS
+from relevit.evaluate.paired import GROUPS
+from relevit.evaluate.paired import ORIGINAL as ORIGINAL_ARM
+from relevit.evaluate.segmentation import METRICS
+from relevit.plots.style import (
+    CLASS_COLOURS,
+    GAIN,
+    INK,
+    LOSS,
+    MEANINGS,
+    METHODS,
+    OBJECT,
+    OURS,
+    PALE_OBJECT,
+    PROPS,
+    REST,
+    legend_beside,
+    method_colour,
+    name_sets,
+    panels,
+    subplots,
+)
+
+WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
+PART_COLOURS = dict(zip(PARTS, (OBJECT, PROPS, REST), strict=True))
+METRIC_TITLES = dict(zip(METRICS, ("pixel accuracy", "mIoU", "mAP", "mF1"), strict=True))
+AREA_TITLES = {"positive": "positive: AUC (%)\nlower is better",
+               "negative": "negative: AUC (%)\nhigher is better"}  # fmt: skip
+KINDS = {"with": "with relevance", "without": "without, same images and steps"}
+COLUMNS = 3  # of panels
+NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
+CHANGE_PTS = "change of top-1 (points)"
+
+
+def intervals(
+    table: pd.DataFrame,
+    place: str,
+    value: str,
+    *,
+    group: str | None = None,
+    panel: tuple[str, Mapping[str, str]] | None = None,
+    title: str = "",
+    label: str = "",
+    limits: tuple[float, float] | None = None,
+    level: float | None = 0.0,
+    **style: Any,
+) -> Figure:
+    """A bar or point for each row of a table, with its interval, at the place that it names.
+
+    `place`, `value` and `group` (bars side by side) are columns; `panel` is a column and, of each
+    of its values that is shown, a title. Other options are those of `draw_intervals`.
+    """
+    name, titles = panel or ("", {"": ""})
+    across = style.get("across", False)
+    places, groups = table[place].nunique(), table[group].nunique() if group else 1
+    length = 1.0 + 0.2 * places * max(1, 0.7 * groups)
+    size = (1.8 + 2.2 * len(titles), length) if across else (max(8, 3 * len(titles)), 2.8)
+    if across and len(titles) == 1:
+        size = (8, length)
+    figure, axes = panels(len(titles), *size, sharey=True)
+    for axis, (part, heading) in zip(axes, titles.items(), strict=True):
+        rows = table[table[name] == part] if name else table
+        draw_intervals(axis, rows, place, value, group=group, **style)
+        mark = axis.axvline if across else axis.axhline
+        if level is not None:
+            mark(level, color="black", linewidth=1, linestyle=":" if level else "-")
+        axis.set(title=heading, **{"xlabel" if across else "ylabel": label})
+        if limits:
+            axis.set(**{"xlim" if across else "ylim": limits})
+        axis.label_outer()
+    if group:
+        legend_beside(figure, axes[0])
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def draw_intervals(
+    axis: Axes,
+    table: pd.DataFrame,
+    place: str,
+    value: str,
+    *,
+    group: str | None = None,
+    low: str = "low_pct",
+    high: str = "high_pct",
+    error: str = "",
+    across: bool = False,
+    points: bool = False,
+    colours: Mapping[str, str] | Sequence[str] | str | None = None,
+) -> None:
+    """The bars of `intervals` on a given axis.
+
+    An interval goes from `low` to `high`, or by `error` to both sides; without length, as of one
+    value, it has no cap, which would say that it is sure. `across` draws from the left, the first
+    place on top. Colours are those of the groups; without groups of the rows, by default their
+    method's. The colours of MEANINGS are known.
+    """
+    places = list(dict.fromkeys(table[place]))
+    parts = table.groupby(group, sort=False) if group else [(None, table)]
+    width = 0.8 / len(parts)
+    for number, (name, rows) in enumerate(parts):
+        where = np.array([places.index(at) for at in rows[place]])
+        where = where + (number - (len(parts) - 1) / 2) * width
+        middle, reach = rows[value], None
+        if error:
+            reach = np.stack([rows[error]] * 2).astype(float)
+        elif low in rows:
+            reach = np.stack([middle - rows[low], rows[high] - middle]).astype(float).clip(0)
+        if reach is not None:
+            reach[:, (reach == 0).all(axis=0)] = np.nan
+        if name is not None:
+            colour = ({**MEANINGS, **METHODS} | dict(colours or {})).get(name, OURS)
+        else:
+            colour = colours or [METHODS.get(at, OURS) for at in rows[place]]
+        options = {"xerr" if across else "yerr": reach, "capsize": 3, "label": name}
+        at = (middle, where) if across and points else (where, middle)
+        if points:
+            axis.errorbar(*at, fmt="o", color=colour if name is not None else INK, **options)
+        else:
+            (axis.barh if across else axis.bar)(*at, 0.92 * width, color=colour, **options)
+    if across:
+        axis.set_yticks(range(len(places)), places, parse_math=False)
+        axis.set_ylim(len(places) - 0.5, -0.5)
+    else:
+        name_sets(axis, places)
+        axis.set_xlim(-0.5, len(places) - 0.5)
+    axis.grid(visible=False, axis="y" if across else "x")
+
+
+# Test sets
+
+
+def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
+    """Top-1 of one model on each set, with the 95 % interval over images."""
+    rows = _over_images(accuracy, "top1_pct")
+    style = {"error": "error", "colours": MEANINGS["original"], "limits": (0, 105)}
+    return intervals(rows, "dataset", "top1_pct", title=title, label="top-1 (%)", **style)
+
+
+def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
+    """Accuracy of the original and of every finetuned run, 95 % over images; needs `knn_table`."""
+    rows = _over_images(table, "accuracy_pct")
+    rows["place"] = rows["data"] + "\nk = " + rows["k"].astype(str)
+    style = {"error": "error", "points": True, "colours": {original: MEANINGS["original"]}}
+    style |= {"title": title, "label": "accuracy (%)", "limits": (0, 102)}
+    return intervals(rows, "place", "accuracy_pct", group="model_run", **style)
+
+
+def relevance_bars(where: pd.DataFrame, title: str) -> Figure:
+    """Mean IoU and share of the relevance on the object, for each set."""
+    names = {"on_object_pct": "relevance on the object", "iou_pct": "IoU with the mask"}
+    rows = where.rename(columns=names).melt("dataset", list(names.values()), "measure", "pct")
+    colours = dict(zip(names.values(), (OBJECT, PALE_OBJECT), strict=True))
+    style = {"group": "measure", "colours": colours, "limits": (0, 100)}
+    return intervals(rows, "dataset", "pct", title=title, label="%", **style)
+
+
+def change_bars(changes: pd.DataFrame, title: str) -> Figure:
+    """Mean change of top-1 over seeds with its spread, one bar a set.
+
+    `changes` holds `dataset`, `change` and `std`, and optionally `group` for bars side by side,
+    whose name says its colour (MEANINGS). A missing spread, as of one seed, has no cap.
+    """
+    group = "group" if "group" in changes else None
+    style = {"group": group, "error": "std", "title": title, "label": CHANGE_PTS}
+    return intervals(changes, "dataset", "change", **style)
+
+
+def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
+    """Change of top-1 on each set, a point a pair of models, with its 95 % interval.
+
+    `changes` as from `finetune.your_own.changes`.
+    """
+    pairs = {"with relevance - original": OURS, "without - original": MEANINGS[KINDS["without"]]}
+    colours = dict.fromkeys(changes["change"], INK) | pairs
+    style = {"low": "low_pts", "high": "high_pts", "points": True, "colours": colours}
+    style |= {"group": "change", "title": title, "label": CHANGE_PTS}
+    figure = intervals(changes, "dataset", "change_pts", **style)
+    low, high = figure.axes[0].get_ylim()  # next to nothing shall look like it
+    figure.axes[0].set_ylim(min(low, -1), max(high, 1))
+    return figure
+
+
+def added_bars(table: pd.DataFrame, title: str) -> Figure:
+    """With and without relevance against the original, a panel an arm, with 95 % intervals.
+
+    `table` is `paired.added_table` of one world.
+    """
+    names = dict(zip(GROUPS, ("all", "classes A", "classes B"), strict=True))
+    parts = [
+        pd.DataFrame(
+            {"arm": table["arm"], "classes": table["classes"].map(names), "kind": label}
+            | {end: table[f"{kind}{end}_pts"] for end in ("", "_low", "_high")}
+        )
+        for kind, label in KINDS.items()
+    ]
+    arms = dict.fromkeys(table["arm"])
+    style = {"group": "kind", "panel": ("arm", {arm: arm for arm in arms})}
+    style |= {"low": "_low", "high": "_high", "title": title, "label": CHANGE_PTS}
+    return intervals(pd.concat(parts), "classes", "", **style)
+
+
+def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
+    """What relevance adds over how much the original leans on context, for A and for B.
+
+    `table` is `paired.added_table` of one arm, a row a world and group; `gaps_pts` the
+    background gap of each world's original.
+    """
+    figure, axis = subplots(figsize=(7, 3.2))
+    for group, colour in CLASS_COLOURS.items():
+        rows = table[table["classes"] == group].set_index("world")
+        rows = rows.assign(gap=gaps_pts).sort_values("gap")
+        ends = [rows["adds_pts"] - rows["adds_low_pts"], rows["adds_high_pts"] - rows["adds_pts"]]
+        shift = 0.4 if group == "B" else -0.4  # so that intervals do not cover each other
+        style = {"color": colour, "marker": "o" if group == "A" else "s", "capsize": 3}
+        style["label"] = f"classes {group}"
+        axis.errorbar(rows["gap"] + shift, rows["adds_pts"], np.clip(ends, 0, None), **style)
+    axis.margins(y=0.2)
+    ordered, foot = gaps_pts.sort_values(), axis.get_xaxis_transform()
+    for _, near in ordered.groupby((ordered.diff() > NEAR_PTS).cumsum()):
+        axis.text(near.mean(), 0.02, "\n".join(near.index), transform=foot, ha="center", fontsize=7)
+    axis.axhline(0, color="black", linewidth=0.8)
+    axis.set(title=title, xlabel="background gap of the original (points)")
+    axis.set_ylabel("relevance adds (points)")
+    axis.legend(frameon=False)
+    return figure
+
+
+def class_bars(changes: pd.Series, title: str) -> Figure:
+    """One bar a class, in the order given; `changes` maps class names to points."""
+    rows = changes.rename_axis("class").reset_index(name="change")
+    style = {"colours": _signs(changes), "title": title, "label": "change (points)"}
+    figure = intervals(rows, "class", "change", **style)
+    figure.axes[0].tick_params(axis="x", rotation=90, labelsize=7)
+    return figure
+
+
+def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> Figure:
+    """Each class's change of top-1 on each set, sorted; compare RobustViT Figs. 8-14.
+
+    `table` is that of `class_changes.class_table`; the classes of `classes_a` have one colour,
+    the others another. A dot is a class without change; the first and the last are named.
+    """
+    sets = list(dict.fromkeys(table["dataset"]))
+    rows = -(-len(sets) // COLUMNS)
+    figure, axes = subplots(
+        rows, COLUMNS, figsize=(10, 2.2 * rows + 0.5), sharey=True, squeeze=False
+    )
+    for axis in axes.flat[len(sets) :]:
+        axis.set_axis_off()
+    for axis, name in zip(axes.flat, sets, strict=False):
+        part = table[table["dataset"] == name].sort_values(["change_top1_pts", "label"])
+        colours = [CLASS_COLOURS["A" if label in classes_a else "B"] for label in part["label"]]
+        axis.bar(range(len(part)), part["change_top1_pts"], color=colours, width=0.85)
+        axis.scatter(range(len(part)), np.zeros(len(part)), color=colours, s=5, zorder=3)
+        axis.axhline(0, color="black", linewidth=0.6)
+        ends = f"{part['name'].iloc[0]} … {part['name'].iloc[-1]}"
+        axis.set(title=name, xticks=[], xlabel=ends, ylabel="points")
+        axis.grid(False, axis="x")
+    present = ["A"] if set(table["label"]) <= set(classes_a) else list(CLASS_COLOURS)
+    handles = [Patch(color=CLASS_COLOURS[kind], label=f"classes {kind}") for kind in present]
+    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
+    figure.suptitle(title, fontsize=10, x=0.02, ha="left")
+    return figure
+
+
+def average_bars(means: pd.Series, spread: pd.Series, title: str, label: str) -> Figure:
+    """One bar a kind of run, from the top in the order given, with its spread over the runs.
+
+    A bar far beyond all others is cut, and its number written: it would hide their differences.
+    """
+    rows = pd.DataFrame({"run": means.index, "mean": means.values, "spread": spread.values})
+    style = {"error": "spread", "across": True, "colours": _signs(means)}
+    figure = intervals(rows, "run", "mean", title=title, label=label, **style)
+    (axis,) = figure.axes
+    ends = rows["mean"].abs() + rows["spread"].fillna(0)
+    end = 1.15 * largest_but_one_far(ends)
+    for place, value in rows.loc[ends > end, "mean"].items():
+        side, text = ("right", f"{value:+.1f} ▸ ") if value > 0 else ("left", f" ◂ {value:.1f}")
+        axis.set_xlim(**{side: np.copysign(end, value)})
+        inside = {"va": "center", "fontsize": 8, "color": "white", "weight": "bold"}
+        axis.text(np.copysign(end, value), place, text, ha=side, **inside)
+    return figure
+
+
+# Shares of a whole
+
+
+def stacked_bars(
+    shares_pct: pd.DataFrame, colours: Mapping[str, str], title: str, label: str
+) -> Figure:
+    """Rows as bars from the top, columns as their parts with the numbers on them.
+
+    A row without any share, as of an empty map, is marked.
+    """
+    figure, axis = subplots(figsize=(8, 0.9 + 0.32 * len(shares_pct)))
+    shares_pct.plot.barh(ax=axis, stacked=True, width=0.8, color=dict(colours), legend=False)
+    for part, bars in zip(shares_pct, axis.containers, strict=True):
+        labels = [f"{value:.0f}" if value >= 3 else "" for value in shares_pct[part]]
+        ink = "white" if colours[part] == OBJECT else "black"
+        axis.bar_label(bars, labels, label_type="center", fontsize=8, color=ink)
+    for place in np.flatnonzero(shares_pct.sum(axis=1) == 0):
+        axis.text(1, place, "no map", va="center", fontsize=8)
+    axis.invert_yaxis()
+    axis.set(xlim=(0, 100), xlabel=label, ylabel="", title=title)
+    axis.grid(visible=False, axis="y")
+    legend_beside(figure, axis)
+    return figure
+
+
+def share_bars(figures: pd.DataFrame, title: str) -> Figure:
+    """Where relevance lies, stacked: a bar a model, mean over seeds. `figures` of one world."""
+    means = figures.groupby(["arm", "relevance"], sort=False)[[f"on_{p}_pct" for p in PARTS]].mean()
+    names = [
+        arm if arm == ORIGINAL_ARM else f"{arm}, {'with' if on else 'without'}"
+        for arm, on in means.index
+    ]
+    shares = means.set_axis(names).set_axis(list(PARTS), axis=1)
+    return stacked_bars(shares, PART_COLOURS, title, "share of the relevance (%)")
+
+
+def word_bars(table: pd.DataFrame, title: str) -> Figure:
+    """What each kind of word has of a caption's relevance, stacked; needs `word_shares`."""
+    wide = table.pivot(index="method", columns="kind", values="share_pct")
+    wide = wide.loc[list(dict.fromkeys(table["method"])), list(dict.fromkeys(table["kind"]))]
+    colours = dict(zip(wide, WORD_COLOURS, strict=False))
+    return stacked_bars(wide, colours, title, "share of the caption's relevance (%)")
+
+
+# Images with text
+
+
+def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
+    """Accuracy of each group of classes with its interval, a bar a seed, and chance as a line.
+
+    Needs seed, classes, accuracy_pct, low_pct, high_pct, chance_pct.
+    """
+    rows = table.assign(
+        classes=table["classes"] + " classes", seed="seed " + table["seed"].astype(str)
+    )
+    style = {"group": "seed", "limits": (0, 102), "colours": dict.fromkeys(rows["seed"], INK)}
+    label = "zero-shot top-1 (%)\ndotted: chance"
+    figure = intervals(rows, "classes", "accuracy_pct", title=title, label=label, **style)
+    for place, height in enumerate(rows.groupby("classes", sort=False)["chance_pct"].mean()):
+        figure.axes[0].plot([place - 0.45, place + 0.45], [height] * 2, ":", color=LOSS)
+    return figure
+
+
+def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
+    """Share of maps that point at their own object, its 95 % interval; needs `pointing`."""
+    columns = ["own_object_pct", "standard_error_pts"]
+    rows = table.groupby(["classes", "method"], sort=False)[columns].mean().reset_index()
+    rows["classes"] += " classes"
+    share, error = rows["own_object_pct"], 1.96 * rows["standard_error_pts"]
+    rows = rows.assign(low_pct=(share - error).clip(0), high_pct=(share + error).clip(None, 100))
+    style = {"group": "classes", "across": True, "level": 50, "limits": (0, 102), "title": title}
+    label = "points at its own object (%); dotted: chance"
+    return intervals(rows, "method", "own_object_pct", label=label, **style)
+
+
+# Attribution methods
+
+
+def segmentation_bars(table: pd.DataFrame, title: str) -> Figure:
+    """The four numbers of each method with their intervals; needs `segmentation_table`."""
+    panel = ("metric", {metric: f"{name} (%)" for metric, name in METRIC_TITLES.items()})
+    return _method_bars(table, panel, title)
+
+
+def score_bars(table: pd.DataFrame, higher: Mapping[str, bool], title: str) -> Figure:
+    """Each score of each method with its interval.
+
+    `table` has method, score, value_pct, low_pct, high_pct; `higher` says of each score whether
+    more is better.
+    """
+    better = {name: "higher" if more else "lower" for name, more in higher.items()}
+    names = {
+        s: f"{s} (%)\n{word} is better" for s, word in better.items() if s in set(table["score"])
+    }
+    return _method_bars(table, ("score", names), title)
+
+
+def area_bars(areas: pd.DataFrame, title: str) -> Figure:
+    """Area under both curves, its 95 % interval over images; needs `area_table`."""
+    value, error = areas["auc_pct"], 1.96 * areas["standard_error_pts"]
+    rows = areas.assign(value_pct=value, low_pct=value - error, high_pct=value + error)
+    return _method_bars(rows, ("direction", AREA_TITLES), title)
+
+
+def seconds_bars(seconds: Mapping[str, float], title: str) -> Figure:
+    """What a map of each method costs."""
+    rows = (1000 * pd.Series(seconds)).rename_axis("method").reset_index(name="ms")
+    colours = [method_colour(name) for name in rows["method"]]
+    style = {"across": True, "level": None, "colours": colours, "title": title}
+    figure = intervals(rows, "method", "ms", label="milliseconds an image", **style)
+    (axis,) = figure.axes
+    axis.bar_label(axis.containers[0], fmt="{:,.1f}", fontsize=7.5, padding=2)
+    axis.set(xscale="log", xlim=(None, 2 * rows["ms"].max()))
+    return figure
+
+
+def _method_bars(table: pd.DataFrame, panel: tuple[str, Mapping[str, str]], title: str) -> Figure:
+    shown = table[table[panel[0]].isin(list(panel[1]))]
+    colours = [method_colour(name) for name in dict.fromkeys(shown["method"])]
+    style = {"panel": panel, "across": True, "colours": colours, "title": title}
+    return intervals(shown, "method", "value_pct", **style)
+
+
+def largest_but_one_far(sizes: pd.Series) -> float:
+    """The largest, or the second if that is less than half of it: a scale for the others."""
+    *_, second, first = (0.0, *sorted(sizes.dropna()))
+    return float(second if 0 < 2 * second < first else first)
+
+
+def _over_images(table: pd.DataFrame, value: str) -> pd.DataFrame:
+    """With half of the 95 % interval of an accuracy over its images."""
+    share = table[value] / 100
+    return table.assign(error=196 * (share * (1 - share) / table["images"]) ** 0.5)
+
+
+def _signs(changes: pd.Series) -> list[str]:
+    return [GAIN if change >= 0 else LOSS for change in changes]

@@ -1,0 +1,250 @@
+"""Widgets: a change changes picture and words; pages without a kernel show the first state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from relevit.data.cutouts import CUTOUTS, home_family
+from relevit.data.habitats import HOMES
+from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
+from relevit.finetune.step import make_optimizer, step_losses
+from relevit.iav.measure import Explanation
+from relevit.plots.widgets import (
+    erasing_explorer,
+    explorer_picture,
+    habitat_explorer,
+    head_explorer,
+    method_explorer,
+    step_explorer,
+)
+from relevit.plots.widgets import explorer as shared
+
+from ..micro_finetuning import SETTINGS, pictures
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+QUIET = SETTINGS.changed(lr=1e-4)
+TITLES = ["cat", "dog & <ox>", "ant"]
+
+
+def shown(explorer) -> tuple[bytes, str]:
+    """Its picture, and its text without the marks around it."""
+    text = explorer.state.value.split(">", 1)[1]
+    return bytes(explorer.picture.value), text[: -len("</span>")]
+
+
+def view(layers: int, heads: int, maps=("SmoothGrad", "mask")) -> Explanation:
+    random = torch.Generator().manual_seed(layers)
+    return Explanation(
+        attention=torch.rand(3, layers, heads, 16, generator=random),
+        maps={name: torch.rand(3, 16, generator=random) for name in maps},
+        grid=(4, 4),
+    )
+
+
+@pytest.fixture
+def views():
+    """One model of 4 layers with 3 heads, another of 2 layers with 5 and fewer maps."""
+    return {"deep": view(4, 3), "wide": view(2, 5, ("mask",))}
+
+
+@pytest.fixture
+def batch(bench, spec):
+    return bench.draw("val", range(3), size=spec.image_size)
+
+
+@pytest.fixture
+def maps():
+    random = torch.Generator().manual_seed(3)
+    return {name: torch.rand(3, 4, generator=random) for name in ("rollout", "gae")}
+
+
+@pytest.fixture
+def make(network, spec, bench, batch, maps, views):
+    return {
+        "habitats": lambda: habitat_explorer(network, spec, bench),
+        "erasing": lambda: erasing_explorer(network, spec, batch, maps, bench.classes),
+        "steps": lambda: step_explorer(network, spec, pictures("finetune", 3), QUIET),
+        "heads": lambda: head_explorer(batch.images, views, TITLES),
+        "methods": lambda: method_explorer(network, spec, batch.images, maps, TITLES),
+    }
+
+
+CHANGES = {
+    ("habitats", "animal"): ("parrot", "parrot: at home ("),
+    ("habitats", "habitat"): ("kitchen", "in kitchen it is"),
+    ("habitats", "pose"): (2, "at home"),
+    ("erasing", "share"): (75, "75 % erased"),
+    ("erasing", "image"): (3, "20 % erased"),
+    ("erasing", "method"): ("rollout", "rollout, most relevant first"),
+    ("erasing", "order"): ("least relevant first", "gae, least relevant first"),
+    ("steps", "background"): (0.0, "one step: background"),
+    ("steps", "foreground"): (3.0, "foreground"),
+    ("steps", "classification"): (0.9, "class term"),
+    ("steps", "rate"): (30, "relevance on the object"),
+    ("steps", "image"): (2, "one step"),
+    ("heads", "layer"): (2, "layer 2, head 1"),
+    ("heads", "head"): (3, "layer 4, head 3"),
+    ("heads", "image"): (2, "image 2: dog &amp; &lt;ox&gt;"),
+    ("heads", "map_name"): ("mask", "mask: layer 4"),
+    ("heads", "model"): ("wide", "wide, image 1: cat, mask: layer 2, head 1"),
+    ("methods", "map_name"): ("gae", "gae: layer 2, head 1, cosine"),
+}
+
+
+@pytest.mark.parametrize(("name", "control"), CHANGES)
+def test_a_change_changes_picture_and_words_and_nothing_else(make, network, name, control):
+    state = {key: values.clone() for key, values in network.state_dict().items()}
+    explorer = make[name]()
+    before, (value, words) = shown(explorer), CHANGES[name, control]
+    first = getattr(explorer, control).value
+    getattr(explorer, control).value = value
+    after = shown(explorer)
+    assert after[0] != before[0] and words in after[1]
+    getattr(explorer, control).value = first
+    if control != "model":  # whose layers are others
+        assert shown(explorer) == before
+    assert all(torch.equal(values, state[key]) for key, values in network.state_dict().items())
+    assert all(p.grad is None for p in network.parameters())
+    draws = [c for c in explorer.children[0].children if hasattr(c, "continuous_update")]
+    assert all(not c.continuous_update for c in draws if c.description != "erased (%)")
+
+
+# What they share
+
+
+def test_a_notebook_gets_the_first_picture_and_then_the_widget(make, monkeypatch):
+    """As two outputs: of stored notebooks and pages the second is taken away."""
+    given = []
+    monkeypatch.setattr(shared, "display", lambda what, **options: given.append((what, options)))
+    explorer = make["heads"]()
+    first, words = bytes(explorer.picture.value), explorer.state.value
+    explorer.head.value = 2
+    explorer._ipython_display_()
+    (picture, _), (bundle, options) = given
+    assert picture.data == first and picture.format == "jpeg" and picture.alt in words
+    assert options == {"raw": True} and bundle[WIDGET]["model_id"] == explorer.model_id
+    assert picture.width == int(explorer.picture.width), "the file is twice as sharp"
+    (style,) = [child for child in explorer.children if "<style>" in getattr(child, "value", "")]
+    assert ":has(+ .jp-OutputArea-child .relevit-live) {display: none}" in style.value
+    assert "relevit-live" in explorer._dom_classes and 'role="status"' in words
+
+
+def test_several_changes_together_draw_once(make, monkeypatch):
+    explorer, drawn = make["heads"](), []
+    look = explorer.look
+    monkeypatch.setattr(explorer, "look", lambda: (drawn.append(1), look())[1])
+    with explorer.together():
+        explorer.head.value, explorer.layer.value = 2, 1
+    assert len(drawn) == 1
+    explorer.model.value = "wide"
+    assert len(drawn) == 2 and explorer.head.max == 5 and explorer.head.value == 2
+
+
+# Each
+
+
+class ByGround(torch.nn.Module):
+    """Answers by the texture alone: the animal that the brightness of a corner stands for."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.blocks, self.patch_embed = network.blocks, network.patch_embed
+
+    def forward(self, pixels):
+        corner = pixels[:, :, :4, :4].mean(dim=(1, 2, 3))
+        wanted = ((corner + 1) * 20).long().clamp(0, 39)
+        return self.network(pixels) + 50 * torch.nn.functional.one_hot(wanted, 40)
+
+
+def test_habitats_begin_where_the_answer_flips(network, spec, bench):
+    explorer = habitat_explorer(ByGround(network), spec, bench, animal=bench.classes[3])
+    home = HOMES[home_family(3)].name
+    text = shown(explorer)[1]
+    assert text.startswith(f"{bench.classes[3]}: at home ({home}) the answer is ")
+    assert "the answer changes with the background alone" in text
+    explorer.habitat.value = home
+    assert shown(explorer)[1].endswith("this is its home.")
+    assert habitat_explorer(network, spec, CUTOUTS).habitat.options[:2] == ("moss", "sand")
+
+
+def test_erasing_is_that_of_the_perturbation_test(make, network, spec, batch, maps, monkeypatch):
+    explorer = make["erasing"]()
+    forward, asked = network.forward, []
+    monkeypatch.setattr(network, "forward", lambda x: (asked.append(len(x)), forward(x))[1])
+    explorer.share.value = 50
+    assert not asked, "the slider only draws"
+    tested = [Judged(batch.images, maps["gae"], batch.labels)]
+    rows = perturbation_rows(network, spec.normalise, tested, (2, 2), Erasing(unit="token"))
+    one = rows[(rows["index"] == 0) & (rows["direction"] == "positive")].set_index("share_pct")
+    text = shown(explorer)[1]
+    assert f"has {one.loc[50, 'probability_pct']:.0f} %" in text
+    assert f"(whole image: {one.loc[0, 'probability_pct']:.0f} %)" in text
+    explorer.share.value = 0
+    assert shown(explorer)[1].endswith("the answer stays.")
+
+
+@pytest.mark.parametrize(("fill", "value"), [("black", 0), ("mean", 128)])
+def test_what_is_erased_has_the_colour_that_is_answered(
+    network, spec, batch, maps, bench, fill, value
+):
+    explorer = erasing_explorer(network, spec, batch, maps, bench.classes, unit="pixel", fill=fill)
+    hidden = explorer._erased(0, "most relevant first", [10])[0][0]
+    assert float(hidden.float().mean()) == pytest.approx(0.5, abs=0.01)
+    assert (explorer._shown(0, 10)[:, hidden] == value).all()
+
+
+def test_a_step_is_that_by_hand(network, spec):
+    batch = pictures("finetune", 3)
+    explorer = step_explorer(network, spec, batch, QUIET)
+    explorer.rate.value = 1
+    text = shown(explorer)[1]
+    explorer.background.value = explorer.foreground.value = explorer.classification.value = 0.0
+    still = shown(explorer)[1]  # weight decay alone moves next to nothing
+    assert still.count("(+0 %)") + still.count("(-0 %)") == 3
+    pixels, masks = spec.normalise(batch.images), batch.masks.float()
+    before = step_losses(network, pixels, masks, batch.labels, QUIET)
+    before.total.backward()
+    make_optimizer(network, QUIET).step()
+    after = step_losses(network, pixels, masks, batch.labels, QUIET, train=False)
+    pair = [losses.terms["background"] for losses in (before, after)]
+    assert f"background {pair[0]:.4f} → {pair[1]:.4f} (" in text
+    assert f"class term {before.classification:.4f} → {after.classification:.4f} (" in text
+
+
+def test_the_picture_holds_the_chosen_head(batch, views):
+    figure = explorer_picture(batch.images, views, TITLES, layer=3, head=1, model="deep")
+    image, middle, right, grid = figure.axes
+    assert np.array_equal(image.images[0].get_array(), batch.images[0].permute(1, 2, 0))
+    deep = views["deep"]
+    for axis, values in ((middle, deep.maps["SmoothGrad"][0]), (right, deep.attention[0, 2, 0])):
+        heat = np.asarray(axis.images[1].get_array())
+        side = heat.shape[0] // 4
+        top = np.unravel_index(heat.argmax(), heat.shape)
+        assert (top[0] // side, top[1] // side) == divmod(int(values.argmax()), 4)
+    scores = deep.scores("SmoothGrad")[0]
+    assert np.allclose(grid.images[0].get_array(), scores)
+    assert grid.patches[0].get_xy() == (0.5, 2.5), "around head 1 of layer 3"
+    assert f"{float(scores[2, 0]):.2f}" in grid.get_title()
+
+
+def test_a_map_that_is_published_as_nan_is_shown_as_empty(network, spec, batch):
+    flat = {"flat": torch.full((3, 4), float("nan"))}
+    assert "cosine 0.00" in shown(method_explorer(network, spec, batch.images, flat))[1]
+
+
+def test_errors(network, spec, batch, maps, bench, views):
+    with pytest.raises(ValueError, match=r"3 images and maps \{'gae': 2\}; give one map an image"):
+        erasing_explorer(network, spec, batch, {"gae": maps["gae"][:2]}, bench.classes)
+    with pytest.raises(ValueError, match="gradmask trains no relevance map"):
+        step_explorer(network, spec, batch, QUIET.changed(method="gradmask"))
+    with pytest.raises(ValueError, match="0 images; a step shall take a moment: give 1 to 3"):
+        step_explorer(network, spec, batch.select(torch.tensor([], dtype=torch.long)), QUIET)
+
+    class Photographs(type(bench)):
+        composable = False
+
+    with pytest.raises(ValueError, match="background of a photograph of habitats cannot be chosen"):
+        habitat_explorer(network, spec, Photographs("habitats"))
