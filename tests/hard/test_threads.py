@@ -29,7 +29,7 @@ from relevit.masks import tokencut
 from relevit.masks.token_cut import key_features
 from relevit.models import load_model, model_spec
 
-MODEL, SIZE, COUNT, STEPS = "dinov2-s8", 112, 4, 3
+MODEL, SIZE, COUNT, STEPS = "tiny", 112, 3, 3
 AT_ONCE_S = 300  # limit for all, also on a busy machine
 # Drawn, counted or decided. All else has sums of floating-point numbers, which threads divide.
 EQUAL = {

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 import torch
 from checks import attribution
-from checks.feedback import Wrong
 
 from .answers import said
 
@@ -86,20 +85,3 @@ def test_right_answers_other_than_ours(check, answer, capsys):
 
 
 TRUTH = pd.DataFrame({"method": ["rollout", "gae"], "own_object_pct": [50.0, 72.5]})
-
-
-@pytest.mark.parametrize(
-    ("prediction", "sentence"),
-    [((50, 70), "Well predicted."), ((80, 95), "maps are equal"), ((50, 50), "does better")],
-)
-def test_every_prediction_counts_and_hears_how_far_it_is_off(prediction, sentence, capsys):
-    attribution.pointing(prediction, TRUTH)
-    printed = capsys.readouterr().out
-    assert sentence in printed and printed.count("✓ ") == 2
-
-
-def test_a_prediction_is_a_number():
-    with pytest.raises(Wrong, match="no prediction yet"):
-        attribution.pointing((50, None), TRUTH)
-    with pytest.raises(Wrong, match="A number is asked for, in % for rollout"):
-        attribution.pointing(("half", 60), TRUTH)

@@ -104,25 +104,3 @@ def generalised(edges):
 def test_sign_and_length_of_the_vector_are_free(answer, capsys):
     masks.second_vector(answer)
     assert capsys.readouterr().out.startswith("✓ That is the cut.")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda k, tau: (cosines(k) > tau).float().clamp(min=1e-5),
-        lambda k, tau: torch.where(cosines(k) > tau, 1.0, 1e-5),
-        lambda k, tau: (cosines(k) > tau) + 1e-5,
-    ],
-    ids=["float32", "where", "sum"],
-)
-def test_threads_of_any_precision_are_right(answer, capsys):
-    masks.affinity(answer)
-    assert capsys.readouterr().out.startswith("✓ That is the graph")
-
-
-def test_the_second_vector_of_the_example_is_alone():
-    """Were its lambda that of another one too, any mixture of both would be right."""
-    edges = token_cut.affinity(masks.features_example()[None])[0]
-    symmetric = edges / root(edges)[:, None] / root(edges)[None, :]
-    values = torch.linalg.eigvalsh(symmetric).flip(0)
-    assert bool((values[:3].diff() < -0.05).all())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from checks import start
 from checks.feedback import Wrong
 
@@ -54,13 +53,3 @@ def test_any_prediction_is_told_what_came_out(capsys):
     for prediction, told in ((None, "no prediction yet"), ("30 %", "A number is asked for")):
         with pytest.raises(Wrong, match=told):
             start.elsewhere(prediction, 30.0)
-
-
-def test_the_example_has_answers_of_every_kind():
-    answers, labels, homes, home_of = start.answers_example()
-    assert not (home_of[labels] == homes).any()
-    wrong = answers != labels
-    assert (int(wrong.sum()), int((home_of[answers] == homes).sum())) == (7, 5)
-    heat, mask = start.heat_and_mask()
-    assert torch.equal(heat.clamp(0, 1), heat)
-    assert len(set(mask.sum(dim=(1, 2, 3)).tolist())) == 2

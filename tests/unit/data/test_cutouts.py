@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
@@ -99,12 +98,6 @@ def test_backgrounds_follow_the_recipe(world, name):
         assert bool(batch.props.any()) == recipe.props
 
 
-def test_five_classes_share_a_home_and_look_alikes_do_not():
-    homes = [home_family(label) for label in range(len(CLASSES))]
-    assert Counter(homes) == dict.fromkeys(range(len(SEEN)), 5)
-    assert all(homes[i] != homes[i + 1] for i in range(0, len(CLASSES), 2))
-
-
 # Masks
 
 
@@ -148,25 +141,6 @@ def test_objects_are_as_large_as_the_recipe_says(name):
     assert share.sqrt().max() - share.sqrt().min() > 0.5 * (high - low)
 
 
-def test_objects_anywhere_are_whole():
-    """Discs, which no turn moves out of their square, go up to the edge and not beyond."""
-    masks = cards(1.0).draw("si_location", range(200), size=64).masks[:, 0]
-    assert not (masks[:, [0, -1]].any() or masks[:, :, [0, -1]].any())
-    seen = masks.any(dim=0)
-    assert all(part.any() for part in (seen[:10], seen[-10:], seen[:, :10], seen[:, -10:]))
-
-
-def test_large_images_are_small_ones_enlarged():
-    options = {"labels": [4, 7], "families": [1, 2], "seed": 3}
-    large = CUTOUTS.draw("si_size", [5, 6], size=130, **options)
-    small = CUTOUTS.draw("si_size", [5, 6], size=65, **options)
-    assert large.images.shape == (2, 3, 130, 130)
-    assert all(large.masks[..., i::2, j::2].equal(small.masks) for i in (0, 1) for j in (0, 1))
-    means = torch.nn.functional.avg_pool2d(large.images.float(), 2)
-    assert (means - small.images.float()).abs().mean() < 3
-    assert large.labels.tolist() == [4, 7] and large.families.tolist() == [1, 2]
-
-
 # Drawings and classes
 
 
@@ -194,23 +168,6 @@ def test_drawings_are_premultiplied_and_halved(drawings, style):
         assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "a drawing is missing"
     flat = levels[0].flatten(1)
     assert len(torch.unique(flat, dim=0)) == count, "each class has a drawing of its own"
-
-
-def test_no_class_is_in_two_groups():
-    names = [*UNSEEN.classes, *PRETRAINING.classes, *CLASSES]
-    assert (len(UNSEEN.classes), len(PRETRAINING.classes), len(CLASSES)) == (24, 100, 40)
-    assert len(set(names)) == len(names)
-    assert len(set(OBJECTS.classes)) == 40 and set(OBJECTS.classes) <= set(PRETRAINING.classes)
-    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
-
-
-def test_backgrounds_of_things_are_not_those_of_the_animals():
-    """A model has seen the animals' backgrounds in training; none may come back with a thing."""
-    blank = tuple(torch.zeros_like(level) for level in UNSEEN.load("3d"))
-    nothing = Cutouts(drawings=replace(UNSEEN, load=lambda style: blank))
-    options = {"labels": range(8), "families": [0] * 8, "size": 32}
-    grounds = [bench.draw("train", range(8), **options).images for bench in (cards(0.0), nothing)]
-    assert ((grounds[0] != grounds[1]).float().mean(dim=(1, 2, 3)) > 0.5).all()
 
 
 def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():

@@ -70,21 +70,6 @@ def test_order_is_that_of_the_set_whichever_thread_is_slow(ahead):
     assert threading.get_ident() not in disk.threads and not left_behind()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on CUDA they lie in another way")
-def test_images_lie_as_processors_like_them():
-    """Channels last, as Pillow has them, makes the first layer of a ViT three times slower."""
-    batch = pictures_of(Disk(), 3).read([0, 1])
-    assert batch.images.is_contiguous() and not batch.images.is_pinned()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_images_lie_where_the_gpu_can_fetch_them():
-    batch = pictures_of(Disk(), 3).read([0, 1])
-    assert batch.images.is_pinned()
-    assert batch.images.is_contiguous(memory_format=torch.channels_last)
-
-
 def test_no_more_is_decoded_than_a_few_batches_ahead():
     """A set of 50,000 pictures does not fit into the memory."""
     disk = Disk()

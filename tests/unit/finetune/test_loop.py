@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from relevit.finetune.runs import kept_epoch
-from relevit.finetune.step import make_optimizer
 
 from .. import micro_finetuning
 from ..micro_finetuning import (
@@ -79,12 +78,6 @@ def test_model_trains_in_train_mode_and_is_validated_and_left_in_eval_mode(tmp_p
     assert not model.training
 
 
-def test_seed_changes_order_and_augmentation(undisturbed, tmp_path):
-    history = run(tmp_path, SETTINGS.changed(seed=1))
-    assert history[0] == undisturbed[0][0]
-    assert history[1]["train_loss_total"] != undisturbed[0][1]["train_loss_total"]
-
-
 def test_steps_have_the_rate_of_the_epoch(undisturbed, tmp_path):
     assert [row["lr"] for row in undisturbed[0][1:]] == pytest.approx([1e-3, 1e-3, 0.85e-3])
     ends = []
@@ -92,20 +85,6 @@ def test_steps_have_the_rate_of_the_epoch(undisturbed, tmp_path):
     run(tmp_path, told, after_step=lambda model: ends.append(weights(model)))
     apart = [bool((a != b).any()) for a, b in pairwise(ends)]
     assert apart == 5 * [True] + 3 * [False], "the third epoch's rate is next to nothing"
-
-
-def test_all_parameters_are_decayed_and_trained():
-    model = micro_model()
-    (group,) = make_optimizer(model, SETTINGS.changed(weight_decay=0.25)).param_groups
-    assert len(group["params"]) == len(list(model.parameters()))
-    assert group["weight_decay"] == 0.25 and group["lr"] == SETTINGS.lr
-
-
-def test_figures_that_are_not_asked_for_are_left_out(tmp_path, undisturbed):
-    before, after = run(tmp_path, SETTINGS.changed(epochs=1, keep="last"), validated=())
-    first = undisturbed[0][1]
-    assert before == {"epoch": 0}
-    assert after == {key: first[key] for key in first if not key.startswith("validation")}
 
 
 @pytest.mark.parametrize(
@@ -138,9 +117,9 @@ def test_learning_rate_that_is_far_too_high_is_noticed(tmp_path):
 # Stopped and started again
 
 
-@pytest.mark.parametrize("at", range(1, 10))
+@pytest.mark.parametrize("at", [1, 3, 5, 9])
 def test_stopped_in_the_middle_of_an_epoch(undisturbed, tmp_path, at):
-    """At each of the nine optimiser steps; the next start is a new process with a new model."""
+    """In the middle and at the ends of epochs; the next start has a new model."""
     taken = []
 
     def stop_later(model):
@@ -165,17 +144,15 @@ def test_finished_run_is_not_computed_again(undisturbed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "finished"),
     [
-        {"lr": 2.0e-3},
-        {"seed": 1},
-        {"protocol": "described"},
-        {"weights": {"background": 1.0}},
-        {"inputs": {"origin": "elsewhere"}},
+        ({"lr": 2.0e-3}, False),
+        ({"seed": 1}, True),
+        ({"protocol": "described"}, True),
+        ({"weights": {"background": 1.0}}, True),
+        ({"inputs": {"origin": "elsewhere"}}, False),
     ],
-    ids=lambda change: next(iter(change)),
 )
-@pytest.mark.parametrize("finished", [True, False])
 def test_other_settings_start_afresh(undisturbed, tmp_path, change, finished):
     other = change if "inputs" in change else {"settings": SETTINGS.changed(**change)}
     if finished:

@@ -38,15 +38,6 @@ SMALL = {
     "shown": 2,
     "precision": "float32",
 }
-PLAIN = """
-import sys, timm, torch
-options = {"img_size": 112, "patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
-path, pixels, out = sys.argv[1:]
-model = timm.create_model("vit_tiny_patch16_224", num_classes=40, checkpoint_path=path, **options)
-with torch.inference_mode():
-    torch.save(model.eval()(torch.load(pixels)), out)
-assert "relevit" not in sys.modules
-"""
 RUN = """
 import json, sys
 from pathlib import Path
@@ -145,17 +136,6 @@ def test_the_twin_differs_in_the_relevance_terms_alone(done):
 
 
 @pytest.mark.slow
-def test_plain_timm_gives_the_same_bits(done, tmp_path):
-    pixels = done.run.model.spec.normalise(done.run.images.validation.images[:4])
-    torch.save(pixels, tmp_path / "pixels.pt")
-    paths = [done.weights, tmp_path / "pixels.pt", tmp_path / "logits.pt"]
-    subprocess.run([sys.executable, "-c", PLAIN, *map(str, paths)], check=True)
-    with torch.inference_mode():
-        ours = done.models[WITH](pixels)
-    assert torch.equal(torch.load(tmp_path / "logits.pt"), ours)
-
-
-@pytest.mark.slow
 def test_the_model_of_a_run_can_be_opened(done, tmp_path):
     model, names = your_own.open_run(str(done.run.out), "cpu")  # a path may be text
     assert names == done.run.data.classes
@@ -178,32 +158,17 @@ def test_a_run_may_begin_from_another(done, choices, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_twin_that_diverges_is_left_out(done, monkeypatch):
-    def diverge(run, settings, *others):
-        if not settings.weights["relevance"]:
-            raise FloatingPointError("training: train_loss_total is nan")
-        return done.models[WITH], []
-
-    monkeypatch.setattr(your_own, "_finetuned", diverge)
-    said: list[str] = []
-    assert set(your_own.networks(done.run, done.lr, said.append)) == {ORIGINAL, WITH}
-    assert said[-1] == "its loss became infinite: it is left out"
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_path):
+def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
-    moments = ("with_lr_5.0e-06/checkpoint.pt", "with_lr_5.0e-05/log.jsonl", "without_lr_*")
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    for moment in moments:
-        process = subprocess.Popen(command, env=alike)
-        while process.poll() is None and not list(out.glob(moment)):
-            time.sleep(0.005)
-        assert process.poll() is None, "it ended before the moment came"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    process = subprocess.Popen(command, env=alike)
+    while process.poll() is None and not (out / "with_lr_5.0e-06" / "checkpoint.pt").exists():
+        time.sleep(0.005)
+    assert process.poll() is None, "it ended before the moment came"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     subprocess.run(command, check=True, env=alike)
     ours, theirs = contents(out), contents(done.run.out)
     assert set(ours) == set(theirs)
@@ -284,18 +249,6 @@ def test_a_new_head_is_fitted_and_kept(example, choices, tmp_path, classes):
     save_weights(tmp_path / "out" / "original.safetensors", double, first.model.spec.name)
     with pytest.raises(ValueError, match=r"original\.safetensors does not fit .*torch\.float64 in"):
         your_own.prepare(asked, tmp_path / "out", "cpu")
-
-
-@pytest.mark.slow
-def test_a_network_of_ones_own_is_finetuned_and_left_as_it_was(done, choices, tmp_path):
-    network = your_own.open_model("tiny", Path(choices.own_weights), classes=40).network
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    short = but(choices, epochs=1, rates=[5e-6], control=False, shifted=[], own_weights="")
-    result = your_own.finetune_folder(short, str(tmp_path / "out"), "cpu", network=network)
-    assert set(result.models) == {ORIGINAL, WITH} and result.run.identity["weights"]
-    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-    ours = result.models[WITH].state_dict()
-    assert any(not torch.equal(ours[key], value) for key, value in before.items())
 
 
 # What each image is for
@@ -391,21 +344,6 @@ def test_a_notebook_run_again_with_other_values_replaces_its_run(choices, tmp_pa
     (mine / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not empty and holds no run"):
         your_own.prepare(choices, mine, "cpu", replace_other=True)
-
-
-def test_examples_of_two_sizes_lie_side_by_side(choices, tmp_path):
-    first, second = (your_own.on_example(choices, tmp_path, per_class=n) for n in (1, 2))
-    assert first.data != second.data
-    assert len(list(Path(second.data).rglob("*.jpg"))) == 2 * len(
-        list(Path(first.data).rglob("*.jpg"))
-    )
-
-
-def test_a_folder_of_something_else_is_left_alone(choices, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is not empty and holds no run"):
-        your_own.prepare(choices, tmp_path, "cpu")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_a_head_in_another_order_is_found_out(choices, tmp_path):

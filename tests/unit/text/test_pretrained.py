@@ -63,13 +63,6 @@ def test_random_bert_reads_the_words_of_its_texts():
         torch.testing.assert_close(model(model.embed(ids)), again(again.embed(ids)))
 
 
-@pytest.mark.parametrize("key", ["train_limit", "held_out_limit", "limit"])
-def test_limit_beyond_the_model_is_refused_by_name(key):
-    cfg = TextParams(**{key: 129})
-    with pytest.raises(ValueError, match=rf"{key} = 129; tiny-bert reads at most 128.*lower {key}"):
-        pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
-
-
 def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(folder):
     path = folder / "model.safetensors"
     tensors = {k: v for k, v in load_file(path).items() if not k.startswith("pooler.")}
@@ -84,14 +77,6 @@ def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(fold
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
     assert torch.equal(model.embedding.words.weight, tensors["embeddings.word_embeddings.weight"])
-
-
-def test_pooler_that_was_never_trained_passes_the_class_token_on():
-    """MiniLM's came at random; its answers would be read through noise."""
-    model = pretrained.build_encoder(TextParams(), pretrained.load_reader(TextParams(), {}), 2)
-    pretrained.pass_on(model.fc_norm)
-    token = torch.randn(2, 64)
-    torch.testing.assert_close(model.fc_norm(token), torch.tanh(token))
 
 
 def no_tokenizer(folder):

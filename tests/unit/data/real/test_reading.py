@@ -80,23 +80,7 @@ def test_a_broken_picture_is_named_and_the_others_can_be_read(tmp_path, key):
     assert rest == len(found) - 1 and skipped == {1: found.ids[1]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_pictures_of_any_mode_are_read_as_rgb_and_not_turned(tmp_path, kind):
-    stored = save_jpeg(picture(4, 5, kind=kind), tmp_path / "sketch" / "n01440764" / "x.JPEG")
-    found = CATALOGUE["sketch"].read(tmp_path, VIEW).read([0]).images[0]
-    original = VIEW.picture(picture(4, 5, kind="rgb" if kind == "cmyk" else kind))
-    assert (found.int() - original.int()).abs().float().mean() < 8  # JPEG loses a little
-    if kind == "exif":
-        assert not torch.equal(found, VIEW.picture(ImageOps.exif_transpose(Image.open(stored))))
-
-
 # Labels
-
-
-def test_folders_of_v2_are_numbers_and_not_text(tmp_path):
-    classes = [list(IMAGENET_INDEX)[index] for index in (2, 10, 100, 9, 999)]
-    write_folders("v2", tmp_path, per_class=1, classes=classes)
-    assert CATALOGUE["v2"].read(tmp_path).labels.tolist() == [2, 9, 10, 100, 999]
 
 
 @pytest.mark.parametrize(("key", "wnids"), [("a", A_WNIDS), ("r", R_WNIDS)])
@@ -107,28 +91,12 @@ def test_200_ways_ask_among_all_classes_of_the_set(tmp_path, key, wnids):
     assert read[1000].candidates == () and torch.equal(read[200].labels, read[1000].labels)
 
 
-def test_location_may_have_either_name(tmp_path):
-    write_folders("si_location", tmp_path)
-    ids = CATALOGUE["si_location"].read(tmp_path).ids
-    folder = tmp_path / "si-score"
-    (folder / "location20_area02_min0pc").rename(folder / "location")
-    assert CATALOGUE["si_location"].read(tmp_path).ids == ids
-
-
 def test_objects_of_si_score_are_matched_to_imagenet_by_hand():
     assert len(SI_CLASSES) == 61 == len(set(SI_CLASSES.values()))
     names = [name.lower().split(", ") for name in IMAGENET_NAMES]
     assert [name for name, index in SI_CLASSES.items() if name not in names[index]] == ["jeans"]
     assert "blue jean" in names[SI_CLASSES["jeans"]]
     assert SI_CLASSES["missile"] == 657  # a look-up finds the projectile, 744
-
-
-@pytest.mark.parametrize(("labels", "count"), [("fine", 100), ("coarse", 20)])
-def test_superclasses_of_cifar100(tmp_path, labels, count):
-    WRITERS["cifar100"](tmp_path, per_class=1)
-    found = CATALOGUE["cifar100"].read(tmp_path, VIEW, labels=labels)
-    assert len(found.classes) == count == len(found.labels.unique())
-    assert found.labels.tolist() == [y * count // 100 for y in range(100)]
 
 
 # ObjectNet and ImageNet-S: several right answers, and what is cut off
@@ -174,3 +142,21 @@ def test_numbers_of_classes_need_more_than_the_eight_bits_of_the_picture(tmp_pat
     found = CATALOGUE["imagenet_s"].read(tmp_path, VIEW)
     assert found.read(range(len(found))).masks.flatten(1).any(dim=1).all()
     assert np.all(np.diff(found.labels.numpy()) >= 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pictures_of_any_mode_are_read_as_rgb_and_not_turned(tmp_path, kind):
+    stored = save_jpeg(picture(4, 5, kind=kind), tmp_path / "sketch" / "n01440764" / "x.JPEG")
+    found = CATALOGUE["sketch"].read(tmp_path, VIEW).read([0]).images[0]
+    original = VIEW.picture(picture(4, 5, kind="rgb" if kind == "cmyk" else kind))
+    assert (found.int() - original.int()).abs().float().mean() < 8  # JPEG loses a little
+    if kind == "exif":
+        assert not torch.equal(found, VIEW.picture(ImageOps.exif_transpose(Image.open(stored))))
+
+
+@pytest.mark.parametrize(("labels", "count"), [("fine", 100), ("coarse", 20)])
+def test_superclasses_of_cifar100(tmp_path, labels, count):
+    WRITERS["cifar100"](tmp_path, per_class=1)
+    found = CATALOGUE["cifar100"].read(tmp_path, VIEW, labels=labels)
+    assert len(found.classes) == count == len(found.labels.unique())
+    assert found.labels.tolist() == [y * count // 100 for y in range(100)]
