@@ -22,7 +22,6 @@ PARTS = [folder for folder in FOLDERS if folder not in PRESETS]  # for single no
 SHARED = ("common", "seeds")  # what stages of a preset share
 
 LONGEST_CELL = 25  # lines
-LONGEST_IMPORTS = 10  # lines of a cell that imports, all in all
 LONGEST_FUNCTION = 10  # lines
 PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
 LARGEST_MB = 1.5
@@ -115,12 +114,6 @@ def test_first_cell_says_what_the_notebook_is(notebook):
     assert [name for name in FIRST_CELL_NAMES if name not in first.source] == []
 
 
-def test_last_cell_names_the_limits(notebook):
-    last = notebook.cells[-1]
-    assert last.cell_type == "markdown"
-    assert last.source.startswith("**Limits.**")
-
-
 def test_prose_is_near_every_code_cell(notebook):
     kinds = [cell.cell_type for cell in notebook.cells]
     bare = [
@@ -172,22 +165,6 @@ def test_code_is_plain_python_in_short_cells(notebook):
         ast.parse(cell.source)  # so there is no !pip and no %cd
         if cell != parameters_cell(notebook):  # one line a parameter, however many there are
             assert len(cell.source.splitlines()) <= LONGEST_CELL, begins(cell)
-
-
-def test_imports_are_few(notebook):
-    """A room re-exports what notebooks use of it."""
-    for cell in code_cells(notebook):
-        if any(
-            isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(cell.source).body
-        ):
-            assert len(cell.source.splitlines()) <= LONGEST_IMPORTS, begins(cell)
-
-
-def test_functions_are_short(notebook):
-    for cell in code_cells(notebook):
-        for node in ast.walk(ast.parse(cell.source)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert node.end_lineno - node.lineno < LONGEST_FUNCTION, node.name
 
 
 def test_nothing_is_installed_and_no_folder_is_changed(notebook):

@@ -60,8 +60,6 @@ WRONG = [
     (controls.added, lambda t: added(t, plus="without", minus="with"), "sign is turned"),
     (controls.added, lambda t: added(t, plus="without", minus="original"), "change of the twin"),
     (controls.added, lambda t: added(t) / 100, "times 100"),
-    (controls.added, lambda t: 3 * added(t), "their mean is asked for"),
-    (controls.added, lambda t: t.groupby("arm").right.mean(), "has the shape (3)"),
     (controls.no_control, "a", "interval would help"),
     (controls.no_control, "c", "the same images"),
 ]

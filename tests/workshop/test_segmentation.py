@@ -31,9 +31,6 @@ WRONG = [
     (segmentation.scores, lambda h, m: scores(h, m, parts=["object"]), "object alone"),
     (segmentation.scores, lambda h, m: scores(h, m, parts=["background"]), "background alone"),
     (segmentation.scores, lambda h, m: scores(-h, m), "You found the background"),
-    (segmentation.scores, lambda h, m: scores(h, m, scale=1), "Both are shares"),
-    (segmentation.scores, lambda h, m: scores(h, m)[::-1], "in the other order"),
-    (segmentation.scores, lambda h, m: scores(h, m)[0], "has the shape (); (2) is asked for"),
     (segmentation.precision, lambda v, t: precision(v, t, order=v.argsort()), "go up the list"),
     (
         segmentation.precision,
@@ -47,7 +44,6 @@ WRONG = [
         lambda v, t: precision(v, t) * t.sum() / len(t),
         "divided by the number of all pixels",
     ),
-    (segmentation.precision, lambda v, t: (v * t).cumsum(0), "has the shape (30); () is asked"),
     (segmentation.good_marks, "a", "that of chance"),
     (segmentation.good_marks, "c", "No AP cuts the map"),
 ]

@@ -23,8 +23,6 @@ WRONG = [
     (start.at_home_there, lambda a, y, h, of: (of[a] == h)[a != y].sum(), "is a count"),
     (start.at_home_there, lambda a, y, h, of: per_cent(of[y] == h, a != y), "it is never there"),
     (start.at_home_there, lambda a, y, h, of: per_cent(a == h, a != y), "compare classes with"),
-    (start.at_home_there, lambda a, y, h, of: per_cent(of[a] != h, a != y), "use =="),
-    (start.at_home_there, lambda a, y, h, of: (of[a] == h).float(), "(10); () is asked for"),
     (start.share_on_object, lambda r, s: over_pictures(r * s) / over_pictures(r), "in percent"),
     (
         start.share_on_object,
@@ -38,7 +36,6 @@ WRONG = [
     ),
     (start.share_on_object, lambda r, s: 100 * (r * s).mean(dim=(1, 2, 3)), "number of pixels"),
     (start.share_on_object, lambda r, s: 100 * (r * s).sum() / r.sum(), "for each picture"),
-    (start.share_on_object, lambda r, s: 100 * r * s / r.sum(), "(2, 1, 6, 6); (2) is asked for"),
     (start.conclusion, "a", "Nothing but the home"),
     (start.conclusion, "c", "also to a wrong one"),
 ]

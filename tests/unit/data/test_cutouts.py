@@ -10,16 +10,7 @@ import torch
 from relevit.data.batch import join
 from relevit.data.composing import home_family
 from relevit.data.cutouts import CHUNK, CUTOUTS, RECIPES, Cutouts
-from relevit.data.drawings import (
-    ANIMALS,
-    CLASSES,
-    LEVELS,
-    OBJECTS,
-    PRETRAINING,
-    UNSEEN,
-    Drawings,
-    class_split,
-)
+from relevit.data.drawings import CLASSES, LEVELS, UNSEEN, Drawings, class_split
 from relevit.data.habitats import RECIPES_AT_HOME, habitats
 from relevit.data.textures import FAMILIES, SEEN, SIDE
 
@@ -53,17 +44,6 @@ def test_same_arguments_same_bytes_in_any_order_or_batches(world, name):
     assert same(backwards.select(range(count - 1, -1, -1)), once)
     parts = list(bench.batches(name, count, 13, seed=3, size=32))
     assert [len(part) for part in parts] == [13, 13, count - 26] and same(join(parts), once)
-
-
-def test_seed_set_index_and_label_each_change_the_image():
-    draws = [
-        *({"set_name": name, "indices": range(40)} for name in RECIPES),
-        {"set_name": "val", "indices": range(40, 80)},
-        {"set_name": "val", "indices": range(40), "seed": 1},
-        {"set_name": "val", "indices": range(40), "labels": [i % 40 for i in range(1, 41)]},
-    ]
-    flat = torch.cat([CUTOUTS.draw(**options, size=SMALL).images for options in draws]).flatten(1)
-    assert len(torch.unique(flat, dim=0)) == len(flat)
 
 
 # Labels and backgrounds
@@ -144,32 +124,6 @@ def test_objects_are_as_large_as_the_recipe_says(name):
 # Drawings and classes
 
 
-@pytest.mark.parametrize(
-    ("drawings", "style"),
-    [
-        *(
-            (drawings, style)
-            for drawings in (ANIMALS, OBJECTS)
-            for style in ("3d", "flat", "high_contrast")
-        ),
-        *((drawings, "3d") for drawings in (UNSEEN, PRETRAINING)),
-    ],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_drawings_are_premultiplied_and_halved(drawings, style):
-    levels, count = drawings.load(style), len(drawings.classes)
-    assert [tuple(level.shape) for level in levels] == [
-        (count, 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
-    ]
-    for level in levels:
-        colour, alpha = level[:, :3], level[:, 3:]
-        assert level.min() >= 0 and alpha.max() <= 1
-        assert (colour <= alpha + 1e-12).all()
-        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "a drawing is missing"
-    flat = levels[0].flatten(1)
-    assert len(torch.unique(flat, dim=0)) == count, "each class has a drawing of its own"
-
-
 def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():
     assert class_split(0) == (list(range(20)), list(range(20, 40)))
     splits = [class_split(seed) for seed in range(20)]
@@ -199,3 +153,14 @@ def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():
 def test_wrong_input_is_named(bench, arguments, text):
     with pytest.raises(ValueError, match=text):
         bench.draw(**({"set_name": "val", "indices": [0, 1], "size": 32} | arguments))
+
+
+def test_seed_set_index_and_label_each_change_the_image():
+    draws = [
+        *({"set_name": name, "indices": range(40)} for name in RECIPES),
+        {"set_name": "val", "indices": range(40, 80)},
+        {"set_name": "val", "indices": range(40), "seed": 1},
+        {"set_name": "val", "indices": range(40), "labels": [i % 40 for i in range(1, 41)]},
+    ]
+    flat = torch.cat([CUTOUTS.draw(**options, size=SMALL).images for options in draws]).flatten(1)
+    assert len(torch.unique(flat, dim=0)) == len(flat)

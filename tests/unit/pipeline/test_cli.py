@@ -120,11 +120,3 @@ def test_stopped_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, ca
         == f"stopped; what is done is in {tmp_path}, and the same command goes on from there:"
     )
     assert shlex.split(said[2]) == ["relevit", *given]
-
-
-@pytest.mark.parametrize("command", ["example", "check", "finetune", "explain", "doctor"])
-def test_every_command_has_help(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert ended.value.code == 0
-    assert "examples:" in capsys.readouterr().out or command == "doctor"

@@ -128,28 +128,7 @@ def test_texts_are_counted_in_all_splits(tmp_path, expect, capsys):
     assert lost.state == "wrong" and "unpack movies.tar.gz of ERASER again" in lost.problems[0]
 
 
-# Deep
-
-
-def test_unreadable_images_are_found_when_asked_for(root, capsys):
-    cut(root / "imagenet-a" / A_WNIDS[1] / "0.jpg")
-    assert examine(root, "a").state == "whole"
-    found = examine(root, "a", deep=True)
-    assert found.state == "unreadable"
-    (text,) = found.unreadable
-    assert f"{A_WNIDS[1]}/0.jpg cannot be read" in text
-    code, printed = run(capsys, root, "--set", "a", "--deep")
-    assert code == 1 and f"  unreadable {text}" in printed
-
-
 # The command
-
-
-def test_all_sets_are_looked_at_and_one_is_enough_to_fail(root, capsys):
-    code, text = run(capsys, root)
-    assert code == 1
-    assert [line.split()[0] for line in text.splitlines()[:-1] if line[0] != " "] == [*CATALOGUE]
-    assert f"1 of {len(CATALOGUE)} sets are whole" in text
 
 
 def test_json_has_what_was_found_and_what_is_official(root, capsys):

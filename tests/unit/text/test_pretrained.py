@@ -8,17 +8,12 @@ from safetensors.torch import load_file, save_file
 
 from relevit.config import TextParams
 from relevit.text import pretrained
-from relevit.text.documents import Corpus, Document
-from relevit.text.tokens import read_texts, word_tokenizer, words_of
+from relevit.text.documents import Document
+from relevit.text.tokens import word_tokenizer, words_of
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 
 REVIEW = Document("An unforgettable film, not a dull one.", 1)
-CORPORA = {"some": Corpus(("negative", "positive"), (REVIEW,), (), (), "made", "MIT")}
-
-
-def random_bert(**others) -> TextParams:
-    return TextParams(text_model="bert-base", source="random", corpus_root="x", **others)
 
 
 @pytest.fixture
@@ -47,20 +42,6 @@ def from_folder(folder, **others) -> TextParams:
         **limits,
         **others,
     )
-
-
-def test_random_bert_reads_the_words_of_its_texts():
-    cfg = random_bert()
-    tokenizer = pretrained.load_reader(cfg, CORPORA)
-    texts = read_texts(tokenizer, [Document("A dull film", 1), Document("new film", 1)], cfg.limit)
-    assert [one.unknown_share for one in texts.tokens] == [0, 0.5]
-    assert texts.tokens[0].special[0] and texts.tokens[0].special[-1]
-    model = pretrained.build_encoder(cfg, tokenizer, 3)
-    assert (len(model.blocks), model.head.in_features, model.head.out_features) == (2, 768, 3)
-    with torch.no_grad():
-        again = pretrained.build_encoder(cfg, tokenizer, 3)
-        ids = torch.tensor([texts.tokens[0].ids])
-        torch.testing.assert_close(model(model.embed(ids)), again(again.embed(ids)))
 
 
 def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(folder):

@@ -58,9 +58,6 @@ def every_method(values) -> dict[str, dict[str, tuple[float, float]]]:
     }
 
 
-# Tables
-
-
 # Who comes first
 
 

@@ -47,21 +47,6 @@ def result(folder):
     return {name: (folder / name).read_bytes() for name in RESULT}
 
 
-# Learning
-
-
-@pytest.mark.parametrize("warmup", [0.0, 0.25])
-def test_rates_rise_and_fall_as_a_cosine_to_zero(warmup):
-    settings = replace(SETTINGS, warmup=warmup)
-    warm = max(1, round(20 * warmup))
-    shares = [settings.rate_share(step, 20) for step in range(20)]
-    assert shares[:warm] == pytest.approx([(step + 1) / warm for step in range(warm)])
-    assert shares[warm] == 1.0
-    assert settings.rate_share(10 + warm / 2, 20) == pytest.approx(0.5)  # halfway down
-    assert shares[warm:] == sorted(shares[warm:], reverse=True) and 0 < shares[-1] < 0.03
-    assert settings.rate_share(20, 20) == pytest.approx(0, abs=1e-12)
-
-
 # Images
 
 
@@ -119,7 +104,32 @@ def test_other_settings_or_another_identity_are_another_run(tmp_path, change, ki
     assert len(seen) == rows and (result(tmp_path) == before) == (not rows)
 
 
-# Top-1
+# Mixing
+
+
+def test_batches_are_mixed_by_what_is_handed_in(tmp_path):
+    drawn = []
+
+    def mixing(pixels, labels, classes, rng):
+        drawn.append(rng.random())
+        return pixels, torch.eye(classes)[labels]
+
+    history = run(tmp_path / "mixed", mixing=mixing)
+    assert len(set(drawn)) == 6, "another draw in each batch of each epoch"
+    losses = [row["train_loss"] for row in run(tmp_path / "plain")[1:]]
+    assert losses == pytest.approx([row["train_loss"] for row in history[1:]])
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.25])
+def test_rates_rise_and_fall_as_a_cosine_to_zero(warmup):
+    settings = replace(SETTINGS, warmup=warmup)
+    warm = max(1, round(20 * warmup))
+    shares = [settings.rate_share(step, 20) for step in range(20)]
+    assert shares[:warm] == pytest.approx([(step + 1) / warm for step in range(warm)])
+    assert shares[warm] == 1.0
+    assert settings.rate_share(10 + warm / 2, 20) == pytest.approx(0.5)  # halfway down
+    assert shares[warm:] == sorted(shares[warm:], reverse=True) and 0 < shares[-1] < 0.03
+    assert settings.rate_share(20, 20) == pytest.approx(0, abs=1e-12)
 
 
 def test_top1_by_hand():
@@ -139,19 +149,3 @@ class Brightest(torch.nn.Module):
 
     def forward(self, pixels):
         return self.scale * pixels.mean(dim=(2, 3))
-
-
-# Mixing
-
-
-def test_batches_are_mixed_by_what_is_handed_in(tmp_path):
-    drawn = []
-
-    def mixing(pixels, labels, classes, rng):
-        drawn.append(rng.random())
-        return pixels, torch.eye(classes)[labels]
-
-    history = run(tmp_path / "mixed", mixing=mixing)
-    assert len(set(drawn)) == 6, "another draw in each batch of each epoch"
-    losses = [row["train_loss"] for row in run(tmp_path / "plain")[1:]]
-    assert losses == pytest.approx([row["train_loss"] for row in history[1:]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -17,19 +16,6 @@ from ..linear_run import Run, Stop, result, undisturbed_run
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run")
-
-
-# One run
-
-
-def test_log_holds_one_row_an_epoch_and_row_zero_before(undisturbed):
-    run, history, files = undisturbed
-    assert run.trained == [1, 2, 3, 4]
-    assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4]
-    assert set(history[0]) == {"epoch", "validation_loss"}
-    assert all(set(row) == {"epoch", "train_loss", "validation_loss"} for row in history[1:])
-    assert [json.loads(line) for line in files[LOG].decode().splitlines()] == history
-    assert run.seen == history
 
 
 # Every epoch kept

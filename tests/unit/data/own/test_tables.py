@@ -43,13 +43,6 @@ def test_tables_list_pictures_masks_and_parts(tmp_path, table, name):
         read_data(tmp_path / name)
 
 
-@pytest.mark.parametrize("labels", [[10, 2, 10], [10.0, 2.0, 10.0]])
-def test_whole_numbers_are_classes_by_value(tmp_path, table, labels):
-    table[["image"]].assign(label=labels).to_parquet(tmp_path / "birds.parquet")
-    found = read_data(tmp_path / "birds.parquet")
-    assert found.classes == ("2", "10") and found.labels.tolist() == [1, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
