@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -73,26 +72,6 @@ def test_wrong_parameter_stops_at_once(tmp_path, notebook, name, value, words):
 
 
 # Right parameters
-
-
-def test_parameters_given_by_hand_reach_the_result(tmp_path):
-    out = tmp_path / "outputs"
-    ended = call(
-        ROOT,
-        "papermill",
-        NOTEBOOKS / "00_original.ipynb",
-        tmp_path / "out.ipynb",
-        *("-p", "seed", "7"),
-        *("-p", "preset", "study"),
-        *("-p", "output_root", out),
-        "--no-progress-bar",
-    )
-    assert ended.code == 0, ended.err
-    folder = out / "study" / "00_original"
-    parameters = json.loads((folder / "summary.json").read_text())["parameters"]
-    given = {"seed": 7, "preset": "study", "output_root": str(out)}
-    assert parameters == OriginalParams().model_dump() | given
-    assert (folder / "weights.safetensors").is_file()
 
 
 # nbval compares

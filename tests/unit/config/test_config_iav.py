@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import NOTEBOOKS, IavParams, OriginalParams, PretrainingParams
+from relevit.config import IavParams, OriginalParams, PretrainingParams
 from relevit.training.classifier import TrainSettings
 
 BOTH = (PretrainingParams, IavParams)
@@ -53,13 +53,6 @@ def test_wrong_models(cls, models, text):
     refused(cls, text, models=models)
 
 
-@pytest.mark.parametrize("cls", BOTH)
-@pytest.mark.parametrize("name", ["tiny", "dinov2-s", "mini", "vit-b"])
-def test_unknown_models_are_named_with_the_known_ones(cls, name):
-    with pytest.raises(ValueError, match=rf"here: models\.0.* = '{name}' .*'mini-supervised'"):
-        cls.checked({"models": [name]}, "here")
-
-
 # The reference
 
 
@@ -82,15 +75,6 @@ def test_a_reference_that_is_not_compared_is_named(values):
 
 
 # Seeds of RobustViT's runs
-
-
-@pytest.mark.parametrize("name", [n for n, cls in NOTEBOOKS.items() if "seeds" in cls.model_fields])
-def test_no_run_at_all_is_allowed_in_the_iav_notebook_alone(name):
-    """Before and after RobustViT's finetuning is left out then."""
-    if name == "07_iav":
-        assert NOTEBOOKS[name].checked({"seeds": []}, "here").seeds == []
-    else:
-        refused(NOTEBOOKS[name], r"seeds = \[\] \(list\): .*at least 1 item", seeds=[])
 
 
 # Settings made from them

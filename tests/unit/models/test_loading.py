@@ -88,11 +88,6 @@ def test_shipped_models_by_name(name):
     torch.testing.assert_close(path_baseline(model, black).expand_as(black), black)
 
 
-def test_weights_of_other_images_are_not_taken_for_those_asked_for():
-    with pytest.raises(ValueError, match=r"no weights of 'tiny' for imagenet come with"):
-        shipped_weights("tiny", "imagenet")
-
-
 @pytest.mark.parametrize("name", MINIS)
 def test_a_mini_model_is_its_backbone_under_a_head_of_the_seed(name):
     path = shipped_weights(f"{name}-pretrained")

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from relevit.config.text import ON_DISK
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import A_WNIDS, IMAGENET_WNIDS
 from relevit.pipeline.cli import main
 from relevit.pipeline.doctor import examine, lines
-from replicas.text import write_eraser_movies, write_newsgroups
 
 ROOT = Path(__file__).parents[3]
 OTHER = next(wnid for wnid in IMAGENET_WNIDS if wnid not in A_WNIDS)
@@ -64,17 +62,6 @@ def run(capsys, *arguments: object) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("key", CATALOGUE)
-def test_catalogue_looks_where_the_reader_does(tmp_path, key):
-    """Resolves each reader, calls it with the catalogue's options, and reads what it misses."""
-    entry, found = CATALOGUE[key], examine(tmp_path, key)
-    assert found.state == "missing" and found.images is None
-    assert len(found.problems) == len(entry.calls)
-    for problem in found.problems:
-        assert str(tmp_path) in problem
-        assert any(folder in problem for folder in entry.folders), problem
-
-
-@pytest.mark.parametrize("key", CATALOGUE)
 def test_missing_set_is_told_with_what_to_get_where_and_its_terms(tmp_path, key):
     entry, text = CATALOGUE[key], "\n".join(lines(examine(tmp_path, key)))
     assert text.startswith(f"{key} ({entry.title}): missing\n")
@@ -108,24 +95,6 @@ def test_what_the_reader_refuses_is_told_in_its_words(root, capsys):
     assert code == 1 and "a (ImageNet-A): wrong\n" in text
     assert f"problem    a: {root / 'imagenet-a'} has the folder {OTHER!r}" in text
     assert "move it away, or unpack imagenet-a.tar again" in text, "the remedy comes last"
-
-
-def test_texts_are_counted_in_all_splits(tmp_path, expect, capsys):
-    write_eraser_movies(tmp_path, train=8, validation=4, test=4)
-    write_newsgroups(tmp_path, per_group=3)
-    found = examine(tmp_path, "eraser_movies", deep=True)
-    assert (found.state, found.images, found.classes) == ("incomplete", 16, 2)
-    assert found.problems == (
-        "16 texts; a whole set has 1,999 or 2,000: unpack movies.tar.gz again",
-    )
-    expect("eraser_movies", readable=(16,))
-    expect("newsgroups", images=24, classes=4)
-    code, text = run(capsys, tmp_path, "--set", *ON_DISK)
-    assert code == 0 and "found      16 texts, 2 classes in movies\n" in text
-    assert "found      24 texts, 4 classes in 20news-bydate-train\n" in text
-    next((tmp_path / "movies" / "docs").iterdir()).unlink()
-    lost = examine(tmp_path, "eraser_movies")
-    assert lost.state == "wrong" and "unpack movies.tar.gz of ERASER again" in lost.problems[0]
 
 
 # The command

@@ -51,11 +51,6 @@ def test_tokens_are_characters_of_the_text(tokenizer):
     assert len(found) == 10
 
 
-def test_offsets_are_characters_not_bytes(tokenizer):
-    found = encode(tokenizer, "é😀 film", 20)
-    assert found.words[-2] == "film" and found.offsets[-2] == (3, 7)
-
-
 def test_long_text_loses_its_end_and_keeps_the_separator(tokenizer):
     found = encode(tokenizer, "a film a good play zzz", 5)
     assert found.ids == (CLS, 4, 5, 4, SEP) and found.left_out == 3
@@ -77,13 +72,3 @@ def test_a_missing_or_damaged_file_is_named(folder):
 # Many texts
 
 OPINION = "the film was very good ."
-
-
-@pytest.mark.parametrize("ends", ["$A [SEP]", "[CLS] $A", "[CLS] [CLS] $A [SEP]", "$A"])
-def test_a_tokenizer_with_other_ends_is_refused(ends):
-    tokenizer = make()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=ends, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
-    )
-    with pytest.raises(ValueError, match=r"encode: .*one special token before and one after"):
-        encode(tokenizer, "a film", 10)

@@ -76,13 +76,6 @@ def test_another_run_stopped_anywhere_never_passes_for_a_finished_one(undisturbe
         assert result(folder, kept=True) == files, f"stopped at call {folder.name}"
 
 
-def test_resumed_run_trains_only_what_is_missing(undisturbed, tmp_path):
-    stopped_run(tmp_path, 3)
-    again = Run(tmp_path)
-    assert again.run() == undisturbed[0][1]
-    assert again.trained == [4] and [row["epoch"] for row in again.seen] == [4]
-
-
 # Finished before, or another run
 
 

@@ -11,21 +11,16 @@ from PIL import Image, ImageOps
 
 from relevit.data.image_set import UnreadableImage
 from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_NAMES, R_WNIDS, SI_CLASSES
+from relevit.data.real.classes import IMAGENET_NAMES, SI_CLASSES
 from relevit.data.real.imagenet_s import CLASS_IDS
 from relevit.models.spec import View
 from replicas import WRITERS
-from replicas.folders import write_folders
 from replicas.imagenet_s import WNIDS, write_imagenet_s
 from replicas.objectnet import write_objectnet
 from replicas.pictures import KINDS, Written, picture, save_jpeg, truncate
 
 VIEW = View(resize=48, crop=32)
 pytestmark = pytest.mark.usefixtures("no_network")
-
-
-def test_every_image_set_has_a_replica():
-    assert set(WRITERS) == {key for key, one in CATALOGUE.items() if one.holds == "images"}
 
 
 def held(key: str, root, call: int, written: list[Written], view: View, **options) -> None:
@@ -81,14 +76,6 @@ def test_a_broken_picture_is_named_and_the_others_can_be_read(tmp_path, key):
 
 
 # Labels
-
-
-@pytest.mark.parametrize(("key", "wnids"), [("a", A_WNIDS), ("r", R_WNIDS)])
-def test_200_ways_ask_among_all_classes_of_the_set(tmp_path, key, wnids):
-    write_folders(key, tmp_path, classes=wnids[3:5], per_class=1)
-    read = {ways: CATALOGUE[key].read(tmp_path, ways=ways).read([0, 1]) for ways in (200, 1000)}
-    assert read[200].candidates == tuple(IMAGENET_INDEX[wnid] for wnid in wnids)
-    assert read[1000].candidates == () and torch.equal(read[200].labels, read[1000].labels)
 
 
 def test_objects_of_si_score_are_matched_to_imagenet_by_hand():
