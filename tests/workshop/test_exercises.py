@@ -12,6 +12,8 @@ import pytest
 from checks.feedback import Wrong
 from nbclient import NotebookClient
 
+from relevit import models
+from relevit.models import load_model
 from relevit.pipeline import exercises
 
 from .answers import SOURCES, checked_at_once, is_check
@@ -50,8 +52,9 @@ def test_form(path):
 @pytest.mark.slow
 @sources
 def test_solutions_pass_and_stubs_do_not(path, capsys, monkeypatch, tmp_path):
-    """All cells in their order, as in the teacher's copy; kernels would import all again."""
+    """All cells in their order, as in the teacher's copy, with the smallest model."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(models, "load_model", lambda name, *weights: load_model("tiny", *weights))
     names: dict = {"display": lambda *shown: None}
     code = [cell for cell in exercises.read_source(path).cells if cell.cell_type == "code"]
     at_once = [cell.source for cell, _ in checked_at_once(path)]
