@@ -102,7 +102,7 @@ def test_no_target_is_the_predicted_class(vit, images, name):
     [1, np.int64(1), [1, 1, 1], np.array([1, 1, 1]), torch.tensor(1), torch.ones(3).int()],
     ids=["number", "NumPy's", "list", "array", "scalar", "int32"],
 )
-@every_method
+@pytest.mark.parametrize("name", ["gae", "token_wise", "smoothgrad"])
 def test_classes_in_any_form(vit, images, name, target):
     model = vit()
     assert torch.equal(
