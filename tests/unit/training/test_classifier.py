@@ -149,3 +149,11 @@ class Brightest(torch.nn.Module):
 
     def forward(self, pixels):
         return self.scale * pixels.mean(dim=(2, 3))
+
+
+def test_a_head_alone_can_be_trained(tmp_path):
+    before, model = micro_model().state_dict(), micro_model()
+    run(tmp_path, replace(SETTINGS, lr=0.0), model=model)
+    after = model.state_dict()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == {"head.weight", "head.bias"}
