@@ -98,10 +98,10 @@ test-notebooks:
 	$(BIN)/python -m pytest tests/unit
 	$(NBVAL) $(filter-out $(APART) $(LAST),$(IN_ORDER))
 
-hard: setup  ## Abuse it: kills, full disks, two callers, bad input (11 min on 2 cores)
+hard: setup  ## Abuse it: kills, full disks, two callers, bad input
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 hard-runs hard-input
 
-# Runs keep to one core each. Both print what they have counted.
+# Runs keep to one core each.
 hard-runs:
 	$(BIN)/python -m pytest tests/hard/test_runs.py
 hard-input:

@@ -1,212 +1,211 @@
-"""A run that is killed, stopped or starved of disk goes on, and ends with the same bytes."""
+"""A run that is killed, stopped or starved of disk goes on, and ends with the same results."""
 
 from __future__ import annotations
 
-import json
 import os
+import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
-from relevit.pipeline.kernels import PROVISIONER, warm_kernels
 
 from pipeline.projects import PRESET, copy_project, edit, results
 from relevit.pipeline.run import STOPPED
 
-from . import abuse
-from .abuse import JOBS, Bench
-
-SEED = 22
-KILLS = ["SIGKILL"] * 20
-STOPS = [*["SIGTERM"] * 5, *["SIGINT"] * 5]
-SWEPT = "02_finetune/tiny.relevance.published.tokencut.seed0"
-# Stages that few others wait for, so that what has failed for want of disk is soon made again.
-ON_SMALL_DISK = [
-    "00_start",
-    SWEPT,
-    "07_pretraining",
-    "09_sis",
-    "10_knn",
-    "11_text",
-    "12_clip",
-    "13_your_own",
-    "99_report",
-]
-FULL = ["FULL"] * 20
+# After so many finished stages, and some part of the next one.
+STOPS = {1: "SIGKILL", 3: "SIGTERM", 6: "SIGKILL", 10: "SIGINT", 15: "SIGKILL"}
+STARVED = ("00_start", "99_report")
+WAIT_S, GONE_S, TEST_S = 1200.0, 30.0, 3600  # on a slow and busy machine
+LINE = "Stopped. Results so far are kept: the same command goes on."
 NO_SPACE = "No space left on device"
-KEPT = "Results so far are kept|only what is missing is made"  # the second for the sweep's runs
-ROUNDS = 50
-WHOLE = 5  # every such start is that of a user, the others are light
-TEST_S = 3600  # limit for a test on a slow and busy machine; together they take some minutes
+ROUNDS = 20
+NAMES = ("alone", "stops", "small")  # of one length, as some results note where images are
+PROJECTS = re.compile(rb"/(alone|stops|small)/")
 
 pytestmark = [
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: fork, affinity"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux"),
     pytest.mark.timeout(TEST_S),
 ]
+
+
+def start(project: Path, core: int, inside: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    """The run as a user starts it, on one core, in a group of its own as a terminal's."""
+    command = [*inside, sys.executable, "-m", "relevit.pipeline.run", PRESET, "--jobs", "1"]
+    with (project / "said").open("ab") as log:
+        return subprocess.Popen(
+            ["taskset", "--cpu-list", str(core), *command],
+            cwd=project,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def said(project: Path, since: int = 0) -> str:
+    return (project / "said").read_bytes()[since:].decode(errors="replace")
+
+
+def finish(project: Path, process: subprocess.Popen[bytes]) -> Path:
+    assert process.wait(WAIT_S) == 0, said(project)
+    gone(project)
+    return results(project)
+
+
+def wait_for(process: subprocess.Popen[bytes], true: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while process.poll() is None and not true() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def gone(project: Path) -> None:
+    """Wait until no process works in the project's folder."""
+    end = time.monotonic() + GONE_S
+    while left := working_in(project):
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
+
+
+def working_in(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+    return found
 
 
 # One of each, side by side
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, figures) -> Iterator[dict[str, Future[Bench]]]:
-    """An uninterrupted run, one that is interrupted, and one whose disk gets full, on two cores.
-
-    Their folders have names of one length, since `13_your_own` notes where its images are.
-    """
+def runs(tmp_path_factory) -> Iterator[dict[str, Future[Path]]]:
+    """The results of a run that is left alone, of one that is stopped, of one without room."""
     folder = tmp_path_factory.mktemp("runs")
+    projects = [copy_project(folder / name) for name in NAMES]
+    for project in projects:
+        edit(project, "pipeline", disk_mb=1)
+    alone, stops, small = projects
     cores = sorted(os.sched_getaffinity(0))
-    print(f"moments drawn with seed {SEED}")
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        patch.delenv(PROVISIONER, raising=False)
-        with warm_kernels() as warm:
-
-            def bench(name: str, core: int) -> Bench:
-                project = copy_project(folder / name)
-                edit(project, "pipeline", disk_mb=1)
-                return Bench(project, results(project), str(core), warm)
-
-            alone, filled = bench("alone_", cores[0]), bench("filled", cores[0])
-            broken = bench("broken", cores[-1])
-            first = pool.submit(run_alone, alone)
-            second = pool.submit(run_interrupted, broken, figures)
-            third = pool.submit(lambda: run_on_small_disk(first.result(), filled, figures))
-            yield {"alone": first, "interrupted": second, "filled": third}
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(lambda: finish(alone, start(alone, cores[0])))
+        second = pool.submit(run_interrupted, stops, cores[-1])
+        third = pool.submit(lambda: run_on_small_disk(first.result(), small, cores[0]))
+        yield {"alone": first, "interrupted": second, "starved": third}
 
 
-def run_alone(bench: Bench) -> Bench:
-    abuse.finish(bench, abuse.start(bench, light=False))
-    return bench
+def run_interrupted(project: Path, core: int) -> Path:
+    chance = random.Random(22)
+    for count, how in STOPS.items():
+        since = (project / "said").stat().st_size if (project / "said").exists() else 0
+        process = start(project, core)
+        wait_for(process, lambda c=count: len([*results(project).rglob("summary.json")]) >= c)
+        time.sleep(chance.uniform(0, 3))
+        assert process.poll() is None, said(project)
+        if how == "SIGKILL":
+            again = subprocess.run(
+                [sys.executable, "-m", "relevit.pipeline.run", PRESET],
+                cwd=project,
+                capture_output=True,
+                text=True,
+            )
+            assert again.returncode == 2 and "is being run by process" in again.stderr
+        if how == "SIGINT":
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+        else:
+            process.send_signal(getattr(signal, how))
+        code = process.wait(WAIT_S)
+        gone(project)
+        text = said(project, since)
+        assert "Traceback" not in text, text
+        if how != "SIGKILL":
+            assert code == STOPPED and LINE in text.splitlines(), text
+    return finish(project, start(project, core))
 
 
-def run_interrupted(bench: Bench, figures) -> Bench:
-    moments = abuse.drawn([*KILLS, *STOPS], JOBS, SEED)
-    counted = {"SIGKILL": "kills survived"}
-    hit, number = set(), 0
-
-    def call_in_vain() -> None:
-        if number % 3 == 0:
-            figures.most("slowest refusal of a second caller, s", abuse.refused(bench))
-            figures.add("callers refused")
-
-    while any(moments.values()):
-        process = abuse.start(bench, light=bool(number % WHOLE))
-        found = abuse.next_moment(bench, process, moments, call_in_vain)
-        assert found, abuse.said(bench)
-        job, at_work = found
-        moment = moments[job].pop(0)
-        took = abuse.interrupt(bench, process, moment.how)
-        figures.most("slowest end after a stop, s", took)
-        figures.add(counted.get(moment.how, "stops survived"))
-        hit |= {job} if at_work else set()
-        if not at_work and moments[job]:  # it was done before: once more, for the moments left
-            shutil.rmtree(bench.results / job)
-        number += 1
-    abuse.finish(bench, abuse.start(bench, light=False))
-    assert len(hit) > 0.8 * len(JOBS), set(JOBS) - hit
-    return bench
-
-
-def run_on_small_disk(done: Bench, bench: Bench, figures) -> Bench:
-    """The finished run once more, of which stage after stage is deleted and made anew."""
-    shutil.copytree(done.project / ".snakemake", bench.project / ".snakemake")
-    outputs = bench.project / "outputs"
+def run_on_small_disk(done: Path, project: Path, core: int) -> Path:
+    """The finished run once more, of which stages are deleted and made anew."""
+    shutil.copytree(done.parents[1] / ".snakemake", project / ".snakemake")
+    outputs = project / "outputs"
     outputs.mkdir()
-    size = sum(path.stat().st_size for path in done.results.rglob("*")) // 2**20
-    with (
-        abuse.small_disk(outputs, 2 * size + 64) as (seen, inside),
-        abuse.warm_inside(inside) as warm,
-    ):
-        shutil.copytree(done.results, seen / PRESET)
-        bench = bench._replace(results=seen / PRESET, inside=inside, warm=warm)
-        moments = abuse.drawn(FULL, ON_SMALL_DISK, SEED)
-        for job in ON_SMALL_DISK:
-            while moments[job]:
-                shutil.rmtree(bench.results / job, ignore_errors=True)  # what failed may lack it
-                since = bench.log.stat().st_size if bench.log.exists() else 0
-                process = abuse.start(bench, light=True)
-                found = abuse.next_moment(bench, process, {job: moments[job]})
-                assert found, abuse.said(bench, since)
-                moments[job].pop()
-                # Where a run of the sweep has failed, all that follows would be made without it.
-                to_the_end = job == SWEPT or not moments[job]
-                with abuse.full(seen):
-                    if to_the_end:
-                        process.wait(abuse.WAIT_S)
-                    else:  # what else is to be made finds room again
-                        abuse.until(
-                            process, lambda since=since: NO_SPACE in abuse.said(bench, since)
-                        )
-                code = process.wait(abuse.WAIT_S)
-                abuse.all_gone(bench)
-                text = abuse.said(bench, since)
-                assert code not in (0, STOPPED) and NO_SPACE in text, text
-                assert re.search(KEPT, text), text
-                if to_the_end:
-                    assert "error: disk: 0 MB are free at " in text, text
-                figures.add("full disks survived")
-        abuse.finish(bench, abuse.start(bench, light=True))
-        kept = bench.project / "kept"
-        shutil.copytree(bench.results, kept)
-    return bench._replace(results=kept)
+    size = sum(path.stat().st_size for path in done.rglob("*")) // 2**20
+    with small_disk(outputs, 2 * size + 64) as (seen, inside):
+        shutil.copytree(done, seen / PRESET)
+        for name in STARVED:
+            shutil.rmtree(seen / PRESET / name)
+            since = len(said(project)) if (project / "said").exists() else 0
+            process = start(project, core, inside)
+            wait_for(process, (seen / PRESET / name / "executed.ipynb").exists)
+            with full(seen):
+                code = process.wait(WAIT_S)
+            text = said(project, since)
+            assert code not in (0, STOPPED) and NO_SPACE in text, text
+            assert "Results so far are kept" in text and "error: disk: 0 MB are free at" in text
+        process = start(project, core, inside)
+        assert process.wait(WAIT_S) == 0, said(project)
+        return Path(shutil.copytree(seen / PRESET, project / "kept"))
 
 
-def test_run_that_is_left_alone_ends(runs):
-    runs["alone"].result()
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """A file system of its own at a folder, seen by commands that are put inside.
+
+    Yields the folder as seen from here, and what puts a command inside. No rights are needed where
+    the system lets everyone have namespaces; where it does not, the test is skipped.
+    """
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare, for a file system of its own")
+    script = f'mount -t tmpfs -o size={megabytes}m small "$0" && echo ready && exec cat'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(folder)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **pipes) as holder:
+        try:
+            if holder.stdout.readline() != b"ready\n":
+                pytest.skip(f"needs a file system of its own: {holder.stderr.read().decode()}")
+            inside = ("nsenter", "--preserve-credentials", "--user", "--mount", "--target")
+            stay = (str(holder.pid), "sh", "-c", 'cd "$0" && exec "$@"', str(folder.parent))
+            yield Path(f"/proc/{holder.pid}/root{folder}"), (*inside, *stay)
+        finally:
+            holder.stdin.close()
 
 
-def test_run_that_is_killed_and_stopped_ends_with_the_same_bytes(runs, figures):
-    compare(runs["alone"].result(), runs["interrupted"].result(), figures)
+@contextmanager
+def full(folder: Path) -> Iterator[None]:
+    """Not a byte is free where a folder lies while the body runs."""
+    filler = folder / "filler"
+    with filler.open("wb") as file:
+        while free := os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize:
+            with suppress(OSError):  # a stage was faster
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free)
+    try:
+        yield
+    finally:
+        filler.unlink()
 
 
-def test_run_whose_disk_gets_full_ends_with_the_same_bytes(runs, figures):
-    compare(runs["alone"].result(), runs["filled"].result(), figures)
-
-
-# The same bytes, but for times
-
-# Cells that show how long something took, by a part of their source.
-MEASURED = {"04_segmentation": "plots.seconds_bars(", "11_text": "pd.DataFrame(seconds)"}
-
-
-def compare(one: Bench, other: Bench, figures) -> None:
-    """All files of two runs are equal, but for times."""
-    first, second = contents(one), contents(other)
-    assert first.keys() == second.keys()
-    assert [name for name in sorted(first) if first[name] != second[name]] == []
-    figures.add("files compared", len(first))
-
-
-def contents(bench: Bench) -> dict[str, bytes]:
-    """The files of a run, without times: papermill's, and those of `MEASURED` cells."""
-    files = (path for path in bench.results.rglob("*") if path.is_file())
-    found = {path.relative_to(bench.results).as_posix(): path.read_bytes() for path in files}
-    found = {
-        name: content.replace(os.fsencode(bench.project), b"PROJECT")
-        for name, content in found.items()
+def kept(folder: Path) -> dict[str, bytes]:
+    """Tables, weights, logs and summaries; pages and notebooks note when and where they ran."""
+    files = (path for path in folder.rglob("*.*") if path.suffix not in (".ipynb", ".html"))
+    return {
+        path.relative_to(folder).as_posix(): PROJECTS.sub(b"/any/", path.read_bytes())
+        for path in files
+        if path.is_file() and not path.is_relative_to(folder / "site")
     }
-    return {name: without_times(name, content) for name, content in found.items()}
 
 
-def without_times(name: str, content: bytes) -> bytes:
-    if not name.endswith("executed.ipynb"):
-        return content
-    notebook = json.loads(content)
-    source = MEASURED.get(name.split("/")[0])
-    for part in [notebook, *notebook["cells"]]:
-        part["metadata"].pop("papermill")
-        if source and source in code(part):
-            part["outputs"] = []
-    return json.dumps(notebook).encode()
-
-
-def code(cell: dict) -> str:
-    return "".join(cell.get("source", []))
+@pytest.mark.parametrize("disturbed", ["interrupted", "starved"])
+def test_a_disturbed_run_ends_with_the_same_results(runs, disturbed):
+    wanted, found = kept(runs["alone"].result()), kept(runs[disturbed].result())
+    assert wanted.keys() == found.keys()
+    assert [name for name in wanted if wanted[name] != found[name]] == []
 
 
 # Two callers in the same instant
@@ -214,7 +213,7 @@ def code(cell: dict) -> str:
 CALLER = """
 import sys
 from relevit.pipeline import run
-run.check = lambda preset: None
+run.check = lambda preset, stages: preset
 def work(preset, *rest):
     print("runs", flush=True)
     sys.stdin.readline()
@@ -225,25 +224,23 @@ for line in sys.stdin:
 """
 
 
-def test_one_of_two_callers_runs_and_the_other_is_refused(tmp_path, figures):
+def test_one_of_two_callers_runs_and_the_other_is_refused(tmp_path):
     for name in ("notebooks", "params"):
         (tmp_path / name).mkdir()
-    with caller(tmp_path) as one, caller(tmp_path) as other:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"text": True}
+    command = [sys.executable, "-c", CALLER]
+    with (
+        subprocess.Popen(command, cwd=tmp_path, **pipes) as one,
+        subprocess.Popen(command, cwd=tmp_path, **pipes) as other,
+    ):
         for _ in range(ROUNDS):
             for each in (one, other):
                 each.stdin.write("go\n")
                 each.stdin.flush()
-            said = {each.stdout.readline().strip(): each for each in (one, other)}
-            assert said.keys() == {"runs", "2"}
-            message = said["2"].stderr.readline()
-            owner = f"is being run by process {said['runs'].pid} on "
-            assert owner in message
-            said["runs"].stdin.write("end\n")
-            said["runs"].stdin.flush()
-            assert said["runs"].stdout.readline() == "0\n"
-            figures.add("callers refused")
-
-
-def caller(folder: Path) -> subprocess.Popen[str]:
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", CALLER], cwd=folder, text=True, **pipes)
+            heard = {each.stdout.readline().strip(): each for each in (one, other)}
+            assert heard.keys() == {"runs", "2"}
+            owner = f"is being run by process {heard['runs'].pid} on "
+            assert owner in heard["2"].stderr.readline()
+            heard["runs"].stdin.write("end\n")
+            heard["runs"].stdin.flush()
+            assert heard["runs"].stdout.readline() == "0\n"

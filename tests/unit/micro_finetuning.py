@@ -1,13 +1,7 @@
-"""A relevance finetuning that takes a moment: a two-block ViT and ten small pictures.
-
-Run as a script, this file is the process that `finetune/test_loop.py` kills: `serve` below.
-"""
+"""A relevance finetuning that takes a moment: a two-block ViT and ten small pictures."""
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -31,7 +25,6 @@ SPEC = ModelSpec(
     options={"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2},
 )
 SETTINGS = FinetuneSettings(lr=1.0e-3, epochs=3, batch_size=4)
-LONG = SETTINGS.changed(epochs=8)
 RESULT = ("weights.safetensors", "log.jsonl")
 
 
@@ -93,42 +86,3 @@ def result(folder):
 
 def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
-
-
-# A process to kill
-
-
-def serve():
-    """Run the finetuning of each folder named on stdin in a process of its own.
-
-    A fork saves importing torch and timm again for each; nothing is computed before it.
-    """
-    torch.set_num_threads(1)
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            run_and_tell(line.strip())
-        say("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-
-def run_and_tell(folder):
-    try:
-        say("child", os.getpid())
-        run(
-            folder,
-            LONG,
-            on_epoch=lambda row: say("epoch", row["epoch"]),
-            after_step=lambda model: say("step"),
-        )
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def say(*words):
-    print(*words, flush=True)
-
-
-if __name__ == "__main__":
-    serve()

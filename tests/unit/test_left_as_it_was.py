@@ -55,8 +55,7 @@ class Broken(nn.Module):
         raise KeyError("broken")
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize(("training", "broken"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("name", LOOKS)
 def test_model_is_left_as_it_was(build_vit, images, state_of, name, broken, training):
     model = know_black(build_vit()).train(training)

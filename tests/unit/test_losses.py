@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from relevit.losses import (
-    LOSSES,
     background_loss,
     background_of,
     confidence_loss,
-    evaluated,
     foreground_loss,
     gradmask_loss,
     label_loss,
@@ -99,13 +97,6 @@ def test_baselines_of_a_linear_model(linear, code, edges):
     options = dict(sum_over_batch=code, least_probability=small, edges_in_both=edges)
     ours = rrr_loss(logits, images, MASKS, **options)
     assert float(ours.detach()) == pytest.approx(float(wanted.detach()), rel=1e-8)
-
-
-def test_a_loss_takes_what_it_asks_for_by_name():
-    seen = {"heatmaps": RELEVANCE, "masks": BINARY, "logits": None, "towards_mask": True}
-    for loss, weight in LOSSES["relevance"].values():
-        assert (weight > 0 and float(evaluated(loss, seen)) == 0.25) or loss is background_loss
-    assert evaluated(background_loss, seen) == background_loss(RELEVANCE, BINARY)
 
 
 @pytest.mark.parametrize(

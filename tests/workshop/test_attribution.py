@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 import torch
 from checks import attribution
-from checks.feedback import Wrong
 
 from .answers import said
 
@@ -35,8 +34,6 @@ WRONG = [
     (attribution.rollout, lambda a: rollout(a, own=0, half=1)[0, 1:], "left the identity out"),
     (attribution.rollout, lambda a: rollout(a, left=False)[0, 1:], "from the wrong side"),
     (attribution.rollout, lambda a: rollout(a, heads=lambda h: h.amax(0))[0, 1:], "largest head"),
-    (attribution.rollout, lambda a: rollout(a[-1:])[0, 1:], "last block alone"),
-    (attribution.rollout, lambda a: rollout(a)[0], "(5); (4) is asked for"),
     (attribution.same_map, "a", "GAE starts from the same rows"),
     (attribution.same_map, "c", "each single head is the same"),
     (attribution.head_wise, lambda a, g: weighed(a, g, lambda w: w / w.sum()), "keep their sign"),
@@ -44,8 +41,6 @@ WRONG = [
     (attribution.head_wise, lambda a, g: a.mean(0), "All heads weigh the same"),
     (attribution.head_wise, lambda a, g: weighed(a, g, lambda w: w.abs().softmax(0)), "softmax"),
     (attribution.head_wise, lambda a, g: (a * g).mean(0), "as GAE does"),
-    (attribution.head_wise, published, "difference C5"),
-    (attribution.head_wise, lambda a, g: (a * g).sum((1, 2)), "(3); (5, 5) is asked for"),
 ]
 
 test_wrong_answers = said(WRONG)
@@ -86,20 +81,3 @@ def test_right_answers_other_than_ours(check, answer, capsys):
 
 
 TRUTH = pd.DataFrame({"method": ["rollout", "gae"], "own_object_pct": [50.0, 72.5]})
-
-
-@pytest.mark.parametrize(
-    ("prediction", "sentence"),
-    [((50, 70), "Well predicted."), ((80, 95), "maps are equal"), ((50, 50), "does better")],
-)
-def test_every_prediction_counts_and_hears_how_far_it_is_off(prediction, sentence, capsys):
-    attribution.pointing(prediction, TRUTH)
-    printed = capsys.readouterr().out
-    assert sentence in printed and printed.count("✓ ") == 2
-
-
-def test_a_prediction_is_a_number():
-    with pytest.raises(Wrong, match="no prediction yet"):
-        attribution.pointing((50, None), TRUTH)
-    with pytest.raises(Wrong, match="A number is asked for, in % for rollout"):
-        attribution.pointing(("half", 60), TRUTH)

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from checks import faithfulness
-from checks.feedback import Wrong
 
 from .answers import said
 
@@ -29,11 +28,6 @@ def above(image, relevance, share_pct):
     return erased(image, high.double(), 100 * high.double().mean() + 1e-6)
 
 
-def in_place(image, relevance, share_pct):
-    image[:] = erased(image, relevance, share_pct)
-    return image
-
-
 def area(shares, accuracy, *, end=(100,), last=(0,), weigh=lambda a, b: (a + b) / 2):
     shares, accuracy = np.array([*shares, *end]), np.array([*accuracy, *last])
     return float((np.diff(shares) * weigh(accuracy[:-1], accuracy[1:])).sum() / 100)
@@ -45,17 +39,11 @@ WRONG = [
     (faithfulness.erase_most, lambda i, r, s: erased(i, r, s, turned=True), "are exchanged"),
     (faithfulness.erase_most, above, "above a share of the largest"),
     (faithfulness.erase_most, lambda i, r, s: erased(i, r, s, count=math.ceil), "a patch too many"),
-    (faithfulness.erase_most, lambda i, r, s: i, "Nothing is erased"),
-    (faithfulness.erase_most, in_place, "changes its input number 1"),
-    (faithfulness.erase_most, lambda i, r, s: erased(i, r, s)[0], "has the shape (12, 12)"),
     (faithfulness.area, lambda s, a: area(s, a, end=(), last=()), "left the last point out"),
     (faithfulness.area, lambda s, a: np.mean(a), "mean of the points"),
     (faithfulness.area, lambda s, a: np.mean([*a, 0]), "mean of the points"),
     (faithfulness.area, lambda s, a: area(s, a, weigh=lambda x, y: x), "as stairs do"),
     (faithfulness.area, lambda s, a: area(s, a, weigh=lambda x, y: y), "at their end alone"),
-    (faithfulness.area, lambda s, a: 100 * area(s, a), "100 times too large"),
-    (faithfulness.area, lambda s, a: area(s, a) / 100, "100 times too small"),
-    (faithfulness.area, lambda s, a: 2 * area(s, a), "forgot to halve"),
     (faithfulness.colour, "a", "the same patches go"),
     (faithfulness.colour, "b", "not a pixel"),
 ]
@@ -78,8 +66,3 @@ def test_every_prediction_counts_and_hears_how_far_it_is_off(prediction, sentenc
     faithfulness.fall(prediction, TRUTH, 30)
     printed = capsys.readouterr().out
     assert sentence in printed and printed.count("✓ ") == 2
-
-
-def test_a_prediction_is_a_number():
-    with pytest.raises(Wrong, match="no prediction yet"):
-        faithfulness.fall((10, None), TRUTH, 30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from checks.feedback import Wrong, choice, compare, guess, result, value
@@ -33,20 +32,6 @@ def test_answers_that_are_none(answer, sentence):
     with pytest.raises(Wrong) as found:
         result(answer, torch.tensor([[-1.0, 1.0], [2.0, 3.0]]), shape=(2, 2))
     assert sentence in str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [(np.asarray, "an array"), (list, "a list"), (tuple, "a tuple")]
-)
-def test_of_tensors_several_numbers_come_as_a_tensor(kind, name):
-    """The notebooks go on with what a function returns; a number alone may be of any kind."""
-    numbers = torch.tensor([1.0, 2.0])
-    with pytest.raises(Wrong, match=rf"returns {name}; a tensor is asked for: torch\.as_tensor"):
-        result(kind, numbers)
-    assert result(kind, numbers, unpacked=True).tolist() == [1, 2]
-    assert result(kind, [1.0, 2.0]).tolist() == [1, 2]
-    for number in (float, lambda x: x.numpy().sum(), lambda x: int(x.sum())):
-        result(number, numbers[:1], shape=())
 
 
 def test_an_empty_function_is_not_one_that_torch_refuses():

@@ -31,9 +31,6 @@ WRONG = [
     (segmentation.scores, lambda h, m: scores(h, m, parts=["object"]), "object alone"),
     (segmentation.scores, lambda h, m: scores(h, m, parts=["background"]), "background alone"),
     (segmentation.scores, lambda h, m: scores(-h, m), "You found the background"),
-    (segmentation.scores, lambda h, m: scores(h, m, scale=1), "Both are shares"),
-    (segmentation.scores, lambda h, m: scores(h, m)[::-1], "in the other order"),
-    (segmentation.scores, lambda h, m: scores(h, m)[0], "has the shape (); (2) is asked for"),
     (segmentation.precision, lambda v, t: precision(v, t, order=v.argsort()), "go up the list"),
     (
         segmentation.precision,
@@ -47,7 +44,6 @@ WRONG = [
         lambda v, t: precision(v, t) * t.sum() / len(t),
         "divided by the number of all pixels",
     ),
-    (segmentation.precision, lambda v, t: (v * t).cumsum(0), "has the shape (30); () is asked"),
     (segmentation.good_marks, "a", "that of chance"),
     (segmentation.good_marks, "c", "No AP cuts the map"),
 ]
@@ -60,29 +56,3 @@ def test_two_scores_come_in_any_form(kind, capsys):
     """The notebook takes them apart."""
     segmentation.scores(lambda h, m: kind(scores(h, m)))
     assert capsys.readouterr().out.startswith("✓ ")
-
-
-def test_a_loop_in_numbers_of_python_is_right(capsys):
-    def loop(values, truth):
-        found, notes = 0, []
-        order = values.argsort(descending=True).tolist()
-        for place, pixel in enumerate(order, start=1):
-            if truth[pixel]:
-                found += 1
-                notes.append(found / place)
-        return sum(notes) / len(notes)
-
-    segmentation.precision(loop)
-    assert capsys.readouterr().out.startswith("✓ ")
-
-
-def test_no_two_pixels_of_the_example_are_equal():
-    """Or several orders, and so several results, would be right."""
-    values, truth = segmentation.pixels_example()
-    assert len(values.unique()) == len(values) and 0 < truth.sum() < len(truth)
-
-
-def test_a_prediction_hears_how_far_it_is_off(capsys):
-    for guess, part in ((85, "Well predicted"), (50, "most of the image"), (99, "not so few")):
-        segmentation.empty_map(guess, 86.2)
-        assert part in capsys.readouterr().out

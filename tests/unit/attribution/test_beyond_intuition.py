@@ -84,15 +84,6 @@ def test_perception_alone_is_rollout(build_vit, images):
     close(ours, METHODS["rollout"](model, images, **options))
 
 
-def test_last_attention_times_gradient_is_one_gae_step(build_vit, images):
-    """With a single head the product A * grad A and the product of their means are the same."""
-    model = build_vit(num_heads=1, depth=1)
-    ours = express(
-        model, images, perception="last_attention", feedback="gradient", protocol="described"
-    )
-    close(ours, METHODS["gae"](model, images))
-
-
 # Parts
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attribution import METHODS, gae, relevance_and_logits
+from relevit.attribution import gae, relevance_and_logits
 
 from ..conftest import KINDS
 
@@ -104,13 +104,3 @@ def test_weights_are_in_the_graph_only_when_asked(build_vit, images, exact):
     model.blocks[0].norm1.register_forward_hook(lambda *args: seen.append(args[-1].requires_grad))
     gae(model, images, exact_gradient=exact)
     assert seen == [exact]
-
-
-@pytest.mark.parametrize("name", ["gae", "rollout", "ga", "token_wise"])
-def test_distilled_map_reads_both_tokens(build_vit, images, name):
-    """DeiT's two heads, whose answers are averaged (differences F13)."""
-    options = {"protocol": "described"} | ({"feedback": "none"} if name == "token_wise" else {})
-    model, target = build_vit("distilled"), torch.tensor([4, 0, 2])
-    both = METHODS[name](model, images, target, **options)
-    one = METHODS[name](model, images, target, pooling="class_token", **options)
-    assert (both - one).abs().max() > 1e-9

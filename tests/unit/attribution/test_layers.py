@@ -94,12 +94,6 @@ def test_a_layer_is_its_weight_or_more(kind, dtype):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_convolution_and_missing_layer():
-    assert does_its_weight(nn.Conv2d(3, 4, 7, stride=7))
-    assert not does_its_weight(hooked(nn.Conv2d(3, 4, 7, stride=7)))
-    assert not does_its_weight(None) and not does_its_weight(nn.Identity())
-
-
 def wrap(model, path, kind):
     parent, _, name = path.rpartition(".")
     parent = model.get_submodule(parent)

@@ -11,7 +11,7 @@ from timm.models.vision_transformer import ResPostBlock
 
 from relevit.attribution import METHODS
 from relevit.attribution import lrp_rules as rules
-from relevit.attribution.lrp import from_head, lrp_pixels, through_blocks
+from relevit.attribution.lrp import from_head, through_blocks
 from relevit.attribution.replay import replay
 from relevit.attribution.seen import observe
 
@@ -77,15 +77,6 @@ def test_sum_by_share(relevance, a, b, normalise, wanted):
         close(part, tensor([known]))
 
 
-def test_sum_is_normalised_image_by_image():
-    operands = [draw(3, 4, 5, seed=seed) for seed in range(3)]
-    together = rules.through_sum(*operands)
-    for i in range(3):
-        alone = rules.through_sum(*(x[i : i + 1] for x in operands))
-        close(together[0][i : i + 1], alone[0])
-    close(sum(together).sum(dim=(1, 2)), operands[0].sum(dim=(1, 2)), 1e-9)
-
-
 def test_mean_by_share():
     tokens = tensor([[[1, 2], [3, 0], [2, 4]]])
     close(rules.through_mean(tensor([[6, 9]]), tokens), tensor([[[1, 3], [3, 0], [2, 6]]]))
@@ -100,16 +91,6 @@ def test_patches_by_the_bounded_rule():
     ours = rules.through_patches(tensor([[[[5], [0]]]]), tensor([[[[0, 1], [-1, 4]]]]), weight)
     # Shares 2 * (0 - -1) = 2 and -3 * (1 - 4) = 9 of 11.
     close(ours[0, 0, 0], tensor([10 / 11, 45 / 11]), 1e-8)
-
-
-def test_patches_keep_their_place():
-    """A grid that is no square: relevance of one patch stays inside its pixels."""
-    relevance = torch.zeros(1, 4, 2, 3).double()
-    relevance[0, :, 1, 2] = 1
-    pixels = rules.through_patches(relevance, draw(1, 3, 4, 6), draw(4, 3, 2, 2, seed=1))
-    assert pixels[..., 2:, 4:].sum() == pytest.approx(4)
-    pixels[..., 2:, 4:] = 0
-    assert pixels.abs().max() == 0
 
 
 # Whole models
@@ -134,12 +115,6 @@ def test_relevance_sums_to_one_after_every_block(build_vit, images, kind):
             close(found.tokens.sum(dim=(1, 2)), one, 1e-6)
             # Half of a product's relevance goes to the map, by the mixing of the values.
             assert found.attention.sum(dim=(1, 2, 3)).abs().max() < 1
-
-
-def test_patches_sum_their_pixels(build_vit, images):
-    pixels = lrp_pixels(build_vit(), images)
-    blocks = pixels.reshape(3, 4, 7, 4, 7).sum(dim=(2, 4)).flatten(1)
-    close(METHODS["lrp"](build_vit(), images), blocks, 1e-9)
 
 
 def test_position_embedding_of_any_image_size(build_vit, images):

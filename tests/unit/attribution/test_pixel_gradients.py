@@ -12,7 +12,7 @@ from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
 
 from relevit.attribution import METHODS, completeness_gap, patch_grid
 from relevit.attribution.integrated_gradients import integrated_gradients_pixels
-from relevit.attribution.path import integration_path, path_baseline
+from relevit.attribution.path import integration_path
 from relevit.attribution.smoothgrad import noise_patterns, smoothgrad_pixels
 
 from .. import attribution_cases
@@ -53,15 +53,6 @@ def test_smoothgrad_agrees_with_captum(build_vit, images, monkeypatch, kind):
     close(smoothgrad_pixels(model, images, TARGET, **options), theirs)
     maps = METHODS["smoothgrad"](model, images, TARGET, **options)
     close(maps, patch_sums(theirs.abs().sum(dim=1)) / 49)
-
-
-def test_smoothgrad_scales_its_noise_with_the_image(build_vit, images):
-    """A linear model of the rescaled image has the rescaled noise: the same map, scaled."""
-    model = build_vit()
-    own = smoothgrad_pixels(model, images, TARGET)
-    with torch.no_grad():
-        model.patch_embed.proj.weight /= 4
-    close(smoothgrad_pixels(model, 4 * images, TARGET), own / 4, 1e-9)
 
 
 def test_smoothgrad_depends_on_the_seed_alone(build_vit, images):
@@ -158,15 +149,6 @@ def test_other_paths():
     assert np.dot(cubes, path.weights) == pytest.approx(np.trapezoid(cubes, dx=1 / 6))
 
 
-def test_baseline(build_vit, images):
-    model = know_black(build_vit())
-    assert path_baseline(model, images, "zero").eq(0).all()
-    close(path_baseline(model, images), -torch.ones(3, 1, 1).double())
-    given = torch.full((3, 1, 1), 0.7)
-    assert path_baseline(model, images, given).dtype == images.dtype
-    close(path_baseline(model, images, given), given.double())
-
-
 # Doors
 
 
@@ -178,16 +160,3 @@ def test_tokens_of_other_things_than_pixels_are_refused(build_vit, images, name)
     model.patch_embed.backbone = torch.nn.Identity()
     with pytest.raises(ValueError, match=r"patches: this VisionTransformer does not make its tok"):
         METHODS[name](model, images)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "told"),
-    [
-        ("smoothgrad", {"draws": 0}, r"smoothgrad: draws 0, noise .*20 and 0.15 are the usual"),
-        ("smoothgrad", {"noise": -0.1}, r"smoothgrad: draws 20, noise -0.1"),
-        ("integrated_gradients", {"steps": 0}, "steps 0: the path integral needs at least 1"),
-    ],
-)
-def test_wrong_options_are_named(build_vit, images, name, options, told):
-    with pytest.raises(ValueError, match=told):
-        METHODS[name](build_vit(), images, **options)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from relevit.base.files import need_disk_space, write_atomically
 
@@ -55,33 +54,6 @@ def test_that_is_what_the_libraries_raise(tmp_path, writer):
     path = tmp_path / "file"
     with pytest.raises(OSError, match=rf"^disk: {path} could not be written, for the disk is full"):
         write_atomically(path, lambda target: WRITERS[writer](FULL))
-
-
-def test_a_limit_on_files_is_one_too(tmp_path):
-    """What safetensors raises cannot be had from /dev/full, which has no length."""
-    resource = pytest.importorskip("resource", reason="files are limited as POSIX systems do it")
-    signal = pytest.importorskip("signal")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        for write in (lambda target: save_file(TENSORS, target), *WRITERS.values()):
-            with pytest.raises(OSError, match=r"^disk: .* could not be written"):
-                write_atomically(tmp_path / "file", write)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("error", [OSError(errno.EACCES, "Permission denied"), KeyError("x")])
-def test_other_errors_are_what_they_are(tmp_path, error):
-    def write(target):
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        write_atomically(tmp_path / "file", write)
-    assert caught.value is error
 
 
 def test_room_is_asked_for_on_the_disk_where_the_folder_will_lie(tmp_path, monkeypatch):

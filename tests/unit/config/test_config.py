@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
@@ -13,20 +12,14 @@ from relevit.config import (
     NOTEBOOKS,
     AblationsParams,
     BaselinesParams,
-    ClipParams,
-    ControlsParams,
     FinetuneParams,
-    KnnParams,
     LearningRateParams,
     OriginalParams,
     OwnChoices,
     OwnParams,
-    Params,
     PipelineParams,
-    PretrainingParams,
     RobustnessParams,
     StartParams,
-    TextParams,
 )
 from relevit.config.robustvit import LOSS_WEIGHTS
 
@@ -73,18 +66,6 @@ def test_from_notebook_takes_what_papermill_injected():
     assert params == FinetuneParams(lr=3.0e-6, model="tiny")
 
 
-def test_from_file(tmp_path):
-    path = tmp_path / "02_finetune.yaml"
-    path.write_text("preset: workshop\nlr: 5.0e-6  # a comment\nseed: 3\n")
-    assert FinetuneParams.from_file(path) == FinetuneParams(preset="workshop", lr=5.0e-6, seed=3)
-    path.write_text("")
-    assert FinetuneParams.from_file(str(path)) == FinetuneParams()  # a path may be text
-
-
-def test_whole_numbers_do_for_floats():
-    assert FinetuneParams.checked({"weight_background": 2}, "test").weight_background == 2.0
-
-
 # Wrong values
 
 WRONG = [
@@ -92,38 +73,20 @@ WRONG = [
     (FinetuneParams, {"epohcs": 3}, r"epohcs = 3 is no parameter; allowed are preset, .*epochs"),
     (StartParams, {"lr": 1.0e-5}, r"lr = 1e-05 is no parameter; allowed are .*images_per_set"),
     # wrong type
-    (FinetuneParams, {"epochs": 2.0}, r"epochs = 2\.0 \(float\): .*valid integer"),
     (FinetuneParams, {"epochs": "2"}, r"epochs = '2' \(str\): .*valid integer"),
     (FinetuneParams, {"epochs": True}, r"epochs = True \(bool\): .*valid integer"),
-    (FinetuneParams, {"epochs": None}, r"epochs = None \(NoneType\): .*valid integer"),
-    (FinetuneParams, {"lr": [1.0e-5]}, r"lr = \[1e-05\] \(list\): .*valid number \[learning"),
-    (FinetuneParams, {"model": 5}, r"model = 5 \(int\): .*'tiny', 'tiny-mae', .*'mini-dino'"),
-    (RobustnessParams, {"seeds": 3}, r"seeds = 3 \(int\): .*valid list"),
     (RobustnessParams, {"seeds": [0, "1"]}, r"seeds\.1 = '1' \(str\): .*valid integer"),
     # out of range
     (FinetuneParams, {"lr": 0.0}, r"lr = 0\.0 \(float\): .*greater than 0"),
-    (FinetuneParams, {"lr": 1.5}, r"lr = 1\.5 \(float\): .*less than or equal to 1"),
     (FinetuneParams, {"lr": float("nan")}, r"lr = nan \(float\)"),
-    (FinetuneParams, {"weight_relevance": float("inf")}, r"weight_relevance = inf \(float\)"),
     (FinetuneParams, {"weight_background": -0.1}, r"weight_background = -0\.1 .*equal to 0"),
-    (FinetuneParams, {"epochs": 0}, r"epochs = 0 \(int\): .*greater than or equal to 1"),
     (FinetuneParams, {"temperature": 0.0}, r"temperature = 0\.0 .*greater than 0 \[of the class"),
-    (FinetuneParams, {"seed": -1}, r"seed = -1 \(int\): .*greater than or equal to 0"),
     (FinetuneParams, {"seed": 2**31}, r"seed = 2147483648 \(int\): .*less than or equal to"),
-    (FinetuneParams, {"shown": 1}, r"shown = 1 \(int\): .*equal to 2 \[images in a gallery row"),
     (RobustnessParams, {"seeds": []}, r"seeds = \[\] \(list\): .*at least 1 item"),
     (RobustnessParams, {"seeds": [2, 0, 2]}, r"seeds = \[2, 0, 2\].* 2 occurs twice; give"),
-    (RobustnessParams, {"seeds": [0, -1]}, r"seeds\.1 = -1 \(int\): .*equal to 0"),
     (LearningRateParams, {"rates": [1.0e-6, "1e-5"]}, r"rates\.1 = '1e-5' \(str\): .*with a dot"),
-    (LearningRateParams, {"rates": [0.0]}, r"rates\.0 = 0\.0 \(float\): .*greater than 0"),
     (OriginalParams, {"images": 41}, r"images = 41.*multiple of 40"),
     (StartParams, {"images_per_set": 10**12}, r"images_per_set = 10+ .*equal to 10000000 \[images"),
-    (ClipParams, {"joint_width": 10**12}, r"joint_width = 10+ \(int\): .*equal to 16384"),
-    (FinetuneParams, {"epochs": 10**5}, r"epochs = 100000 \(int\): .*equal to 10000"),
-    (FinetuneParams, {"batch_size": 10**5}, r"batch_size = 100000 .*equal to 65536 \[images"),
-    (FinetuneParams, {"weight_background": 1.0e300}, r"weight_background = 1e\+300 .*equal to 100"),
-    (FinetuneParams, {"run": "."}, r"run = '\.' \(str\): .*\[results folder"),
-    (FinetuneParams, {"run": ".."}, r"run = '\.\.' \(str\)"),
     (FinetuneParams, {"run": "a/b"}, r"run = 'a/b' \(str\)"),
     (StartParams, {"preset": "a" * 101}, r"preset = 'a+' \(str\): .*at most 100 characters"),
     # the same again
@@ -132,12 +95,7 @@ WRONG = [
         {"rates": [0.1, 0.2, 0.1]},
         r"rates = .* 0\.1 occurs twice; give each once",
     ),
-    (LearningRateParams, {"rates": [1, 1.0]}, r"rates = .* 1\.0 occurs twice"),
-    (PretrainingParams, {"swaps": [2, 2]}, r"swaps = \[2, 2\] .* 2 occurs twice"),
-    (KnnParams, {"neighbours": [1, 5, 1]}, r"neighbours = .* 1 occurs twice"),
-    (AblationsParams, {"variants": ["full", "full"]}, r"variants = .* 'full' occurs twice"),
     (BaselinesParams, {"other_models": ["tiny"]}, "other_models = .* 'tiny' is compared_model"),
-    (TextParams, {"corpora": ["generated"] * 2}, r"corpora = .* 'generated' occurs twice"),
     # nothing to train
     (
         FinetuneParams,
@@ -158,13 +116,9 @@ WRONG = [
     # none of the allowed
     (FinetuneParams, {"model": "vit-c"}, r"model = 'vit-c' .*'mini-dino'.* \[model of the"),
     (FinetuneParams, {"protocol": "code"}, r"protocol = 'code' .*'published' or 'described'"),
-    (FinetuneParams, {"target": "labels"}, r"target = 'labels' .*'label' or 'predicted' \[class"),
-    (FinetuneParams, {"keep": "best"}, r"keep = 'best' .*'last' or 'lowest_validation_loss'"),
     (AblationsParams, {"variants": ["no_backgroud"]}, r"variants\.0 = .*'no_background', 'no_fore"),
-    (FinetuneParams, {"precision": "float16"}, r"precision = 'float16' .*'float32' or 'bfloat16'"),
-    (OriginalParams, {"source": "hub"}, r"source = 'hub' .*'shipped', 'train', 'published' or"),
     (StartParams, {"device": "gpu0"}, r"device = 'gpu0' .*cuda:N or mps"),
-    (StartParams, {"preset": "../paper"}, r"preset = '\.\./paper' .*\[folder below params/"),
+    (StartParams, {"preset": "../paper"}, r"preset = '\.\./paper' .*\[file in params/"),
 ]
 WRONG_IDS = [" ".join(f"{k}={v}" for k, v in values.items())[:80] for _, values, _ in WRONG]
 
@@ -179,29 +133,13 @@ def test_wrong_parameter_in_a_notebook_is_one_clear_line(cls, values, text):
     assert not isinstance(caught.value, ValidationError), "pydantic's own text is many lines"
 
 
-@pytest.mark.parametrize("line", ["epohcs: 3", "lr: three", "epochs: 0", "model: vit-c"])
-def test_wrong_parameter_in_a_file_names_the_file(tmp_path, line):
-    path = tmp_path / "02_finetune.yaml"
-    path.write_text(f"preset: quick\n{line}\n")
-    key = line.partition(":")[0]
-    with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: {key} = ") as caught:
-        FinetuneParams.from_file(path)
-    assert "\n" not in str(caught.value)
-
-
 def test_float_without_dot_in_yaml_is_explained(tmp_path):
     """YAML 1.1 reads 3e-6 as text."""
-    path = tmp_path / "02_finetune.yaml"
-    path.write_text("lr: 3e-6\n")
-    text = r"lr = '3e-6' \(str\): .*YAML reads 3e-6 as text: write it with a dot, like 3\.0e-6"
+    path = tmp_path / "mine.yaml"
+    path.write_text("02_finetune: {lr: 3e-6}\n")
+    text = r"02_finetune: lr = '3e-6' \(str\): .*YAML reads 3e-6 as text: write it with a dot, like 3\.0e-6"
     with pytest.raises(ValueError, match=text):
-        FinetuneParams.from_file(path)
-
-
-def test_a_whole_number_in_quotes_is_not_told_to_get_a_dot():
-    with pytest.raises(ValueError, match="epochs = '2'") as caught:
-        FinetuneParams.checked({"epochs": "2"}, "test")
-    assert "with a dot" not in str(caught.value)
+        FinetuneParams.from_preset(path)
 
 
 @pytest.mark.parametrize("values", [{"model": "a" * 5000}, {"a" * 5000: 1}, {"lr": "1" * 5000}])
@@ -209,29 +147,6 @@ def test_a_long_value_is_shortened(values):
     with pytest.raises(ValueError, match=r"… \(50\d\d characters\)") as caught:
         FinetuneParams.checked(values, "here")
     assert len(str(caught.value)) < 1000
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{"lr": 16**5000}, {"a\nb": 1}, {"\x1b[2J": 1}, {"lr": "\n\x1b[2J"}],
-    ids=["many digits", "two lines", "a screen's", "a value"],
-)
-def test_a_value_or_name_of_any_kind_is_one_line(values):
-    with pytest.raises(ValueError, match=r"^here: ") as caught:
-        FinetuneParams.checked(values, "here")
-    assert str(caught.value).isprintable()
-
-
-def test_of_many_problems_some_are_shown():
-    with pytest.raises(ValueError, match=r"\nhere: and 480 more such$") as caught:
-        FinetuneParams.checked({f"a{number}": 1 for number in range(500)}, "here")
-    assert str(caught.value).count("\n") == 20
-
-
-def test_a_long_name_of_an_arm_is_shortened():
-    with pytest.raises(ValueError, match=r"… \(\d+ characters\)") as caught:
-        ControlsParams.checked({"arms": {"A" * 5000: {}}}, "here")
-    assert len(str(caught.value)) < 2000
 
 
 @pytest.mark.parametrize("cls", [*NOTEBOOKS.values(), OwnChoices, PipelineParams])
@@ -243,40 +158,12 @@ def test_every_number_has_an_upper_end_and_each_end_is_said_once(cls):
             assert {"le", "lt"} & set(ends), name
 
 
-def test_what_is_left_of_the_loss_may_be_one_term():
-    for term in ("classification", "background", "foreground"):
-        others = {key: 0.0 for key in LOSS_WEIGHTS[1:] if not key.endswith(term)}
-        FinetuneParams.checked(others | {f"weight_{term}": 1.0}, "here")
-
-
 def test_each_problem_has_its_own_line():
     with pytest.raises(ValueError, match="epohcs") as caught:
         FinetuneParams.checked({"epohcs": 3, "lr": -1.0, "model": "vit-c"}, "here")
     lines = str(caught.value).splitlines()
     assert len(lines) == 3 and all(line.startswith("here: ") for line in lines)
     assert {line.split()[1] for line in lines} == {"epohcs", "lr", "model"}
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ("lr: [1\n", "no valid YAML: "),
-        ("- lr\n", "needs `name: value` lines, has list"),
-        ("just text\n", "needs `name: value` lines, has str"),
-    ],
-)
-def test_file_that_is_no_list_of_parameters(tmp_path, content, text):
-    path = tmp_path / "x.yaml"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: {text}"):
-        Params.from_file(path)
-
-
-def test_missing_file(tmp_path):
-    path = tmp_path / "none.yaml"
-    text = f"params: {re.escape(str(path))} is missing; copy it from params/quick"
-    with pytest.raises(FileNotFoundError, match=text):
-        Params.from_file(path)
 
 
 # Speed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import NOTEBOOKS, IavData, IavParams, OriginalParams, PretrainingParams
+from relevit.config import IavParams, OriginalParams, PretrainingParams
 from relevit.training.classifier import TrainSettings
 
 BOTH = (PretrainingParams, IavParams)
@@ -39,11 +39,6 @@ def test_data_must_suit_the_models_and_lie_somewhere(cls):
     refused(cls, r"data_root = '' .*data cifar10 has no folder", data="cifar10")
 
 
-def test_the_comparison_needs_both_kinds():
-    refused(IavParams, "both kinds are compared; name one of", models=["mini-mae", "mini-dino"])
-    assert PretrainingParams(models=["mini-mae"]).models == ["mini-mae"]
-
-
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize(
     ("models", "text"),
@@ -58,31 +53,7 @@ def test_wrong_models(cls, models, text):
     refused(cls, text, models=models)
 
 
-@pytest.mark.parametrize("cls", BOTH)
-@pytest.mark.parametrize("name", ["tiny", "dinov2-s", "mini", "vit-b"])
-def test_unknown_models_are_named_with_the_known_ones(cls, name):
-    with pytest.raises(ValueError, match=rf"here: models\.0.* = '{name}' .*'mini-supervised'"):
-        cls.checked({"models": [name]}, "here")
-
-
-@pytest.mark.parametrize("cls", BOTH)
-def test_finetunings_have_a_seed_each(cls):
-    refused(cls, r"model_seeds = \[\] \(list\): .*at least 1 item", model_seeds=[])
-    refused(cls, r"model_seeds = \[1, 1\].* 1 occurs twice", model_seeds=[1, 1])
-
-
-def test_the_two_notebooks_agree_on_their_defaults():
-    made, read = PretrainingParams(), IavParams()
-    for name in IavData.model_fields:
-        assert getattr(made, name) == getattr(read, name), name
-
-
 # The reference
-
-
-def test_reference_is_one_of_the_models():
-    found = IavParams.checked({**PAPER, "reference": "beit-b"}, "here")
-    assert found.reference == "beit-b"
 
 
 @pytest.mark.parametrize(
@@ -103,27 +74,7 @@ def test_a_reference_that_is_not_compared_is_named(values):
     refused(IavParams, text, **values)
 
 
-def test_unknown_models_are_not_blamed_on_the_reference():
-    with pytest.raises(ValueError, match="models") as caught:
-        IavParams.checked({"models": ["vit-b"], "reference": "mini-dino"}, "here")
-    assert "reference" not in str(caught.value)
-
-
 # Seeds of RobustViT's runs
-
-
-@pytest.mark.parametrize("name", [n for n, cls in NOTEBOOKS.items() if "seeds" in cls.model_fields])
-def test_no_run_at_all_is_allowed_in_the_iav_notebook_alone(name):
-    """Before and after RobustViT's finetuning is left out then."""
-    if name == "07_iav":
-        assert NOTEBOOKS[name].checked({"seeds": []}, "here").seeds == []
-    else:
-        refused(NOTEBOOKS[name], r"seeds = \[\] \(list\): .*at least 1 item", seeds=[])
-
-
-def test_iav_seeds_are_seeds_all_the_same():
-    refused(IavParams, r"seeds = \[2, 2\].* 2 occurs twice", seeds=[2, 2])
-    refused(IavParams, r"seeds\.0 = -1 \(int\): .*equal to 0", seeds=[-1])
 
 
 # Settings made from them

@@ -11,7 +11,7 @@ import torch
 from relevit.config import BenchmarkParams, StartParams
 from relevit.data import open_benchmark
 from relevit.data import photographs as module
-from relevit.data.cutouts import CUTOUTS, TEST_SETS, Cutouts
+from relevit.data.cutouts import CUTOUTS, Cutouts
 from relevit.data.photographs import imagenet
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
@@ -46,12 +46,6 @@ def real(data_root):
 # Cutouts
 
 
-def test_parameters_name_the_benchmark(data_root):
-    first = StartParams(benchmark=BenchmarkParams(data="cutouts"))
-    assert open_benchmark(first) is CUTOUTS and open_benchmark(StartParams()).challenging
-    assert open_benchmark(StartParams(benchmark=params(data_root))) == imagenet(params(data_root))
-
-
 def test_cutouts_are_described_by_what_is_drawn():
     assert CUTOUTS.describe().splitlines() == [
         "40 classes, 8 textures seen in training",
@@ -72,25 +66,7 @@ def test_homes_of_habitats_hold_every_class_once():
     assert "whale" in homes.loc["sea", "classes"]
 
 
-def test_test_sets_stay_in_memory_for_the_next_model():
-    first, again = (CUTOUTS.test_batches("a", 3, 2, size=16, skipped={}) for _ in range(2))
-    assert first is again
-    (expected, _) = CUTOUTS.batches("a", 3, 2, size=16)
-    assert torch.equal(first[0].images, expected.images)
-
-
-@pytest.mark.parametrize("name", ["val", "gtsegs"])
-def test_labels_are_those_of_the_images(real, name):
-    assert torch.equal(real.labels(name, 7), real.draw(name, range(7)).labels)
-    assert torch.equal(CUTOUTS.labels("val", 45), CUTOUTS.draw("val", range(45), size=16).labels)
-
-
 # Real sets
-
-
-def test_every_test_set_can_be_drawn(real):
-    for name in (*TEST_SETS, real.outlined, "validation"):
-        assert real.draw(name, range(3)).images.shape == (3, 3, 224, 224), name
 
 
 def test_the_first_images_are_a_sample_of_all_classes_and_numbers_begin_anew(real):
@@ -181,17 +157,6 @@ def test_preprocessing_goes_to_view_and_model_alike(data_root):
 
 
 # Images with masks
-
-
-def test_images_with_masks_are_the_preset_s_and_end_with_the_set(real, data_root):
-    assert real.outlined == "gtsegs"
-    batch, empty = real.with_masks(10_000, size=224)
-    assert len(batch) == 9 and empty == 0, "each once"
-    assert sorted(set(batch.labels.tolist())) == [-1, 0, 386], "a class ImageNet-1k has not"
-    other = imagenet(params(data_root, segmentation_set="imagenet_s"))
-    found, _ = other.with_masks(4, size=224)
-    assert len(found) == 4 and int(found.labels.min()) >= 0
-    assert torch.equal(found.masks, other.draw("imagenet_s", range(4)).masks)
 
 
 def test_pictures_of_the_segmentation_test_are_squashed(real, data_root):

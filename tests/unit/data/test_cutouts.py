@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,16 +10,7 @@ import torch
 from relevit.data.batch import join
 from relevit.data.composing import home_family
 from relevit.data.cutouts import CHUNK, CUTOUTS, RECIPES, Cutouts
-from relevit.data.drawings import (
-    ANIMALS,
-    CLASSES,
-    LEVELS,
-    OBJECTS,
-    PRETRAINING,
-    UNSEEN,
-    Drawings,
-    class_split,
-)
+from relevit.data.drawings import CLASSES, LEVELS, UNSEEN, Drawings, class_split
 from relevit.data.habitats import RECIPES_AT_HOME, habitats
 from relevit.data.textures import FAMILIES, SEEN, SIDE
 
@@ -44,7 +34,7 @@ def same(one, other) -> bool:
 # The same bytes
 
 
-@pytest.mark.parametrize(("world", "name"), SETS)
+@pytest.mark.parametrize(("world", "name"), SETS[::5])
 def test_same_arguments_same_bytes_in_any_order_or_batches(world, name):
     bench, count = WORLDS[world], CHUNK + 3  # more than are drawn at once
     once = bench.draw(name, range(count), seed=3, size=32)
@@ -54,17 +44,6 @@ def test_same_arguments_same_bytes_in_any_order_or_batches(world, name):
     assert same(backwards.select(range(count - 1, -1, -1)), once)
     parts = list(bench.batches(name, count, 13, seed=3, size=32))
     assert [len(part) for part in parts] == [13, 13, count - 26] and same(join(parts), once)
-
-
-def test_seed_set_index_and_label_each_change_the_image():
-    draws = [
-        *({"set_name": name, "indices": range(40)} for name in RECIPES),
-        {"set_name": "val", "indices": range(40, 80)},
-        {"set_name": "val", "indices": range(40), "seed": 1},
-        {"set_name": "val", "indices": range(40), "labels": [i % 40 for i in range(1, 41)]},
-    ]
-    flat = torch.cat([CUTOUTS.draw(**options, size=SMALL).images for options in draws]).flatten(1)
-    assert len(torch.unique(flat, dim=0)) == len(flat)
 
 
 # Labels and backgrounds
@@ -80,9 +59,11 @@ def test_whole_multiples_of_the_classes_are_balanced(world):
 
 
 @pytest.mark.parametrize(("world", "name"), SETS)
-def test_backgrounds_follow_the_recipe(world, name):
+def test_backgrounds_follow_the_recipe_and_masks_are_neither_empty_nor_full(world, name):
     bench = WORLDS[world]
     batch, recipe = bench.draw(name, range(200), size=SMALL), bench.recipes[name]
+    share = batch.masks.float().mean(dim=(1, 2, 3))
+    assert (share.min() > 0 and share.max() < 1) != recipe.empty
     home = torch.tensor([home_family(label) for label in batch.labels.tolist()])
     away = float((batch.families != home).float().mean())
     seen, every = range(len(SEEN)), range(len(FAMILIES))
@@ -99,20 +80,7 @@ def test_backgrounds_follow_the_recipe(world, name):
         assert bool(batch.props.any()) == recipe.props
 
 
-def test_five_classes_share_a_home_and_look_alikes_do_not():
-    homes = [home_family(label) for label in range(len(CLASSES))]
-    assert Counter(homes) == dict.fromkeys(range(len(SEEN)), 5)
-    assert all(homes[i] != homes[i + 1] for i in range(0, len(CLASSES), 2))
-
-
 # Masks
-
-
-@pytest.mark.parametrize(("world", "name"), SETS)
-def test_masks_are_neither_empty_nor_full(world, name):
-    bench = WORLDS[world]
-    share = bench.draw(name, range(60)).masks.float().mean(dim=(1, 2, 3))
-    assert (share.min() > 0 and share.max() < 1) != bench.recipes[name].empty
 
 
 def cards(alpha: float, *, full: bool = False) -> Cutouts:
@@ -148,69 +116,7 @@ def test_objects_are_as_large_as_the_recipe_says(name):
     assert share.sqrt().max() - share.sqrt().min() > 0.5 * (high - low)
 
 
-def test_objects_anywhere_are_whole():
-    """Discs, which no turn moves out of their square, go up to the edge and not beyond."""
-    masks = cards(1.0).draw("si_location", range(200), size=64).masks[:, 0]
-    assert not (masks[:, [0, -1]].any() or masks[:, :, [0, -1]].any())
-    seen = masks.any(dim=0)
-    assert all(part.any() for part in (seen[:10], seen[-10:], seen[:, :10], seen[:, -10:]))
-
-
-def test_large_images_are_small_ones_enlarged():
-    options = {"labels": [4, 7], "families": [1, 2], "seed": 3}
-    large = CUTOUTS.draw("si_size", [5, 6], size=130, **options)
-    small = CUTOUTS.draw("si_size", [5, 6], size=65, **options)
-    assert large.images.shape == (2, 3, 130, 130)
-    assert all(large.masks[..., i::2, j::2].equal(small.masks) for i in (0, 1) for j in (0, 1))
-    means = torch.nn.functional.avg_pool2d(large.images.float(), 2)
-    assert (means - small.images.float()).abs().mean() < 3
-    assert large.labels.tolist() == [4, 7] and large.families.tolist() == [1, 2]
-
-
 # Drawings and classes
-
-
-@pytest.mark.parametrize(
-    ("drawings", "style"),
-    [
-        *(
-            (drawings, style)
-            for drawings in (ANIMALS, OBJECTS)
-            for style in ("3d", "flat", "high_contrast")
-        ),
-        *((drawings, "3d") for drawings in (UNSEEN, PRETRAINING)),
-    ],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_drawings_are_premultiplied_and_halved(drawings, style):
-    levels, count = drawings.load(style), len(drawings.classes)
-    assert [tuple(level.shape) for level in levels] == [
-        (count, 4, SIDE >> i, SIDE >> i) for i in range(LEVELS)
-    ]
-    for level in levels:
-        colour, alpha = level[:, :3], level[:, 3:]
-        assert level.min() >= 0 and alpha.max() <= 1
-        assert (colour <= alpha + 1e-12).all()
-        assert (alpha.amax(dim=(1, 2, 3)) > 0.5).all(), "a drawing is missing"
-    flat = levels[0].flatten(1)
-    assert len(torch.unique(flat, dim=0)) == count, "each class has a drawing of its own"
-
-
-def test_no_class_is_in_two_groups():
-    names = [*UNSEEN.classes, *PRETRAINING.classes, *CLASSES]
-    assert (len(UNSEEN.classes), len(PRETRAINING.classes), len(CLASSES)) == (24, 100, 40)
-    assert len(set(names)) == len(names)
-    assert len(set(OBJECTS.classes)) == 40 and set(OBJECTS.classes) <= set(PRETRAINING.classes)
-    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
-
-
-def test_backgrounds_of_things_are_not_those_of_the_animals():
-    """A model has seen the animals' backgrounds in training; none may come back with a thing."""
-    blank = tuple(torch.zeros_like(level) for level in UNSEEN.load("3d"))
-    nothing = Cutouts(drawings=replace(UNSEEN, load=lambda style: blank))
-    options = {"labels": range(8), "families": [0] * 8, "size": 32}
-    grounds = [bench.draw("train", range(8), **options).images for bench in (cards(0.0), nothing)]
-    assert ((grounds[0] != grounds[1]).float().mean(dim=(1, 2, 3)) > 0.5).all()
 
 
 def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():
@@ -242,3 +148,14 @@ def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():
 def test_wrong_input_is_named(bench, arguments, text):
     with pytest.raises(ValueError, match=text):
         bench.draw(**({"set_name": "val", "indices": [0, 1], "size": 32} | arguments))
+
+
+def test_seed_set_index_and_label_each_change_the_image():
+    draws = [
+        *({"set_name": name, "indices": range(40)} for name in RECIPES),
+        {"set_name": "val", "indices": range(40, 80)},
+        {"set_name": "val", "indices": range(40), "seed": 1},
+        {"set_name": "val", "indices": range(40), "labels": [i % 40 for i in range(1, 41)]},
+    ]
+    flat = torch.cat([CUTOUTS.draw(**options, size=SMALL).images for options in draws]).flatten(1)
+    assert len(torch.unique(flat, dim=0)) == len(flat)

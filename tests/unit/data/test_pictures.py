@@ -64,7 +64,7 @@ def test_a_picture_that_is_cut_anywhere_is_read_or_refused(tmp_path, kind):
     several = {"save_all": True, "append_images": frames[1:]} if kind == "GIF" else {}
     frames[0].save(path, kind, **several)
     whole = path.read_bytes()
-    for length in range(0, len(whole), max(1, len(whole) // 1000)):
+    for length in range(0, len(whole), max(1, len(whole) // 100)):
         path.write_bytes(whole[:length])
         try:
             with opened(path) as image:
@@ -72,4 +72,4 @@ def test_a_picture_that_is_cut_anywhere_is_read_or_refused(tmp_path, kind):
                 image.load()
         except READING:
             refused += 1
-    assert refused > 10
+    assert refused > 5

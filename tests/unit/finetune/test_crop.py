@@ -20,7 +20,6 @@ from relevit.data.photographs import imagenet
 from relevit.data.real.classes import SHORT_NAMES
 from relevit.finetune import one_run as runs
 from relevit.finetune.loop import CROP_MARGIN, augment
-from relevit.models.spec import View
 
 from ..micro_finetuning import SPEC, pictures
 
@@ -67,15 +66,6 @@ def test_whole_photographs_are_squeezed_to_256_pixels(photographs):
         assert share == pytest.approx(outline(place).mean(), abs=1 / 256), "nothing is cut off"
 
 
-def test_they_are_those_of_the_view_that_notebooks_show(photographs):
-    for seed in (0, 3, 4):
-        shown = photographs.draw("finetune", range(4), labels=[7, 5, 5, 7], seed=seed, size=MODEL)
-        trained = photographs.to_crop([7, 5, 5, 7], seed, MODEL, "described")
-        assert shown.images.shape[-1] == MODEL and torch.equal(shown.labels, trained.labels)
-        which = shown.images[:, 0, 0, 0]
-        assert torch.equal(which, trained.images[:, 0, 0, 0]) and len(set(which.tolist())) == 4
-
-
 def fractions(masks):
     return (masks > 0) & (masks < 1)
 
@@ -96,20 +86,6 @@ def test_published_masks_are_fractions_along_the_edge_alone(photographs):
         assert torch.equal(soft.masks[row] > 0.5, sharp.masks[row])
 
 
-def test_views_of_published_masks_are_cut_as_the_pictures(photographs):
-    """Of the picture's middle: 256 pixels of the shorter side, then 224."""
-    view = View(mask_pixels="soft")
-    soft = view.mask(outline(1))
-    assert soft.shape == (1, MODEL, MODEL) and fractions(soft).any()
-    assert torch.equal(soft > 0.5, View().mask(outline(1)))
-    assert view.mask(np.ones((333, 500), dtype=bool)).min() == 1
-    published = photographs.masks_for("published")
-    shown = photographs.draw("validation", range(2), size=MODEL, **published)
-    plain = photographs.draw("validation", range(2), size=MODEL)
-    assert fractions(shown.masks).any() and plain.masks.dtype == torch.bool
-    assert torch.equal(shown.masks > 0.5, plain.masks) and torch.equal(shown.images, plain.images)
-
-
 def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
     batch = photographs.to_crop([5, 7, 5, 7], 0, MODEL, "published")
     images, masks = augment(batch, np.random.default_rng(2), MODEL)
@@ -119,7 +95,7 @@ def test_fractions_are_cropped_and_mirrored_like_their_picture(photographs):
     assert torch.equal(images, same) and torch.equal(masks > 0.5, cut) and fractions(masks).any()
 
 
-def positions(count=3000):
+def positions(count=500):
     """What `augment` did to pictures whose pixels say where they are."""
     side = torch.arange(256, dtype=torch.uint8)
     rows, columns = torch.meshgrid(side, side, indexing="ij")
@@ -148,7 +124,7 @@ def test_crop_is_a_window_of_224_pixels_anywhere_and_half_are_mirrored():
         lefts.add(left)
         mirrored += flipped
     assert tops == lefts == set(range(256 - MODEL + 1)), "33 places each way"
-    assert 0.45 < mirrored / len(crops) < 0.55
+    assert 0.4 < mirrored / len(crops) < 0.6
 
 
 def test_images_of_the_models_size_are_mirrored_outwards_as_ever():
@@ -234,9 +210,3 @@ def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
     own = 0 if drawn else seed
     assert (seen["seed"], seen["inputs"].get("validation_seed", 0)) == (own, own)
     assert ("validation_seed" in seen["inputs"]) == (own > 0)
-
-
-@pytest.mark.parametrize(("keep", "told"), [("last", ()), ("lowest_validation_loss", None)])
-def test_a_run_that_nobody_watches_is_validated_where_that_chooses_the_epoch(handed_on, keep, told):
-    cfg = FinetuneParams(images_per_class=1, classes=2, model="tiny", keep=keep)
-    assert handed_on(cfg, CUTOUTS, validated=())["validated"] == told

@@ -38,15 +38,6 @@ SMALL = {
     "shown": 2,
     "precision": "float32",
 }
-PLAIN = """
-import sys, timm, torch
-options = {"img_size": 112, "patch_size": 14, "embed_dim": 128, "depth": 6, "num_heads": 4}
-path, pixels, out = sys.argv[1:]
-model = timm.create_model("vit_tiny_patch16_224", num_classes=40, checkpoint_path=path, **options)
-with torch.inference_mode():
-    torch.save(model.eval()(torch.load(pixels)), out)
-assert "relevit" not in sys.modules
-"""
 RUN = """
 import json, sys
 from pathlib import Path
@@ -145,17 +136,6 @@ def test_the_twin_differs_in_the_relevance_terms_alone(done):
 
 
 @pytest.mark.slow
-def test_plain_timm_gives_the_same_bits(done, tmp_path):
-    pixels = done.run.model.spec.normalise(done.run.images.validation.images[:4])
-    torch.save(pixels, tmp_path / "pixels.pt")
-    paths = [done.weights, tmp_path / "pixels.pt", tmp_path / "logits.pt"]
-    subprocess.run([sys.executable, "-c", PLAIN, *map(str, paths)], check=True)
-    with torch.inference_mode():
-        ours = done.models[WITH](pixels)
-    assert torch.equal(torch.load(tmp_path / "logits.pt"), ours)
-
-
-@pytest.mark.slow
 def test_the_model_of_a_run_can_be_opened(done, tmp_path):
     model, names = your_own.open_run(str(done.run.out), "cpu")  # a path may be text
     assert names == done.run.data.classes
@@ -178,32 +158,17 @@ def test_a_run_may_begin_from_another(done, choices, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_twin_that_diverges_is_left_out(done, monkeypatch):
-    def diverge(run, settings, *others):
-        if not settings.weights["relevance"]:
-            raise FloatingPointError("training: train_loss_total is nan")
-        return done.models[WITH], []
-
-    monkeypatch.setattr(your_own, "_finetuned", diverge)
-    said: list[str] = []
-    assert set(your_own.networks(done.run, done.lr, said.append)) == {ORIGINAL, WITH}
-    assert said[-1] == "its loss became infinite: it is left out"
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_at_three_moments_it_ends_with_the_same_bytes(done, choices, tmp_path):
+def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
-    moments = ("with_lr_5.0e-06/checkpoint.pt", "with_lr_5.0e-05/log.jsonl", "without_lr_*")
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    for moment in moments:
-        process = subprocess.Popen(command, env=alike)
-        while process.poll() is None and not list(out.glob(moment)):
-            time.sleep(0.005)
-        assert process.poll() is None, "it ended before the moment came"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    process = subprocess.Popen(command, env=alike)
+    while process.poll() is None and not (out / "with_lr_5.0e-06" / "checkpoint.pt").exists():
+        time.sleep(0.005)
+    assert process.poll() is None, "it ended before the moment came"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     subprocess.run(command, check=True, env=alike)
     ours, theirs = contents(out), contents(done.run.out)
     assert set(ours) == set(theirs)
@@ -286,18 +251,6 @@ def test_a_new_head_is_fitted_and_kept(example, choices, tmp_path, classes):
         your_own.prepare(asked, tmp_path / "out", "cpu")
 
 
-@pytest.mark.slow
-def test_a_network_of_ones_own_is_finetuned_and_left_as_it_was(done, choices, tmp_path):
-    network = your_own.open_model("tiny", Path(choices.own_weights), classes=40).network
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    short = but(choices, epochs=1, rates=[5e-6], control=False, shifted=[], own_weights="")
-    result = your_own.finetune_folder(short, str(tmp_path / "out"), "cpu", network=network)
-    assert set(result.models) == {ORIGINAL, WITH} and result.run.identity["weights"]
-    assert all(torch.equal(value, before[key]) for key, value in network.state_dict().items())
-    ours = result.models[WITH].state_dict()
-    assert any(not torch.equal(ours[key], value) for key, value in before.items())
-
-
 # What each image is for
 
 
@@ -326,21 +279,6 @@ def test_parts_of_a_folder_are_taken_as_they_are(example, choices, tmp_path):
     shutil.rmtree(tmp_path / "val")
     data = your_own.divide(but(choices, data=str(tmp_path)))
     assert (len(data.train), len(data.validation), len(data.test[HELD_OUT])) == (40, 40, 40)
-
-
-def test_imagenets_synsets_are_in_its_order(tmp_path, choices):
-    for name in ("n02123045", "n01440764"):
-        (tmp_path / name).mkdir()
-        for number in range(4):
-            Image.new("RGB", (40, 40), (number, len(name), ord(name[3]))).save(
-                tmp_path / name / f"{number}.png"
-            )
-    asked = but(choices, data=str(tmp_path), shifted=[], head_classes=[])
-    data = your_own.divide(asked)
-    assert len(data.classes) == 1000 and set(data.train.labels.tolist()) == {0, 281}
-    assert your_own.divide(but(asked, new_head=True)).classes == tuple(
-        sorted(("n02123045", "n01440764"))
-    )
 
 
 @pytest.mark.slow
@@ -393,21 +331,6 @@ def test_a_notebook_run_again_with_other_values_replaces_its_run(choices, tmp_pa
         your_own.prepare(choices, mine, "cpu", replace_other=True)
 
 
-def test_examples_of_two_sizes_lie_side_by_side(choices, tmp_path):
-    first, second = (your_own.on_example(choices, tmp_path, per_class=n) for n in (1, 2))
-    assert first.data != second.data
-    assert len(list(Path(second.data).rglob("*.jpg"))) == 2 * len(
-        list(Path(first.data).rglob("*.jpg"))
-    )
-
-
-def test_a_folder_of_something_else_is_left_alone(choices, tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is not empty and holds no run"):
-        your_own.prepare(choices, tmp_path, "cpu")
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
 def test_a_head_in_another_order_is_found_out(choices, tmp_path):
     turned = but(choices, head_classes=list(reversed(choices.head_classes)))
     with pytest.raises(ValueError, match=r"right on \d+ of 40 .* give --set head_classes=.*, else"):
@@ -433,15 +356,6 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(choices, tmp_path, chang
     assert not (tmp_path / "out").exists()
 
 
-def test_too_few_images_are_refused(example, choices, tmp_path):
-    for name in ("ant", "cat"):
-        (tmp_path / name).mkdir()
-        shutil.copy(example / "data" / "images" / name / "0000.jpg", tmp_path / name)
-    few = but(choices, data=str(tmp_path), shifted=[], head_classes=[])
-    with pytest.raises(ValueError, match="2 images to train on, 0 for choices and 0 held out"):
-        your_own.divide(few)
-
-
 @pytest.mark.parametrize("changed", ["images", "masks"])
 def test_other_pictures_are_another_run_also_of_the_same_size(example, choices, tmp_path, changed):
     data = shutil.copytree(example / "data", tmp_path / "data")
@@ -450,12 +364,6 @@ def test_other_pictures_are_another_run_also_of_the_same_size(example, choices, 
     path = getattr(part, changed)[0]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert your_own._fingerprint(part) != before
-
-
-def test_two_shifted_sets_of_one_name_are_refused(example, choices):
-    twice = but(choices, shifted=[str(example / "a"), f"{example}/a/"])
-    with pytest.raises(ValueError, match="two sets of one name"):
-        your_own.divide(twice)
 
 
 def test_masks_that_are_too_few_are_refused(example, choices, tmp_path):

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.masks import (
-    AutomaticMasks,
-    bilateral_solve,
-    mask_quality,
-    quality_rows,
-    refine,
-    solid,
-    zoom_in,
-)
+from relevit.masks import AutomaticMasks, bilateral_solve, mask_quality, quality_rows, refine, solid
 from relevit.protocols import options
 
 SMALLEST_SHARE = options("published", "refine")["smallest_share"]
@@ -45,18 +37,6 @@ def test_solver_brings_a_box_to_the_edge_of_the_object(small):
     found = solid(bilateral_solve(image, box))
     before, after = ((m & small).sum() / (m | small).sum() for m in (box, found))
     assert after == 1 and before < 0.85
-
-
-@pytest.mark.parametrize("value", [False, True])
-def test_constant_mask_stays_constant(small, value):
-    soft = bilateral_solve(picture(small).permute(1, 2, 0).numpy(), np.full_like(small, value))
-    np.testing.assert_allclose(soft, float(value), atol=1e-9)
-
-
-def test_image_of_one_colour_and_place_gives_the_mean():
-    mask = disc(8, 3)
-    image = np.full((8, 8, 3), 90, dtype=np.uint8)
-    np.testing.assert_allclose(bilateral_solve(image, mask), mask.mean(), atol=1e-9)
 
 
 def test_more_steps_come_nearer_to_the_solution(small):
@@ -122,20 +102,3 @@ def test_quality_in_closed_form():
     assert list(rows) == ["index", "stage", "iou_pct", "located", "kept"]
     assert rows["iou_pct"].tolist() == pytest.approx([100] * 4 + table["iou_pct"].tolist())
     assert rows["kept"].tolist() == 2 * kept.tolist() and rows["index"].tolist() == 2 * [0, 1, 2, 3]
-
-
-def test_image_that_does_not_show_its_object_is_not_graded():
-    truth = torch.zeros(3, 1, 10, 10, dtype=torch.bool)
-    truth[[0, 2], 0, 2:6, 2:6] = True
-    found = AutomaticMasks(truth, truth, torch.tensor([False, True, True]))
-    rows = quality_rows(found, truth)
-    assert rows["index"].tolist() == [0, 2, 0, 2] and rows["iou_pct"].tolist() == [100.0] * 4
-    assert rows["kept"].tolist() == [False, True, False, True]
-
-
-def test_zoomed_object_touches_every_side(small):
-    shifted = torch.from_numpy(np.roll(small, (5, -3), axis=(0, 1)))[None, None]
-    images, masks = zoom_in(picture(shifted[0, 0].numpy())[None], shifted)
-    assert images.shape == (1, 3, 48, 48) and masks.float().mean() > 0.7
-    assert all(bool(line.any()) for line in (masks[0, 0, 0], masks[0, 0, -1], masks[0, 0, :, 0]))
-    assert torch.equal(images[0, 0] == 200, masks[0, 0])

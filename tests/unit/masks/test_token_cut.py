@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.linalg import eigh
 
-from relevit.masks import joined_share, key_features, tokencut
+from relevit.masks import key_features, tokencut
 from relevit.masks.token_cut import FAINT, affinity, second_eigenpairs
 
 
@@ -53,13 +53,6 @@ def test_only_the_piece_of_the_seed_is_the_mask(square):
     assert torch.equal(tokencut(two_kinds(square), (6, 5), component=False).mask[0], square)
 
 
-def test_corners_do_not_join():
-    where = torch.zeros(4, 4, dtype=torch.bool)
-    where[0, 0] = where[1, 1] = where[1, 2] = True
-    cut = tokencut(two_kinds(where), (4, 4))
-    assert torch.equal(cut.partition[0], where) and int(cut.mask.sum()) in (1, 2)
-
-
 @pytest.mark.parametrize("tokens", [4, 30, 150])
 def test_dense_generalised_solve_agrees(tokens):
     random = torch.Generator().manual_seed(tokens)
@@ -81,18 +74,6 @@ def test_batch_is_the_same_as_one_by_one_and_scale_does_not_matter():
         alone = tokencut(7 * features[i : i + 1], (4, 5))
         assert torch.equal(alone.mask[0], together.mask[i])
         torch.testing.assert_close(alone.vector[0], together.vector[i])
-
-
-@pytest.mark.parametrize("features", [torch.ones(2, 12, 3), torch.zeros(2, 12, 3)])
-def test_all_alike_leaves_nothing_to_cut(features):
-    cut = tokencut(features, (3, 4))
-    assert cut.eigenvalue.tolist() == [1, 1]
-    assert bool(cut.mask.all()) and not bool(cut.vector.any())
-
-
-def test_joined_share_counts_pairs(square):
-    n = int(square.sum()) / square.numel()
-    assert float(joined_share(two_kinds(square))) == pytest.approx(n**2 + (1 - n) ** 2)
 
 
 # Keys

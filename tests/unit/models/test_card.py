@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-import yaml
 from PIL import Image
 
-from relevit.models import card
 from relevit.models.card import load_code, write_card
 from relevit.models.checkpoints import save_weights
 from relevit.models.loading import open_model
@@ -37,16 +35,6 @@ def written(tmp_path):
     return own, weights, (tmp_path / "README.md").read_text("utf-8")
 
 
-def test_the_front_matter_is_hugging_faces(written):
-    _, front, text = written[2].split("---\n", 2)
-    facts = yaml.safe_load(front)
-    assert (facts["library_name"], facts["pipeline_tag"]) == ("timm", "image-classification")
-    assert "license" not in facts and "# license: CHOOSE ONE" in front
-    assert "night      40.0       48.0\n```" in text and "- lr: 1e-05" in text
-    assert '- weights: {"background": 2.0}' in text and "- images: 120" in text
-    assert "@inproceedings{chefer2022optimizing" in text and "NaN" not in text
-
-
 def test_its_code_gives_the_models_answer(written):
     own, weights, text = written
     noise = np.random.default_rng(0).integers(0, 255, (6, 8, 3), dtype=np.uint8)
@@ -63,9 +51,3 @@ def test_its_code_gives_the_models_answer(written):
         with torch.no_grad():
             wanted = own.network(own.spec.normalise(view.picture(picture)[None]))
         torch.testing.assert_close(found.detach(), wanted, rtol=1e-4, atol=1e-4)
-
-
-def test_shares_that_timm_cuts_as_the_view_does():
-    for crop in (112, 224, 336, 518):
-        for resize in range(crop, 2 * crop, 7):
-            assert int(crop / card._crop_pct(View(resize, crop))) == resize

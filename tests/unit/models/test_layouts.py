@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import re
 
 import pytest
 import timm
 import torch
-from safetensors.torch import save_file
 
 from relevit.models import load_model
 from replicas import weights as micro
@@ -65,13 +63,6 @@ def test_wrappers_and_prefixes_are_found_by_rule(tmp_path, body, head):
         assert not torch.equal(new.head.weight, tensors["head.weight"])
 
 
-def test_blocks_may_be_compiled_one_by_one(tmp_path):
-    tensors = micro.trained("vit-b", 3)
-    names = {key: re.sub(r"(blocks\.\d+\.)", r"\1_orig_mod.", key) for key in tensors}
-    torch.save({names[key]: value for key, value in tensors.items()}, tmp_path / "vit-b.pth")
-    assert same(load_model("vit-b", tmp_path), tensors)
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -125,15 +116,6 @@ def test_what_is_no_linear_head_is_not_taken_for_one(tmp_path, heads, said):
         load_model("vit-b", tmp_path, classes=3)
     new = load_model("vit-b", tmp_path, classes=3, new_head=True).state_dict()
     assert all(torch.equal(new[key], value) for key, value in tensors.items())
-
-
-@pytest.mark.parametrize("ending", ["safetensors", "pth", "bin", "pth.tar"])
-def test_a_folder_holds_the_file_by_name(tmp_path, ending):
-    tensors = micro.trained("ar-s", 7)  # of one's own classes
-    path = tmp_path / f"ar-s.{ending}"
-    save_file(tensors, path) if ending == "safetensors" else torch.save(tensors, path)
-    for place in (tmp_path, str(tmp_path), path):
-        assert same(load_model("ar-s", place), tensors)
 
 
 @pytest.mark.parametrize(("name", "classes"), [("mae-b", 1000), ("beit-b", 30)])
@@ -201,14 +183,6 @@ def test_mocos_head_comes_from_its_linear_file(tmp_path):
     torch.save(micro.robustvit(linear), tmp_path / "moco-v3-b-head.pth.tar")
     head = {key: linear[key] for key in ("head.weight", "head.bias")}
     assert same(load_model("moco-v3-b", tmp_path), tensors | head)
-
-
-def test_heads_are_no_matter_where_none_is_wanted(tmp_path):
-    tensors = micro.trained("vit-b-in21k", 21843)
-    more = {"pre_logits.fc.weight": torch.zeros(16, 16), "pre_logits.fc.bias": torch.zeros(16)}
-    torch.save(tensors | more, tmp_path / "vit-b-in21k.pth")
-    model = load_model("vit-b-in21k", tmp_path)
-    assert model.state_dict().keys() == micro.without(tensors, "head.weight", "head.bias").keys()
 
 
 @pytest.mark.parametrize("layout", micro.LAYOUTS)

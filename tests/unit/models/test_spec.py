@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.models.spec import HALF, ModelSpec, View, as_rgb
+from relevit.models.spec import View, as_rgb
 
 DEEP = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)
 
@@ -62,18 +62,6 @@ def test_of_a_very_long_picture_the_middle_is_seen_and_the_memory_stays_small():
         assert bottom > 2 * top
 
 
-def test_nearest_masks_are_pixels_of_the_mask():
-    """Of 4 x 6 pixels, those under the centres of 2 x 2; others by their share (E4)."""
-    mask = np.array(
-        [[0, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 1]], dtype=bool
-    )
-    view = View(resize=2, crop=2, squash=True, mask_pixels="nearest")
-    found = view.mask(mask)
-    assert torch.equal(found[0], torch.from_numpy(mask[1::2, 1::3]))
-    assert not torch.equal(View(resize=2, crop=2, squash=True).mask(mask), found)
-    assert repr(view) == repr(View(resize=2, crop=2, squash=True))
-
-
 def test_ordinary_pictures_are_resized_whole():
     random = np.random.default_rng(0)
     for width, height in ((37, 91), (640, 20), (300, 4), (5, 500)):
@@ -85,13 +73,6 @@ def test_ordinary_pictures_are_resized_whole():
         expected = np.array(whole.crop((left, top, left + 8, top + 8)))
         found = View(resize=16, crop=8).picture(image)
         assert torch.equal(found, torch.from_numpy(expected).permute(2, 0, 1))
-
-
-@pytest.mark.wrong_types
-def test_fractions_are_no_pixels():
-    """Divided by 255 once more, they would all be black."""
-    with pytest.raises(ValueError, match=r"normalise: pixels up to 0.5 of torch.float32; give 0"):
-        ModelSpec("x", "none", 4, **HALF).normalise(torch.full((1, 3, 4, 4), 0.5))
 
 
 @pytest.mark.parametrize("size", [(640, 427), (31, 50), (33, 33), (1500, 10)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from relevit.pipeline.cli import _progress, main
+from relevit.pipeline.cli import main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
 
@@ -121,42 +120,3 @@ def test_stopped_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, ca
         == f"stopped; what is done is in {tmp_path}, and the same command goes on from there:"
     )
     assert shlex.split(said[2]) == ["relevit", *given]
-
-
-def test_stopped_before_anything_is_kept_it_says_no_more(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "relevit.finetune.your_own.finetune_folder", Mock(side_effect=KeyboardInterrupt)
-    )
-    given = ["finetune", "--model", "tiny", "--data", "x", "--out", str(tmp_path / "none")]
-    assert main(given) == 130
-    assert capsys.readouterr().err == "\nstopped\n"
-
-
-def test_outside_of_a_terminal_lines_have_times_and_once_what_is_left(monkeypatch, capsys):
-    seconds = iter((100.0, 104.0))
-    monkeypatch.setattr("time.monotonic", lambda: next(seconds))
-    say, step = _progress(quiet=False)
-    say("a line")
-    for done, what in enumerate(("first", "first", "second", "third"), 1):
-        step(what, done, 4)
-    lines = capsys.readouterr().out.splitlines()
-    assert [re.sub(r"^\d\d:\d\d:\d\d  ", "", line) for line in lines] == [
-        "a line", "about 00:04 to go",
-    ]  # fmt: skip
-    assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in lines)
-
-
-def test_quiet_says_nothing_of_the_way(capsys):
-    say, step = _progress(quiet=True)
-    say("a line")
-    for done in range(1, 4):
-        step(f"epoch {done}", done, 3)
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("command", ["example", "check", "finetune", "explain", "doctor"])
-def test_every_command_has_help(command, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
-    assert ended.value.code == 0
-    assert "examples:" in capsys.readouterr().out or command == "doctor"

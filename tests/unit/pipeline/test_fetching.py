@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from relevit.base import errors
 from relevit.base.files import project_root
 from relevit.config.preset import Preset, read_preset
 from relevit.models import dinov2
@@ -75,37 +74,8 @@ def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
     assert fetched == []  # its models are random
 
 
-def test_wrong_texts_on_disk_are_told_with_the_parameter_that_is_to_blame(fetched, tmp_path):
-    preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
-    movies = write_eraser_movies(tmp_path)
-    write_newsgroups(tmp_path, per_group=2)
-    text = r"11_text: .*newsgroups: validation_texts = 10 of 7 .*give at most 6"
-    with pytest.raises(ValueError, match=text):
-        fetch(preset)
-    next((movies / "docs").iterdir()).write_bytes(b"caf\xe9")
-    with pytest.raises(ValueError, match=r"11_text: corpus_root = .*UnicodeDecode"):
-        fetch(preset)
-
-
 def test_the_paper_preset_gets_its_models_before_any_stage_runs(fetched, tmp_path):
     write_eraser_movies(tmp_path)
     write_newsgroups(tmp_path, per_group=300)
     fetch(preset_with(tmp_path, "paper", corpus_root=str(tmp_path)))
     assert fetched == ["bert_folder ", "clip_folder "]
-
-
-def test_a_folder_without_a_models_files_is_told(tmp_path):
-    for folder, name in (
-        (pretrained.bert_folder, "bert-base"),
-        (from_transformers.clip_folder, "clip-b32"),
-    ):
-        with pytest.raises(FileNotFoundError, match=rf"{name} (lacks|has no) .*model\.safetensors"):
-            folder(str(tmp_path))
-
-
-def test_missing_packages_are_named_before_any_stage_runs(fetched, monkeypatch):
-    monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    message = "tokenizers and transformers not installed.*make setup.*pip install relevit"
-    with pytest.raises(RuntimeError, match=message):
-        fetch(read_preset(named("workshop")))
-    assert fetched == []

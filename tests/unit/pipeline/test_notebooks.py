@@ -90,13 +90,6 @@ def test_all_are_stored_or_none(run, tmp_path, capsys):
     assert cell.outputs[0].text == "1\n"
 
 
-def test_unknown_names(run, capsys):
-    for arguments in (["quick", "02_finetun"],):
-        with pytest.raises(SystemExit):
-            notebooks.main(arguments)
-    assert "'02_finetun' is no notebook; use some of 00_original" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("metadata", [{}, {"end_time": "now", "exception": True}, None])
 def test_a_run_that_failed_or_goes_on_is_not_finished(tmp_path, monkeypatch, metadata):
     monkeypatch.setattr(notebooks, "project_root", lambda: tmp_path)

@@ -8,17 +8,12 @@ from safetensors.torch import load_file, save_file
 
 from relevit.config import TextParams
 from relevit.text import pretrained
-from relevit.text.documents import Corpus, Document
-from relevit.text.tokens import read_texts, word_tokenizer, words_of
+from relevit.text.documents import Document
+from relevit.text.tokens import word_tokenizer, words_of
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 
 REVIEW = Document("An unforgettable film, not a dull one.", 1)
-CORPORA = {"some": Corpus(("negative", "positive"), (REVIEW,), (), (), "made", "MIT")}
-
-
-def random_bert(**others) -> TextParams:
-    return TextParams(text_model="bert-base", source="random", corpus_root="x", **others)
 
 
 @pytest.fixture
@@ -49,27 +44,6 @@ def from_folder(folder, **others) -> TextParams:
     )
 
 
-def test_random_bert_reads_the_words_of_its_texts():
-    cfg = random_bert()
-    tokenizer = pretrained.load_reader(cfg, CORPORA)
-    texts = read_texts(tokenizer, [Document("A dull film", 1), Document("new film", 1)], cfg.limit)
-    assert [one.unknown_share for one in texts.tokens] == [0, 0.5]
-    assert texts.tokens[0].special[0] and texts.tokens[0].special[-1]
-    model = pretrained.build_encoder(cfg, tokenizer, 3)
-    assert (len(model.blocks), model.head.in_features, model.head.out_features) == (2, 768, 3)
-    with torch.no_grad():
-        again = pretrained.build_encoder(cfg, tokenizer, 3)
-        ids = torch.tensor([texts.tokens[0].ids])
-        torch.testing.assert_close(model(model.embed(ids)), again(again.embed(ids)))
-
-
-@pytest.mark.parametrize("key", ["train_limit", "held_out_limit", "limit"])
-def test_limit_beyond_the_model_is_refused_by_name(key):
-    cfg = TextParams(**{key: 129})
-    with pytest.raises(ValueError, match=rf"{key} = 129; tiny-bert reads at most 128.*lower {key}"):
-        pretrained.build_encoder(cfg, pretrained.load_reader(cfg, {}), 2)
-
-
 def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(folder):
     path = folder / "model.safetensors"
     tensors = {k: v for k, v in load_file(path).items() if not k.startswith("pooler.")}
@@ -84,14 +58,6 @@ def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(fold
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
     assert torch.equal(model.embedding.words.weight, tensors["embeddings.word_embeddings.weight"])
-
-
-def test_pooler_that_was_never_trained_passes_the_class_token_on():
-    """MiniLM's came at random; its answers would be read through noise."""
-    model = pretrained.build_encoder(TextParams(), pretrained.load_reader(TextParams(), {}), 2)
-    pretrained.pass_on(model.fc_norm)
-    token = torch.randn(2, 64)
-    torch.testing.assert_close(model.fc_norm(token), torch.tanh(token))
 
 
 def no_tokenizer(folder):

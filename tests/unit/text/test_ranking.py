@@ -7,27 +7,15 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.claims import TABLES, judge
 from relevit.config import TextParams
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.pretrained import build_encoder
-from relevit.text.ranking import (
-    BASELINES,
-    SCORES,
-    VARIANTS,
-    concatenated,
-    document_scores,
-    leads,
-    paper_order,
-    score_table,
-    variants_first,
-)
-from relevit.text.rationales import rationale_rows, rationale_table
-from relevit.text.token_maps import RANDOM, TEXT_METHODS, method_maps
-from relevit.text.token_perturbation import perturb_texts, perturbation_table
+from relevit.text.ranking import BASELINES, VARIANTS, leads, paper_order, score_table
+from relevit.text.rationales import rationale_rows
+from relevit.text.token_maps import RANDOM, method_maps
+from relevit.text.token_perturbation import perturb_texts
 from relevit.text.tokens import read_texts
-from relevit.text.train import accuracy
 
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 
@@ -70,47 +58,7 @@ def every_method(values) -> dict[str, dict[str, tuple[float, float]]]:
     }
 
 
-# Tables
-
-
-def test_tables_are_those_that_the_claims_are_judged_by(model, texts, rows):
-    tables = {
-        "text_perturbation": perturbation_table(rows[0], texts.labels),
-        "text_rationales": rationale_table(rows[1]),
-        "text_accuracy": pd.DataFrame([accuracy(model, texts)]),
-    }
-    tables = {k: concatenated({"generated": v}, []) for k, v in tables.items()}
-    for name, table in tables.items():
-        assert set(table.columns) == {*TABLES[name].keys, *TABLES[name].numbers}
-    assert len(tables["text_perturbation"]) == 2 * (len(TEXT_METHODS) + 1)
-    # A model that guesses is not judged; what is missing must not be a table.
-    assert "train it longer" in judge(tables, only=["BI-08"])[0].reason
-
-
-def test_concatenated_keeps_columns_without_a_table():
-    assert list(concatenated({}, ["method", "k"])) == ["corpus", "method", "k"]
-    table = pd.DataFrame({"method": ["ga"], "k": [1]})
-    assert list(concatenated({"a": table, "b": table}, [])["corpus"]) == ["a", "b"]
-
-
-def test_variants_come_first_and_others_keep_their_order():
-    table = pd.DataFrame({"method": ["ga", "token_wise", RANDOM, "head_wise", "ga"]})
-    order = variants_first(table)["method"].tolist()
-    assert order == ["token_wise", "head_wise", "ga", RANDOM, "ga"]
-
-
 # Who comes first
-
-
-def test_document_scores_have_each_document_once(texts, rows):
-    scores = document_scores(*rows)
-    assert set(scores["score"]) == set(SCORES)
-    assert (scores.groupby(["method", "score"])["index"].nunique() == len(texts)).all()
-    assert not scores.duplicated(["method", "score", "index"]).any()
-    own = rows[1][(rows[1]["method"] == "ga") & (rows[1]["index"] == 2)]
-    found = scores[(scores["method"] == "ga") & (scores["score"] == "F1")].set_index("index")
-    assert found.loc[2, "value_pct"] == pytest.approx(100 * own["f1"].mean())
-    assert "F1" not in set(document_scores(rows[0], None)["score"])
 
 
 def test_best_place_is_the_lowest_positive_area_and_the_highest_f1():

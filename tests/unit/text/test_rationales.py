@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 
 from relevit.text.documents import Document
-from relevit.text.rationales import (
-    KS,
-    rationale_f1,
-    rationale_rows,
-    rationale_table,
-    rationale_tokens,
-    top_counts,
-    with_rationale,
-)
+from relevit.text.rationales import rationale_f1, rationale_rows, rationale_table, rationale_tokens
 from relevit.text.tokens import Texts, Tokens
 
 #       0123456789 123456789 12345
@@ -63,13 +53,6 @@ def test_rationale_tokens_share_a_character(rationale, expected):
     assert found.nonzero().flatten().tolist() == expected
 
 
-def test_documents_without_a_rationale_are_counted():
-    cut = read(spans=SPANS[:4])
-    documents = [document(), document([]), document(), document([(22, 26)])]
-    found = with_rationale([read(), read(), cut, cut], documents)
-    assert found == ([0, 2], {"unmarked": 1, "cut_off": 1})
-
-
 def test_f1_by_hand():
     """In order: aw, an, dull, film, it, ##ful, the comma, was; aw, ##ful, dull are right.
 
@@ -91,15 +74,6 @@ def test_words_count_by_their_highest_token():
     assert rows["f1"].tolist() == pytest.approx([2 / 3, 1 / 2, 4 / 5, 4 / 6])
     summed = relevance(3.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0)  # awful: 2, not 4
     assert one([1], summed, counted="word")["precision"].tolist() == [0]
-
-
-def test_negative_words_tie():
-    falling = -torch.arange(10.0) - 1
-    found = [
-        one([1, 2, 3], values, counted="word")["f1"].tolist()
-        for values in (falling, torch.zeros(10), falling.flip(0))
-    ]
-    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])
@@ -127,11 +101,3 @@ def test_table_has_means_over_documents():
     assert table["top_token_pct"].tolist() == [100, 100, 50, 50]
     words = rationale_rows(texts, maps, [1, 3], "published")
     assert words["f1"][:2].tolist() == one([1, 3], counted="word")["f1"].tolist()
-
-
-def test_top_counts_are_those_of_the_figure_in_proportion():
-    assert top_counts(512) == top_counts(2048) == KS
-    assert top_counts(128) == (2, 5, 8, 10, 12, 15, 18, 20)
-    for limit in range(8, 600):
-        counts = top_counts(limit)
-        assert counts[0] > 0 and all(a < b for a, b in pairwise(counts))

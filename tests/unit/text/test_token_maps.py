@@ -12,16 +12,7 @@ from relevit.config import TextParams
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.encoder import build_tiny
 from relevit.text.pretrained import build_encoder
-from relevit.text.token_maps import (
-    RANDOM,
-    TEXT_METHODS,
-    attention_by_block,
-    attribute,
-    method_maps,
-    path_starts,
-    rank_correlation,
-    start_table,
-)
+from relevit.text.token_maps import TEXT_METHODS, attribute
 from relevit.text.tokens import read_texts
 
 from .builders import tokens
@@ -127,44 +118,3 @@ def classifier():
 def texts():
     pytest.importorskip("tokenizers", reason="needs the extra 'text'")
     return read_texts(generated_tokenizer(), generated_corpus(0, 0, 5).test, 64)
-
-
-def test_all_methods_and_a_random_order(classifier, texts):
-    maps = method_maps(classifier, texts, protocol="described", seed=3)[0]
-    assert list(maps) == [*TEXT_METHODS, RANDOM]
-    for values in maps.values():
-        assert [len(one) for one in values] == [len(one) for one in texts.tokens]
-    again, seconds = method_maps(classifier, texts.select([0]), seed=3)
-    assert torch.equal(again[RANDOM][0], maps[RANDOM][0])
-    other = method_maps(classifier, texts.select([0]), seed=4)[0]
-    assert not torch.equal(other[RANDOM][0], maps[RANDOM][0])
-    assert list(seconds) == list(TEXT_METHODS) and min(seconds.values()) > 0
-
-
-def test_attention_of_the_class_token_is_shared_out(classifier, texts):
-    rows = attention_by_block(classifier, texts.tokens[0])
-    torch.testing.assert_close(rows.sum(dim=1), torch.ones(2))
-
-
-def test_start_table_has_the_first_blocks_of_both(classifier, texts):
-    table = start_table(classifier, texts)
-    assert table["published"].tolist() == [2, 2, 2, 2]
-    assert (table["described"] == 1).all()
-    assert table["same_order"].between(-1, 1).all() and (table["same_order"] < 0.999).all()
-    assert table["same_top_pct"].between(0, 100).all()
-
-
-def test_path_starts_give_other_answers_and_other_maps(classifier, texts):
-    table, maps = path_starts(classifier, texts.tokens[0])
-    assert list(table.index) == ["zero (published)", "padding (described)", "the text"]
-    assert table["probability_pct"].between(0, 100).all() and table["logit"].nunique() == 3
-    zero, padding = (values for (values,) in maps.values())
-    assert zero.shape == padding.shape and not torch.allclose(zero, padding)
-    (published,) = attribute(classifier, texts.tokens[:1], "token_wise", protocol="published")
-    torch.testing.assert_close(zero, published)
-
-
-def test_rank_correlation_of_a_constant_map_is_none():
-    rising = torch.arange(4.0)
-    assert rank_correlation(rising, 3 * rising) == pytest.approx(1)
-    assert torch.tensor(rank_correlation(rising, torch.ones(4))).isnan()

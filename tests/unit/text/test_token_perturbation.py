@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -13,16 +9,10 @@ from torch import nn
 from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
-from relevit.text.token_perturbation import (
-    SHARES_PCT,
-    left_after,
-    perturbation_table,
-    text_areas,
-    token_perturbation_rows,
-)
+from relevit.text.token_perturbation import SHARES_PCT, text_areas, token_perturbation_rows
 from relevit.text.tokens import Texts
 
-from .builders import spelled, tokens
+from .builders import tokens
 
 PAD, CLS, SEP, MASK = range(4)
 
@@ -154,16 +144,6 @@ def test_clamp_ranks_negative_values_as_zero():
     assert clamped == expected != ranked
 
 
-@pytest.mark.parametrize("value", [0.0, 0.2, math.nan])
-def test_a_map_that_says_nothing_has_equal_curves_and_no_order(value):
-    weights = [1.0, 2.0, 4.0, 8.0, 16.0]
-    rows = run(Bag(weights), [text(*range(5))], [relevance(*5 * [value])])
-    positive, negative = rows["logit"].to_numpy().reshape(2, 11)
-    assert positive.tolist() == negative.tolist()
-    gone = -np.diff(positive[::2])
-    assert sorted(gone) == weights and gone.tolist() not in (weights, weights[::-1])
-
-
 # Areas
 
 
@@ -181,28 +161,3 @@ def test_curves_and_areas_by_hand():
     areas = text_areas(rows.assign(method="ga")).sort_values(["direction", "index"])
     assert areas["auc_pct"].tolist() == pytest.approx([90, 90, 20, 90])
     assert areas["first_half_auc_pct"].tolist() == pytest.approx([100, 100, 50, 100])
-
-
-def test_numbers_of_the_perturbation_table():
-    shares = [0.0, *range(10, 110, 10)]
-    hits = {0: [True] * 6 + [False] * 5, 1: [True] * 11}  # up to 50 % erased; always
-    table = pd.DataFrame(
-        [
-            ("ga", i, "positive", share, hit)
-            for i, own in hits.items()
-            for share, hit in zip(shares, own, strict=True)
-        ],
-        columns=["method", "index", "direction", "share_pct", "hit"],
-    )
-    (row,) = perturbation_table(table, torch.tensor([1, 1])).itertuples()
-    assert row.auc_pct == pytest.approx(75)  # of 50 % and 100 %
-    assert row.standard_error_pts == pytest.approx(25)
-    assert (row.first_half_auc_pct, row.final_accuracy_pct, row.chance_pct) == (100, 50, 100)
-    assert row.documents == 2
-
-
-def test_left_after_erases_the_most_relevant_words():
-    one = spelled("a b c d", "a", "b", "c", "d")
-    values = torch.tensor([9.0, 0.1, 0.4, 0.2, 0.3, 9.0])
-    assert left_after(one, values, 50) == "a · c ·"
-    assert left_after(one, values, 0) == "a b c d"

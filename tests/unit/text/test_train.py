@@ -13,8 +13,7 @@ from relevit.text import train as training
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.documents import Corpus, Document
 from relevit.text.encoder import build_tiny, text_logits
-from relevit.text.pretrained import build_encoder
-from relevit.text.tokens import padded, read_texts
+from relevit.text.tokens import padded
 from relevit.text.train import by_length
 from relevit.training.classifier import TrainSettings
 
@@ -98,22 +97,6 @@ def trained(folder, tokenizer, corpus=None, on_step=None, **others):
     return model.state_dict(), log, len(steps)
 
 
-def test_it_learns_what_the_texts_show(tmp_path, tokenizer):
-    things, words = ("film", "story", "plot", "music"), ("bad", "dull", "good", "funny")
-    texts = [
-        Document(f"the {thing} was {very} {word} .", int(place > 1))
-        for very in ("really", "very", "quite", "truly")
-        for thing in things
-        for place, word in enumerate(words)
-    ]
-    corpus = Corpus(("negative", "positive"), tuple(texts[16:]), tuple(texts[:16]), (), "", "")
-    _, log, _ = trained(tmp_path, tokenizer, corpus, epochs=4, batch_size=4)
-    assert log[0]["validation_top1_pct"] < 80 and log[-1]["validation_top1_pct"] > 95
-    assert log[-1]["train_loss"] < 0.5 * log[1]["train_loss"]
-    rows = [json.loads(line) for line in (tmp_path / "generated" / "log.jsonl").open()]
-    assert [row["epoch"] for row in rows] == list(range(5))
-
-
 def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer):
     def stop(step, steps, loss):
         if (tmp_path / "stopped" / "generated" / "checkpoint.pt").exists() and step == 2:
@@ -131,15 +114,6 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer):
         for name in ("whole", "stopped")
     )
     assert whole == stopped
-
-
-def test_accuracy_has_wilsons_interval(tokenizer, monkeypatch):
-    documents = [Document(OPINION, 1)] * 8 + [Document(OPINION, 0)] * 2
-    texts = read_texts(tokenizer, documents, 16)
-    monkeypatch.setattr(training, "text_logits", lambda model, tokens: torch.eye(2)[[1] * 10])
-    found = training.accuracy(build_tiny(3, 2), texts)
-    assert (found["texts"], found["accuracy_pct"]) == (10, 80)
-    assert (found["low_pct"], found["high_pct"]) == pytest.approx((49.0162, 94.3318), abs=1e-3)
 
 
 def flipped(corpus, split):
@@ -167,10 +141,17 @@ def test_training_is_kept_and_made_again_only_for_other_inputs(tmp_path, tokeniz
         assert trained(tmp_path, tokenizer, **{"corpus": corpus} | changed)[2] == 2
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_frozen_words_stay_as_they_came(tmp_path, tokenizer, frozen):
-    before = build_encoder(TextParams(), tokenizer, 2).state_dict()
-    after = trained(tmp_path, tokenizer, frozen_words=frozen)[0]
-    same = {name: torch.equal(before[name], after[name]) for name in before}
-    assert same["embedding.words.weight"] is frozen
-    assert not same["head.weight"]
+def test_it_learns_what_the_texts_show(tmp_path, tokenizer):
+    things, words = ("film", "story", "plot", "music"), ("bad", "dull", "good", "funny")
+    texts = [
+        Document(f"the {thing} was {very} {word} .", int(place > 1))
+        for very in ("really", "very", "quite", "truly")
+        for thing in things
+        for place, word in enumerate(words)
+    ]
+    corpus = Corpus(("negative", "positive"), tuple(texts[16:]), tuple(texts[:16]), (), "", "")
+    _, log, _ = trained(tmp_path, tokenizer, corpus, epochs=4, batch_size=4)
+    assert log[0]["validation_top1_pct"] < 80 and log[-1]["validation_top1_pct"] > 95
+    assert log[-1]["train_loss"] < 0.5 * log[1]["train_loss"]
+    rows = [json.loads(line) for line in (tmp_path / "generated" / "log.jsonl").open()]
+    assert [row["epoch"] for row in rows] == list(range(5))

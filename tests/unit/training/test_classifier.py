@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -46,40 +45,6 @@ def run(folder, settings=SETTINGS, *, model=None, train=None, **named):
 
 def result(folder):
     return {name: (folder / name).read_bytes() for name in RESULT}
-
-
-# Learning
-
-
-def test_learns_and_logs_what_it_did(tmp_path):
-    rows = []
-    history = run(tmp_path, replace(SETTINGS, images=48, epochs=4), on_epoch=rows.append)
-    assert history == rows == [json.loads(line) for line in (tmp_path / "log.jsonl").open()]
-    assert set(history[0]) == {"epoch", "validation_top1_pct"}
-    assert set(history[1]) == {"epoch", "train_loss", "curve", "validation_top1_pct"}
-    assert history[-1]["validation_top1_pct"] == 100 > history[0]["validation_top1_pct"]
-    assert history[-1]["train_loss"] < 0.6 < 0.9 < history[1]["train_loss"]
-    assert history[1]["train_loss"] == pytest.approx(np.mean(history[1]["curve"]))
-
-
-@pytest.mark.parametrize("warmup", [0.0, 0.25])
-def test_rates_rise_and_fall_as_a_cosine_to_zero(warmup):
-    settings = replace(SETTINGS, warmup=warmup)
-    warm = max(1, round(20 * warmup))
-    shares = [settings.rate_share(step, 20) for step in range(20)]
-    assert shares[:warm] == pytest.approx([(step + 1) / warm for step in range(warm)])
-    assert shares[warm] == 1.0
-    assert settings.rate_share(10 + warm / 2, 20) == pytest.approx(0.5)  # halfway down
-    assert shares[warm:] == sorted(shares[warm:], reverse=True) and 0 < shares[-1] < 0.03
-    assert settings.rate_share(20, 20) == pytest.approx(0, abs=1e-12)
-
-
-def test_a_head_alone_can_be_trained(tmp_path):
-    before, model = micro_model().state_dict(), micro_model()
-    run(tmp_path, replace(SETTINGS, lr=0.0), model=model)
-    after = model.state_dict()
-    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
-    assert changed == {"head.weight", "head.bias"}
 
 
 # Images
@@ -139,7 +104,32 @@ def test_other_settings_or_another_identity_are_another_run(tmp_path, change, ki
     assert len(seen) == rows and (result(tmp_path) == before) == (not rows)
 
 
-# Top-1
+# Mixing
+
+
+def test_batches_are_mixed_by_what_is_handed_in(tmp_path):
+    drawn = []
+
+    def mixing(pixels, labels, classes, rng):
+        drawn.append(rng.random())
+        return pixels, torch.eye(classes)[labels]
+
+    history = run(tmp_path / "mixed", mixing=mixing)
+    assert len(set(drawn)) == 6, "another draw in each batch of each epoch"
+    losses = [row["train_loss"] for row in run(tmp_path / "plain")[1:]]
+    assert losses == pytest.approx([row["train_loss"] for row in history[1:]])
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.25])
+def test_rates_rise_and_fall_as_a_cosine_to_zero(warmup):
+    settings = replace(SETTINGS, warmup=warmup)
+    warm = max(1, round(20 * warmup))
+    shares = [settings.rate_share(step, 20) for step in range(20)]
+    assert shares[:warm] == pytest.approx([(step + 1) / warm for step in range(warm)])
+    assert shares[warm] == 1.0
+    assert settings.rate_share(10 + warm / 2, 20) == pytest.approx(0.5)  # halfway down
+    assert shares[warm:] == sorted(shares[warm:], reverse=True) and 0 < shares[-1] < 0.03
+    assert settings.rate_share(20, 20) == pytest.approx(0, abs=1e-12)
 
 
 def test_top1_by_hand():
@@ -161,17 +151,9 @@ class Brightest(torch.nn.Module):
         return self.scale * pixels.mean(dim=(2, 3))
 
 
-# Mixing
-
-
-def test_batches_are_mixed_by_what_is_handed_in(tmp_path):
-    drawn = []
-
-    def mixing(pixels, labels, classes, rng):
-        drawn.append(rng.random())
-        return pixels, torch.eye(classes)[labels]
-
-    history = run(tmp_path / "mixed", mixing=mixing)
-    assert len(set(drawn)) == 6, "another draw in each batch of each epoch"
-    losses = [row["train_loss"] for row in run(tmp_path / "plain")[1:]]
-    assert losses == pytest.approx([row["train_loss"] for row in history[1:]])
+def test_a_head_alone_can_be_trained(tmp_path):
+    before, model = micro_model().state_dict(), micro_model()
+    run(tmp_path, replace(SETTINGS, lr=0.0), model=model)
+    after = model.state_dict()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == {"head.weight", "head.bias"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -17,24 +16,6 @@ from ..linear_run import Run, Stop, result, undisturbed_run
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run")
-
-
-# One run
-
-
-def test_log_holds_one_row_an_epoch_and_row_zero_before(undisturbed):
-    run, history, files = undisturbed
-    assert run.trained == [1, 2, 3, 4]
-    assert [row["epoch"] for row in history] == [0, 1, 2, 3, 4]
-    assert set(history[0]) == {"epoch", "validation_loss"}
-    assert all(set(row) == {"epoch", "train_loss", "validation_loss"} for row in history[1:])
-    assert [json.loads(line) for line in files[LOG].decode().splitlines()] == history
-    assert run.seen == history
-
-
-def test_same_run_same_bytes(undisturbed, tmp_path):
-    Run(tmp_path / "again").run()
-    assert result(tmp_path / "again") == undisturbed[2]
 
 
 # Every epoch kept
@@ -57,17 +38,6 @@ def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
         load = Run(tmp_path, seed=5)
         checkpoints.load_weights(epoch_file(tmp_path, epoch), load.model, "linear")
         assert torch.equal(load.weights(), state), epoch
-
-
-@pytest.mark.parametrize("validated", [(), (0, 2)])
-def test_epochs_that_are_not_validated_leave_the_weights_as_they_are(
-    undisturbed, tmp_path, validated
-):
-    run = Run(tmp_path, validated=validated)
-    for row, whole in zip(run.run(), undisturbed[1], strict=True):
-        figures = {} if row["epoch"] in validated else set(whole) - {"epoch", "train_loss"}
-        assert row == {key: value for key, value in whole.items() if key not in figures}
-    assert torch.equal(run.weights(), undisturbed[0].weights())
 
 
 # Which epoch is kept

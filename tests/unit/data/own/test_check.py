@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import pandas as pd
 import pytest
-from PIL import Image
 
 from relevit.data.own.check import examine, lines, need_usable, samples
 from relevit.data.own.folder import read_data
@@ -48,16 +44,6 @@ def test_skipped_pictures_are_left_out_and_the_rest_can_be_used(troubled):
     assert set(shown.ids) <= set(left.ids) and len(samples(left, 99)) == len(left)
 
 
-def test_more_pixels_than_pillow_opens_are_refused(troubled, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 110)
-    found = examine(troubled, corrupted="skip")
-    reason = "0.jpg has more than the 110 pixels that are opened; scale it down"
-    assert found.unusable[f"{PLAIN}/0.jpg"] == reason
-    with pytest.raises(ValueError, match=r"no picture of the class 'Gr.nspecht' can be used"):
-        need_usable(found)
-    assert found.counts[PLAIN] == 1  # the small one
-
-
 def test_masks_are_looked_at(tmp_path):
     write_plain(tmp_path, count=5)
     masks = tmp_path / "masks" / "ant"
@@ -79,22 +65,6 @@ def test_masks_are_looked_at(tmp_path):
     skipped = examine(read_data(tmp_path), corrupted="skip")
     need_usable(skipped)
     assert None not in samples(skipped.listing, 20).masks and len(skipped.listing) == 8
-
-
-def test_lines_are_few_and_short_for_a_thousand_classes(troubled):
-    found = examine(troubled)
-    text = lines(found)
-    assert len(text) <= 25 and all(len(line) < 200 for line in text)
-    assert any("CMYK" in line and "1: made RGB" in line for line in text)
-    many = pd.concat([found.rows.assign(share=share, masked=share > 0) for share in range(2)] * 500)
-    many["label"] = [
-        f"class {place // 3:04d} of a long name, very long" for place in range(len(many))
-    ]
-    classes = tuple(dict.fromkeys(many["label"]))
-    crowded = replace(found, rows=many, listing=replace(found.listing, classes=classes))
-    text = lines(crowded)
-    assert len(text) <= 25 and max(map(len, text)) < 480
-    assert any(f"{sum(FINE.values())},000 of" in line for line in text)
 
 
 @pytest.mark.wrong_types

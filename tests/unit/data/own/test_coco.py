@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 
 import numpy as np
@@ -103,16 +102,3 @@ def test_outlines_that_are_none_are_refused_when_opened(tmp_path, content):
     for place in range(2):
         with pytest.raises(ValueError, match=r"\[3\]: it has a polygon of 1 points|30 x 10 pixels"):
             found.mask(place)
-
-
-def test_without_pycocotools_one_is_told_what_to_install(tmp_path, content, monkeypatch):
-    really = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("pycocotools"):
-            raise ImportError(name)
-        return really(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install pycocotools"):
-        read_data(write(tmp_path, content))

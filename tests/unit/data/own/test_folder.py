@@ -29,13 +29,6 @@ def test_class_folders_with_masks_beside(tmp_path):
     assert torch.equal(batch.masks[1], expected)
 
 
-def test_a_path_may_be_text(tmp_path):
-    wanted = read_data(write_plain(tmp_path / "insects"))
-    folder = str(tmp_path / "insects")
-    assert read_data(folder).images == wanted.images
-    assert read_splits(folder, f"{folder}/masks")["all"].masks == wanted.masks
-
-
 def test_folders_of_classes_alone_and_masks_from_elsewhere(tmp_path):
     """As torchvision has them; numbers are ordered by value, and folders in them are read."""
     write_plain(tmp_path, ("10", "2"))
@@ -108,29 +101,11 @@ def test_parts_of_a_folder_have_one_order_of_classes(tmp_path, masks):
         read_data(tmp_path)
 
 
-def test_a_folder_without_parts_is_all(tmp_path):
-    assert list(read_splits(write_plain(tmp_path))) == ["all"]
-
-
 def test_a_class_that_training_lacks_is_named(tmp_path):
     write_plain(tmp_path / "train")
     write_plain(tmp_path / "val", ("ant", "wasp"))
     with pytest.raises(ValueError, match=r"/val: class 'wasp' \(1 such\) is none of the 2"):
         read_splits(tmp_path)
-
-
-def test_labels_follow_other_orders_of_classes(tmp_path):
-    found = read_data(write_plain(tmp_path)).relabelled(["wasp", "bee", "ant"])
-    assert found.labels.tolist() == [2, 2, 1, 1] and found.classes[0] == "wasp"
-    with pytest.raises(ValueError, match=r"class 'bee' .*none of the 1 that are known, 'ant'"):
-        found.relabelled(["ant"])
-
-
-def test_one_class_is_enough_where_that_is_said(tmp_path):
-    write_plain(tmp_path, ("ant",))
-    with pytest.raises(ValueError, match=r"has 1 class, 'ant'; needed are at least 2"):
-        read_data(tmp_path)
-    assert len(read_data(tmp_path, least_classes=1)) == 2
 
 
 def remove_images(folder):

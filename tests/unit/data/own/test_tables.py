@@ -43,13 +43,6 @@ def test_tables_list_pictures_masks_and_parts(tmp_path, table, name):
         read_data(tmp_path / name)
 
 
-@pytest.mark.parametrize("labels", [[10, 2, 10], [10.0, 2.0, 10.0]])
-def test_whole_numbers_are_classes_by_value(tmp_path, table, labels):
-    table[["image"]].assign(label=labels).to_parquet(tmp_path / "birds.parquet")
-    found = read_data(tmp_path / "birds.parquet")
-    assert found.classes == ("2", "10") and found.labels.tolist() == [1, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -69,16 +62,6 @@ def test_a_wrong_row_is_named(tmp_path, table, change, text):
         read_splits(tmp_path / "birds.csv")
 
 
-def test_numbers_that_are_no_classes_and_pictures_that_are_no_paths(tmp_path, table):
-    path = tmp_path / "birds.parquet"
-    table.assign(label=[0.5, 1, 2]).to_parquet(path)
-    with pytest.raises(ValueError, match=r"row 1, has label 0.5; give each picture the name"):
-        read_splits(path)
-    table.assign(image=[{"bytes": b"", "path": "0.jpg"}] * 3).to_parquet(path)
-    with pytest.raises(ValueError, match=r"row 1, has dict in the column image; needed is a path"):
-        read_splits(path)
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -91,9 +74,3 @@ def test_files_that_are_no_tables(tmp_path, content, text):
     (tmp_path / "birds.csv").write_bytes(content)
     with pytest.raises(ValueError, match=text):
         read_data(tmp_path / "birds.csv")
-
-
-def test_masks_are_given_once(tmp_path, table):
-    table.to_csv(tmp_path / "birds.csv", index=False)
-    with pytest.raises(ValueError, match=r"is given beside birds.csv, whose masks are the column"):
-        read_splits(tmp_path / "birds.csv", tmp_path / "masks")

@@ -11,21 +11,16 @@ from PIL import Image, ImageOps
 
 from relevit.data.image_set import UnreadableImage
 from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_NAMES, R_WNIDS, SI_CLASSES
+from relevit.data.real.classes import IMAGENET_NAMES, SI_CLASSES
 from relevit.data.real.imagenet_s import CLASS_IDS
 from relevit.models.spec import View
 from replicas import WRITERS
-from replicas.folders import write_folders
 from replicas.imagenet_s import WNIDS, write_imagenet_s
 from replicas.objectnet import write_objectnet
 from replicas.pictures import KINDS, Written, picture, save_jpeg, truncate
 
 VIEW = View(resize=48, crop=32)
 pytestmark = pytest.mark.usefixtures("no_network")
-
-
-def test_every_image_set_has_a_replica():
-    assert set(WRITERS) == {key for key, one in CATALOGUE.items() if one.holds == "images"}
 
 
 def held(key: str, root, call: int, written: list[Written], view: View, **options) -> None:
@@ -80,39 +75,7 @@ def test_a_broken_picture_is_named_and_the_others_can_be_read(tmp_path, key):
     assert rest == len(found) - 1 and skipped == {1: found.ids[1]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_pictures_of_any_mode_are_read_as_rgb_and_not_turned(tmp_path, kind):
-    stored = save_jpeg(picture(4, 5, kind=kind), tmp_path / "sketch" / "n01440764" / "x.JPEG")
-    found = CATALOGUE["sketch"].read(tmp_path, VIEW).read([0]).images[0]
-    original = VIEW.picture(picture(4, 5, kind="rgb" if kind == "cmyk" else kind))
-    assert (found.int() - original.int()).abs().float().mean() < 8  # JPEG loses a little
-    if kind == "exif":
-        assert not torch.equal(found, VIEW.picture(ImageOps.exif_transpose(Image.open(stored))))
-
-
 # Labels
-
-
-def test_folders_of_v2_are_numbers_and_not_text(tmp_path):
-    classes = [list(IMAGENET_INDEX)[index] for index in (2, 10, 100, 9, 999)]
-    write_folders("v2", tmp_path, per_class=1, classes=classes)
-    assert CATALOGUE["v2"].read(tmp_path).labels.tolist() == [2, 9, 10, 100, 999]
-
-
-@pytest.mark.parametrize(("key", "wnids"), [("a", A_WNIDS), ("r", R_WNIDS)])
-def test_200_ways_ask_among_all_classes_of_the_set(tmp_path, key, wnids):
-    write_folders(key, tmp_path, classes=wnids[3:5], per_class=1)
-    read = {ways: CATALOGUE[key].read(tmp_path, ways=ways).read([0, 1]) for ways in (200, 1000)}
-    assert read[200].candidates == tuple(IMAGENET_INDEX[wnid] for wnid in wnids)
-    assert read[1000].candidates == () and torch.equal(read[200].labels, read[1000].labels)
-
-
-def test_location_may_have_either_name(tmp_path):
-    write_folders("si_location", tmp_path)
-    ids = CATALOGUE["si_location"].read(tmp_path).ids
-    folder = tmp_path / "si-score"
-    (folder / "location20_area02_min0pc").rename(folder / "location")
-    assert CATALOGUE["si_location"].read(tmp_path).ids == ids
 
 
 def test_objects_of_si_score_are_matched_to_imagenet_by_hand():
@@ -121,14 +84,6 @@ def test_objects_of_si_score_are_matched_to_imagenet_by_hand():
     assert [name for name, index in SI_CLASSES.items() if name not in names[index]] == ["jeans"]
     assert "blue jean" in names[SI_CLASSES["jeans"]]
     assert SI_CLASSES["missile"] == 657  # a look-up finds the projectile, 744
-
-
-@pytest.mark.parametrize(("labels", "count"), [("fine", 100), ("coarse", 20)])
-def test_superclasses_of_cifar100(tmp_path, labels, count):
-    WRITERS["cifar100"](tmp_path, per_class=1)
-    found = CATALOGUE["cifar100"].read(tmp_path, VIEW, labels=labels)
-    assert len(found.classes) == count == len(found.labels.unique())
-    assert found.labels.tolist() == [y * count // 100 for y in range(100)]
 
 
 # ObjectNet and ImageNet-S: several right answers, and what is cut off
@@ -174,3 +129,21 @@ def test_numbers_of_classes_need_more_than_the_eight_bits_of_the_picture(tmp_pat
     found = CATALOGUE["imagenet_s"].read(tmp_path, VIEW)
     assert found.read(range(len(found))).masks.flatten(1).any(dim=1).all()
     assert np.all(np.diff(found.labels.numpy()) >= 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pictures_of_any_mode_are_read_as_rgb_and_not_turned(tmp_path, kind):
+    stored = save_jpeg(picture(4, 5, kind=kind), tmp_path / "sketch" / "n01440764" / "x.JPEG")
+    found = CATALOGUE["sketch"].read(tmp_path, VIEW).read([0]).images[0]
+    original = VIEW.picture(picture(4, 5, kind="rgb" if kind == "cmyk" else kind))
+    assert (found.int() - original.int()).abs().float().mean() < 8  # JPEG loses a little
+    if kind == "exif":
+        assert not torch.equal(found, VIEW.picture(ImageOps.exif_transpose(Image.open(stored))))
+
+
+@pytest.mark.parametrize(("labels", "count"), [("fine", 100), ("coarse", 20)])
+def test_superclasses_of_cifar100(tmp_path, labels, count):
+    WRITERS["cifar100"](tmp_path, per_class=1)
+    found = CATALOGUE["cifar100"].read(tmp_path, VIEW, labels=labels)
+    assert len(found.classes) == count == len(found.labels.unique())
+    assert found.labels.tolist() == [y * count // 100 for y in range(100)]

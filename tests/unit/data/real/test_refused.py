@@ -16,7 +16,7 @@ from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.imagenet_s import class_numbers
 from relevit.models.spec import View
 from replicas import WRITERS
-from replicas.folders import FOLDERS, SOME
+from replicas.folders import FOLDERS
 from replicas.imagenet_s import write_numbers
 from replicas.pictures import Harmful, truncate
 
@@ -61,13 +61,6 @@ def test_class_folders_that_are_none(tmp_path, key, spoil, text):
     error = FileNotFoundError if key == "imagenet_s" and spoil is without_pictures else ValueError
     with pytest.raises((ValueError, error), match=rf"{key}: .*({text}|is missing in)"):
         CATALOGUE[key].read(tmp_path)
-
-
-def test_classes_of_another_set(tmp_path):
-    WRITERS["r"](tmp_path, classes=SOME)
-    (tmp_path / "imagenet-r" / "n01440764").mkdir()  # a tench: of neither -A nor -R
-    with pytest.raises(ValueError, match=r"r: .*'n01440764', which is no class of this set"):
-        CATALOGUE["r"].read(tmp_path)
 
 
 # CIFAR
@@ -156,18 +149,6 @@ def test_masks_that_do_not_fit(tmp_path, spoil, text):
     assert len(found.read([0, 2])) == 2
 
 
-@pytest.mark.parametrize(
-    ("inner", "text"), [("", "the mask "), ("-segmentation", "the picture of")]
-)
-def test_pictures_and_masks_come_in_pairs(tmp_path, inner, text):
-    WRITERS["imagenet_s"](tmp_path)
-    folder = tmp_path / "ImageNetS919"
-    lost = "-segmentation" if inner == "" else ""
-    next((folder / f"train-semi{lost}" / "n01440764").glob("[!.]*")).unlink()
-    with pytest.raises(FileNotFoundError, match=rf"imagenet_s: {text}.*is missing in .*\(1 lack"):
-        CATALOGUE["imagenet_s"].read(tmp_path)
-
-
 # gtsegs_ijcv.mat
 
 
@@ -201,24 +182,3 @@ def test_a_file_that_is_no_gtsegs(tmp_path, spoil, text):
     spoil(tmp_path / "gtsegs_ijcv.mat")
     with pytest.raises(ValueError, match=rf"gtsegs: .*{text}.*needed is a MATLAB 7.3 file with"):
         CATALOGUE["gtsegs"].read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("field", "shape"), [("img", (20, 30)), ("gt", (20, 30))], ids=["no colours", "another size"]
-)
-def test_a_picture_of_gtsegs_in_another_format(tmp_path, field, shape):
-    WRITERS["gtsegs"](tmp_path)
-    change(tmp_path / "gtsegs_ijcv.mat", field, 3, np.zeros(shape, np.uint8))
-    found = CATALOGUE["gtsegs"].read(tmp_path, VIEW)
-    with pytest.raises(UnreadableImage, match=r"gtsegs: .*gtsegs_ijcv.mat/0003 cannot be read"):
-        found.read([3])
-    assert len(found.read([2, 4])) == 2
-
-
-@pytest.mark.parametrize("target", [np.array([[65]], dtype=np.uint16), np.zeros((9, 1))])
-def test_a_target_that_is_no_wnid_is_no_label(tmp_path, target):
-    WRITERS["gtsegs"](tmp_path)
-    change(tmp_path / "gtsegs_ijcv.mat", "target", 1, target)
-    assert CATALOGUE["gtsegs"].read(tmp_path).labels.tolist() == [0, -1, 386, 386, -1, -1]
-    WRITERS["gtsegs"](tmp_path, targets=False)
-    assert CATALOGUE["gtsegs"].read(tmp_path).labels.tolist() == [-1] * 6

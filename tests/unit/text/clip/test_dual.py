@@ -94,10 +94,14 @@ def test_every_method_explains_both_sides(image_side, text_side, name, protocol)
     torch.testing.assert_close(alone, found[0], rtol=1e-6, atol=1e-12)
 
 
-def test_rules_of_lrp_are_refused(image_side):
-    for name in ("partial_lrp", "lrp", "transformer_attribution"):
-        with pytest.raises(ValueError, match=r"lrp: head of .* is a SimilarityHead"):
-            METHODS[name](image_side, images())
+def test_a_head_is_laid_over_the_tower_and_leaves_it_alone(dual, image_side, text_side):
+    assert image_side.blocks is dual.image_tower.blocks
+    assert text_side.embedding is dual.text_tower.embedding
+    assert (image_side.num_classes, text_side.head.out_features) == (3, 3)
+    made = with_head(dual.image_tower, torch.nn.Identity())
+    made.register_forward_hook(lambda *parts: None)
+    assert not dual.image_tower._forward_hooks and dual.image_tower.head is not made.head
+    assert getattr(dual.image_tower, "family", "vit") == "vit"
 
 
 def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image_side):
@@ -110,13 +114,3 @@ def test_scale_weighs_the_gradient_against_the_identity_in_gae_alone(dual, image
         proportional = torch.allclose(loud, 3 * soft)
         assert proportional == (name != "gae")
     assert (loud > 3.001 * soft)[soft > 0].any()
-
-
-def test_a_head_is_laid_over_the_tower_and_leaves_it_alone(dual, image_side, text_side):
-    assert image_side.blocks is dual.image_tower.blocks
-    assert text_side.embedding is dual.text_tower.embedding
-    assert (image_side.num_classes, text_side.head.out_features) == (3, 3)
-    made = with_head(dual.image_tower, torch.nn.Identity())
-    made.register_forward_hook(lambda *parts: None)
-    assert not dual.image_tower._forward_hooks and dual.image_tower.head is not made.head
-    assert getattr(dual.image_tower, "family", "vit") == "vit"

@@ -7,17 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.attribution import METHODS
 from relevit.data.batch import Batch
-from relevit.data.drawings import class_split
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit.text.clip.phrases import (
-    first_of_groups,
     likely_pairs,
     phrase_maps,
     phrase_ranks,
     pointing,
-    setting_maps,
     settings_table,
 )
 
@@ -76,12 +72,6 @@ def test_maps_of_both_phrases(single, single_side, pairs):
     torch.testing.assert_close(other, maps["token_wise"].flip(1))
 
 
-def test_pairs_are_found_for_each_group(group_duo):
-    halves = [part for part in class_split(1) for _ in range(2)]
-    both = zip(group_duo.labels.tolist(), halves, strict=True)
-    assert all(set(labels) <= set(half) for labels, half in both)
-
-
 @pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 2)])
 def test_photographs_get_the_two_classes_they_are_most_similar_to(encoder, shown, count, expected):
     classifier, spec = encoder.classifier(), encoder.dual.spec
@@ -90,19 +80,6 @@ def test_photographs_get_the_two_classes_they_are_most_similar_to(encoder, shown
         logits = classifier(spec.normalise(found.images))
     assert len(found) == expected and not bool(found.masks.any())
     assert found.labels[:, 0].equal(logits.argmax(dim=1))
-
-
-def test_settings_as_published_are_the_methods_own_maps(encoder, group_duo):
-    classifier, spec = encoder.classifier(), encoder.dual.spec
-    made = setting_maps(classifier, spec, group_duo)
-    by_kind = {(name, kind): both for (name, kind, _), both in made.items()}
-    pixels = spec.normalise(group_duo.images)
-    for name in ("token_wise", "head_wise"):
-        whole = METHODS[name](classifier, pixels, group_duo.labels[:, 1], protocol="published")
-        torch.testing.assert_close(by_kind[name, "published"][:, 1], whole, rtol=1e-3, atol=1e-7)
-    published = by_kind["token_wise", "published"]
-    for kind in ("values of Z (D12)", "all blocks (D11)", "both"):
-        assert not torch.allclose(published, by_kind["token_wise", kind])
 
 
 def test_settings_table_counts_agreement_and_pointing_only_with_masks(group_duo):
@@ -114,18 +91,3 @@ def test_settings_table_counts_agreement_and_pointing_only_with_masks(group_duo)
     assert (table["own_object_pct"] == 50).all()  # the same map for both phrases
     bare = replace(group_duo, masks=torch.zeros_like(group_duo.masks))
     assert "own_object_pct" not in settings_table(bare, maps, (7, 7))
-
-
-@pytest.mark.parametrize(
-    ("count", "each", "groups", "expected"),
-    [(3, 2, 2, [[0, 1], [2, 3]]), (1, 2, 2, [[0], [2]]), (9, 3, 1, [[0, 1, 2]])],
-)
-def test_no_more_pairs_are_shown_than_there_are(count, each, groups, expected):
-    numbers = torch.arange(each * groups)
-    images = numbers[:, None, None, None].expand(-1, 3, 4, 4).to(torch.uint8)
-    masks = torch.zeros(len(numbers), 2, 4, 4, dtype=torch.bool)
-    duo = Batch(images, masks, numbers[:, None].expand(-1, 2))
-    maps = {"rollout": numbers[:, None, None].expand(-1, 2, 4).float()}
-    parts = first_of_groups(duo, maps, groups, count)
-    assert [part.labels[:, 1].tolist() for part, _ in parts] == expected
-    assert [found["rollout"][:, 1, 3].tolist() for _, found in parts] == expected

@@ -76,15 +76,6 @@ def test_last_word_of_a_passage_is_before_its_end(folder):
     assert document.rationale[0][1] == len(document.text)
 
 
-@pytest.mark.parametrize("lost", FILES.values())
-def test_missing_files_are_named(folder, lost):
-    path = folder / lost
-    path.unlink()
-    text = rf"eraser: {re.escape(str(path))} is missing; unpack movies\.tar\.gz"
-    with pytest.raises(FileNotFoundError, match=text):
-        read_eraser_movies(folder.parent)
-
-
 def line(text):
     def spoil(folder):
         path = folder / "val.jsonl"

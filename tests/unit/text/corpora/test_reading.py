@@ -28,16 +28,6 @@ def on_disk(tmp_path, *corpora, **others) -> TextParams:
     )
 
 
-def test_each_split_has_as_many_texts_as_asked_for():
-    corpus = reading.read_corpora(params())["generated"]
-    assert [len(getattr(corpus, split)) for split in reading.COUNTS] == [32, 10, 10]
-
-
-def test_tiny_model_refuses_other_corpora_before_they_are_read():
-    with pytest.raises(ValueError, match=r"text_model = tiny-bert .*'movie_reviews'.*choose"):
-        reading.read_corpora(params(corpora=["generated", "movie_reviews"]))
-
-
 @pytest.mark.parametrize(("short", "longest"), [(False, math.inf), (True, 4.5 * 8)])
 def test_whole_reviews_are_held_out_and_all_or_short_ones_are_trained_on(
     monkeypatch, short, longest
@@ -67,14 +57,6 @@ def test_part_of_a_corpus_on_disk_is_not_of_its_first_classes_alone(tmp_path):
     for split in (corpus.train, corpus.test):
         assert len({document.label for document in split}) == len(GROUPS)
     assert reading.read_corpora(cfg)["newsgroups"] == corpus
-
-
-def test_messages_are_read_as_the_protocol_says(tmp_path):
-    write_newsgroups(tmp_path, per_group=6)
-    for protocol, whole in (("published", False), ("described", True)):
-        cfg = on_disk(tmp_path, "newsgroups", protocol=protocol)
-        corpus = reading.read_corpora(cfg)["newsgroups"]
-        assert {"Subject:" in document.text for document in corpus.documents} == {whole}
 
 
 def test_a_corpus_on_disk_gives_what_it_has_and_own_rationales_where_there_are_any(tmp_path):

@@ -1,0 +1,64 @@
+"""The benchmarks of maps, answers and masks: both orders of work agree, a wrong one is found."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import pytest
+
+from relevit.attribution import METHODS
+
+from .conftest import TINY
+
+OPTIONS = (*TINY, "--device=cpu", "--no-memory", "--clock=cpu")
+NAMES = ("token_wise", "head_wise", "transformer_attribution")
+TASKS = {
+    "attribution": (NAMES, 3),
+    "evaluation": (("evaluation", "--evaluation-model=vit_tiny_patch16_224"), 1),
+    "smoothgrad": (("smoothgrad",), 1),
+    "tokencut": (("tokencut",), 3),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tables_and_agreement_come_out(bench, capsys, tmp_path, task):
+    path, (asked, count) = tmp_path / "bench.json", TASKS[task]
+    assert bench.main([*OPTIONS, f"--json={path}", "--tasks", *asked]) == 0
+    text, rows = capsys.readouterr().out, json.loads(path.read_text())
+    assert len(rows) == count and "DIFFER" not in text and "target" in text
+    for row in rows:
+        differences = row.get("differences", {})
+        assert all(value < row.get("limit", 1e-4) for value in differences.values())
+        assert row["seconds"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variant_gives_the_map_of_each_image(bench, name):
+    args = bench.parse([*OPTIONS, "--batch=3"])
+    model, batch = bench.build(next(t for t in bench.TABLES if t.task == NAMES[-1]), args)
+    model = model.double()
+    batch = tuple(x.double() if x.is_floating_point() else x for x in batch)
+    found = {variant: run(model, *batch) for variant, run in bench.TASKS[name].items()}
+    found.pop("floor", None)
+    ours = METHODS[name](model, batch[0], batch[2])
+    assert ours.shape[0] == 3 and ours.abs().max() > 0
+    for variant, numbers in found.items():
+        (maps,) = numbers["map"]
+        # LRP amplifies the rounding that the published order adds to its denominators.
+        limit = 1e-5 if name == "transformer_attribution" else 1e-9
+        gap = (maps - ours).abs().amax(dim=1) / ours.abs().amax(dim=1)
+        assert gap.max() < limit, variant
+
+
+def test_wrong_partition_makes_the_exit_code_1(bench, capsys, monkeypatch):
+    module = importlib.import_module("bench_tokencut")
+    right = module.second_eigenpairs
+
+    def wrong(edges):
+        vectors, values = right(edges)
+        return vectors.roll(1, dims=1), values
+
+    monkeypatch.setattr(module, "second_eigenpairs", wrong)
+    assert bench.main([*OPTIONS, "--tasks", "tokencut"]) == 1
+    assert "DIFFER" in capsys.readouterr().out
