@@ -15,12 +15,6 @@ from relevit.config import NOTEBOOKS
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-FOLDERS = sorted(path for path in (ROOT / "params").iterdir() if path.is_dir())
-PRESETS = [folder for folder in FOLDERS if (folder / "pipeline.yaml").is_file()]
-PARTS = [folder for folder in FOLDERS if folder not in PRESETS]  # for single notebooks alone
-
-SHARED = ("common", "seeds")  # what stages of a preset share
-
 LONGEST_CELL = 25  # lines
 LONGEST_FUNCTION = 10  # lines
 PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
@@ -77,33 +71,6 @@ def test_every_notebook_has_parameters_and_the_other_way_round():
     assert {name: cls.notebook for name, cls in NOTEBOOKS.items()} == {n: n for n in NOTEBOOKS}
 
 
-def test_presets_are_there():
-    assert {"quick", "workshop"} <= {preset.name for preset in PRESETS}
-
-
-@pytest.mark.parametrize("name", sorted(NOTEBOOKS))
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
-def test_preset_has_a_valid_file_for_every_notebook(preset, name):
-    assert NOTEBOOKS[name].from_preset(preset).preset == preset.name
-
-
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
-def test_preset_has_no_other_file(preset):
-    files = {path.name for path in preset.iterdir()}
-    assert files == {f"{name}.yaml" for name in (*NOTEBOOKS, *SHARED, "pipeline")}
-
-
-@pytest.mark.parametrize("folder", PARTS, ids=lambda folder: folder.name)
-def test_part_of_a_preset_holds_valid_files_for_notebooks_and_nothing_else(folder):
-    """Without pipeline.yaml, which makes a preset complete, its notebooks are run by hand."""
-    found = list(folder.iterdir())
-    assert found
-    for path in found:
-        assert path.suffix == ".yaml" and path.stem in (*NOTEBOOKS, *SHARED), path.name
-        if path.stem in NOTEBOOKS:
-            assert NOTEBOOKS[path.stem].from_preset(folder).preset == folder.name
-
-
 # Text
 
 
@@ -146,7 +113,7 @@ def test_parameters_are_the_defaults_of_the_model(path, notebook):
 
 def test_parameters_are_the_quick_preset(path):
     cls = NOTEBOOKS[path.stem]
-    assert cls.from_preset(ROOT / "params" / "quick") == cls()
+    assert cls.from_preset(ROOT / "params" / "quick.yaml") == cls()
 
 
 def test_parameters_are_checked_at_once(path, notebook):

@@ -137,7 +137,7 @@ def test_float_without_dot_in_yaml_is_explained(tmp_path):
     """YAML 1.1 reads 3e-6 as text."""
     path = tmp_path / "mine.yaml"
     path.write_text("02_finetune: {lr: 3e-6}\n")
-    text = r"02_finetune: lr = '3e-6' \(str\): .*YAML reads 3e-6 as text: write it with a dot, like 3\.0e-6"
+    text = r"02_finetune: lr = '3e-6' \(str\): .*as text: write it with a dot, like 3\.0e-6"
     with pytest.raises(ValueError, match=text):
         FinetuneParams.from_preset(path)
 
