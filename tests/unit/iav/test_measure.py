@@ -90,27 +90,6 @@ def test_chunks_and_parts_do_not_matter(run, model, pictures, found, monkeypatch
         close(other.maps[name], values)
 
 
-def test_true_or_predicted_class_is_explained(run, model, pictures, found):
-    with torch.no_grad():
-        predicted = model(run.spec.normalise(pictures.images)).argmax(dim=1)
-    right = predicted == pictures.labels
-    assert 0 < right.sum() < IMAGES, "this test needs both"
-    other = replace(EXPLAINER, label="predicted")(model, run.spec, pictures)
-    equal = (other.maps["smoothgrad"] == found.maps["smoothgrad"]).all(dim=1)
-    assert torch.equal(equal, right)
-
-
-def test_reduced_precision_rounds_smoothgrad_alone(run, model, pictures, found):
-    rounded = replace(EXPLAINER, precision="bfloat16")(model, run.spec, pictures)
-    assert rounded.maps["smoothgrad"].dtype == torch.float32
-    assert not torch.equal(rounded.maps["smoothgrad"], found.maps["smoothgrad"])
-    torch.testing.assert_close(
-        rounded.maps["smoothgrad"], found.maps["smoothgrad"], rtol=0.2, atol=1e-3
-    )
-    assert torch.equal(rounded.maps["gradcam"], found.maps["gradcam"])
-    assert torch.equal(rounded.attention, found.attention)
-
-
 # Of an explanation
 
 
@@ -173,14 +152,6 @@ def test_entropy_table(run, pictures):
     assert (table["object_share_pct"] == share.numpy()[table["image"]]).all()
 
 
-def test_object_share_by_hand(pictures):
-    masks = torch.zeros(2, 1, SIZE, SIZE, dtype=torch.bool)
-    masks[0, :, : SIZE // 2, : SIZE // 2] = True
-    two = pictures.select([0, 1])
-    assert object_share_pct(replace(two, masks=masks)).tolist() == [25.0, 0.0]
-    assert object_share_pct(replace(two, masks=masks & False)).isnan().tolist() == [True, True]
-
-
 def test_space_table(run, found, pictures):
     scores = found.scores("smoothgrad")
     table = space_table(run, scores, pictures.labels)
@@ -192,12 +163,6 @@ def test_space_table(run, found, pictures):
     assert table["chance_pct"].tolist() == pytest.approx([100 * 2 / 11] * 2)
     few = space_table(run, scores[:8], pictures.labels[:8])
     assert few["chance_pct"].tolist() == pytest.approx([100 / 7] * 2)
-
-
-def test_other_classes_do_not_outvote_a_small_one(run):
-    labels = torch.arange(4).repeat(2)
-    scores = labels[:, None, None].float().expand(8, 2, 3) + 0.01 * torch.arange(8)[:, None, None]
-    assert space_table(run, scores, labels)["knn_pct"].tolist() == [100.0, 100.0]
 
 
 # Epochs
