@@ -17,13 +17,7 @@ from scipy.stats import rankdata
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.data.drawings import ANIMALS, CLASSES
 from relevit.evaluate.intervals import RESAMPLES, middle
-from relevit.evaluate.robustness import (
-    ORIGINAL,
-    changed_images,
-    over_seeds,
-    paired_changes,
-    run_means,
-)
+from relevit.evaluate.robustness import ORIGINAL, over_seeds, paired_changes, run_means
 
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 
@@ -49,26 +43,6 @@ def class_table(
     table.insert(2, "name", [names[label] for label in labels])
     table.insert(3, "finetuned_runs", [runs.count(label) for label in labels])
     return table
-
-
-def class_spread(
-    predictions: pd.DataFrame, finetuned_classes: dict[str, list[int]]
-) -> pd.DataFrame:
-    """How far the classes' changes lie apart, and how far they would by chance alone.
-
-    A class has few test images, so even equal classes seem to differ: by the standard error of
-    each class's mean. The change of a class is the mean over its images of the shifted sets.
-    Columns: classes (A, B), means over the runs of spread_pts (standard deviation over classes),
-    mean_pts (over classes) and chance_pts (root of the mean squared error of a class); NaN for
-    fewer than two classes. Raises: ValueError as `changed_images`.
-    """
-    rows = changed_images(predictions, finetuned_classes)
-    rows = rows[rows["dataset"].isin(SHIFTED_SETS)]
-    groups = rows.groupby(["classes", "model_run", "label"], observed=True)["change_top1_pts"]
-    by_run = groups.mean().groupby(["classes", "model_run"], observed=True)
-    luck = (groups.sem() ** 2).groupby(["classes", "model_run"], observed=True).mean() ** 0.5
-    table = {"spread_pts": by_run.std(), "mean_pts": by_run.mean(), "chance_pts": luck}
-    return pd.DataFrame(table).groupby("classes").mean().reset_index()
 
 
 def drawing_share_pct() -> pd.Series:
@@ -171,3 +145,18 @@ def _spearman(pairs: np.ndarray) -> np.ndarray:
     square = (ranks**2).sum(axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (ranks[0] * ranks[1]).sum(axis=1) / np.sqrt(square[0] * square[1])
+
+
+def class_variation(changed: pd.DataFrame) -> pd.DataFrame:
+    """How far the classes' changes on the shifted sets lie apart in each run, one row a kind.
+
+    `changed` is `robustness.changed_images`. Columns: model_run, classes, labels (how many),
+    std_pts and mean_pts over the labels' mean changes, luck_pts (their standard deviation if all
+    labels were alike and only so few images differed).
+    """
+    rows = changed[changed["dataset"].isin(SHIFTED_SETS)]
+    keys = ["model_run", "classes"]
+    groups = rows.groupby([*keys, "label"], observed=True)["change_top1_pts"]
+    by_label, luck = groups.mean().groupby(keys), (groups.sem() ** 2).groupby(keys)
+    table = by_label.agg(labels="size", std_pts="std", mean_pts="mean")
+    return table.assign(luck_pts=luck.mean() ** 0.5).reset_index()

@@ -205,20 +205,21 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
     """What finetuning changed, image by image, with its interval; one row a data set and k.
 
     Columns: data, k, images, seeds, original_pct, ours_pct (mean over the finetuned runs),
-    change_pts, change_std_pts (sample deviation over the runs, NaN for one), low_pts, high_pts.
+    change_pts, change_std_pts (sample deviation over the runs, NaN for one), low_pts, high_pts and
+    standard_error_pts (of the change of one run over images, mean over the runs).
     Raises: ValueError without 'original', without another run, or when runs hold other images.
     """
     rows = []
     for (data, k), part in answers.groupby(["data", "k"], sort=False):
-        pairs = _paired(part)
-        wide = pairs.pivot(index="model_run", columns="index", values="change_top1_pts").to_numpy()
-        found = estimate([wide])
+        wide = _paired(part).pivot(index="index", columns="model_run", values="change_top1_pts")
+        found = estimate([wide.T.to_numpy()])
         original = part[part["model_run"] == ORIGINAL]
         before = 100.0 * (original["label"] == original["prediction"]).mean()
         change = (before, before + found.mean, found.mean, found.std, found.low, found.high)
-        rows.append((data, k, wide.shape[1], wide.shape[0], *change))
+        rows.append((data, k, *wide.shape, *change, wide.sem().mean()))
     columns = ["data", "k", "images", "seeds", "original_pct", "ours_pct", "change_pts"]
-    return pd.DataFrame(rows, columns=[*columns, "change_std_pts", "low_pts", "high_pts"])
+    columns += ["change_std_pts", "low_pts", "high_pts", "standard_error_pts"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _paired(answers: pd.DataFrame) -> pd.DataFrame:

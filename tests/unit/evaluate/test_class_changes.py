@@ -9,6 +9,7 @@ import pytest
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.data.drawings import CLASSES
 from relevit.evaluate import class_changes
+from relevit.evaluate.robustness import changed_images
 
 LABELS = 4
 IMAGES = 12  # in each set, three of each class
@@ -92,20 +93,26 @@ def test_context_gain(predictions):
     )
 
 
-def test_spread_and_what_few_images_explain_of_it():
-    """Of the two classes in A one loses all its images, so that no luck is in it."""
-    bad = {(name, i) for name in TEST_SETS for i in range(0, IMAGES, LABELS)}
+def variation(wrong, classes):
+    """Of one run that ruins the images with these numbers on all sets, by kind of class."""
+    bad = {(name, i) for name in TEST_SETS for i in wrong}
     made = pd.concat([rows("original"), rows("seed0", bad)], ignore_index=True)
-    in_a, in_b = class_changes.class_spread(made, {"seed0": [0, 1]}).to_dict("records")
-    assert in_a["spread_pts"] == pytest.approx(100 / 2**0.5) and in_a["mean_pts"] == -50
-    assert in_a["chance_pts"] == in_b["spread_pts"] == in_b["chance_pts"] == 0
+    return class_changes.class_variation(changed_images(made, {"seed0": classes})).set_index(
+        "classes"
+    )
 
 
-def test_chance_is_the_error_of_a_class():
-    """Both classes of A lose one in three images everywhere: they differ by nothing but luck."""
-    bad = {(name, i) for name in TEST_SETS for i in (0, 1)}
-    made = pd.concat([rows("original"), rows("seed0", bad)], ignore_index=True)
-    found = class_changes.class_spread(made, {"seed0": [0, 1]}).set_index("classes").loc["A"]
-    assert found["spread_pts"] == pytest.approx(0)
+def test_variation_of_one_class_that_loses_all_its_images_is_no_luck():
+    found = variation(range(0, IMAGES, LABELS), [0, 1])
+    assert found.loc["A", ["labels", "std_pts", "mean_pts", "luck_pts"]].tolist() == [
+        2, pytest.approx(100 / 2**0.5), -50, 0
+    ]  # fmt: skip
+    assert found.loc["B", ["std_pts", "luck_pts"]].tolist() == [0, 0]
+
+
+def test_luck_is_the_error_of_a_class():
+    """Both classes of A lose one in three images everywhere: they do not differ at all."""
+    found = variation([0, 1], [0, 1]).loc["A"]
     images = 3 * len(SHIFTED_SETS)
-    assert found["chance_pts"] == pytest.approx(100 * (2 / 9 / (images - 1)) ** 0.5)
+    assert found["std_pts"] == pytest.approx(0)
+    assert found["luck_pts"] == pytest.approx(100 * (2 / 9 / (images - 1)) ** 0.5)
