@@ -21,7 +21,13 @@ from jaxtyping import Float, Int
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from relevit.evaluate.intervals import bootstrap_interval, middle, resampled_means, resampled_seeds
+from relevit.evaluate.intervals import (
+    bootstrap_interval,
+    estimate,
+    middle,
+    resampled_means,
+    resampled_seeds,
+)
 
 RUN = ["model", "kind", "seed", "map"]
 SUPERVISED, SELF_SUPERVISED = "supervised", "self-supervised"
@@ -177,21 +183,17 @@ def run_properties(
 
 
 def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
-    """What RobustViT's finetuning does to the heads, one row a map.
+    """What RobustViT's finetuning does to the heads' scores, one row a map.
 
     `robustvit` has the columns run, map, image, layer, head, score; the run `original` is the
     model before. Columns: map, before (mean score over images and heads), change (mean over
-    finetuned runs), change_std (over them, sample), heads, rising (heads whose mean over images
-    is higher in every run).
+    finetuned runs), change_std (over them, sample), low, high (95 % over images and runs).
     """
-    means = robustvit.groupby(["map", "run", "layer", "head"], sort=False)["score"].mean()
+    means = robustvit.groupby(["map", "run", "image"], sort=False)["score"].mean()
     rows = []
     for name, part in means.groupby("map", sort=False):
-        wide = part.droplevel("map").unstack("run")
-        gains = wide.drop(columns=ORIGINAL).sub(wide[ORIGINAL], axis=0)
-        by_run = gains.mean()
-        rising = int((gains > 0).all(axis=1).sum())
-        change = (by_run.mean(), by_run.std())
-        rows.append((name, wide[ORIGINAL].mean(), *change, len(wide), rising))
-    columns = ["map", "before", "change", "change_std", "heads", "rising"]
-    return pd.DataFrame(rows, columns=columns)
+        wide = part.droplevel("map").unstack("image")
+        found = estimate([(wide.drop(ORIGINAL) - wide.loc[ORIGINAL]).to_numpy()])
+        change = (found.mean, found.std, found.low, found.high)
+        rows.append((name, wide.loc[ORIGINAL].mean(), *change))
+    return pd.DataFrame(rows, columns=["map", "before", "change", "change_std", "low", "high"])

@@ -201,17 +201,10 @@ def robustvit(**runs):
     return pd.DataFrame(found, columns=["run", "map", "image", "layer", "head", "score"])
 
 
-@pytest.mark.parametrize(
-    ("runs", "change", "std", "rising"),
-    [  # head 1 rises by 0.1 and 0.3, head 2 by 0.3 and -0.1: not in every run
-        ({"seed0": [0.4, 0.4, 0.8, 0.8], "seed1": [0.6, 0.6, 0.5, 0.3]}, 0.15, 0.005**0.5, 1),
-        ({"seed0": [0.3, 0.5, 0.6, 0.6], "seed1": [0.5, 0.7, 0.8, 0.8]}, 0.2, 0.02**0.5, 2),
-        ({"seed0": [0.3, 0.5, 0.6, 0.6]}, 0.1, np.nan, 2),
-        ({"seed0": [0.2, 0.4, 0.6, 0.4]}, 0.0, np.nan, 0),
-    ],
-)
-def test_change_by_hand(runs, change, std, rising):
+def test_change_by_hand():
+    """Head 1 rises by 0.1 and 0.3, head 2 by 0.3 and -0.1, on all images alike."""
+    runs = {"seed0": [0.3, 0.5, 0.8, 0.8], "seed1": [0.5, 0.7, 0.4, 0.4]}
     (row,) = change_after(robustvit(original=[0.2, 0.4, 0.5, 0.5], **runs)).to_dict("records")
-    assert row["map"] == "mask" and row["heads"] == 2 and row["rising"] == rising
-    assert row["before"] == pytest.approx(0.4) and row["change"] == pytest.approx(change)
-    assert row["change_std"] == pytest.approx(std, nan_ok=True), "over runs, sample"
+    assert row["map"] == "mask" and row["before"] == pytest.approx(0.4)
+    assert row["change"] == pytest.approx(0.15) and row["change_std"] == pytest.approx(0.005**0.5)
+    assert (row["low"], row["high"]) == pytest.approx((0.1, 0.2)), "the worse and the better"
