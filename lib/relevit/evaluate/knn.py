@@ -27,9 +27,10 @@ from relevit.data.cutouts import Cutouts
 from relevit.data.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.data.real.catalogue import CATALOGUE
+from relevit.evaluate import robustness
 from relevit.evaluate.frozen_features import class_features
 from relevit.evaluate.intervals import estimate
-from relevit.evaluate.robustness import ORIGINAL, paired_changes
+from relevit.evaluate.robustness import ORIGINAL
 from relevit.models.spec import ModelSpec, View
 
 Metric = Literal["cosine", "euclidean"]
@@ -162,10 +163,9 @@ def changed_examples(
     answers: pd.DataFrame, model_run: str, data: str, k: int, count: int
 ) -> tuple[list[int], list[int]]:
     """Images that a finetuned run corrects and that it ruins: the first `count` of each."""
-    change = _paired(answers[(answers["data"] == data) & (answers["k"] == k)])
-    change = change[change["model_run"] == model_run].set_index("index")["change_top1_pts"]
-    corrected, ruined = change.index[change > 0], change.index[change < 0]
-    return corrected[:count].tolist(), ruined[:count].tolist()
+    rows = _as_predictions(answers[answers["k"] == k])
+    corrected, ruined = robustness.changed_examples(rows, model_run, data)
+    return corrected[:count], ruined[:count]
 
 
 def same_answers_pct(
@@ -211,7 +211,8 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (data, k), part in answers.groupby(["data", "k"], sort=False):
-        wide = _paired(part).pivot(index="index", columns="model_run", values="change_top1_pts")
+        pairs = robustness.paired_changes(_as_predictions(part))
+        wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
         found = estimate([wide.T.to_numpy()])
         original = part[part["model_run"] == ORIGINAL]
         before = 100.0 * (original["label"] == original["prediction"]).mean()
@@ -222,7 +223,7 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _paired(answers: pd.DataFrame) -> pd.DataFrame:
-    """`paired_changes` of one data set and k; the rank of the label is 0 or unknown."""
+def _as_predictions(answers: pd.DataFrame) -> pd.DataFrame:
+    """As `robustness` has them; the rank of a label that is not the answer is unknown: 1."""
     wrong = answers["label"] != answers["prediction"]
-    return paired_changes(answers.assign(dataset=answers["data"], label_rank=wrong.astype(int)))
+    return answers.assign(dataset=answers["data"], label_rank=wrong.astype(int))

@@ -85,13 +85,8 @@ def method_maps(
         usual = method_options(model, name, protocol)
         if name in methods and usual | own != usual:
             one = partial(METHODS[name], model, protocol=protocol, **own)
-            maps |= _explained(
-                model,
-                spec,
-                batch.images,
-                lambda *asked, of=name, one=one: {OUTLINING[of]: one(*asked)},
-                target,
-            )
+            rule = partial(_named, OUTLINING[name], one)
+            maps |= _explained(model, spec, batch.images, rule, target)
     return maps, seconds
 
 
@@ -251,6 +246,10 @@ def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFr
     table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
     names = pd.DataFrame(ABLATION, columns=["perception", "feedback"], index=table.index)
     return names.join(table).reset_index(drop=True)
+
+
+def _named(name: str, method: Callable[..., Tensor], pixels: Tensor, target: Tensor | None) -> Maps:
+    return {name: method(pixels, target)}
 
 
 def _outlining(maps: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -56,16 +56,6 @@ def test_tokens_are_erased_whole_and_in_order(direction):
     assert torch.equal(order, maps.argsort(dim=1, descending=direction == "positive"))
 
 
-def test_pixels_of_patch_maps_are_interpolated_and_heatmaps_are_taken_as_they_are():
-    heat = torch.arange(64.0).reshape(1, 1, SIDE, SIDE)
-    model = Seen()
-    run(model, white(), heat, directions=["positive"], shares_pct=[25])
-    assert torch.equal(model.seen()[1] == 0, (heat[0] >= 48).expand(3, -1, -1))
-    model = Seen()
-    run(model, white(), left_first(), directions=["positive"], shares_pct=[25])
-    assert (model.seen()[1, :, :, :2] == 0).all() and (model.seen()[1, :, :, 2:] == 1).all()
-
-
 @pytest.mark.parametrize(("fill", "value"), [("black", -2.0), ("mean", 0.0)])
 def test_fill(fill, value):
     """Black is 0 before normalisation, the mean colour 0 after it (E7)."""

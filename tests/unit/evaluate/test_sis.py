@@ -75,18 +75,6 @@ def test_where_nothing_suffices_the_surest_subset_is_given(adder, picture):
     )
 
 
-def test_parts_are_squares(adder):
-    """Of four squares the one with the largest sum stays."""
-    image = torch.zeros(1, 3, SIZE, SIZE, dtype=torch.float64)
-    image[0, :, 0, 3] = 2.0  # upper right: 6 in all
-    image[0, :, 2:, :2] = 0.4  # lower left: 4.8 in all
-    subsets = gradient_sis(adder, image, zeros(), side=2, per_step=1)
-    expected = torch.zeros(SIZE, SIZE, dtype=torch.bool)
-    expected[:2, 2:] = True
-    assert torch.equal(subsets.mask[0, 0], expected)
-    assert subsets.kept_pct.tolist() == [25.0]
-
-
 # Properties, on Vision Transformers
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.claims import TABLES
 from relevit.data.cutouts import CUTOUTS
-from relevit.iav import class_attention, class_structure, global_iav, measure
+from relevit.iav import class_attention, class_structure, global_iav
 from relevit.iav.measure import (
     Explainer,
     chance_table,
     entropy_table,
     follow_epochs,
     object_share_pct,
-    score_table,
     space_table,
 )
 from relevit.iav.runs import compared_runs, drawn_to_explain, finetune_run
@@ -79,17 +75,6 @@ def test_explanation_holds_what_its_parts_give(run, model, pictures, found):
     assert (found.maps["gradcam"] == 0).any(), "what spoke against the class is cut off"
 
 
-@pytest.mark.parametrize(("chunk", "part"), [(1, 25), (100, 25), (7, 1), (7, 5)])
-def test_chunks_and_parts_do_not_matter(run, model, pictures, found, monkeypatch, chunk, part):
-    monkeypatch.setattr(measure, "PART", part)
-    told = []
-    other = replace(EXPLAINER, chunk=chunk)(model, run.spec, pictures, told.append)
-    assert sum(told) == IMAGES and max(told) <= part
-    close(other.attention, found.attention)
-    for name, values in found.maps.items():
-        close(other.maps[name], values)
-
-
 # Of an explanation
 
 
@@ -106,25 +91,6 @@ def test_any_map_can_be_held_against_the_heads_and_shown(found):
 
 
 # Tables
-
-
-def check_contract(table, name):
-    """The axes and values that the claims read, each row once."""
-    known = TABLES[name]
-    assert not table.duplicated(list(known.keys)).any()
-    assert np.isfinite(table[list(known.numbers)].to_numpy()).all()
-    assert set(table["model"]) == {"mini-dino"} and set(table["kind"]) == {"self-supervised"}
-
-
-def test_scores_table(run, found, pictures):
-    scores = {name: found.scores(name) for name in found.maps}
-    table = score_table(run, scores, pictures.labels)
-    assert list(table.columns) == [*RUN, "map", "image", "label", "layer", "head", "score"]
-    assert len(table) == 2 * IMAGES * LAYERS * HEADS
-    check_contract(table, "scores")
-    row = table.set_index(["map", "image", "layer", "head"]).loc["gradcam", 3, 2, 1]
-    assert row["score"] == float(found.scores("gradcam")[3, 1, 0])
-    assert row["label"] == int(pictures.labels[3])
 
 
 def test_chance_table(run, found):
@@ -145,7 +111,6 @@ def test_entropy_table(run, pictures):
     share = object_share_pct(pictures)
     table = entropy_table(run, attention, share)
     assert list(table.columns) == [*RUN, "image", "layer", "head", "entropy", "object_share_pct"]
-    check_contract(table, "entropy")
     one = (table["image"] == 2) & (table["layer"] == 2) & (table["head"] == 1)
     assert table.loc[one, "entropy"].item() == 0
     np.testing.assert_allclose(table.loc[~one, "entropy"], np.log(PATCHES), rtol=1e-6)
@@ -156,7 +121,6 @@ def test_space_table(run, found, pictures):
     scores = found.scores("smoothgrad")
     table = space_table(run, scores, pictures.labels)
     assert list(table.columns) == [*RUN, "layer", "silhouette", "knn_pct", "chance_pct"]
-    check_contract(table, "space")
     assert table["layer"].tolist() == [1, 2]
     second = class_structure(scores[:, 1], pictures.labels, 2)
     assert table.iloc[1, 4:].tolist() == list(second)
@@ -178,7 +142,6 @@ def test_epochs_table(run, found, followed):
     table = followed[0]
     assert list(table.columns) == [*RUN, "epoch", "layer", "head", "global_iav", "entropy"]
     assert len(table) == EPOCHS * LAYERS * HEADS
-    check_contract(table, "epochs")
     assert table["epoch"].unique().tolist() == [1, 2, 3]
     last = table[table["epoch"] == EPOCHS]
     expected = global_iav(found.first(7).scores("smoothgrad")).flatten()
@@ -189,7 +152,6 @@ def test_epochs_table(run, found, followed):
 def test_drift_ends_at_nothing(followed):
     table = followed[1]
     assert list(table.columns) == [*RUN, "epoch", "quantity", "difference"]
-    check_contract(table, "drift")
     wide = table.pivot(index="epoch", columns="quantity", values="difference")
     assert sorted(wide.columns) == ["attention", "smoothgrad"]
     assert (wide.loc[EPOCHS] == 0).all() and (wide.loc[[1, 2]] > 0).all(axis=None)

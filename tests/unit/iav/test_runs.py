@@ -68,11 +68,6 @@ def test_every_model_with_every_seed_models_first(tmp_path):
     assert len({run.folder for run in found}) == 4
 
 
-def test_both_notebooks_find_the_same_runs(made):
-    cfg, finetuned, _ = made
-    assert compared_runs(iav_params(output_root=cfg.output_root)) == finetuned
-
-
 # Finetuning
 
 
@@ -127,17 +122,6 @@ def test_mini_models_can_be_finetuned_on_cifar10(tmp_path, data_root):
     assert tuple(logits.shape) == (3, 10)
     assert count_epochs(cfg, run) == 0
     assert compared_runs(iav_params(data="cifar10", data_root=data_root))[0].classes == run.classes
-
-
-def test_pictures_of_cifar10_are_a_fixed_sample_without_masks(data_root):
-    cfg = iav_params(data="cifar10", data_root=data_root, images=10)
-    pictures = pictures_to_explain(cfg, 40)
-    test = runs.test_pictures(cfg, 10, 40)
-    assert torch.equal(pictures.images, test.read(range(10)).images)
-    assert torch.equal(pictures.labels, test.labels) and not pictures.masks.any()
-    few = runs.test_pictures(cfg, 4, 40)
-    assert torch.equal(few.read(range(4)).images, pictures.images[:4]), "one order for any number"
-    assert len(runs.test_pictures(cfg, 99, 40)) == 10
 
 
 # The paper's models

@@ -67,19 +67,6 @@ def test_rows_that_the_head_reads(build_vit, images, kind, rows):
     assert expected.shape == (3, 3, 2, 16)
 
 
-def test_mean_row_is_what_an_averaging_head_reads(build_vit, images):
-    """The mean of the patches' outputs is the values weighed by the mean of the rows."""
-    model = build_vit("average", class_token=False)
-    layer, seen = model.blocks[-1].attn, {}
-    layer.qkv.register_forward_hook(lambda module, args, out: seen.update(qkv=out))
-    layer.proj.register_forward_pre_hook(lambda module, args: seen.update(outputs=args[0]))
-    rows = class_attention(model, images)[:, -1]
-    close(rows.sum(dim=-1), torch.ones(3, 2).double())
-    values = seen["qkv"].chunk(3, dim=2)[2].unflatten(2, (2, -1))
-    read = torch.einsum("bhp,bphw->bhw", rows, values).flatten(1)
-    close(read, seen["outputs"].mean(dim=1))
-
-
 # IA-Score
 
 
