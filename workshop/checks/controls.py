@@ -64,7 +64,7 @@ def added(answer: Callable) -> None:
     mean = of_set.mean()
     ours, twin = (table[table["arm"] == arm].assign(seed=0, in_a=True)
                   for arm in ("with", "without"))  # fmt: skip
-    right = paired.paired_change(ours, twin, list(SIZES), resamples=2)["change_pts"]["all"]
+    right = paired.paired_change(ours, twin, list(SIZES))["change_pts"]["all"]
     compare(result(answer, table, shape=()), right, {
         "That is the change since the original. The twin has changed, too: subtract its change.":
             mean["with"] - mean["original"],

@@ -36,7 +36,7 @@ STANDS_FOR = "{} (for {})"  # our model that takes the place of one of the paper
 DIFFERENCE = "ours - paper"  # of the same model
 # Columns that tell kinds of runs apart, in 03_comparison and in 08_ablations.
 KINDS_OF_RUN = ("method", "protocol", "masks", "variant", "images_per_class", "classes")
-MARK = "*"  # of a change that is more than chance
+MARK = "*"  # of a change whose interval does not hold 0
 
 
 # Our runs as rows.
@@ -356,11 +356,11 @@ def _same_sign(theirs: float, ours: float) -> bool | float:
 # The nine sets, cell by cell.
 
 
-def nine_sets(changes: pd.DataFrame, tests: pd.DataFrame, model: str) -> pd.DataFrame:
+def nine_sets(changes: pd.DataFrame, model: str) -> pd.DataFrame:
     """RobustViT T1 and T2 for one model: published, here, and here minus published; as text.
 
-    `changes` is `robustness.change_table` (means over seeds, ± std), `tests` is
-    `robustness.mcnemar_table`, whose significant changes are marked. Rows: metric and set.
+    `changes` is `robustness.change_table` (means over seeds, ± std); a change whose 95 % interval
+    does not hold 0 is marked. Rows: metric and set.
     Columns: original and finetuned in percent, both with the difference in points, and the
     change. A dash stands where the paper does not have the model.
     """
@@ -370,16 +370,14 @@ def nine_sets(changes: pd.DataFrame, tests: pd.DataFrame, model: str) -> pd.Data
     ]
     keys = ["metric", "dataset", "method"]
     printed = rows.drop_duplicates(keys).set_index(keys)["value_pct"].to_dict()
-    marked = set(
-        tests.loc[tests["significant"], ["metric", "dataset"]].itertuples(index=False, name=None)
-    )
     ours = changes.set_index("dataset")
     table = {}
     for metric in METRICS:
         for name in TEST_SETS:
             theirs = [printed.get((metric, name, method), math.nan) for method in (ORIGINAL, OURS)]
             cells = _cells(ours.loc[name], metric, *theirs)
-            cells[7] += f" {MARK}" if (metric, name) in marked else ""
+            low, high = (ours.loc[name, f"change_{metric}_{end}_pts"] for end in ("low", "high"))
+            cells[7] += f" {MARK}" if low * high > 0 else ""
             table[metric, name] = cells
     columns = pd.MultiIndex.from_product(
         [["original", "finetuned", "change"], ["paper", "here", "difference"]]

@@ -67,10 +67,9 @@ ROBUSTVIT = Subject(
         Table("shifted", "03_robustness"),  # `robustness.shifted_average`
         Table("split", "03_robustness"),  # `robustness.split_table`
         Table("learning_rates", "02_learning_rate", file="rates"),
-        # Shown in the report, not judged: `robustness.split_accuracies` and `.mcnemar_table` too.
+        # Shown in the report, not judged: `robustness.split_accuracies` too.
         Table("split_accuracies", "03_robustness", ("model_run", "weights", "dataset", "classes")),
         Table("added", "03_controls", ("world", "arm", "classes")),  # `paired.added_table`
-        Table("significance", "03_robustness", ("dataset", "metric")),
         Table("quality", "01_masks", ("images", "seed", "index", "stage"), masked=("iou_pct",)),
         Table(
             "rates",

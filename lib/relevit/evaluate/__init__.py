@@ -39,51 +39,6 @@ from relevit.evaluate.perturbation import (
     erasing_ranks,
 )
 from relevit.evaluate.pointing import pointing_table
-from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
+from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
 from relevit.evaluate.segmentation import METRICS, segmentation_rows, segmentation_scores
-from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
-
-__all__ = [
-    "ABLATION",
-    "METRICS",
-    "Classifier",
-    "Erasing",
-    "ablation_maps",
-    "ablation_table",
-    "accuracy_curves",
-    "accuracy_table",
-    "answer_sets",
-    "approximation_errors",
-    "area_table",
-    "auc_table",
-    "background_swap",
-    "class_changes",
-    "class_features",
-    "cured_first",
-    "erase",
-    "erased_parts",
-    "erasing_ranks",
-    "error_table",
-    "foreground_iou_pct",
-    "join_looks",
-    "knn",
-    "linear_probe",
-    "load_classifier",
-    "look",
-    "look_at_parts",
-    "look_rows",
-    "make_classifier",
-    "method_maps",
-    "perturb",
-    "perturb_by_label",
-    "pointing_table",
-    "predict",
-    "right_answers",
-    "robustness",
-    "segmentation_rows",
-    "segmentation_scores",
-    "segmentation_table",
-    "shared_maps",
-    "sis",
-    "skipped_images",
-]
+from relevit.evaluate.sets import answer_sets, skipped_images

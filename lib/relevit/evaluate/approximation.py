@@ -5,8 +5,6 @@ The published code has no such test (differences D13); this is the text's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -38,50 +36,30 @@ def approximation_errors(
     for own in rules.values():
         own.pop("start_block", None)  # each block is judged by itself
     check_weights(model, block_layers(model, ("mlp.fc1", "mlp.fc2")), "approximation_errors")
-    tables = []
+    parts = []
     with torch.no_grad():
-        truth = [*seen.inputs[1:], _output(model, seen)]
+        last = replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
+        tokens = zip(model.blocks, seen.inputs, [*seen.inputs[1:], last], strict=True)
         recurrences = {
             "rollout": average_heads(seen),
             "head_wise": weigh_heads(seen, **rules["head_wise"]),
             "token_wise": weigh_tokens(model, seen, **rules["token_wise"]),
         }
+        blocks = list(enumerate(tokens, start=1))
         for method, matrices in recurrences.items():
-            for block, error in enumerate(_errors(model, seen.inputs, truth, matrices), start=1):
-                tables.append(
-                    pd.DataFrame(
-                        {
-                            "method": method,
-                            "block": block,
-                            "index": range(len(images)),
-                            "squared_error": error.cpu().double().numpy(),
-                        }
-                    )
-                )
-    return pd.concat(tables, ignore_index=True)
+            for (number, (block, before, after)), matrix in zip(blocks, matrices, strict=True):
+                mixed = before + matrix @ before
+                inner = mixed @ block.mlp.fc1.weight.T @ block.mlp.fc2.weight.T
+                guess = mixed + scale_branch(block, 2, inner)
+                error = (after - guess).square().sum(dim=(1, 2))
+                rows = {"index": range(len(images)), "squared_error": error.cpu().double().numpy()}
+                parts.append(pd.DataFrame({"method": method, "block": number, **rows}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def error_table(errors: pd.DataFrame) -> pd.DataFrame:
     """Over images: method, block, mean_squared_error, std_squared_error, images."""
     groups = errors.groupby(["method", "block"], sort=False)["squared_error"]
-    return pd.DataFrame(
-        {
-            "mean_squared_error": groups.mean(),
-            "std_squared_error": groups.std(),
-            "images": groups.size(),
-        }
+    return groups.agg(
+        mean_squared_error="mean", std_squared_error="std", images="size"
     ).reset_index()
-
-
-def _output(model: nn.Module, seen) -> Float[Tensor, "batch tokens width"]:
-    return replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
-
-
-def _errors(
-    model: nn.Module, inputs: list[Tensor], truth: list[Tensor], matrices: list[Tensor]
-) -> Iterator[Float[Tensor, " batch"]]:
-    for block, before, after, matrix in zip(model.blocks, inputs, truth, matrices, strict=True):
-        mixed = before + matrix @ before
-        inner = mixed @ block.mlp.fc1.weight.T @ block.mlp.fc2.weight.T
-        guess = mixed + scale_branch(block, 2, inner)
-        yield (after - guess).square().sum(dim=(1, 2))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -73,27 +72,18 @@ class Answers:
     ) -> Logits:
         """As a call, but a GPU is not waited for until the logits are, by calling the result."""
         logits, arrived = _begin(self._fast, pixels)
-        if self._exact is None or gap is None or self.margin == 0:
-            return partial(self._end, logits, arrived)
-        return partial(self._end, logits, arrived, pixels, gap)
+        checked = self._exact is not None and gap is not None and self.margin != 0
 
-    @torch.inference_mode()
-    def _end(
-        self,
-        logits: Tensor,
-        arrived: torch.cuda.Event | None,
-        pixels: Tensor | None = None,
-        gap: Gap | None = None,
-    ) -> Tensor:
-        if arrived is not None:
-            arrived.synchronize()
-        if pixels is None or gap is None:
+        @torch.inference_mode()
+        def end() -> Tensor:
+            if arrived is not None:
+                arrived.synchronize()
+            if checked and (again := self.doubtful(gap(logits))).any():
+                logits[again] = _logits(self._exact, pixels[again.to(pixels.device)])
+                self.repeated += int(again.sum())
             return logits
-        again = self.doubtful(gap(logits))
-        if again.any():
-            logits[again] = _logits(self._exact, pixels[again.to(pixels.device)])
-            self.repeated += int(again.sum())
-        return logits
+
+        return end
 
     def doubtful(self, gaps: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
         """Where rounding could change the answer."""
@@ -130,8 +120,7 @@ def label_gap(
     logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], k: int
 ) -> Float[Tensor, " batch"]:
     """By how much, for the label to come into the first `k` classes or out of them."""
-    right = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, labels[:, None], True)
-    return rank_gap(logits, right, k)
+    return rank_gap(logits, right_classes(labels, logits.shape[1], {}), k)
 
 
 def rank_gap(
@@ -151,12 +140,9 @@ def rank_gap(
 def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     """A copy in evaluation mode. Tensors are copied when the format of one changes."""
     tensors = [*model.parameters(), *model.buffers()]
-    changed = dtype is not None and any(t.is_floating_point() and t.dtype != dtype for t in tensors)
-    if changed:
-        copied = copy.deepcopy(model).to(dtype)
-    else:
-        copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-    return copied.eval()
+    if dtype is None or all(t.dtype == dtype for t in tensors if t.is_floating_point()):
+        return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
+    return copy.deepcopy(model).to(dtype).eval()
 
 
 def _begin(model: nn.Module, pixels: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:

@@ -16,20 +16,9 @@ from scipy.stats import rankdata
 
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.data.drawings import ANIMALS, CLASSES
-from relevit.evaluate.robustness import ORIGINAL, paired_changes, per_class_changes
+from relevit.evaluate.intervals import RESAMPLES, middle
+from relevit.evaluate.robustness import ORIGINAL, over_seeds, paired_changes, run_means
 
-DRAWS = 1000  # of a bootstrap or a permutation
-AT_ONCE = 2_000_000  # permuted values held in memory; the draws do not depend on it
-HARMED = [
-    "dataset",
-    "label",
-    "name",
-    "images",
-    "change_top1_pts",
-    "change_top1_std_pts",
-    "newly_wrong",
-    "taken_for",
-]
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 
 
@@ -38,61 +27,22 @@ def class_table(
     finetuned_classes: dict[str, list[int]],
     names: Sequence[str] = CLASSES,
 ) -> pd.DataFrame:
-    """`per_class_changes` with names, and how often each class was finetuned.
+    """Mean change of every class on every set.
 
     `finetuned_classes` gives the labels A of each finetuned run, `names` that of each label.
     Columns: dataset, label, name, finetuned_runs (in how many of the runs the class was in A),
-    images, then as there.
-    Raises: ValueError as `per_class_changes`.
+    images, then for top1 and top5 `change_*_pts` (mean over the runs) and `change_*_std_pts`.
+    Raises: ValueError as `paired_changes`.
     """
-    table = per_class_changes(predictions)
+    pairs, keys = paired_changes(predictions), ["dataset", "label"]
+    table = over_seeds(run_means(pairs, ["model_run", *keys]), keys)
+    table.insert(0, "images", pairs.groupby(keys, observed=True)["index"].nunique())
+    table = table.reset_index()
     runs = [label for labels in finetuned_classes.values() for label in labels]
     labels = table["label"].astype(int)
     table.insert(2, "name", [names[label] for label in labels])
     table.insert(3, "finetuned_runs", [runs.count(label) for label in labels])
     return table
-
-
-def class_spread(
-    predictions: pd.DataFrame,
-    finetuned_classes: dict[str, list[int]],
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """How far the classes' changes lie apart, and how far they would by chance alone.
-
-    A class has few test images, so even equal classes seem to differ. Chance is seen by
-    handing out the images of each set to the classes at random, `draws` times (permutation
-    test). The change of a class is the mean over its images of the shifted sets; the spread
-    is the standard deviation over classes, within A and within B, averaged over the runs.
-    Columns: classes (A, B), spread_pts, chance_pts (mean over the draws), p_value (share of
-    draws, itself included, with at least this spread); NaN where a run has fewer than two classes.
-    Raises: ValueError as `paired_changes`, and for a run without classes.
-    """
-    pairs = paired_changes(predictions)
-    pairs = pairs[pairs["dataset"].isin(SHIFTED_SETS)]
-    random = np.random.default_rng(seed)
-    spreads: dict[str, list[np.ndarray]] = {"A": [], "B": []}
-    for run, rows in pairs.groupby("model_run", sort=False, observed=True):
-        if run not in finetuned_classes:
-            raise ValueError(
-                f"class_spread: no finetuned classes for run {run!r}; give the labels A of "
-                "every run"
-            )
-        in_a = rows["label"].isin(finetuned_classes[run])
-        for classes, part in (("A", rows[in_a]), ("B", rows[~in_a])):
-            if classes == "A" or len(part):  # none is in B where all were finetuned
-                spreads[classes].append(_spread_and_chance(part, draws, random))
-    table = []
-    for classes, parts in spreads.items():
-        if not parts:
-            continue
-        spread, *chance = np.mean(parts, axis=0)
-        reached = 1 + int((np.array(chance) >= spread - 1e-9).sum())
-        p_value = reached / (1 + draws) if np.isfinite(spread) else np.nan
-        table.append([classes, spread, np.mean(chance), p_value])
-    return pd.DataFrame(table, columns=["classes", "spread_pts", "chance_pts", "p_value"])
 
 
 def drawing_share_pct() -> pd.Series:
@@ -104,9 +54,7 @@ def drawing_share_pct() -> pd.Series:
     return pd.Series((100.0 * (alpha > 0.5).double().mean(dim=(1, 2))).numpy(), CLASSES)
 
 
-def rank_correlation(
-    cause: pd.Series, change: pd.Series, *, draws: int = DRAWS, seed: int = 0
-) -> dict[str, float]:
+def rank_correlation(cause: pd.Series, change: pd.Series, seed: int = 0) -> dict[str, float]:
     """Spearman's rank correlation with its 95 % bootstrap interval over the rows.
 
     Both have the same index. Returns count, spearman, low, high; NaN where one is constant.
@@ -118,10 +66,10 @@ def rank_correlation(
             "the same index in both"
         )
     pairs = np.stack([cause.to_numpy(float), change.to_numpy(float)])
-    rows = np.random.default_rng(seed).integers(len(cause), size=(draws, len(cause)))
+    rows = np.random.default_rng(seed).integers(len(cause), size=(RESAMPLES, len(cause)))
     drawn = _spearman(pairs[:, rows])
     drawn = drawn[np.isfinite(drawn)]
-    low, high = np.percentile(drawn, [2.5, 97.5]) if len(drawn) else (np.nan, np.nan)
+    low, high = middle(drawn) if len(drawn) else (np.nan, np.nan)
     found = float(_spearman(pairs[:, None])[0])
     return {"count": len(cause), "spearman": found, "low": float(low), "high": float(high)}
 
@@ -142,18 +90,12 @@ def context_gain_pts(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) 
 
     Top-1 on `val` minus top-1 on `a`, where every object stands on another class's texture;
     by name. A class that profits from context has a large one.
-    Raises: ValueError when a set is missing.
     """
     original = predictions[predictions["model_run"] == ORIGINAL]
     right = (100.0 * (original["label_rank"] == 0)).groupby(
         [original["dataset"].astype(str), original["label"].astype(int)]
     )
     top1 = right.mean().unstack(0)
-    if not {"val", "a"} <= set(top1):
-        raise ValueError(
-            f"context_gain_pts: sets are {sorted(top1)}; the original model is needed on "
-            "'val' and 'a'"
-        )
     gain = top1["val"] - top1["a"]
     return gain.set_axis([names[label] for label in gain.index])
 
@@ -163,15 +105,8 @@ def newly_wrong(predictions: pd.DataFrame, dataset: str, label: int) -> pd.DataF
 
     Columns: model_run, index, answer (the finetuned model's label), ordered by image. Needs
     the column `prediction`.
-    Raises: ValueError when there is no image of that class in that set.
     """
-    here = (predictions["dataset"] == dataset) & (predictions["label"] == label)
-    rows = predictions[here]
-    if rows.empty:
-        raise ValueError(
-            f"newly_wrong: no image of label {label} in set {dataset!r}; use a label and a set "
-            "of the predictions"
-        )
+    rows = predictions[(predictions["dataset"] == dataset) & (predictions["label"] == label)]
     is_original = rows["model_run"] == ORIGINAL
     right = rows[is_original & (rows["label_rank"] == 0)]["index"]
     wrong = rows[~is_original & rows["index"].isin(right) & (rows["label_rank"] > 0)]
@@ -184,55 +119,23 @@ def harmed_table(
 ) -> pd.DataFrame:
     """Up to `count` classes that lose most top-1 on each set, and what they are taken for.
 
-    Columns: HARMED, where change_top1_pts is the mean over runs, newly_wrong the images a run
-    (mean) and taken_for the new wrong answers of all runs, most frequent first. Ties go by
-    label; a class that does not lose is not listed. Needs the column `prediction`.
+    Columns: dataset, label, name, images, change_top1_pts (mean over runs), change_top1_std_pts,
+    newly_wrong (images a run, mean) and taken_for (the new wrong answers of all runs, most frequent
+    first). Ties go by label; a class that does not lose is not listed. Needs the column
+    `prediction`.
     """
-    classes = per_class_changes(predictions)
-    runs = predictions["model_run"].nunique() - 1
-    rows = []
-    for dataset in datasets:
-        losses = classes[(classes["dataset"] == dataset) & (classes["change_top1_pts"] < 0)]
-        losses = losses.sort_values(["change_top1_pts", "label"]).head(count)
-        for row in losses.itertuples():
-            wrong = newly_wrong(predictions, dataset, row.label)
-            often = wrong["answer"].value_counts(sort=False)
-            often = often.sort_values(ascending=False, kind="stable")
-            answers = [names[int(i)] for i in often.index]
-            rows.append(
-                (
-                    dataset,
-                    int(row.label),
-                    names[int(row.label)],
-                    row.images,
-                    row.change_top1_pts,
-                    row.change_top1_std_pts,
-                    len(wrong) / runs,
-                    ", ".join(answers),
-                )
-            )
-    return pd.DataFrame(rows, columns=HARMED)
-
-
-def _spread_and_chance(rows: pd.DataFrame, draws: int, random: np.random.Generator) -> np.ndarray:
-    """Spread over classes as it is, then of `draws` permutations within each set."""
-    labels, images = np.unique(rows["label"].to_numpy(), return_counts=True)
-    if len(labels) < 2:
-        return np.full(1 + draws, np.nan)
-    sums = np.zeros((1 + draws, len(labels)))
-    for _, part in rows.groupby("dataset", sort=False, observed=True):
-        changes, codes = part["change_top1_pts"].to_numpy(), part["label"].to_numpy()
-        order = np.argsort(codes, kind="stable")
-        here, starts = np.unique(codes[order], return_index=True)
-        places = np.searchsorted(labels, here)
-        sums[0, places] += np.add.reduceat(changes[order], starts)
-        step = max(1, AT_ONCE // len(part))
-        for start in range(0, draws, step):
-            own = np.broadcast_to(changes, (min(step, draws - start), len(part)))
-            mixed = random.permuted(own, axis=1)[:, order]
-            block = slice(1 + start, 1 + start + len(own))
-            sums[block, places] += np.add.reduceat(mixed, starts, axis=1)
-    return (sums / images).std(axis=1, ddof=1)
+    columns = ["dataset", "label", "name", "images", "change_top1_pts", "change_top1_std_pts"]
+    classes = class_table(predictions, {}, names)[columns].astype({"label": int})
+    losses = classes[classes["change_top1_pts"] < 0].sort_values(["change_top1_pts", "label"])
+    worst = [losses[losses["dataset"] == dataset].head(count) for dataset in datasets]
+    table = pd.concat(worst, ignore_index=True)
+    wrong = [newly_wrong(predictions, *row) for row in table[["dataset", "label"]].to_numpy()]
+    often = [part["answer"].value_counts(sort=False) for part in wrong]
+    often = [counts.sort_values(ascending=False, kind="stable") for counts in often]
+    return table.assign(
+        newly_wrong=[len(part) / (predictions["model_run"].nunique() - 1) for part in wrong],
+        taken_for=[", ".join(names[int(i)] for i in counts.index) for counts in often],
+    )
 
 
 def _spearman(pairs: np.ndarray) -> np.ndarray:
@@ -242,3 +145,18 @@ def _spearman(pairs: np.ndarray) -> np.ndarray:
     square = (ranks**2).sum(axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (ranks[0] * ranks[1]).sum(axis=1) / np.sqrt(square[0] * square[1])
+
+
+def class_variation(changed: pd.DataFrame) -> pd.DataFrame:
+    """How far the classes' changes on the shifted sets lie apart in each run, one row a kind.
+
+    `changed` is `robustness.changed_images`. Columns: model_run, classes, labels (how many),
+    std_pts and mean_pts over the labels' mean changes, luck_pts (their standard deviation if all
+    labels were alike and only so few images differed).
+    """
+    rows = changed[changed["dataset"].isin(SHIFTED_SETS)]
+    keys = ["model_run", "classes"]
+    groups = rows.groupby([*keys, "label"], observed=True)["change_top1_pts"]
+    by_label, luck = groups.mean().groupby(keys), (groups.sem() ** 2).groupby(keys)
+    table = by_label.agg(labels="size", std_pts="std", mean_pts="mean")
+    return table.assign(luck_pts=luck.mean() ** 0.5).reset_index()

@@ -1,67 +1,98 @@
-"""Bootstrap intervals of a mean, over whatever the numbers stand for (images, documents, classes).
+"""The one kind of interval: 95 % over images and seeds, by bootstrap.
 
-And the check of a table's columns that statistics over tables begin with.
+All seeds answer the same images. A resample draws as many images of each set as there are, the
+same ones for all seeds, and then as many seeds, both with replacement; the interval holds the
+middle 95 % of the means of all resamples. It tells how far other images of the same kinds and
+other finetunings could move a mean, not other original models. With few seeds it is narrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 RESAMPLES = 2000
 LEVEL_PCT = 95.0
+AT_ONCE = 2**22  # numbers drawn at once; the draws do not depend on it
 
 
-def bootstrap_interval(
-    values: Float[Tensor, " images"],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level_pct: float = LEVEL_PCT,
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean: (low, high).
+class Estimate(NamedTuple):
+    """A mean over sets, images and seeds."""
 
-    Images are drawn with replacement, as many as there are; the interval holds the middle
-    `level_pct` of the means. It tells how far other images of the same kind could move the
-    mean, not other finetunings. As many values and the same seed make the same draws, so runs
-    on the same images share them.
-    Raises: ValueError for fewer than two values, NaN or infinity, a level outside 0..100, or
-    no resample.
+    mean: float
+    std: float  # over the seeds, sample; NaN for one
+    se: float  # of the mean, as of the resamples
+    low: float
+    high: float
+
+
+def estimate(sets: Iterable[Float[np.ndarray, "seeds images"]], seed: int = 0) -> Estimate:
+    """The mean, each set with the same weight; rows are the same seeds in all sets.
+
+    A seed's missing images are NaN; a set of which it has none is left out of its mean.
     """
-    check_bootstrap("bootstrap_interval", resamples, level_pct)
+    random = np.random.default_rng(seed)
+    means, drawn = [], []
+    for values in sets:
+        drawn.append(resampled_means(values, random))
+        with np.errstate(invalid="ignore"):  # 0 of 0 images: NaN
+            means.append(np.nansum(values, axis=1) / (~np.isnan(values)).sum(axis=1))
+    of_seeds = np.nanmean(means, axis=0)
+    draws = resampled_seeds(np.nanmean(drawn, axis=0), random)
+    std = of_seeds.std(ddof=1) if len(of_seeds) > 1 else np.nan
+    return Estimate(of_seeds.mean(), std, draws.std(ddof=1), *middle(draws))
+
+
+def bootstrap_interval(values: Float[Tensor, " images"], seed: int = 0) -> tuple[float, float]:
+    """The interval of one run's mean over images, documents, pairs ...: (low, high).
+
+    Raises: ValueError for fewer than two values, NaN or infinity.
+    """
     numbers = values.detach().cpu().double().numpy()
     if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
         raise ValueError(
             f"bootstrap_interval: values {numbers.shape}, {np.isfinite(numbers).sum()} of them "
             "finite; needed is one finite value an image, for two images or more"
         )
-    random = np.random.default_rng(seed)
-    count = len(numbers)
-    means = [numbers[random.integers(count, size=count)].mean() for _ in range(resamples)]
-    low, high = middle(np.array(means), level_pct)
-    return float(low), float(high)
+    found = estimate([numbers[None]], seed)
+    return float(found.low), float(found.high)
 
 
-def middle(draws: np.ndarray, level_pct: float) -> np.ndarray:
-    """Low and high end of the middle `level_pct` of the draws."""
-    tail = (100 - level_pct) / 2
-    return np.percentile(draws, [tail, 100 - tail])
+def middle(draws: np.ndarray) -> np.ndarray:
+    """Low and high end of the middle 95 % of the draws, which run along the first axis."""
+    tail = (100 - LEVEL_PCT) / 2
+    return np.percentile(draws, [tail, 100 - tail], axis=0)
 
 
-def check_bootstrap(where: str, resamples: int, level_pct: float) -> None:
-    """Raises: ValueError for a level outside 0..100 or no resample."""
-    if not 0 < level_pct < 100 or resamples < 1:
-        raise ValueError(
-            f"{where}: level_pct {level_pct} and {resamples} resamples; needed are a level between "
-            "0 and 100 and at least one resample"
-        )
+def draw_times(
+    count: int, random: np.random.Generator
+) -> Iterator[Int[np.ndarray, "resamples count"]]:
+    """How often each of `count` things is drawn in each resample, some resamples at a time."""
+    step = max(1, AT_ONCE // count)
+    for start in range(0, RESAMPLES, step):
+        size = min(step, RESAMPLES - start)
+        yield random.multinomial(count, np.full(count, 1 / count), size=size)
 
 
-def need_columns(where: str, table: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raises: ValueError for columns that the table lacks."""
-    missing = [name for name in columns if name not in table]
-    if missing:
-        raise ValueError(f"{where}: no columns {missing}; needed are {columns}; add them")
+def resampled_means(
+    values: Float[np.ndarray, "runs images"], random: np.random.Generator
+) -> Float[np.ndarray, "resamples runs"]:
+    """Each run's mean over the images of each resample, NaN where it has none of them."""
+    known, filled = (~np.isnan(values)).astype(float), np.nan_to_num(values)
+    with np.errstate(invalid="ignore"):
+        parts = [
+            (times @ filled.T) / (times @ known.T) for times in draw_times(values.shape[1], random)
+        ]
+    return np.concatenate(parts)
+
+
+def resampled_seeds(
+    draws: Float[np.ndarray, "resamples seeds"], random: np.random.Generator
+) -> Float[np.ndarray, " resamples"]:
+    """The mean over as many seeds as there are, drawn anew in each resample."""
+    chosen = random.integers(draws.shape[1], size=draws.shape)
+    return np.take_along_axis(draws, chosen, axis=1).mean(axis=1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -27,10 +27,12 @@ from relevit.data.cutouts import Cutouts
 from relevit.data.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.data.real.catalogue import CATALOGUE
+from relevit.evaluate import robustness
 from relevit.evaluate.frozen_features import class_features
+from relevit.evaluate.intervals import estimate
+from relevit.evaluate.robustness import ORIGINAL
 from relevit.models.spec import ModelSpec, View
 
-ORIGINAL = "original"
 Metric = Literal["cosine", "euclidean"]
 KNOWN = "train"  # recipe of the drawings with known classes
 # Those to classify: of the same kind, as in the paper's data sets, and shifted.
@@ -91,16 +93,8 @@ def nearest(
 ) -> Int[Tensor, "asked k"]:
     """Places in `known` of the k nearest vectors to each asked one, the nearest first.
 
-    Raises: ValueError for an unknown metric, vectors of other lengths, or k outside
-    1..known.
+    Raises: ValueError for k outside 1..known.
     """
-    if metric not in get_args(Metric):
-        raise ValueError(f"nearest: metric {metric!r} is unknown; use one of {get_args(Metric)}")
-    if asked.shape[1] != known.shape[1]:
-        raise ValueError(
-            f"nearest: vectors of {asked.shape[1]} and {known.shape[1]} numbers; take both from "
-            "the same model"
-        )
     if not 1 <= k <= len(known):
         raise ValueError(f"nearest: k = {k} with {len(known)} known vectors; use 1..{len(known)}")
     lengths = 0.0
@@ -137,22 +131,11 @@ def knn_answers(
 
     Columns: k, index, label, prediction. One search serves every k. Errors as `nearest`.
     """
-    if not neighbours:
-        raise ValueError("knn_answers: no number of neighbours; give at least one")
     places = nearest(asked, known, max(neighbours), metric)
     labels = known_labels.to(places.device)[places]
-    parts = [
-        pd.DataFrame(
-            {
-                "k": k,
-                "index": np.arange(len(asked)),
-                "label": asked_labels.cpu().numpy(),
-                "prediction": vote(labels[:, :k]).cpu().numpy(),
-            }
-        )
-        for k in neighbours
-    ]
-    return pd.concat(parts, ignore_index=True)
+    rows = pd.DataFrame({"index": np.arange(len(asked)), "label": asked_labels.cpu().numpy()})
+    parts = [rows.assign(prediction=vote(labels[:, :k]).cpu().numpy(), k=k) for k in neighbours]
+    return pd.concat(parts, ignore_index=True)[["k", "index", "label", "prediction"]]
 
 
 def pixel_features(images: ImageSet) -> Float[Tensor, "images width"]:
@@ -180,13 +163,9 @@ def changed_examples(
     answers: pd.DataFrame, model_run: str, data: str, k: int, count: int
 ) -> tuple[list[int], list[int]]:
     """Images that a finetuned run corrects and that it ruins: the first `count` of each."""
-    rows = answers[(answers["data"] == data) & (answers["k"] == k)]
-    right = rows.assign(right=rows["label"] == rows["prediction"]).pivot(
-        index="index", columns="model_run", values="right"
-    )
-    before, after = right[ORIGINAL].astype(bool), right[model_run].astype(bool)
-    corrected, ruined = right.index[after & ~before], right.index[before & ~after]
-    return corrected[:count].tolist(), ruined[:count].tolist()
+    rows = _as_predictions(answers[answers["k"] == k])
+    corrected, ruined = robustness.changed_examples(rows, model_run, data)
+    return corrected[:count], ruined[:count]
 
 
 def same_answers_pct(
@@ -223,42 +202,28 @@ def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
-    """What finetuning changed, image by image, with its spread; one row a data set and k.
+    """What finetuning changed, image by image, with its interval; one row a data set and k.
 
     Columns: data, k, images, seeds, original_pct, ours_pct (mean over the finetuned runs),
-    change_pts, change_std_pts (sample deviation over the runs, NaN for one),
-    standard_error_pts (of the change of one run over images, mean over the runs) and
-    seeds_better (runs that gained).
+    change_pts, change_std_pts (sample deviation over the runs, NaN for one), low_pts, high_pts and
+    standard_error_pts (of the change of one run over images, mean over the runs).
     Raises: ValueError without 'original', without another run, or when runs hold other images.
     """
-    runs = answers["model_run"].unique().tolist()
-    if ORIGINAL not in runs or len(runs) < 2:
-        raise ValueError(
-            f"knn_changes: runs {runs}; it needs {ORIGINAL!r} and at least one finetuned run"
-        )
-    keys = ["data", "k", "index", "label"]
-    right = 100.0 * (answers["label"] == answers["prediction"])
-    wide = answers[["model_run", *keys]].assign(right=right)
-    if wide.duplicated(["model_run", *keys]).any():
-        raise ValueError("knn_changes: an image occurs twice in a run; give each once")
-    wide = wide.pivot(index=keys, columns="model_run", values="right")
-    if wide.isna().to_numpy().any():
-        raise ValueError("knn_changes: runs hold other images; classify the same ones with each")
-    ours = [run for run in runs if run != ORIGINAL]
-    images = wide[ours].sub(wide[ORIGINAL], axis=0).groupby(["data", "k"], sort=False)
-    before = wide.groupby(["data", "k"], sort=False)[ORIGINAL]
-    changes = images.mean()
-    table = pd.DataFrame(
-        {
-            "images": before.size(),
-            "seeds": len(ours),
-            "original_pct": before.mean(),
-            "ours_pct": before.mean() + changes.mean(axis=1),
-            "change_pts": changes.mean(axis=1),
-            "change_std_pts": changes.std(axis=1),
-            "standard_error_pts": images.sem().mean(axis=1),
-            "seeds_better": (changes > 0).sum(axis=1),
-        }
-    )
-    order = answers[["data", "k"]].drop_duplicates()  # pivoting has sorted them
-    return table.loc[pd.MultiIndex.from_frame(order)].reset_index()
+    rows = []
+    for (data, k), part in answers.groupby(["data", "k"], sort=False):
+        pairs = robustness.paired_changes(_as_predictions(part))
+        wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
+        found = estimate([wide.T.to_numpy()])
+        original = part[part["model_run"] == ORIGINAL]
+        before = 100.0 * (original["label"] == original["prediction"]).mean()
+        change = (before, before + found.mean, found.mean, found.std, found.low, found.high)
+        rows.append((data, k, *wide.shape, *change, wide.sem().mean()))
+    columns = ["data", "k", "images", "seeds", "original_pct", "ours_pct", "change_pts"]
+    columns += ["change_std_pts", "low_pts", "high_pts", "standard_error_pts"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _as_predictions(answers: pd.DataFrame) -> pd.DataFrame:
+    """As `robustness` has them; the rank of a label that is not the answer is unknown: 1."""
+    wrong = answers["label"] != answers["prediction"]
+    return answers.assign(dataset=answers["data"], label_rank=wrong.astype(int))

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.attribution import explain
-from relevit.data.batch import Batch, join
+from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import home_family
 from relevit.data.drawings import CLASSES
@@ -65,14 +65,19 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
     for part in batch.split(BATCH):
         pixels = spec.normalise(part.images.to(device))
         with torch.inference_mode():
-            found = _sought(model(pixels).float(), batch.candidates)
-        target = found.argmax(dim=1) if batch.candidates else None
-        heatmaps.append(explain(model, pixels, target).cpu())
+            found = model(pixels).float()
+        if batch.candidates:
+            among = torch.full_like(found, -torch.inf)
+            among[:, list(batch.candidates)] = found[:, list(batch.candidates)]
+            found = among
+        heatmaps.append(explain(model, pixels, found.argmax(dim=1)).cpu())
         logits.append(found.cpu())
     heat = torch.cat(heatmaps)
     confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
     known = 1.0 if batch.masks.any() else math.nan
-    answers = zip(predictions.tolist(), batch.labels.tolist(), strict=True)
+    answers = list(zip(predictions.tolist(), batch.labels.tolist(), strict=True))
+    right = [answer in batch.accepted.get(label, (label,)) for answer, label in answers]
+    shares = [f"{100 * share:.0f} %" for share in confidence]
     return Look(
         heatmaps=heat,
         predictions=predictions,
@@ -80,11 +85,9 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         iou_pct=known * foreground_iou_pct(heat, batch.masks),
         on_object_pct=known * object_share_pct(heat, batch.masks),
         titles=[
-            f"{classes[p]} {100 * c:.0f} %" for p, c in zip(predictions, confidence, strict=True)
+            f"{classes[answer]} {share}" for (answer, _), share in zip(answers, shares, strict=True)
         ],
-        colours=[
-            RIGHT if p in batch.accepted.get(label, (label,)) else WRONG for p, label in answers
-        ],
+        colours=[RIGHT if one else WRONG for one in right],
     )
 
 
@@ -92,14 +95,7 @@ def look_at_parts(
     model: nn.Module, spec: ModelSpec, parts: Sequence[Batch], classes: Sequence[str] = CLASSES
 ) -> Look:
     """As `look`, for images of several sets, which may differ in what counts as right."""
-    alike: list[list[Batch]] = []
-    for part in parts:
-        last = alike[-1][0] if alike else None
-        if last and (part.accepted, part.candidates) == (last.accepted, last.candidates):
-            alike[-1].append(part)
-        else:
-            alike.append([part])
-    return join_looks([look(model, spec, join(group), classes) for group in alike])
+    return join_looks([look(model, spec, part, classes) for part in parts])
 
 
 def join_looks(looks: Sequence[Look]) -> Look:
@@ -129,13 +125,7 @@ def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:
     Columns: dataset, index (order in the batch), label, prediction, confidence_pct, iou_pct,
     on_object_pct (share of all relevance that lies on the object) and covered_pct (share of
     the object where the heatmap is above its own mean; 0 without an object).
-    Raises: ValueError when `seen` is of other images.
     """
-    if len(seen.heatmaps) != len(batch):
-        raise ValueError(
-            f"look_rows: {len(seen.heatmaps)} heatmaps and {len(batch)} images; one each is "
-            "needed: look at this batch"
-        )
     relevant = seen.heatmaps > seen.heatmaps.mean(dim=(1, 2, 3), keepdim=True)
     covered = (relevant & batch.masks.bool()).sum(dim=(1, 2, 3)).double()
     area = batch.masks.bool().sum(dim=(1, 2, 3)).clamp_min(1)
@@ -151,17 +141,6 @@ def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:
             "covered_pct": (100 * covered / area).numpy(),
         }
     )
-
-
-def _sought(
-    logits: Float[Tensor, "batch classes"], candidates: Sequence[int]
-) -> Float[Tensor, "batch classes"]:
-    """Only the candidates can be the answer; all classes when there are none."""
-    if not candidates:
-        return logits
-    allowed = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
-    allowed[list(candidates)] = True
-    return logits.masked_fill(~allowed, -torch.inf)
 
 
 @dataclass(frozen=True)
@@ -201,25 +180,20 @@ def background_swap(
         answers.append(torch.tensor(found.tolist()))
         pictures.append(batch.images)
     given = torch.stack(answers)  # [textures, images]; row 0 is the home texture
-    right = given == batch.labels
-    changed = (given[1:] != given[0]).any(dim=0)
-    pick = _first(changed & right[0], shown)
-    other = [1 + int((given[1:, i] != given[0, i]).int().argmax()) for i in pick]
+    right, other = given == batch.labels, given != given[0]
+    changed = other.any(dim=0)
+    # The right ones that change first, then the rest in order; each on the first that changes it.
+    pick = (changed & right[0]).int().argsort(descending=True, stable=True)[:shown].tolist()
+    on = [max(1, int(other[:, i].int().argmax())) for i in pick]
     return Swap(
         right_home_pct=100 * float(right[0].float().mean()),
         right_other_pct=100 * float(right[1:].float().mean()),
         changed_pct=100 * float(changed.float().mean()),
         home_images=pictures[0][pick],
-        other_images=torch.stack([pictures[t][i] for t, i in zip(other, pick, strict=True)]),
+        other_images=torch.stack([pictures[t][i] for t, i in zip(on, pick, strict=True)]),
         home_titles=[names[given[0, i]] for i in pick],
-        other_titles=[names[given[t, i]] for t, i in zip(other, pick, strict=True)],
+        other_titles=[names[given[t, i]] for t, i in zip(on, pick, strict=True)],
     )
-
-
-def _first(wanted: Tensor, count: int) -> list[int]:
-    """Up to `count` indices, the wanted ones first, then the rest in order."""
-    order = torch.argsort(wanted.int(), descending=True, stable=True)
-    return order[:count].tolist()
 
 
 def object_share_pct(
@@ -236,13 +210,7 @@ def foreground_iou_pct(
     """Overlap of each heatmap, cut at its own mean, with its object mask, in percent.
 
     The cut is the one of the papers' segmentation test (differences E1).
-    Raises: ValueError for masks of another shape, or that are not boolean.
     """
-    if masks.shape != heatmaps.shape or masks.dtype != torch.bool:
-        raise ValueError(
-            f"foreground_iou_pct: heatmaps {list(heatmaps.shape)} and masks {list(masks.shape)} of "
-            f"{masks.dtype}; give booleans of the heatmaps' shape, say masks > 0.5"
-        )
     found = heatmaps > heatmaps.mean(dim=(1, 2, 3), keepdim=True)
     both = (found & masks).sum(dim=(1, 2, 3))
     either = (found | masks).sum(dim=(1, 2, 3))

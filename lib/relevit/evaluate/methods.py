@@ -86,7 +86,7 @@ def method_maps(
         if name in methods and usual | own != usual:
             one = partial(METHODS[name], model, protocol=protocol, **own)
             rule = partial(_named, OUTLINING[name], one)
-            maps |= _explained(model, spec, batch.images, rule, target, lambda count: None)
+            maps |= _explained(model, spec, batch.images, rule, target)
     return maps, seconds
 
 
@@ -121,11 +121,11 @@ def ablation_maps(
 
     `on_part` as `shared_maps`.
     """
-
     rules = {name: method_options(model, name, protocol) for name, _ in ABLATION}
+    how = {"pairs": ABLATION, "rules": rules, "protocol": protocol}
 
     def rows(pixels: Tensor, target: None) -> Maps:
-        made = express_all(model, pixels, target, pairs=ABLATION, rules=rules, protocol=protocol)
+        made = express_all(model, pixels, target, **how)
         return dict(zip(map("|".join, ABLATION), made, strict=True))
 
     return _explained(model, spec, images, rows, None, on_part)
@@ -226,13 +226,11 @@ def area_table(
 
     Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
     """
-    methods = rows["method"].unique() if methods is None else methods
     rule = options(protocol, "auc_weights")
-    parts = [
-        auc_table(rows[rows["method"] == name], **rule).assign(method=name) for name in methods
-    ]
-    columns = ["method", "direction", "images", "auc_pct", "standard_error_pts"]
-    return pd.concat(parts, ignore_index=True)[columns]
+    of_method = dict(list(rows.groupby("method", sort=False)))
+    names = list(of_method if methods is None else methods)
+    tables = {name: auc_table(of_method[name], **rule) for name in names}
+    return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
 
 
 def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:
@@ -267,7 +265,7 @@ def _explained(
     images: Tensor,
     rule: Callable[[Tensor, Tensor | None], Maps],
     target: Tensor | None,
-    on_part: Callable[[int], object],
+    on_part: Callable[[int], object] = lambda count: None,
 ) -> Maps:
     if not len(images):
         raise ValueError("maps: no images to explain; give at least one")

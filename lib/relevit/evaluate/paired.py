@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from relevit.data.cutouts import SHIFTED_SETS
-from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, middle
+from relevit.evaluate.intervals import estimate
 
 GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the others
 IMAGE = ["seed", "dataset", "index"]
@@ -17,20 +16,13 @@ ORIGINAL = "original"  # the arm of the models that all others start from
 
 
 def paired_change(
-    ours: pd.DataFrame,
-    other: pd.DataFrame,
-    sets: Sequence[str] = SHIFTED_SETS,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level_pct: float = LEVEL_PCT,
+    ours: pd.DataFrame, other: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS, *, seed: int = 0
 ) -> pd.DataFrame:
     """Difference of top-1, in points, mean over `sets`, by group of classes.
 
     Both tables have one row a seed and image: `seed`, `dataset`, `index`, `right`, `in_a`. Columns
     of the result: `change_pts` (mean over the seeds), `std_pts` (spread over them; NaN for one),
-    `se_pts`, `low_pts` and `high_pts` (`level_pct` of the bootstrap that draws images of each set,
-    the same for all seeds, and seeds, with replacement; with few seeds it is narrow), `seeds`.
+    `se_pts`, `low_pts` and `high_pts` (`relevit.evaluate.intervals`), `seeds`.
     A group without any image has no row. Raises: ValueError when the two did not see the same
     images.
     """
@@ -47,8 +39,16 @@ def paired_change(
     for group in GROUPS:
         part = both if group == "all" else both[both["in_a"] == (group == "A")]
         if len(part):
-            rows[group] = _summary(part, resamples, seed, level_pct)
-    return pd.DataFrame(rows).T.rename_axis("classes").astype({"seeds": int})
+            seeds = sorted(part["seed"].unique())
+            wide = (
+                images.pivot(index="seed", columns="index", values="change").reindex(seeds)
+                for _, images in part.groupby("dataset", sort=True)
+            )
+            found = estimate((values.to_numpy() for values in wide), seed)
+            rows[group] = [*found, len(seeds)]
+    names = ["change_pts", "std_pts", "se_pts", "low_pts", "high_pts", "seeds"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
+    return table.rename_axis("classes")
 
 
 def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:
@@ -72,8 +72,7 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
             ]
             named = [table.rename(columns=lambda c: c.replace("_change", "")) for table in found]
             joined = pd.concat(named, axis=1).reset_index()
-            seeds = part["seed"].nunique()
-            rows.append(joined.assign(world=world, arm=arm, seeds=seeds))
+            rows.append(joined.assign(world=world, arm=arm, seeds=part["seed"].nunique()))
     table = pd.concat(rows, ignore_index=True)
     return table[[*ROW, *table.columns.drop(ROW)]]
 
@@ -106,35 +105,3 @@ def original_gaps_pts(figures: pd.DataFrame) -> pd.Series:
     """The background gap of each world's original, mean over its seeds."""
     means = figure_means(figures).xs(ORIGINAL, level="arm")
     return means["background_gap_pts"].droplevel("relevance")
-
-
-def _summary(
-    part: pd.DataFrame, resamples: int, seed: int, level_pct: float
-) -> Mapping[str, float]:
-    """Mean over sets and seeds of the changes of the images, with its intervals.
-
-    All seeds answer the same images: a resample draws those once for all of them, and then seeds.
-    A set without an image of the group is left out of a seed's mean, as small real sets may be.
-    """
-    random, seeds = np.random.default_rng(seed), sorted(part["seed"].unique())
-    means, drawn = [], []
-    for _, images in part.groupby("dataset", sort=True):
-        wide = images.pivot(index="seed", columns="index", values="change").reindex(seeds)
-        known, values = wide.notna().to_numpy(float), wide.fillna(0.0).to_numpy()
-        count = wide.shape[1]
-        times = random.multinomial(count, np.full(count, 1 / count), size=resamples)
-        with np.errstate(invalid="ignore"):  # 0 of 0 images: NaN
-            means.append(values.sum(axis=1) / known.sum(axis=1))
-            drawn.append((times @ values.T) / (times @ known.T))
-    of_seeds, of_draws = np.nanmean(means, axis=0), np.nanmean(drawn, axis=0)
-    chosen = random.integers(len(seeds), size=(resamples, len(of_seeds)))
-    draws = np.take_along_axis(of_draws, chosen, axis=1).mean(axis=1)
-    low, high = middle(draws, level_pct)
-    return {
-        "change_pts": of_seeds.mean(),
-        "std_pts": of_seeds.std(ddof=1) if len(of_seeds) > 1 else np.nan,
-        "se_pts": draws.std(ddof=1),
-        "low_pts": low,
-        "high_pts": high,
-        "seeds": len(of_seeds),
-    }

@@ -223,13 +223,11 @@ def image_auc_pct(rows: pd.DataFrame, **rule: bool) -> pd.DataFrame:
 def auc_table(rows: pd.DataFrame, **rule: bool) -> pd.DataFrame:
     """AUC of a data set, with its standard error over images; `rule` as `auc_weights`.
 
-    Columns: direction, images, auc_pct, standard_error_pts (sample standard deviation of the
-    images' areas over the square root of their number; NaN for one image).
+    Columns: direction, images, auc_pct, standard_error_pts (NaN for one image).
     """
     areas = image_auc_pct(rows, **rule).groupby("direction", sort=False, observed=True)["auc_pct"]
-    columns = {"images": areas.size(), "auc_pct": areas.mean(), "standard_error_pts": areas.sem()}
-    order = [name for name in DIRECTIONS if name in columns["images"].index]
-    return pd.DataFrame(columns).loc[order].reset_index()
+    table = areas.agg(images="size", auc_pct="mean", standard_error_pts="sem")
+    return table.loc[[name for name in DIRECTIONS if name in table.index]].reset_index()
 
 
 # What is erased, and when

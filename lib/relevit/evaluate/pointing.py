@@ -71,17 +71,10 @@ def points_at_own(
     pairs: Batch, maps: Tensor, which: int, grid: tuple[int, int]
 ) -> Bool[Tensor, " pairs"]:
     """Whether each map is highest nearer to the object `which` (0 or 1) than to the other."""
-    size = pairs.images.shape[-2:]
-    heat = to_heatmap(maps.float(), tuple(size), grid, normalise=False)
-    peaks = heat.flatten(1).argmax(dim=1)
-    places = torch.stack([peaks // size[1], peaks % size[1]], dim=1)
-    own = _distance(pairs.masks[:, which], places)
-    return own < _distance(pairs.masks[:, 1 - which], places)
-
-
-def _distance(masks: Bool[Tensor, "pairs size size"], places: Int[Tensor, "pairs 2"]) -> Tensor:
-    """Pixels from each place to the nearest pixel of the mask."""
-    y, x = torch.meshgrid(*(torch.arange(n) for n in masks.shape[-2:]), indexing="ij")
-    grid = torch.stack([y, x]).float()
-    far = (grid - places[:, :, None, None]).square().sum(dim=1).sqrt()
-    return torch.where(masks, far, torch.inf).amin(dim=(1, 2))
+    height, width = pairs.images.shape[-2:]
+    heat = to_heatmap(maps.float(), (height, width), grid, normalise=False)
+    peaks = heat.flatten(1).argmax(dim=1)[:, None, None]
+    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    far = ((y - peaks // width).square() + (x - peaks % width).square()).float()
+    nearest = torch.where(pairs.masks, far[:, None], torch.inf).amin(dim=(2, 3))
+    return nearest[:, which] < nearest[:, 1 - which]

@@ -1,11 +1,12 @@
-"""Original against finetuned: changes of accuracy over sets, classes and seeds, and their tests.
+"""Original against finetuned: changes of accuracy over sets, classes and seeds.
 
 All functions take `predictions`, one row a model run and image, with the columns
 `model_run` ('original', and one name for each finetuned run, say 'seed0'), `dataset`,
 `index` (number of the image in its set), `label` and `label_rank` (0: the label has the
 highest logit); others are ignored. Every run must hold the same images, so that changes are
 paired. Changes are in percentage points (`_pts`), accuracies in percent (`_pct`). A standard
-deviation over runs is the sample one (n - 1) and NaN for a single run.
+deviation over runs is the sample one (n - 1) and NaN for a single run; `low` and `high` are the
+ends of the interval over images and runs (`relevit.evaluate.intervals`).
 """
 
 from __future__ import annotations
@@ -14,20 +15,14 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.evaluate.intervals import Estimate, estimate
 from relevit.evaluate.predictions import accuracy_table
 from relevit.paper.published import METRICS, SHIFTED_AVERAGE
 
 ORIGINAL = "original"
 COLUMNS = ("model_run", "dataset", "index", "label", "label_rank")
-LEVEL = 0.05
-SIGNIFICANCE_NOTE = (
-    "*: the change against the original is significant at 5 %, by McNemar's exact test of the "
-    "images that became right against those that became wrong, pooled over seeds. All seeds see "
-    "the same images, so that pooled ones are not independent, and each set is tested alone."
-)
 CHANGES = [f"change_{metric}_pts" for metric in METRICS]
 
 
@@ -38,7 +33,15 @@ def paired_changes(predictions: pd.DataFrame) -> pd.DataFrame:
     change_top5_pts, each 100 (corrected), 0 (as before) or -100 (ruined).
     Raises: ValueError for missing columns or runs, repeated images, or runs on other images.
     """
-    _check(predictions)
+    absent = [name for name in COLUMNS if name not in predictions.columns]
+    if absent:
+        raise ValueError(f"robustness: predictions lack {absent}; they need {list(COLUMNS)}")
+    runs = predictions["model_run"].unique().tolist()
+    if ORIGINAL not in runs or len(runs) < 2:
+        raise ValueError(
+            f"robustness: model runs are {runs}; 'original' and at least one finetuned run "
+            "are needed: evaluate both"
+        )
     keys = ["dataset", "index", "label"]
     right = predictions[["model_run", *keys]].assign(
         top1=100.0 * (predictions["label_rank"] == 0), top5=100.0 * (predictions["label_rank"] < 5)
@@ -46,15 +49,17 @@ def paired_changes(predictions: pd.DataFrame) -> pd.DataFrame:
     is_original = right["model_run"] == ORIGINAL
     before = right[is_original].drop(columns="model_run")
     pairs = right[~is_original].merge(before, on=keys, suffixes=("", "_before"))
-    _check_paired(right, pairs)
+    alike = {len(before), *pairs.groupby("model_run", observed=True).size()}
+    repeated = right.duplicated(["model_run", "dataset", "index"]).any()
+    if repeated or len(pairs) != len(right) - len(before) or len(alike) > 1:
+        raise ValueError(
+            f"robustness: of {len(right) - len(before)} answers of {runs}, {len(pairs)} are to one "
+            f"of the {len(before)} images of 'original'; all runs need the same images, each once: "
+            "evaluate them with the same images_per_set and seed"
+        )
     for metric in METRICS:
         pairs[f"change_{metric}_pts"] = pairs[metric] - pairs[f"{metric}_before"]
     return pairs[["model_run", *keys, *CHANGES]]
-
-
-def seed_changes(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Mean change of each finetuned run on each set: model_run, dataset, change_*_pts."""
-    return _means(paired_changes(predictions), ["model_run", "dataset"])
 
 
 def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -62,28 +67,32 @@ def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
 
     Columns: dataset (order of TEST_SETS), images, seeds, and for top1 and top5
     `original_*_pct`, over the runs `ours_*_pct` (mean), `ours_*_std_pct`, `change_*_pts`
-    (mean), `change_*_std_pts`, `change_*_min_pts`, `change_*_max_pts`, and `change_*_se_pts`, the
-    standard error over images of the mean over runs: how far other images of the set could move
-    it, where the std says how far other runs could. With one original, the spread of ours and of
-    the change are equal.
+    (mean), `change_*_std_pts`, `change_*_min_pts`, `change_*_max_pts`, `change_*_low_pts` and
+    `change_*_high_pts`, and `change_*_se_pts`, the standard error over images of the mean over
+    runs. With one original, the spread of ours and of the change are equal.
     Raises: ValueError when a set is missing or unknown, or as `paired_changes`.
     """
     pairs = paired_changes(predictions)
-    changes = _means(pairs, ["model_run", "dataset"])
-    need_sets(changes["dataset"], TEST_SETS, "change_table")
+    need_sets(pairs["dataset"], TEST_SETS, "change_table")
     accuracy = accuracy_table(predictions, ["model_run", "dataset"])
     is_original = accuracy["model_run"] == ORIGINAL
     original = accuracy[is_original].set_index("dataset")
     ours = accuracy[~is_original].groupby("dataset", observed=True)
-    columns = {"images": original["images"], "seeds": ours.size()}
-    for metric in METRICS:
-        columns[f"original_{metric}_pct"] = original[f"{metric}_pct"]
-        columns[f"ours_{metric}_pct"] = ours[f"{metric}_pct"].mean()
-        columns[f"ours_{metric}_std_pct"] = ours[f"{metric}_pct"].std()
-    spread = _over_seeds(changes, ["dataset"], ("mean", "std", "min", "max"))
-    of_images = _means(pairs, ["dataset", "index"]).groupby("dataset", observed=True)
-    errors = of_images[CHANGES].sem().rename(columns=lambda name: name.replace("_pts", "_se_pts"))
-    table = pd.DataFrame(columns).join(spread).join(errors)
+    changes = run_means(pairs, ["model_run", "dataset"]).groupby("dataset", observed=True)
+    of_images = run_means(pairs, ["dataset", "index"]).groupby("dataset", observed=True)
+    table = pd.DataFrame({"images": original["images"], "seeds": ours.size()})
+    for metric, change in zip(METRICS, CHANGES, strict=True):
+        table[f"original_{metric}_pct"] = original[f"{metric}_pct"]
+        table[f"ours_{metric}_pct"] = ours[f"{metric}_pct"].mean()
+        table[f"ours_{metric}_std_pct"] = ours[f"{metric}_pct"].std()
+        table[change] = changes[change].mean()
+        for name in ("std", "min", "max"):
+            table[f"change_{metric}_{name}_pts"] = getattr(changes[change], name)()
+        table[f"change_{metric}_se_pts"] = of_images[change].sem()
+        found = {name: _estimate(part, change) for name, part in pairs.groupby("dataset")}
+        for name in ("low", "high"):
+            ends = {key: getattr(of_set, name) for key, of_set in found.items()}
+            table[f"change_{metric}_{name}_pts"] = pd.Series(ends)
     return table.loc[list(TEST_SETS)].rename_axis("dataset").reset_index()
 
 
@@ -91,18 +100,20 @@ def shifted_average(predictions: pd.DataFrame) -> pd.DataFrame:
     """Average change over the seven shifted sets, each set with the same weight.
 
     One row a metric (top1, top5). Columns: metric, mean_pts and std_pts over the finetuned
-    runs, then the average of each run under the run's name.
+    runs, low_pts and high_pts, then the average of each run under the run's name.
     Raises: ValueError when a shifted set is missing, or as `paired_changes`.
     """
-    changes = seed_changes(predictions)
-    need_sets(changes["dataset"], SHIFTED_SETS, "shifted_average")
-    runs = _means(changes[changes["dataset"].isin(SHIFTED_SETS)], ["model_run"])
-    runs = runs.set_index("model_run")
-    rows = [
-        {"metric": metric, "mean_pts": runs[column].mean(), "std_pts": runs[column].std()}
-        | runs[column].to_dict()
-        for metric, column in zip(METRICS, CHANGES, strict=True)
-    ]
+    pairs = paired_changes(predictions)
+    need_sets(pairs["dataset"], SHIFTED_SETS, "shifted_average")
+    pairs = pairs[pairs["dataset"].isin(SHIFTED_SETS)]
+    runs = run_means(run_means(pairs, ["model_run", "dataset"]), ["model_run"]).set_index(
+        "model_run"
+    )
+    rows = []
+    for metric, change in zip(METRICS, CHANGES, strict=True):
+        found = _estimate(pairs, change)
+        row = {"metric": metric, "mean_pts": runs[change].mean(), "std_pts": runs[change].std()}
+        rows.append(row | {"low_pts": found.low, "high_pts": found.high} | runs[change].to_dict())
     return pd.DataFrame(rows)
 
 
@@ -124,18 +135,18 @@ def split_table(
     pairs = paired_changes(predictions)
     need_sets(pairs["dataset"], TEST_SETS, "split_table")
     runs = pairs["model_run"].unique().tolist()
-    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes, "split_table"))
-    seeds = _means(pairs, ["model_run", "dataset", "classes"])
+    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes))
+    seeds = run_means(pairs, ["model_run", "dataset", "classes"])
     kinds = "AB" if (seeds["classes"] == "B").any() else "A"
     if everywhere and len(seeds) != len(kinds) * len(runs) * len(TEST_SETS):
         raise ValueError(
             "split_table: a set has no images of classes A or none of B; both are needed: "
             "check finetuned_classes against the labels"
         )
-    shifted = _means(seeds[seeds["dataset"].isin(SHIFTED_SETS)], ["model_run", "classes"])
+    shifted = run_means(seeds[seeds["dataset"].isin(SHIFTED_SETS)], ["model_run", "classes"])
     seeds = pd.concat([seeds, shifted.assign(dataset=SHIFTED_AVERAGE)])
     order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in kinds]
-    table = _over_seeds(seeds, ["dataset", "classes"]).reindex(order).reset_index()
+    table = over_seeds(seeds, ["dataset", "classes"]).reindex(order).reset_index()
     table.insert(2, "seeds", len(runs))
     return table
 
@@ -169,54 +180,18 @@ def changed_images(
     Raises: ValueError when a run has no classes, or as `paired_changes`.
     """
     pairs = paired_changes(predictions)
-    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes, "changed_images"))
+    pairs = pairs.assign(classes=_classes(pairs, finetuned_classes))
     return pairs[["model_run", "dataset", "index", "label", "classes", "change_top1_pts"]]
-
-
-def per_class_changes(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Mean change of every class on every set; compare RobustViT App. J.
-
-    Columns: dataset, label, images, then for top1 and top5 `change_*_pts` (mean over the
-    finetuned runs) and `change_*_std_pts`.
-    """
-    pairs = paired_changes(predictions)
-    keys = ["dataset", "label"]
-    table = _over_seeds(_means(pairs, ["model_run", *keys]), keys)
-    images = pairs.groupby(keys, sort=False, observed=True)["index"].nunique()
-    table.insert(0, "images", images)
-    return table.reset_index()
 
 
 def changed_examples(
     predictions: pd.DataFrame, run: str, dataset: str
 ) -> tuple[list[int], list[int]]:
-    """Images that one run corrected and ruined (top-1), as numbers in their set.
-
-    Raises: ValueError for an unknown run or set, or as `paired_changes`.
-    """
-    pairs = _one(paired_changes(predictions), run, dataset, "changed_examples")
+    """Images that one run corrected and ruined (top-1), as numbers in their set."""
+    pairs = paired_changes(predictions)
+    pairs = pairs[(pairs["model_run"] == run) & (pairs["dataset"] == dataset)]
     change = pairs.set_index("index")["change_top1_pts"].sort_index()
     return change.index[change > 0].tolist(), change.index[change < 0].tolist()
-
-
-def mcnemar_table(predictions: pd.DataFrame) -> pd.DataFrame:
-    """McNemar's exact test of each set, original against finetuned, over all seeds together.
-
-    Source: McNemar 1947; the exact test is two-sided and binomial, on the images whose answer
-    changed (`scipy.stats.binomtest`).
-    Columns: dataset, metric (top1, top5), corrected, ruined (images times seeds), p_value,
-    significant (at LEVEL). Raises: ValueError as `paired_changes`.
-    """
-    pairs, rows = paired_changes(predictions), []
-    for name, of_set in pairs.groupby("dataset", sort=False, observed=True):
-        for metric in METRICS:
-            change = of_set[f"change_{metric}_pts"]
-            better, worse = int((change > 0).sum()), int((change < 0).sum())
-            changed = better + worse
-            p = binomtest(better, changed, 0.5).pvalue if changed else 1.0
-            rows.append((str(name), metric, better, worse, float(p), p < LEVEL))
-    columns = ["dataset", "metric", "corrected", "ruined", "p_value", "significant"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def need_sets(found: Iterable[str], needed: Iterable[str], where: str) -> None:
@@ -231,45 +206,12 @@ def need_sets(found: Iterable[str], needed: Iterable[str], where: str) -> None:
         )
 
 
-def _check(predictions: pd.DataFrame) -> None:
-    absent = [name for name in COLUMNS if name not in predictions.columns]
-    if absent:
-        raise ValueError(f"robustness: predictions lack {absent}; they need {list(COLUMNS)}")
-    runs = predictions["model_run"].unique().tolist()
-    if ORIGINAL not in runs or len(runs) < 2:
-        raise ValueError(
-            f"robustness: model runs are {runs}; 'original' and at least one finetuned run "
-            "are needed: evaluate both"
-        )
-    repeated = predictions.duplicated(["model_run", "dataset", "index"])
-    if repeated.any():
-        row = predictions[repeated].iloc[0]
-        raise ValueError(
-            f"robustness: image {row['index']} of {row['dataset']} occurs twice in run "
-            f"{row['model_run']!r}; one row an image is needed: drop the others"
-        )
-
-
-def _check_paired(rows: pd.DataFrame, pairs: pd.DataFrame) -> None:
-    counts = rows["model_run"].astype(str).value_counts()
-    for run in counts.index.drop(ORIGINAL):
-        paired = int((pairs["model_run"] == run).sum())
-        if not paired == counts[run] == counts[ORIGINAL]:
-            raise ValueError(
-                f"robustness: run {run!r} shares {paired} of its {counts[run]} images with the "
-                f"{counts[ORIGINAL]} of 'original'; all runs need the same images and labels: "
-                "evaluate them with the same images_per_set and seed"
-            )
-
-
-def _classes(
-    pairs: pd.DataFrame, finetuned_classes: dict[str, list[int]], where: str
-) -> np.ndarray:
+def _classes(pairs: pd.DataFrame, finetuned_classes: dict[str, list[int]]) -> np.ndarray:
     """'A' or 'B' for each row, by the classes of its run."""
     missing = [run for run in pairs["model_run"].unique() if run not in finetuned_classes]
     if missing:
         raise ValueError(
-            f"{where}: no finetuned classes for {missing}; give the labels A of every run"
+            f"robustness: no finetuned classes for {missing}; give the labels A of every run"
         )
     in_a = np.zeros(len(pairs), dtype=bool)
     for run, labels in finetuned_classes.items():
@@ -277,31 +219,23 @@ def _classes(
     return np.where(in_a, "A", "B")
 
 
-def _one(pairs: pd.DataFrame, run: str, dataset: str, where: str) -> pd.DataFrame:
-    rows = pairs[(pairs["model_run"] == run) & (pairs["dataset"] == dataset)]
-    if rows.empty:
-        raise ValueError(
-            f"{where}: no images for run {run!r} and set {dataset!r}; runs are "
-            f"{pairs['model_run'].unique().tolist()}, sets {pairs['dataset'].unique().tolist()}"
-        )
-    return rows
-
-
-def _means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def run_means(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean changes of the images of each group."""
     return rows.groupby(by, sort=False, observed=True)[CHANGES].mean().reset_index()
 
 
-def _over_seeds(
-    seeds: pd.DataFrame, by: list[str], statistics: tuple[str, ...] = ("mean", "std")
-) -> pd.DataFrame:
-    """Mean (`change_*_pts`) and other statistics (`change_*_std_pts`) over the runs."""
+def over_seeds(seeds: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean (`change_*_pts`) and deviation (`change_*_std_pts`) over the runs."""
     groups = seeds.groupby(by, sort=False, observed=True)
-    return pd.DataFrame(
-        {
-            f"change_{metric}{'' if name == 'mean' else '_' + name}_pts": getattr(
-                groups[f"change_{metric}_pts"], name
-            )()
-            for metric in METRICS
-            for name in statistics
-        }
+    table = {}
+    for metric, change in zip(METRICS, CHANGES, strict=True):
+        table |= {change: groups[change].mean(), f"change_{metric}_std_pts": groups[change].std()}
+    return pd.DataFrame(table)
+
+
+def _estimate(pairs: pd.DataFrame, change: str) -> Estimate:
+    """Mean over the sets of a change, with its interval over images and runs."""
+    return estimate(
+        of_set.pivot(index="model_run", columns="index", values=change).to_numpy()
+        for _, of_set in pairs.groupby("dataset", observed=True)
     )

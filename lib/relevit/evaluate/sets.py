@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +10,6 @@ import pandas as pd
 from relevit.base.device import PrecisionChoice
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_table
-from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
@@ -57,11 +55,15 @@ def answer_sets(
         path = folder / f"{name}.parquet"
         rows = _kept_rows(path, identity)
         if rows is None:
-            side = classifier.spec.image_size
-            images = partial(bench.test_batches, name, images_per_set, BATCH, size=side)
-            rows = _answered(classifier, images)
+            lost: dict[int, str] = {}
+            how = {"size": classifier.spec.image_size, "skipped": lost}
+            rows = classifier.predict(bench.test_batches(name, images_per_set, BATCH, **how))
             rows.insert(0, "dataset", name)
+            places = [i for i in range(len(rows) + len(lost)) if i not in lost]
+            rows.insert(1, "index", places)
             rows.attrs["identity"] = identity
+            if lost:
+                rows.attrs["skipped"] = [lost[place] for place in sorted(lost)]
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, rows.to_parquet)
         on_set(name)
@@ -69,37 +71,20 @@ def answer_sets(
     return pd.concat(parts, ignore_index=True)
 
 
-def _answered(classifier: Classifier, draw: Callable[..., Iterable[Batch]]) -> pd.DataFrame:
-    """The rows of a set with the images' numbers in it; those that cannot be read have none."""
-    lost: dict[int, str] = {}
-    rows = classifier.predict(draw(skipped=lost))
-    rows.insert(0, "index", [i for i in range(len(rows) + len(lost)) if i not in lost])
-    if lost:
-        rows.attrs["skipped"] = [lost[number] for number in sorted(lost)]
-    return rows
-
-
 def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
     """The rows of a file that was written for this identity; None for another or a damaged one."""
-    if not path.is_file():
-        return None
     try:
         rows = read_table(path)
-    except ValueError:
-        return None  # damaged: it is computed again
+    except (FileNotFoundError, ValueError):
+        return None
     return rows if rows.attrs.get("identity") == identity else None
 
 
 def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
-    """The images that `answer_sets` left out in any of these folders: set -> ids.
-
-    Sets of which every image was read are not named. Raises: as `read_table`.
-    """
+    """The images that `answer_sets` left out in any of these folders: set -> ids."""
     found: dict[str, list[str]] = {}
-    for folder in folders:
-        for name in TEST_SETS:
-            file = read_table(folder / f"{name}.parquet", ["index"])
-            for image in file.attrs.get("skipped", []):
-                ids = found.setdefault(name, [])
-                ids += [image] * (image not in ids)
+    for path in (folder / f"{name}.parquet" for folder in folders for name in TEST_SETS):
+        for image in read_table(path, ["index"]).attrs.get("skipped", []):
+            ids = found.setdefault(path.stem, [])
+            ids += [image] * (image not in ids)
     return found

@@ -30,6 +30,7 @@ from relevit.attention.recording import attention_for_gradients, frozen_weights
 from relevit.base.device import Precision, autocast
 
 CHUNK = 20  # images in one pass; the subsets do not depend on it beyond rounding
+Grid = tuple[int, int]
 POOL = 400  # the first images of val, from which pairs are drawn
 
 
@@ -70,10 +71,15 @@ def gradient_sis(
     noise of the published code. `model` is in evaluation mode and left as it is.
     `bfloat16` runs the path in mixed precision; what decides, the confidence on the subset
     that is returned and on any smaller one passed over, is computed again without it.
-    Raises: ValueError for targets, a threshold, sizes or counts that do not fit.
+    Raises: ValueError for parts that do not tile the image.
     """
-    _check(images, target, threshold_pct, side, per_step, chunk)
-    grid = tuple(length // side for length in images.shape[-2:])
+    height, width = images.shape[-2:]
+    if height % side or width % side:
+        raise ValueError(
+            f"gradient_sis: parts of {side} pixels do not tile {height} x {width}; give a side "
+            "that divides both"
+        )
+    grid = (height // side, width // side)
     kept = images.new_ones(len(images), grid[0] * grid[1])
     removed_at = torch.zeros_like(kept, dtype=torch.long)
     path, left = [], []
@@ -183,12 +189,7 @@ def subset_rows(
 
 
 def _confidence_and_slope(
-    model: nn.Module,
-    images: Tensor,
-    target: Tensor,
-    kept: Tensor,
-    grid: tuple[int, int],
-    chunk: int,
+    model: nn.Module, images: Tensor, target: Tensor, kept: Tensor, grid: Grid, chunk: int
 ) -> tuple[Tensor, Tensor]:
     """Confidence in [0, 1] on what is kept, and the slope of its log by each part's mask."""
     side = images.shape[-1] // grid[1]
@@ -227,32 +228,7 @@ def _decided(
         known[best[rows], rows] = True
 
 
-def _pixels(parts: Tensor, grid: tuple[int, int], side: int) -> Tensor:
+def _pixels(parts: Tensor, grid: Grid, side: int) -> Tensor:
     """[batch, parts] as [batch, 1, height, width]."""
     squares = parts.reshape(-1, 1, *grid)
     return squares.repeat_interleave(side, 2).repeat_interleave(side, 3)
-
-
-def _check(
-    images: Tensor, target: Tensor, threshold_pct: float, side: int, per_step: int, chunk: int
-) -> None:
-    if images.ndim != 4 or target.shape != images.shape[:1] or target.is_floating_point():
-        raise ValueError(
-            f"gradient_sis: images {tuple(images.shape)} and targets {tuple(target.shape)} of "
-            f"{target.dtype}; give [batch, 3, height, width] and one whole number an image"
-        )
-    if not 0 < threshold_pct <= 100:
-        raise ValueError(
-            f"gradient_sis: threshold_pct {threshold_pct:g}; give a confidence in percent, "
-            "above 0 and at most 100"
-        )
-    height, width = images.shape[-2:]
-    if side < 1 or height % side or width % side:
-        raise ValueError(
-            f"gradient_sis: parts of {side} pixels do not tile {height} x {width}; give a side "
-            "that divides both"
-        )
-    if per_step < 1 or chunk < 1:
-        raise ValueError(
-            f"gradient_sis: per_step {per_step}, chunk {chunk}; both must be at least 1"
-        )

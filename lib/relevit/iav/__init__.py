@@ -44,14 +44,10 @@ from relevit.iav.scores import (
     map_drift,
     patch_average,
     uniform_score,
-    unit_norm,
 )
-from relevit.iav.space import ClassStructure, class_structure, tsne
+from relevit.iav.space import class_structure, tsne
 from relevit.iav.trend import (
-    DIFFERENCE,
-    KINDS,
     SELF_SUPERVISED,
-    SUPERVISED,
     change_after,
     image_slopes,
     kind_intervals,

@@ -170,13 +170,11 @@ def chance_table(run: FinetunedRun, seen: Explanation) -> pd.DataFrame:
     Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
     everywhere alike) and `centred` (`centred_scores`).
     """
-    layers = range(1, seen.attention.shape[1] + 1)
-    rows = pd.DataFrame({
-        "layer": list(layers),
-        "score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy(),
-        "uniform": float(uniform_score(seen.maps["smoothgrad"]).mean()),
-        "centred": centred_scores(seen.attention, seen.maps["smoothgrad"]).mean(dim=(0, 2)).numpy(),
-    })  # fmt: skip
+    smooth = seen.maps["smoothgrad"]
+    rows = pd.DataFrame({"score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy()})
+    rows.insert(0, "layer", rows.index + 1)
+    rows["uniform"] = float(uniform_score(smooth).mean())
+    rows["centred"] = centred_scores(seen.attention, smooth).mean(dim=(0, 2)).numpy()
     return _of(run, rows)
 
 

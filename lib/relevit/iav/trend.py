@@ -14,15 +14,20 @@ map, image, layer, head, score) and `slopes` (model, kind, seed, map, slope, low
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from relevit.evaluate.intervals import LEVEL_PCT, RESAMPLES, bootstrap_interval, middle
+from relevit.evaluate.intervals import (
+    bootstrap_interval,
+    estimate,
+    middle,
+    resampled_means,
+    resampled_seeds,
+)
 
 RUN = ["model", "kind", "seed", "map"]
 SUPERVISED, SELF_SUPERVISED = "supervised", "self-supervised"
@@ -113,17 +118,23 @@ def kind_intervals(per_image: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """
     parts = []
     for name, rows in per_image.groupby("map", sort=False, observed=True):
-        models, kinds = _runs_by_model(rows)
-        members = [np.flatnonzero(kinds == kind) for kind in KINDS]
-        means = _resampled(models, np.random.default_rng(seed))
-        draws = [means[:, group].mean(axis=1) for group in members]
-        exact = [np.mean([models[i].mean() for i in group]) for group in members]
+        random = np.random.default_rng(seed)
+        runs = rows.pivot(index=["kind", "model", "seed"], columns="image", values="slope")
+        drawn = pd.DataFrame(resampled_means(runs.to_numpy(), random).T, index=runs.index)
+        models = {
+            key: (
+                runs.loc[part.index].to_numpy().mean(),
+                resampled_seeds(part.T.to_numpy(), random),
+            )
+            for key, part in drawn.groupby(["kind", "model"])
+        }
         table = pd.DataFrame({"map": name, "kind": [*KINDS, DIFFERENCE]})
+        members = [[found for key, found in models.items() if key[0] == kind] for kind in KINDS]
+        exact = [np.mean([mean for mean, _ in group]) for group in members]
+        draws = [np.mean([draw for _, draw in group], axis=0) for group in members]
         table["models"] = [*map(len, members), len(models)]
         table["slope"] = [*exact, exact[1] - exact[0]]
-        table[["low", "high"]] = [
-            middle(drawn, LEVEL_PCT) for drawn in (*draws, draws[1] - draws[0])
-        ]
+        table[["low", "high"]] = [middle(drawn) for drawn in (*draws, draws[1] - draws[0])]
         parts.append(table)
     return pd.concat(parts, ignore_index=True)
 
@@ -138,11 +149,10 @@ def separations(properties: pd.DataFrame, kinds: pd.Series) -> pd.DataFrame:
     higher, ties as half. So a property separates the kinds when `above` or `below` is positive,
     and an auc of 0.5 is no order at all. Runs of one model are no independent evidence.
     """
-    chosen, rows = kinds.to_numpy() == SELF_SUPERVISED, []
+    chosen, rows = kinds == SELF_SUPERVISED, []
     for name, values in properties.items():
-        numbers = values.to_numpy(np.float64)
-        high, low = numbers[chosen], numbers[~chosen]
-        auc = float(((high[:, None] > low) + 0.5 * (high[:, None] == low)).mean())
+        high, low = values[chosen], values[~chosen]
+        auc = roc_auc_score(chosen, values)
         rows.append((name, high.min() - low.max(), low.min() - high.max(), auc))
     return pd.DataFrame(rows, columns=["property", "above", "below", "auc"])
 
@@ -173,43 +183,17 @@ def run_properties(
 
 
 def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
-    """What RobustViT's finetuning does to the heads, one row a map.
+    """What RobustViT's finetuning does to the heads' scores, one row a map.
 
     `robustvit` has the columns run, map, image, layer, head, score; the run `original` is the
     model before. Columns: map, before (mean score over images and heads), change (mean over
-    finetuned runs), change_std (over them, sample), heads, rising (heads whose mean over images
-    is higher in every run).
+    finetuned runs), change_std (over them, sample), low, high (95 % over images and runs).
     """
-    means = robustvit.groupby(["map", "run", "layer", "head"], sort=False)["score"].mean()
+    means = robustvit.groupby(["map", "run", "image"], sort=False)["score"].mean()
     rows = []
     for name, part in means.groupby("map", sort=False):
-        wide = part.droplevel("map").unstack("run")
-        gains = wide.drop(columns=ORIGINAL).sub(wide[ORIGINAL], axis=0)
-        by_run = gains.mean()
-        rising = int((gains > 0).all(axis=1).sum())
-        change = (by_run.mean(), by_run.std())
-        rows.append((name, wide[ORIGINAL].mean(), *change, len(wide), rising))
-    columns = ["map", "before", "change", "change_std", "heads", "rising"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _runs_by_model(rows: pd.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
-    """Each model's slopes as [seeds, images], and each model's kind."""
-    wide = rows.pivot(index=["kind", "model", "seed"], columns="image", values="slope")
-    groups = [(key[0], part.to_numpy()) for key, part in wide.groupby(["kind", "model"])]
-    return [values for _, values in groups], np.array([kind for kind, _ in groups])
-
-
-def _resampled(models: Sequence[np.ndarray], random: np.random.Generator) -> np.ndarray:
-    """Means of each model's slopes, [resamples, models]; images drawn once for all models."""
-    runs = np.concatenate(models)
-    count = runs.shape[1]
-    means = np.empty((RESAMPLES, len(runs)))
-    for row in means:
-        times = np.bincount(random.integers(count, size=count), minlength=count)
-        row[:] = runs @ times / count
-    drawn = []
-    for part in np.split(means, np.cumsum([len(values) for values in models])[:-1], axis=1):
-        seeds = random.integers(part.shape[1], size=part.shape)
-        drawn.append(np.take_along_axis(part, seeds, axis=1).mean(axis=1))
-    return np.stack(drawn, axis=1)
+        wide = part.droplevel("map").unstack("image")
+        found = estimate([(wide.drop(ORIGINAL) - wide.loc[ORIGINAL]).to_numpy()])
+        change = (found.mean, found.std, found.low, found.high)
+        rows.append((name, wide.loc[ORIGINAL].mean(), *change))
+    return pd.DataFrame(rows, columns=["map", "before", "change", "change_std", "low", "high"])

@@ -55,9 +55,3 @@ def test_changes_average_the_shifted_sets_and_spread_over_runs():
     assert row["a"] == row["shifted_average"] == 2
     assert row["shifted_average_std"] == pytest.approx(math.sqrt(2))
     assert math.isnan(changes(run_rows(0, 1.0), ["variant"]).loc["full", "shifted_average_std"])
-
-
-def test_runs_that_cannot_be_told_apart_are_refused():
-    table = pd.concat([run_rows(0, 1.0), run_rows(0, 3.0)])
-    with pytest.raises(ValueError, match="occur twice"):
-        changes(table, ["variant"])

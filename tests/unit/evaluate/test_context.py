@@ -8,7 +8,7 @@ import pytest
 
 from relevit.config import BenchmarkParams, StartParams
 from relevit.data.benchmark import open_benchmark
-from relevit.data.cutouts import CUTOUTS, home_family
+from relevit.data.cutouts import home_family
 from relevit.evaluate import context
 from relevit.evaluate.context import PARTS, backgrounds_challenge, relevance_shares
 from relevit.evaluate.predictions import Classifier
@@ -60,10 +60,3 @@ def test_shares_are_of_the_whole_and_lie_where_the_masks_are(monkeypatch):
     assert only["on_object_pct"].to_numpy() == pytest.approx(100)
     alone = batch.props.float()
     assert relevance_shares(model, SPEC, [batch])["on_props_pct"].to_numpy() == pytest.approx(100)
-
-
-def test_images_without_things_have_no_relevance_on_them():
-    batch = CUTOUTS.draw("val", range(3), size=SPEC.image_size)
-    shares = relevance_shares(load_model("tiny", "random"), SPEC, [batch])
-    assert (shares["on_props_pct"] == 0).all()
-    assert (shares["on_object_pct"] + shares["on_texture_pct"]).to_numpy() == pytest.approx(100)

@@ -15,9 +15,7 @@ from relevit.evaluate.looking import (
     Look,
     cured_first,
     foreground_iou_pct,
-    join_looks,
     look,
-    look_at_parts,
     look_rows,
 )
 
@@ -56,27 +54,6 @@ def test_a_candidate_is_answered_and_explained(model, batch):
     assert torch.allclose(seen.confidence_pct, 100 * shares.amax(dim=1))
     maps = explain(model, pixels, seen.predictions)
     assert torch.equal(seen.heatmaps, maps)
-
-
-def test_without_masks_no_share_is_a_number(model, batch):
-    plain = look(model, SPEC, batch)
-    bare = look(model, SPEC, replace(batch, masks=torch.zeros_like(batch.masks)))
-    assert plain.iou_pct.isfinite().all() and plain.on_object_pct.isfinite().all()
-    assert bare.iou_pct.isnan().all() and bare.on_object_pct.isnan().all()
-    assert torch.equal(plain.heatmaps, bare.heatmaps)
-
-
-def test_parts_of_several_sets_are_looked_at_each_by_its_own_rules(model, batch):
-    first = look(model, SPEC, batch.select([0]))
-    answer = int(first.predictions[0])
-    other = (answer + 1) % 40
-    strict = replace(batch.select([0]), labels=torch.tensor([other]))
-    lenient = replace(strict, accepted={other: (answer,)})
-    seen = look_at_parts(model, SPEC, [strict, lenient, strict])
-    assert seen.colours == [WRONG, RIGHT, WRONG] and seen.titles == first.titles * 3
-    assert torch.equal(seen.heatmaps, first.heatmaps.expand(3, -1, -1, -1))
-    alike = look_at_parts(model, SPEC, [batch.select([i]) for i in range(4)])
-    assert torch.equal(alike.heatmaps, look(model, SPEC, batch).heatmaps)
 
 
 # One row an image, on heatmaps made by hand
@@ -122,12 +99,6 @@ def test_overlap_is_of_the_heatmap_cut_at_its_own_mean():
     assert foreground_iou_pct(nothing, nothing.bool()).tolist() == [0.0]
 
 
-def test_rows_of_other_images_are_an_error():
-    seen, batch = case([1.0, 0.0, 0.0, 0.0], [1, 0, 0, 0])
-    with pytest.raises(ValueError, match=r"look_rows: 1 heatmaps and 2 images; one each is need"):
-        look_rows(seen, batch.select([0, 0]), "val")
-
-
 def seen_as(shares_pct, right):
     """A look of which nothing is known but where relevance lies and which answers are right."""
     shares = torch.tensor(shares_pct)
@@ -135,13 +106,6 @@ def seen_as(shares_pct, right):
     none = torch.zeros(len(shares))
     maps = torch.zeros(len(shares), 1, 2, 2)
     return Look(maps, none.long(), none, none, shares, [""] * len(shares), colours)
-
-
-def test_looks_are_joined_and_chosen_image_by_image():
-    both = join_looks([seen_as([1.0, 2.0], [True, False]), seen_as([3.0], [True])])
-    chosen = both.select([2, 1])
-    assert chosen.on_object_pct.tolist() == [3.0, 2.0] and chosen.right.tolist() == [True, False]
-    assert len(chosen.heatmaps) == len(chosen.titles) == 2
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,11 +11,8 @@ from relevit.evaluate.perturbation import (
     SHARES_PCT,
     Erasing,
     Judged,
-    accuracy_curves,
     auc_table,
     auc_weights,
-    erase,
-    erased_parts,
     erasing_ranks,
     image_auc_pct,
     perturbation_rows,
@@ -34,37 +29,6 @@ SPEC = ModelSpec("stub", "none", 8, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
 # Which parts go first, and what they become
 
 
-@pytest.mark.parametrize(
-    ("parts", "share_pct", "expected"),
-    [(1024, 10, 102), (50176, 90, 45158), (64, 10, 6), (100, 29, 29), (16, 5, 0), (16, 100, 16)],
-)
-def test_number_of_parts(parts, share_pct, expected):
-    assert erased_parts(parts, share_pct) == expected
-
-
-def test_erase_on_a_grid_that_is_not_square_in_pixels():
-    hidden = torch.tensor([[[True, False, False], [False, False, False]]])
-    seen = erase(torch.ones(1, 3, 4, 12), hidden, torch.zeros(1, 3, 4, 12))
-    assert (seen[..., :2, :4] == 0).all() and seen.sum() == 3 * (48 - 8)
-
-
-@pytest.mark.parametrize("unit", ["pixel", "token"])
-def test_grid_and_image_that_are_no_squares(unit):
-    """4 x 2 patches whose relevance falls from column to column: the left half goes first."""
-    model, images = Seen(), torch.ones(1, 3, 8, 6)
-    maps = torch.tensor([[2.0, 1.0] * 4])
-    batch = Judged(images, maps, torch.zeros(1, dtype=torch.long))
-    perturbation_rows(model, plain, [batch], (4, 2), Erasing(unit, directions=["positive"]))
-    half = model.seen()[5]
-    assert (half[..., :3] == 0).all() and (half[..., 3:] == 1).all()
-
-
-def test_ranks_without_ties():
-    relevance = torch.tensor([[0.3, 0.1, 0.9, 0.5], [4.0, 3.0, 2.0, 1.0]])
-    assert erasing_ranks(relevance, "positive").tolist() == [[2, 3, 0, 1], [0, 1, 2, 3]]
-    assert erasing_ranks(relevance, "negative").tolist() == [[1, 0, 3, 2], [3, 2, 1, 0]]
-
-
 @pytest.mark.parametrize("direction", ["positive", "negative"])
 def test_ties_are_shuffled_the_same_way_each_time(direction):
     constant = torch.zeros(2, 400)
@@ -76,39 +40,7 @@ def test_ties_are_shuffled_the_same_way_each_time(direction):
     assert halves[0].item() == pytest.approx(halves[1].item(), rel=0.2)  # no part of the image
 
 
-def test_ties_stay_within_their_value():
-    relevance = torch.tensor([[1.0, 0.0, 2.0, 0.0, 2.0, 1.0]])
-    positive, negative = (erasing_ranks(relevance, d)[0] for d in ("positive", "negative"))
-    for ranks, groups in (
-        (positive, [[2, 4], [0, 5], [1, 3]]),
-        (negative, [[1, 3], [0, 5], [2, 4]]),
-    ):
-        assert [sorted(ranks[g].tolist()) for g in groups] == [[0, 1], [2, 3], [4, 5]]
-    assert (positive[2] < positive[4]) == (negative[2] < negative[4])
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_map_with_a_bad_number_ties_everywhere(value):
-    relevance = torch.rand(2, 16)
-    relevance[1, 3] = value
-    ranks = erasing_ranks(relevance, "positive")
-    assert torch.equal(ranks[:1], erasing_ranks(relevance[:1], "positive"))
-    assert torch.equal(ranks[1:], erasing_ranks(torch.zeros(1, 16), "positive"))
-
-
 # What is erased
-
-
-@pytest.mark.parametrize("unit", ["pixel", "token"])
-@pytest.mark.parametrize("direction", ["positive", "negative"])
-def test_nothing_and_everything(unit, direction):
-    model, (images, maps, _) = Seen(), drawn(2)
-    options = {"unit": unit, "directions": [direction], "shares_pct": [50, 100]}
-    run(model, images, maps, **options)
-    seen = model.seen().reshape(2, 3, 3, SIDE, SIDE)
-    assert torch.equal(seen[:, 0], images)
-    assert (seen[:, 1] == 0).all(dim=1).sum(dim=(1, 2)).tolist() == [32, 32]
-    assert (seen[:, 2] == 0).all()
 
 
 @pytest.mark.parametrize("direction", ["positive", "negative"])
@@ -124,25 +56,6 @@ def test_tokens_are_erased_whole_and_in_order(direction):
     assert torch.equal(order, maps.argsort(dim=1, descending=direction == "positive"))
 
 
-def test_most_relevant_patch_goes_first():
-    model, maps = Seen(), torch.zeros(1, 16)
-    maps[0, 6] = 1  # row 1, column 2
-    run(model, white(), maps, unit="token", directions=["positive"], shares_pct=[10])
-    expected = torch.ones(SIDE, SIDE)
-    expected[2:4, 4:6] = 0
-    assert torch.equal(model.seen()[1], expected.expand(3, -1, -1))
-
-
-def test_pixels_of_patch_maps_are_interpolated_and_heatmaps_are_taken_as_they_are():
-    heat = torch.arange(64.0).reshape(1, 1, SIDE, SIDE)
-    model = Seen()
-    run(model, white(), heat, directions=["positive"], shares_pct=[25])
-    assert torch.equal(model.seen()[1] == 0, (heat[0] >= 48).expand(3, -1, -1))
-    model = Seen()
-    run(model, white(), left_first(), directions=["positive"], shares_pct=[25])
-    assert (model.seen()[1, :, :, :2] == 0).all() and (model.seen()[1, :, :, 2:] == 1).all()
-
-
 @pytest.mark.parametrize(("fill", "value"), [("black", -2.0), ("mean", 0.0)])
 def test_fill(fill, value):
     """Black is 0 before normalisation, the mean colour 0 after it (E7)."""
@@ -151,32 +64,6 @@ def test_fill(fill, value):
     run(model, images, left_first(), normalise=SPEC.normalise, fill=fill, shares_pct=[50])
     seen = model.seen()[1]
     assert (seen[..., :4] == value).all() and (seen[..., 4:] == 2).all()
-
-
-def test_normalise_with_statistics_of_channels():
-    spec = ModelSpec("stub", "none", 8, mean=(0.1, 0.2, 0.3), std=(0.5, 0.5, 0.5))
-    images = torch.full((1, 3, SIDE, SIDE), 255, dtype=torch.uint8)
-    model = Seen()
-    run(model, images, left_first(), normalise=spec.normalise, shares_pct=[100])
-    black = spec.normalise(torch.zeros_like(images))
-    assert torch.equal(model.seen()[1:2], black)
-
-
-# Ties
-
-
-@pytest.mark.parametrize("unit", ["pixel", "token"])
-@pytest.mark.parametrize("value", [0.0, 0.1, math.nan])
-def test_map_that_says_nothing_has_equal_curves(unit, value):
-    images, _, labels = drawn()
-    maps = torch.full((5, 49 if unit == "pixel" else 16), value)
-    if unit == "pixel":
-        images = torch.nn.functional.interpolate(images, size=(7, 7))
-    rows = run(Seen(), images, maps, labels, unit=unit)
-    halves = [
-        rows[rows["direction"] == d].drop(columns="direction") for d in rows["direction"].unique()
-    ]
-    pd.testing.assert_frame_equal(*(half.reset_index(drop=True) for half in halves))
 
 
 # The table
@@ -217,16 +104,6 @@ def test_table_by_hand():
         assert row.top_probability_pct == pytest.approx(percent.max(), rel=1e-5)
 
 
-def test_explained_class_changes_the_logit_and_not_the_hit():
-    images, maps, labels = drawn()
-    predicted = run(Seen(), images, maps, labels)
-    other = run(Seen(), images, maps, labels, explained=torch.full((5,), 2))
-    changed = ["logit", "probability_pct"]
-    pd.testing.assert_frame_equal(predicted.drop(columns=changed), other.drop(columns=changed))
-    difference = predicted["logit"] - other["logit"]
-    assert (difference > 6).any()
-
-
 @pytest.mark.parametrize("unit", ["pixel", "token"])
 def test_batches_and_chunks_do_not_matter(unit):
     images, maps, labels = drawn()
@@ -239,54 +116,6 @@ def test_batches_and_chunks_do_not_matter(unit):
     pd.testing.assert_frame_equal(*frames)
 
 
-def test_chunks_have_the_size_asked_for():
-    model, (images, maps, labels) = Seen(), drawn()
-    run(model, images, maps, labels, directions=["positive"], chunk=12)
-    assert [len(inputs) for inputs, _ in model.inputs] == [12, 12, 12, 12, 2]
-
-
-def test_logits_that_are_no_numbers_are_not_right():
-    model = Seen()
-    with torch.no_grad():
-        model.weight.fill_(math.nan)
-    rows = run(model, white() * math.nan, left_first(), fill="mean")
-    assert not rows["hit"][rows["share_pct"] == 0].any()
-
-
-@pytest.mark.parametrize("precision", [None, "float32", "bfloat16"])
-def test_precision_leaves_the_weights(build_vit, images, precision):
-    model = build_vit().train()
-    weights = model.head.weight.clone()
-    options = {"unit": "token", "precision": precision}
-    rows = run(model, images, torch.rand(3, 16), **options)
-    assert torch.equal(model.head.weight, weights) and model.head.weight.dtype == torch.float64
-    whole = rows[(rows["share_pct"] == 0) & (rows["direction"] == "positive")]["top_logit"]
-    with torch.inference_mode():
-        logits = model.eval()(images).amax(dim=1)
-    tolerance = {None: 1e-12, "float32": 1e-4, "bfloat16": 0.1}[precision]
-    np.testing.assert_allclose(whole, logits, rtol=tolerance)
-    assert whole.dtype == (np.float64 if precision is None else np.float32)
-
-
-@pytest.mark.parametrize(
-    ("precision", "formats"),
-    [("float32", {torch.float32}), ("bfloat16", {torch.bfloat16, torch.float32})],
-)
-def test_model_runs_in_eval_mode_and_in_its_format(precision, formats):
-    model = Seen().train()
-    run(model, white(), left_first(), precision=precision)
-    assert {images.dtype for images, _ in model.inputs} == formats
-    assert model.training and not any(training for _, training in model.inputs)
-
-
-def test_hits_in_bfloat16_are_those_of_float32():
-    """Rounding alone would turn some of them."""
-    model, (images, maps, labels) = Seen(), drawn(20)
-    exact, rough = (run(model, images, maps, labels, precision=p) for p in ("float32", "bfloat16"))
-    assert not exact["logit"].equals(rough["logit"])
-    pd.testing.assert_series_equal(rough["hit"], exact["hit"])
-
-
 # Areas
 
 RISING = pd.DataFrame(
@@ -297,30 +126,6 @@ RISING = pd.DataFrame(
         "hit": [True, True, False, False, True, True, True, False],
     }
 )
-
-
-def test_area_of_the_curve_is_the_mean_of_the_images():
-    rows = run(Seen(), *drawn(20))
-    for rule in (PUBLISHED, {}, {"trapezoids": True}):
-        table = auc_table(rows, **rule)
-        assert table["direction"].tolist() == ["positive", "negative"]
-        curves = accuracy_curves(rows)
-        for direction, auc_pct in zip(table["direction"], table["auc_pct"], strict=True):
-            curve = curves[curves["direction"] == direction]
-            weights = auc_weights(curve["share_pct"].tolist(), **rule)
-            assert curve["accuracy_pct"].to_numpy() @ weights == pytest.approx(auc_pct)
-            assert (curve["images"] == 20).all()
-
-
-def test_faithful_map_has_a_lower_positive_and_a_higher_negative_area():
-    rows = run(Seen(), white(3), left_first(3))
-    positive, negative = auc_table(rows, **PUBLISHED)["auc_pct"]
-    assert positive < 40 and negative > 60
-    assert auc_table(rows)["standard_error_pts"].tolist() == pytest.approx([0, 0])
-
-
-def test_one_image_has_no_standard_error():
-    assert auc_table(run(Seen(), white(), left_first()))["standard_error_pts"].isna().all()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pandas as pd
@@ -12,9 +11,7 @@ import torch
 from torch import nn
 
 from relevit.data.batch import Batch
-from relevit.evaluate import predictions
-from relevit.evaluate.bfloat16 import Answers
-from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
+from relevit.evaluate.predictions import Classifier, make_classifier, predict
 from relevit.models.spec import ModelSpec
 
 # Leaves pixels as they are, so that a model can read a number off them.
@@ -61,12 +58,6 @@ def test_predictions_of_known_logits():
     )
 
 
-def test_order_and_batches_do_not_matter():
-    whole = predict(Table(LOGITS), PLAIN, iter([batch([0, 2, 0, 2])]))
-    parts = predict(Table(LOGITS), PLAIN, iter([batch([0]), batch([2, 0, 2], first=1)]))
-    pd.testing.assert_frame_equal(parts.drop(columns="family"), whole.drop(columns="family"))
-
-
 def test_top1_agrees_with_the_prediction_when_logits_tie():
     """In bfloat16 equal logits are common, and a model that says nothing is not always right."""
     rows = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([3, 1])]))
@@ -76,35 +67,6 @@ def test_top1_agrees_with_the_prediction_when_logits_tie():
     )
     rows = pd.concat([rows, more])
     assert ((rows["label_rank"] == 0) == (rows["prediction"] == rows["label"])).all()
-
-
-def test_logits_that_are_no_numbers_are_not_right():
-    """A comparison with NaN is false, which would make a diverged model perfect."""
-    rows = predict(Table([[math.nan] * 4]), PLAIN, iter([batch([3])]))
-    assert (rows["label_rank"] > 0).all()
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_model_is_left_as_it_was(precision):
-    model = Table(LOGITS).train()
-    rows = predict(model, PLAIN, iter([batch([0, 2, 0, 2])]), precision)
-    assert model.training and model.table.dtype == torch.float32
-    assert model.table.requires_grad and model.table.grad is None
-    assert rows["prediction"].tolist() == [0, 0, 3, 2]
-
-
-def test_bfloat16_runs_in_bfloat16():
-    """1.001 and 1.002 are the same number there."""
-
-    class Seen(Table):
-        def forward(self, images):
-            dtypes.append((images.dtype, self.training))
-            return super().forward(images)
-
-    dtypes = []
-    predict(Seen(LOGITS).train(), PLAIN, iter([batch([0, 1])]), "bfloat16")
-    predict(Seen(LOGITS).train(), PLAIN, iter([batch([0, 1])]), "float32")
-    assert dtypes == [(torch.bfloat16, False), (torch.float32, False)]
 
 
 # Which number format
@@ -166,27 +128,6 @@ def test_margin_makes_the_answers_those_of_float32():
     assert careful["confidence_pct"][1] == rough["confidence_pct"][1] < exact["confidence_pct"][1]
 
 
-# Accuracies
-
-
-def test_accuracy_table():
-    predictions = pd.DataFrame(
-        {
-            "model": ["original"] * 4 + ["finetuned"] * 2,
-            "dataset": ["val", "val", "val", "a", "val", "val"],
-            "label_rank": [0, 4, 5, 0, 0, 1],
-        }
-    )
-    table = accuracy_table(predictions, ["model", "dataset"]).set_index(["model", "dataset"])
-    assert table.loc[("original", "val"), "top1_pct"] == pytest.approx(100 / 3)
-    assert table.loc[("original", "val"), "top5_pct"] == pytest.approx(200 / 3)
-    assert table.loc[("original", "a")].tolist() == [100.0, 100.0, 1]
-    assert table.loc[("finetuned", "val")].tolist() == [50.0, 100.0, 2]
-    assert table["images"].tolist() == [3, 1, 2]
-    assert table.index.tolist() == [("original", "val"), ("original", "a"), ("finetuned", "val")]
-    assert set(predictions) == {"model", "dataset", "label_rank"}
-
-
 # Several right classes, or not all asked for
 
 ANSWERS = ["label", "prediction", "label_rank"]
@@ -215,12 +156,6 @@ def test_any_accepted_class_is_right():
     assert plain["label_rank"].tolist()[:5] == [2, 3, 0, 0, 0]
 
 
-def test_logits_that_are_no_numbers_are_right_for_no_accepted_class():
-    shown = replace(batch([3]), accepted={3: (0, 1, 2, 3)})
-    rows = predict(Table([[math.nan] * 4]), PLAIN, [shown])
-    assert rows["label_rank"].tolist() == [4]
-
-
 def test_answers_are_sought_among_the_candidates():
     """As in ImageNet-A, which has 200 of the classes: the others cannot be named."""
     classes = torch.arange(1000)
@@ -236,47 +171,6 @@ def test_answers_are_sought_among_the_candidates():
     assert everything["label_rank"][0] == 2 and everything["label_rank"][2] > 5
 
 
-def test_candidates_and_accepted_classes_together():
-    logits = [[0.0, 5.0, 1.0, 9.0, 2.0]] * 2
-    shown = replace(batch([0, 4]), accepted={0: (3, 0, 1)}, candidates=(4, 0, 1))
-    assert answers(predict(Table(logits), PLAIN, [shown])) == [(0, 1, 0), (4, 1, 1)]
-
-
-class Rough(Table):
-    """In bfloat16 it answers with other logits than in float32."""
-
-    def __init__(self, rows, rough):
-        super().__init__(rows)
-        self.register_buffer("rough", torch.tensor(rough))
-
-    def forward(self, images):
-        if images.dtype == torch.bfloat16:
-            return self.rough[images[:, 0, 0, 0].round().long()].float()
-        return super().forward(images)
-
-
-def test_margin_looks_at_the_first_accepted_class():
-    """The label itself is far behind, so that its own rank is beyond doubt."""
-    before = [[10.0, 9.0, 8.0, 7.0, 6.0, 0.0, 6.1, -9.0]] * 2
-    after = [[10.0, 9.0, 8.0, 7.0, 6.0, 0.0, 5.9, -9.0]] * 2
-    shown = replace(batch([7, 5]), accepted={7: (7, 6)})
-    exact, rough, careful = three_looks(Rough(before, after), shown, 0.3)
-    assert exact["label_rank"].tolist() == [4, 6] and rough["label_rank"][0] == 5
-    assert careful["label_rank"].tolist() == [4, 6]
-
-
-def test_margin_looks_at_the_candidates():
-    """Whichever class is first of all has no say where it is no candidate."""
-    before = [[10.0, 3.1, 3.0, 0.0], [9.9, 10.0, 3.0, 1.0]]
-    after = [[10.0, 3.0, 3.1, 0.0], [10.0, 9.9, 2.9, 1.1]]
-    shown = replace(batch([1, 2]), candidates=(1, 2, 3))
-    exact, rough, careful = three_looks(Rough(before, after), shown, 0.3)
-    assert exact["prediction"].tolist() == [1, 1] and rough["prediction"].tolist() == [2, 1]
-    pd.testing.assert_frame_equal(careful[ANSWERS], exact[ANSWERS])
-    # The second is sure, and is not classified again for a class that is no candidate.
-    assert careful["confidence_pct"][1] == rough["confidence_pct"][1] != exact["confidence_pct"][1]
-
-
 @pytest.mark.parametrize(
     ("labels", "options", "text"),
     [
@@ -288,65 +182,3 @@ def test_margin_looks_at_the_candidates():
 def test_labels_that_cannot_be_answered_are_an_error(labels, options, text):
     with pytest.raises(ValueError, match=text):
         predict(Table([[0.0] * 4] * 2), PLAIN, [replace(batch(labels), **options)])
-
-
-def test_no_images_are_an_error():
-    with pytest.raises(ValueError, match="evaluate: no images to classify; give at least one"):
-        predict(Table([[0.0] * 4]), PLAIN, iter([]))
-
-
-# Speed
-
-
-def test_the_next_batch_is_begun_before_answers_are_waited_for(monkeypatch):
-    happened = []
-    later = Answers.later
-
-    def told(self, pixels, doubt):
-        number, wait = int(pixels[0, 0, 0, 0]), later(self, pixels, doubt)
-        happened.append(f"begin {number}")
-        return lambda: happened.append(f"end {number}") or wait()
-
-    monkeypatch.setattr(Answers, "later", told)
-    predict(Table([[0.0] * 4] * 3), PLAIN, [batch([n], first=n) for n in range(3)])
-    assert happened == ["begin 0", "begin 1", "end 0", "begin 2", "end 1", "end 2"]
-
-
-@pytest.mark.parametrize(("precision", "used"), [("float32", 1), ("bfloat16", 0)])
-def test_tf32_is_for_float32_alone(monkeypatch, precision, used):
-    """Images in doubt are classified again in float32, which TF32 is not."""
-    devices = []
-
-    @contextmanager
-    def told(device):
-        devices.append(device)
-        yield
-
-    monkeypatch.setattr(predictions, "tensor_float32", told)
-    predict(Table([[0.0] * 4]), PLAIN, [batch([0])], precision)
-    assert devices == [torch.device("cpu")] * used
-
-
-def test_precision_is_measured_on_the_pictures_given(monkeypatch):
-    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: True)
-    model = Rough([[3.0, 0.0, 0.0]] * 2, [[3.0, 0.0, 0.0], [2.5, 0.25, 0.25]])
-    found = make_classifier(model, PLAIN, "auto", probe=[batch([0, 1])])
-    assert (found.precision, found.margin) == ("bfloat16", pytest.approx(1.0))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_no_batch_makes_the_gpu_wait(build_vit, precision):
-    model = build_vit().float().cuda()
-    images = torch.zeros(4, 3, 28, 28, dtype=torch.uint8).pin_memory()
-    given = [replace(batch([0, 1, 2, 3]), images=images)] * 3
-    classifier = Classifier(model, PLAIN, precision)
-    answers = classifier.answers
-    answers(PLAIN.normalise(images, like=answers.like))  # the first use of a device waits for it
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        rows = list(classifier._classified(given))
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert sum(map(len, rows)) == 12

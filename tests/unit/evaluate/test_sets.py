@@ -13,12 +13,11 @@ import torch
 from torch import nn
 
 from relevit.config import BenchmarkParams
-from relevit.data.cutouts import CUTOUTS, TEST_SETS, Cutouts
+from relevit.data.cutouts import CUTOUTS, TEST_SETS
 from relevit.data.image_set import UnreadableImage
-from relevit.data.photographs import ImageNet, imagenet
+from relevit.data.photographs import imagenet
 from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.sets import answer_sets, skipped_images
-from relevit.models.spec import ModelSpec
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
 
@@ -40,28 +39,8 @@ def calls(monkeypatch):
     return made
 
 
-OTHER = Cutouts("other")  # images of its own, so that its rules differ
-
-
 def sets(folder, bench=CUTOUTS, **options):
     return answer_sets(Classifier(Table(LOGITS), PLAIN), None, folder, bench, 2, **options)
-
-
-def test_each_set_has_its_rows_and_its_file(calls, tmp_path):
-    seen = []
-    rows = sets(tmp_path / "new" / "folder", on_set=seen.append)
-    assert len(calls) == 9 and seen == list(TEST_SETS)
-    assert rows["dataset"].tolist() == [name for name in TEST_SETS for _ in range(2)]
-    names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
-    assert names == {f"{name}.parquet" for name in TEST_SETS}
-
-
-def test_finished_sets_are_read(calls, tmp_path):
-    first = sets(tmp_path)
-    seen = []
-    again = sets(tmp_path, on_set=seen.append)
-    assert len(calls) == 9 and seen == list(TEST_SETS)
-    pd.testing.assert_frame_equal(again, first)
 
 
 def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
@@ -75,29 +54,6 @@ def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
     rows = sets(tmp_path)
     assert len(calls) == 9
     assert rows["label_rank"].tolist()[1::2] == list(range(1, 10))
-
-
-def test_stopped_while_a_file_is_written(calls, tmp_path, monkeypatch):
-    def half(self, path, **options):
-        path.write_bytes(b"half a file")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pd.DataFrame, "to_parquet", half)
-        with pytest.raises(KeyboardInterrupt):
-            sets(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    assert len(sets(tmp_path)) == 18
-
-
-def test_other_rules_are_computed_anew(calls, tmp_path):
-    sets(tmp_path)
-    other = sets(tmp_path, OTHER)
-    assert len(calls) == 18 and other["label_rank"].max() == 18
-    sets(tmp_path, OTHER)
-    assert len(calls) == 18
-    sets(tmp_path)
-    assert len(calls) == 27
 
 
 def test_kept_answers_are_those_of_weights_format_and_rules(calls, tmp_path):
@@ -124,33 +80,9 @@ def test_damaged_file_is_computed_anew(calls, tmp_path):
     assert len(sets(tmp_path)) == 18 and len(calls) == 10
 
 
-def test_sets_are_drawn_as_asked(tmp_path):
-    model = Table([[float(label == answer) for label in range(40)] for answer in range(256)])
-    spec = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1 / 255,) * 3)
-    classifier = Classifier(model, spec)
-    rows = answer_sets(classifier, None, tmp_path, CUTOUTS, 3)
-    for name, part in rows.groupby("dataset"):
-        shown = CUTOUTS.draw(name, range(3), size=16)
-        assert part["label"].tolist() == shown.labels.tolist()
-        assert part["family"].tolist() == shown.families.tolist()
-        expected = [v if v < 40 else 0 for v in shown.images[:, 0, 0, 0].tolist()]
-        assert part["prediction"].tolist() == expected
-
-
-def test_sets_without_a_readable_image_are_an_error(tmp_path):
-    class Broken(Cutouts):
-        def test_batches(self, set_name, count, batch_size, *, skipped, **options):
-            skipped[0] = "a/b.jpg"
-            return iter([])
-
-    with pytest.raises(ValueError, match="evaluate: no images to classify; give at least one"):
-        sets(tmp_path, Broken())
-
-
 # Real sets
 
 COUNT = 5  # images of each set
-KEYS = ["dataset", "index"]
 
 
 class Brightness(nn.Module):
@@ -220,25 +152,3 @@ def test_broken_picture_is_left_out_and_counted(root, broken, tmp_path):
         pd.testing.assert_frame_equal(rows, expected.reset_index(drop=True))
     assert skipped_images([tmp_path / "run", tmp_path / "run"]) == {"r": [name]}
     assert skipped_images([tmp_path / "whole"]) == {}
-
-
-def test_numbers_name_the_same_picture_in_draw(root, broken):
-    bench = images_of(root, corrupted="skip")
-    (batch,) = bench.batches("r", COUNT, COUNT)
-    assert torch.equal(batch.images[2], bench.draw("r", [3]).images[0])
-
-
-def test_interrupted_evaluation_reads_no_picture_again(root, tmp_path, monkeypatch):
-    first, asked = evaluated(root, tmp_path / "run"), []
-    (tmp_path / "run" / "sketch.parquet").unlink()
-    whole = ImageNet.batches
-
-    def drawn(self, name, *rest, **others):
-        asked.append(name)
-        return whole(self, name, *rest, **others)
-
-    monkeypatch.setattr(ImageNet, "batches", drawn)
-    pd.testing.assert_frame_equal(evaluated(root, tmp_path / "run"), first)
-    assert asked == ["sketch"]
-    evaluated(root, tmp_path / "run", ways=200)
-    assert asked[1:] == list(TEST_SETS), "other rules, other answers"

@@ -57,25 +57,6 @@ def zeros(count: int = 1) -> torch.Tensor:
 # Closed forms
 
 
-def test_order_is_that_of_the_summands(adder, picture):
-    """One pixel at a time, the smallest goes first, so the two largest stay last."""
-    subsets = gradient_sis(adder, picture, zeros(), threshold_pct=99.0, per_step=1)
-    assert subsets.mask.flatten().nonzero().flatten().tolist() == [0, 5]
-    assert subsets.confidence_pct.tolist() == pytest.approx([sigmoid_pct(5.0)])
-    assert subsets.kept_pct.tolist() == [100 * 2 / SIZE**2]
-    assert subsets.found.tolist() == [True]
-
-
-def test_a_class_that_the_whole_image_is_not_has_a_subset_too(adder, picture):
-    """The sum is positive, yet the negative pixels alone are sure of the other class."""
-    other = torch.ones(1, dtype=torch.long)
-    subsets = gradient_sis(adder, picture, other, threshold_pct=98.0, per_step=1)
-    assert subsets.path_pct[0].tolist() == pytest.approx([sigmoid_pct(-float(VALUES.sum()))])
-    assert subsets.path_pct[0] < 15
-    assert subsets.mask.flatten().nonzero().flatten().tolist() == [1, 6]
-    assert subsets.confidence_pct.tolist() == pytest.approx([sigmoid_pct(5.0)])
-
-
 def test_path_is_the_sum_of_what_is_left(adder, picture):
     subsets = gradient_sis(adder, picture, zeros(), per_step=1)
     left = torch.cat([VALUES, torch.zeros(SIZE**2 - len(VALUES))]).sort(descending=True).values
@@ -94,94 +75,12 @@ def test_where_nothing_suffices_the_surest_subset_is_given(adder, picture):
     )
 
 
-def test_parts_are_squares(adder):
-    """Of four squares the one with the largest sum stays."""
-    image = torch.zeros(1, 3, SIZE, SIZE, dtype=torch.float64)
-    image[0, :, 0, 3] = 2.0  # upper right: 6 in all
-    image[0, :, 2:, :2] = 0.4  # lower left: 4.8 in all
-    subsets = gradient_sis(adder, image, zeros(), side=2, per_step=1)
-    expected = torch.zeros(SIZE, SIZE, dtype=torch.bool)
-    expected[:2, 2:] = True
-    assert torch.equal(subsets.mask[0, 0], expected)
-    assert subsets.kept_pct.tolist() == [25.0]
-
-
-def test_many_at_a_time_gives_a_larger_subset(adder, picture):
-    one = gradient_sis(adder, picture, zeros(), threshold_pct=95, per_step=1)
-    five = gradient_sis(adder, picture, zeros(), threshold_pct=95, per_step=5)
-    assert five.path_kept_pct.tolist() == [100 * k / SIZE**2 for k in (16, 11, 6, 1)]
-    assert five.kept_pct >= one.kept_pct
-    assert (five.mask | ~one.mask).all(), "the same order: the smaller lies within the larger"
-
-
-def test_equal_slopes_go_row_by_row(adder):
-    flat = torch.ones(1, 3, SIZE, SIZE, dtype=torch.float64) / 3
-    subsets = gradient_sis(adder, flat, zeros(), per_step=1)
-    kept = int(subsets.mask.sum())
-    assert subsets.mask.flatten().nonzero().flatten().tolist() == list(range(16 - kept, 16))
-
-
 # Properties, on Vision Transformers
 
 
 @pytest.fixture(scope="module")
 def found(build_vit, images) -> Subsets:
     return gradient_sis(build_vit(), images, torch.tensor([0, 1, 2]), threshold_pct=60, per_step=49)
-
-
-def test_the_subset_alone_has_the_confidence(found, build_vit, images):
-    again = confidence_of_subsets_pct(build_vit(), images, torch.tensor([0, 1, 2]), found.mask)
-    torch.testing.assert_close(again, found.confidence_pct)
-    assert torch.equal(found.found, found.confidence_pct >= 60)
-    assert found.found.any(), "otherwise the threshold tests nothing"
-
-
-def test_no_smaller_subset_on_the_path_suffices(found):
-    for i in found.found.nonzero().flatten():
-        smaller = found.path_kept_pct < found.kept_pct[i]
-        assert (found.path_pct[smaller, i] < 60).all()
-
-
-def test_shares_fall_to_the_last_step(found):
-    assert (found.path_kept_pct.diff() < 0).all()
-    assert found.path_kept_pct[0] == 100
-    share = 100 * found.mask.double().mean(dim=(1, 2, 3))
-    torch.testing.assert_close(share, found.kept_pct)
-
-
-def test_subsets_are_nested_in_the_threshold(found, build_vit, images):
-    """A lower threshold never needs more pixels, and its subset lies within."""
-    target = torch.tensor([0, 1, 2])
-    lower = gradient_sis(build_vit(), images, target, threshold_pct=30, per_step=49)
-    both = found.found & lower.found
-    assert (lower.kept_pct[both] <= found.kept_pct[both]).all()
-    assert (found.mask | ~lower.mask)[both].all()
-
-
-def test_images_do_not_disturb_each_other(found, build_vit, images):
-    target = torch.tensor([0, 1, 2])
-    for chunk in (1, 2):
-        alone = gradient_sis(
-            build_vit(), images, target, threshold_pct=60, per_step=49, chunk=chunk
-        )
-        assert torch.equal(alone.mask, found.mask)
-        torch.testing.assert_close(alone.path_pct, found.path_pct)
-
-
-@pytest.mark.parametrize("kind", ["plain", "registers", "average"])
-def test_model_is_left_as_it_was(build_vit, images, state_of, kind):
-    model = build_vit(kind)
-    before = state_of(model)
-    gradient_sis(model, images, torch.tensor([0, 1, 2]), side=7, per_step=4)
-    assert state_of(model) == before
-    assert not images.requires_grad
-
-
-def test_works_inside_no_grad(build_vit, images):
-    with torch.no_grad():
-        subsets = gradient_sis(build_vit(), images, torch.tensor([0, 1, 2]), side=7, per_step=4)
-        assert not torch.is_grad_enabled()
-    assert not subsets.path_pct.requires_grad
 
 
 def test_what_decides_is_computed_in_full_precision(build_vit, images):
@@ -225,19 +124,6 @@ def test_pairs_ask_for_wrong_answers():
         assert not {int(labels[i]) for i in images} & set(targets)
 
 
-def test_pairs_are_drawn_by_the_seed():
-    labels = torch.arange(40) % 10
-    assert draw_targets(labels, 4, 5, 3) == draw_targets(labels, 4, 5, 3)
-    assert draw_targets(labels, 4, 5, 3) != draw_targets(labels, 4, 5, 4)
-
-
-def test_labels_are_drawn_among_all_classes():
-    shown = torch.arange(40) % 10  # of 10 classes, where there are 1,000
-    assert draw_targets(shown, 4, 5, 3, 10) == draw_targets(shown, 4, 5, 3)
-    _, targets = draw_targets(shown, 4, 20, 3, 1000)
-    assert max(targets) >= 10 and max(targets) < 1000
-
-
 def test_rows(adder, picture):
     subsets = gradient_sis(adder, picture, zeros(), threshold_pct=99.0, per_step=1)
     objects = torch.zeros(1, 1, SIZE, SIZE, dtype=torch.bool)
@@ -258,26 +144,6 @@ def test_rows(adder, picture):
 
 
 # Errors
-
-
-@pytest.mark.wrong_types
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"target": zeros(2)}, r"targets \(2,\) of torch.int64; give \[batch, 3, height, width\]"),
-        ({"target": torch.zeros(1)}, "one whole number an image"),
-        ({"threshold_pct": 0}, "threshold_pct 0; give a confidence in percent"),
-        ({"threshold_pct": 101}, "above 0 and at most 100"),
-        ({"side": 3}, "parts of 3 pixels do not tile 4 x 4; give a side that divides both"),
-        ({"side": 0}, "parts of 0 pixels"),
-        ({"per_step": 0}, "per_step 0, chunk 20; both must be at least 1"),
-        ({"chunk": 0}, "chunk 0"),
-    ],
-)
-def test_errors_say_what_to_do(adder, picture, options, text):
-    arguments = {"target": zeros()} | options
-    with pytest.raises(ValueError, match=text):
-        gradient_sis(adder, picture, **arguments)
 
 
 @pytest.mark.parametrize(

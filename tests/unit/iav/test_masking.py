@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from relevit.iav.masking import masking_curves, random_order
@@ -41,17 +40,6 @@ def test_accuracy_falls_when_half_of_the_left_half_is_masked():
     assert (table["images"] == 6).all()
     assert curve(table, "attention") == [100] * 4 + [0] * 6
     assert curve(table, "smoothgrad") == [100] * 9 + [0]
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_random_masks_the_patches_of_random_order(seed):
-    table = masking_curves(
-        Seen(), SPEC, white(), zeros(), MAPS, (GRID, GRID), [10, 25, 50], seed=seed
-    )
-    order = random_order(6, GRID**2, seed=seed)
-    ranks = GRID**2 - 1 - order.reshape(6, GRID, GRID)[:, :, : GRID // 2].flatten(1)
-    expected = [100 * float(((ranks < n).sum(dim=1) <= 4).double().mean()) for n in (0, 1, 4, 8)]
-    assert curve(table, "random") == pytest.approx(expected)
 
 
 def test_random_order_of_an_image_depends_on_its_number_and_the_seed_alone():

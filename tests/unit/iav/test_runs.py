@@ -68,11 +68,6 @@ def test_every_model_with_every_seed_models_first(tmp_path):
     assert len({run.folder for run in found}) == 4
 
 
-def test_both_notebooks_find_the_same_runs(made):
-    cfg, finetuned, _ = made
-    assert compared_runs(iav_params(output_root=cfg.output_root)) == finetuned
-
-
 # Finetuning
 
 
@@ -90,26 +85,6 @@ def test_every_epoch_is_found_again(made):
         assert "blocks.0.attn.qkv.weight" not in same(models[1], before)
 
 
-def test_a_new_release_of_the_shipped_backbone_is_another_run(tmp_path, monkeypatch):
-    cfg, made = params(tmp_path, weights_root=""), params(tmp_path)
-    place = {f"{name}-pretrained": backbone_file(made, name) for name in PAIR}
-    monkeypatch.setattr(runs, "shipped_weights", place.__getitem__)
-    for seed in (7, 8):
-        write_backbones(made, seed)
-        assert [count_epochs(cfg, compared_runs(cfg)[1]) for _ in range(2)] == [3, 0]
-
-
-def test_another_seed_draws_another_head_and_other_pictures(made, tmp_path):
-    cfg = params(tmp_path, model_seeds=[5])
-    write_backbones(cfg)
-    run = compared_runs(cfg)[0]
-    log = finetune_run(cfg, run)
-    start, other = (which.load(0, "cpu").state_dict() for which in (run, made[1][0]))
-    differing = {key for key, value in start.items() if not torch.equal(value, other[key])}
-    assert differing == {"head.weight"}, "timm's heads start without bias"
-    assert log[1]["train_loss"] != made[2][0][1]["train_loss"]
-
-
 # Pictures
 
 
@@ -120,15 +95,6 @@ def test_each_class_to_explain_has_at_least_two_pictures(count, classes):
     assert labels.tolist() == list(range(0, 4 * classes, 4))
     assert sizes.min() >= 2 and sizes.max() - sizes.min() <= 1 and sizes.sum() == count
     assert len(pictures.labels[:classes].unique()) == classes, "in turn"
-
-
-def test_pictures_have_the_masks_of_their_objects():
-    pictures = pictures_to_explain(iav_params(images=20), 32)
-    expected = CUTOUTS.draw("val", range(0, 80, 4), size=32)
-    assert torch.equal(pictures.images, expected.images)
-    assert torch.equal(pictures.masks, expected.masks) and pictures.masks.dtype == torch.bool
-    assert torch.equal(pictures.labels, expected.labels)
-    assert torch.equal(runs.drawn_to_explain(runs.CUTOUTS, 5, 32).labels, torch.arange(0, 20, 4))
 
 
 # CIFAR-10
@@ -156,32 +122,6 @@ def test_mini_models_can_be_finetuned_on_cifar10(tmp_path, data_root):
     assert tuple(logits.shape) == (3, 10)
     assert count_epochs(cfg, run) == 0
     assert compared_runs(iav_params(data="cifar10", data_root=data_root))[0].classes == run.classes
-
-
-def test_cifar10_shows_the_same_pictures_in_each_epoch(tmp_path, data_root):
-    cfg = params(tmp_path, data="cifar10", data_root=data_root, images=50)
-    write_backbones(cfg)
-    finetune_run(cfg, compared_runs(cfg)[0])
-    few = params(tmp_path, data="cifar10", data_root=data_root, images=51)
-    with pytest.raises(ValueError, match="51 training images asked for, and cifar10 has 50; lower"):
-        finetune_run(few, compared_runs(few)[0])
-
-
-def test_pictures_of_cifar10_are_a_fixed_sample_without_masks(data_root):
-    cfg = iav_params(data="cifar10", data_root=data_root, images=10)
-    pictures = pictures_to_explain(cfg, 40)
-    test = runs.test_pictures(cfg, 10, 40)
-    assert torch.equal(pictures.images, test.read(range(10)).images)
-    assert torch.equal(pictures.labels, test.labels) and not pictures.masks.any()
-    few = runs.test_pictures(cfg, 4, 40)
-    assert torch.equal(few.read(range(4)).images, pictures.images[:4]), "one order for any number"
-    assert len(runs.test_pictures(cfg, 99, 40)) == 10
-
-
-def test_no_cifar10_is_an_error_before_any_work(tmp_path):
-    cfg = params(tmp_path, data="cifar10", data_root=str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError, match=r"cifar10: .*none.* is missing; unpack"):
-        compared_runs(cfg)
 
 
 # The paper's models

@@ -11,7 +11,6 @@ from relevit.evaluate.intervals import bootstrap_interval
 from relevit.iav import (
     change_after,
     global_iav,
-    image_slopes,
     kind_intervals,
     run_properties,
     score_rows,
@@ -82,14 +81,6 @@ def test_trend_table_by_hand():
     assert trend_table(table)["model"].tolist() == ["b", "a", "b"], "in the order given"
 
 
-def test_image_slopes_keep_the_images(scores):
-    table = run([0.1, 0.3, 0.2]).assign(image=lambda t: 7 - t["image"])
-    found = image_slopes(table)
-    assert list(found.columns) == [*RUN, "image", "slope"]
-    assert found["image"].tolist() == [5, 6, 7]
-    assert found["slope"].tolist() == pytest.approx([0.2, 0.3, 0.1])
-
-
 # Intervals over images and seeds
 
 
@@ -105,25 +96,6 @@ def per_image(count=40, image_noise=0.0, seed_noise=0.0):
             kind = "supervised" if model in "ab" else "self-supervised"
             parts.append(part.assign(model=model, kind=kind, seed=seed, map="mask"))
     return pd.concat(parts, ignore_index=True)
-
-
-def test_kind_intervals_without_noise_are_points():
-    found = kind_intervals(per_image().sample(frac=1, random_state=0))
-    assert list(found.columns) == ["map", "kind", "models", "slope", "low", "high"]
-    assert found["kind"].tolist() == ["supervised", "self-supervised", "difference"]
-    assert found["models"].tolist() == [2, 2, 4]
-    for name in ("slope", "low", "high"):
-        assert found[name].tolist() == pytest.approx([-0.15, 0.1, 0.25])
-
-
-def test_what_all_models_share_is_not_in_the_difference():
-    """Images move every model alike: the kinds' intervals are wide, the difference has none."""
-    table = per_image(image_noise=0.3)
-    found = kind_intervals(table).set_index("kind")
-    width = found["high"] - found["low"]
-    low, high = bootstrap_interval(torch.tensor(table["slope"][:40].to_numpy()))
-    assert width["supervised"] == pytest.approx(high - low, rel=0.1)
-    assert width["difference"] == pytest.approx(0, abs=1e-12)
 
 
 def test_seeds_widen_the_interval():
@@ -217,15 +189,6 @@ def test_properties_by_hand(tables):
     assert kinds.index.equals(found.index) and len(separations(found, kinds)) == 4
 
 
-@pytest.mark.parametrize("name", ["models", "shift", "entropy", "slopes"])
-def test_runs_that_lack_a_number_or_their_last_epoch_are_left_out(tables, name):
-    table = tables[name]
-    second = (table["model"] == "a") & (table["seed"] == 1)
-    missing = second & (table["epoch"] == 2) if name == "models" else second
-    found, kinds = run_properties(**(tables | {name: table[~missing]}))
-    assert list(found.index) == list(kinds.index) == [("a", 0), ("s", 0)]
-
-
 # Before and after RobustViT's finetuning
 
 
@@ -238,17 +201,10 @@ def robustvit(**runs):
     return pd.DataFrame(found, columns=["run", "map", "image", "layer", "head", "score"])
 
 
-@pytest.mark.parametrize(
-    ("runs", "change", "std", "rising"),
-    [  # head 1 rises by 0.1 and 0.3, head 2 by 0.3 and -0.1: not in every run
-        ({"seed0": [0.4, 0.4, 0.8, 0.8], "seed1": [0.6, 0.6, 0.5, 0.3]}, 0.15, 0.005**0.5, 1),
-        ({"seed0": [0.3, 0.5, 0.6, 0.6], "seed1": [0.5, 0.7, 0.8, 0.8]}, 0.2, 0.02**0.5, 2),
-        ({"seed0": [0.3, 0.5, 0.6, 0.6]}, 0.1, np.nan, 2),
-        ({"seed0": [0.2, 0.4, 0.6, 0.4]}, 0.0, np.nan, 0),
-    ],
-)
-def test_change_by_hand(runs, change, std, rising):
+def test_change_by_hand():
+    """Head 1 rises by 0.1 and 0.3, head 2 by 0.3 and -0.1, on all images alike."""
+    runs = {"seed0": [0.3, 0.5, 0.8, 0.8], "seed1": [0.5, 0.7, 0.4, 0.4]}
     (row,) = change_after(robustvit(original=[0.2, 0.4, 0.5, 0.5], **runs)).to_dict("records")
-    assert row["map"] == "mask" and row["heads"] == 2 and row["rising"] == rising
-    assert row["before"] == pytest.approx(0.4) and row["change"] == pytest.approx(change)
-    assert row["change_std"] == pytest.approx(std, nan_ok=True), "over runs, sample"
+    assert row["map"] == "mask" and row["before"] == pytest.approx(0.4)
+    assert row["change"] == pytest.approx(0.15) and row["change_std"] == pytest.approx(0.005**0.5)
+    assert (row["low"], row["high"]) == pytest.approx((0.1, 0.2)), "the worse and the better"

@@ -18,7 +18,7 @@ MAKERS = {
     if hasattr(module, name)
 }
 # The report shows them, and no claim is about them.
-SHOWN = ("split_accuracies", "added", "significance", "clip_pointing")
+SHOWN = ("split_accuracies", "added", "clip_pointing")
 # What `changed` adds to.
 COLUMNS = {
     "models": ["validation_top1_pct"],
