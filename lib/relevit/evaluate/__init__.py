@@ -23,6 +23,7 @@ from relevit.evaluate.methods import (
     ablation_maps,
     ablation_table,
     area_table,
+    leads,
     method_maps,
     perturb,
     perturb_by_label,
@@ -40,7 +41,12 @@ from relevit.evaluate.perturbation import (
 )
 from relevit.evaluate.pointing import pointing_table
 from relevit.evaluate.predictions import Classifier, accuracy_table, make_classifier, predict
-from relevit.evaluate.segmentation import METRICS, segmentation_rows, segmentation_scores
+from relevit.evaluate.segmentation import (
+    METRICS,
+    iou_changes,
+    segmentation_rows,
+    segmentation_scores,
+)
 from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
 
 __all__ = [
@@ -65,8 +71,10 @@ __all__ = [
     "erasing_ranks",
     "error_table",
     "foreground_iou_pct",
+    "iou_changes",
     "join_looks",
     "knn",
+    "leads",
     "linear_probe",
     "load_classifier",
     "look",

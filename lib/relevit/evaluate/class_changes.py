@@ -242,3 +242,18 @@ def _spearman(pairs: np.ndarray) -> np.ndarray:
     square = (ranks**2).sum(axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (ranks[0] * ranks[1]).sum(axis=1) / np.sqrt(square[0] * square[1])
+
+
+def class_variation(changed: pd.DataFrame) -> pd.DataFrame:
+    """How far the classes' changes on the shifted sets lie apart in each run, one row a kind.
+
+    `changed` is `robustness.changed_images`. Columns: model_run, classes, labels (how many),
+    std_pts and mean_pts over the labels' mean changes, luck_pts (their standard deviation if all
+    labels were alike and only so few images differed).
+    """
+    rows = changed[changed["dataset"].isin(SHIFTED_SETS)]
+    keys = ["model_run", "classes"]
+    groups = rows.groupby([*keys, "label"], observed=True)["change_top1_pts"]
+    by_label, luck = groups.mean().groupby(keys), (groups.sem() ** 2).groupby(keys)
+    table = by_label.agg(labels="size", std_pts="std", mean_pts="mean")
+    return table.assign(luck_pts=luck.mean() ** 0.5).reset_index()
