@@ -271,35 +271,51 @@ def _numbers(
     if x.isna().any() or (row.how != "nunique" and not np.isfinite(x).all()):
         raise Lacking(f"{row.table} has no number for {value}{_where(row, names, where)}")
     frame = pd.DataFrame(keys, index=part.index).assign(_x=x, _at=part.index)
-    frame = frame.assign(
-        _e=_of(part.assign(x=x), row.error),
-        _n=1.0 if row.images == "rows" else _of(part, row.images),
-        _std=_of(part, row.std),
-        _runs=_of(part, "seeds" if row.std else ""),
-        _set=part.get("dataset", ""),
-    )
     if row.seed:
         frame[row.seed] = part[row.seed]
     by_number = [*keys, row.seed] if row.seed else list(keys)
     groups = frame.groupby(by_number or (lambda _: 0))
-    if groups.size().min() < row.least:
+    many = groups.size()
+    if many.min() < row.least:
         raise Lacking(
-            f"{groups.size().min()} rows of {row.table}{_where(row, names, where)}; at least "
-            f"{row.least} are needed"
+            f"{many.min()} rows of {row.table}{_where(row, names, where)}; at least {row.least} "
+            "are needed"
         )
-    # Rows of other sets have other images, all else the same ones.
-    sets = frame.groupby([*by_number, "_set"])[["_e", "_n", "_std"]].mean()
-    sets = sets.groupby(by_number or (lambda _: 0))
-    root = sets[["_e", "_std"]].agg(lambda one: math.sqrt((one**2).sum(min_count=1)) / len(one))
+    found = pd.DataFrame({"_x": groups["_x"].agg("mean" if row.over else row.how)})
+    found = found.assign(_at=groups["_at"].min(), _e=math.nan, _n=math.nan, _std=math.nan, _runs=0)
     if row.error == "sem":
-        root["_e"] = groups["_x"].sem()
-    columns = {
-        "_x": groups["_x"].agg("mean" if row.over else row.how),
-        "_at": groups["_at"].min(),
-        "_runs": groups["_runs"].min(),
-        "_n": groups.size() if row.images == "rows" else sets["_n"].sum(min_count=1),
-    }
-    return _plain(pd.DataFrame(columns).join(root))
+        found["_e"] = groups["_x"].sem()
+    if row.images == "rows":
+        found["_n"] = many
+    texts = {"_e": row.error, "_n": row.images, "_std": row.std, "_runs": "seeds" * bool(row.std)}
+    texts = {name: text for name, text in texts.items() if text not in ("", "sem", "rows")}
+    if texts:
+        known = {
+            name: pd.Series(part.assign(x=x).eval(text, engine="python"), index=part.index)
+            for name, text in texts.items()
+        }
+        errors = frame[by_number].assign(**known, _set=part.get("dataset", ""))
+        found = found.assign(**_errors(errors.astype(dict.fromkeys(texts, float)), by_number))
+    return _plain(found)
+
+
+def _errors(frame: pd.DataFrame, by_number: list[str]) -> dict[str, pd.Series]:
+    """Errors, images and runs of the mean of each number.
+
+    Rows of other sets have other images: their errors are the root of the summed squares over their
+    number. All other rows have the same images.
+    """
+    columns = [name for name in INNER if name in frame]
+    sets = frame.groupby([*by_number, "_set"])[columns].mean()
+    key = by_number or (lambda _: 0)
+    many, found = sets.groupby(key).size(), {}
+    for name in columns:
+        if name in ("_e", "_std"):
+            found[name] = (sets[name] ** 2).groupby(key).sum(min_count=1) ** 0.5 / many
+        else:
+            of = sets[name].groupby(key)
+            found[name] = of.sum() if name == "_n" else of.min()
+    return found
 
 
 def _plain(found: pd.DataFrame) -> pd.DataFrame:
@@ -319,12 +335,6 @@ def _chosen(table: pd.DataFrame, where: str, names: Mapping[str, object]) -> pd.
     for query in filter(None, map(str.strip, where.split(";"))):
         table = table.query(query, engine="python", local_dict=names)
     return table
-
-
-def _of(part: pd.DataFrame, text: str) -> pd.Series | float:
-    if not text or text == "sem":
-        return math.nan
-    return pd.Series(part.eval(text, engine="python"), index=part.index).astype(float)
 
 
 def _where(row: Row, names: Mapping[str, object], where: str | None = None) -> str:

@@ -175,25 +175,6 @@ def published_changes(masks: str = "annotated") -> pd.DataFrame:
     return _over_models(rows, ["dataset"]).loc[list(TEST_SETS)].reset_index()
 
 
-def published_split_changes(model: str | None = None) -> pd.DataFrame:
-    """Change of accuracy for classes used in finetuning (A) and for the others (B).
-
-    Source: RobustViT T10 and T11, mean over ViT-B, AR-B and DeiT-B, in percentage points;
-    AR-B on the six sets of T10 from the resolved rows. Last comes the average over the
-    seven shifted sets. With `model`, one of the three, its own changes; any other gives the mean.
-    Columns: dataset, classes (A, B), then as in `published_changes`.
-    """
-    rows = _effects("arxiv_T10", "arxiv_T11")
-    rows = rows[rows["method"] == OURS]
-    if model in set(rows["model"]):
-        rows = rows[rows["model"] == model]
-    shifted = rows[rows["dataset"].isin(SHIFTED_SETS)]
-    average = shifted.groupby(["model", "classes", "metric"])["change"].mean().reset_index()
-    rows = pd.concat([rows, average.assign(dataset=SHIFTED_AVERAGE)])
-    order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
-    return _over_models(rows, ["dataset", "classes"]).loc[order].reset_index()
-
-
 def paper_variants(run: Collection[str]) -> dict[str, str]:
     """Our variants that the paper calls otherwise, where `run` names those that were run.
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.claims import TABLES
 from relevit.data.cutouts import CUTOUTS
 from relevit.iav import class_attention, class_structure, global_iav, measure
 from relevit.iav.measure import (
@@ -129,11 +128,22 @@ def test_any_map_can_be_held_against_the_heads_and_shown(found):
 # Tables
 
 
+AXES = {
+    "scores": [*RUN, "map", "image", "layer", "head"],
+    "slopes": [*RUN, "map"],
+    "epochs": [*RUN, "epoch", "layer", "head"],
+    "drift": [*RUN, "epoch", "quantity"],
+    "masking": [*RUN, "order", "ratio_pct"],
+    "entropy": [*RUN, "image", "layer", "head"],
+    "space": [*RUN, "layer"],
+}
+
+
 def check_contract(table, name):
-    """The axes and values that the claims read, each row once."""
-    known = TABLES[name]
-    assert not table.duplicated(list(known.keys)).any()
-    assert np.isfinite(table[list(known.numbers)].to_numpy()).all()
+    """The axes that the claims read, each row once, and finite numbers."""
+    assert not table.duplicated(AXES[name]).any()
+    numbers = table.select_dtypes("float").drop(columns="object_share_pct", errors="ignore")
+    assert np.isfinite(numbers.to_numpy()).all()
     assert set(table["model"]) == {"mini-dino"} and set(table["kind"]) == {"self-supervised"}
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.claims import TABLES, judge
+from relevit.claims import judge
 from relevit.config import TextParams
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
@@ -80,11 +80,12 @@ def test_tables_are_those_that_the_claims_are_judged_by(model, texts, rows):
         "text_accuracy": pd.DataFrame([accuracy(model, texts)]),
     }
     tables = {k: concatenated({"generated": v}, []) for k, v in tables.items()}
-    for name, table in tables.items():
-        assert set(table.columns) == {*TABLES[name].keys, *TABLES[name].numbers}
     assert len(tables["text_perturbation"]) == 2 * (len(TEXT_METHODS) + 1)
-    # A model that guesses is not judged; what is missing must not be a table.
-    assert "train it longer" in judge(tables, only=["BI-08"])[0].reason
+    # Nothing is judged of a model that guesses.
+    chance = tables["text_perturbation"].groupby("corpus")["chance_pct"].max()
+    tables["text_accuracy"] = tables["text_accuracy"].join(chance, on="corpus")
+    found = judge({f"11_text/{name}": table for name, table in tables.items()}, only=["BI-08"])[0]
+    assert found.verdict in ("no room", "undecided") and "naming one class" in found.reason
 
 
 def test_concatenated_keeps_columns_without_a_table():

@@ -6,7 +6,6 @@ from functools import cache
 
 from relevit.claims import criteria, judge
 from relevit.evaluate import accuracies, class_changes, leads
-from relevit.iav import head_numbers
 
 from . import heads, maps, runs
 
@@ -20,12 +19,14 @@ MAKERS = {
     ),
     "08_ablations/agreement": lambda **options: accuracies.agreement(runs.ablations(**options)),
     "06_faithfulness/leads": lambda **options: leads(maps.methods_perturbation(**options)),
-    "07_iav/heads": lambda: head_numbers(heads.scores(), heads.entropy(), heads.space()),
+    "07_iav/heads": heads.numbers,
 }
-for _name in criteria().tables():
-    for _module in (maps, runs, heads):
-        MAKERS.setdefault(_name, getattr(_module, _name.split("/")[1], None))
-        MAKERS[_name] = MAKERS[_name] or getattr(_module, _name.split("/")[1], None)
+MAKERS = {
+    name: getattr(module, name.split("/")[1])
+    for name in criteria().tables()
+    for module in (maps, runs, heads)
+    if hasattr(module, name.split("/")[1])
+} | MAKERS
 
 
 @cache
