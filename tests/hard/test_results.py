@@ -78,14 +78,12 @@ def test_any_bytes_in_place_of_some(figures, results, data, name):
     whole = path.read_bytes()
     try:
         path.write_bytes(damaged(data, whole))
-        error = tried(figures, lambda: read_table(path), path.name)
-        if error is None:
-            tried(figures, lambda: read(results, name))
+        tried(figures, lambda: read_table(path), path.name)
     finally:
         path.write_bytes(whole)
 
 
-@many(100)
+@many(30)
 @given(data=st.data(), name=st.sampled_from(SMALL), other=st.sampled_from(list(OTHER)))
 def test_a_column_of_another_kind_is_refused(figures, results, data, name, other):
     """Or nothing reads it, or what needs it is not testable."""
@@ -149,7 +147,7 @@ def test_any_values_of_a_summary(figures, project, monkeypatch, value, place):
     use_summary(figures, project, monkeypatch, json.dumps(made).encode())
 
 
-@many(100)
+@many(30)
 @given(st.sampled_from(["[", '{"a":', '[{"a":']), st.integers(1, 100_000))
 def test_any_depth_of_a_summary(figures, project, monkeypatch, opening, depth):
     use_summary(figures, project, monkeypatch, (opening * depth).encode())
