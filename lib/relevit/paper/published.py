@@ -5,7 +5,7 @@ AR-B rows of T10 are printed in two orders; `robustness_T10_ARB_resolved.csv` ho
 column, the order that agrees with the printed averages (differences B22).
 
 A *row* is one number, with the columns ROW, in our names of sets and methods; our runs are put
-into the same form by `relevit.claims.paper_form`. A row's effect is its value minus its reference,
+into the same form by `relevit.claims.compared`. A row's effect is its value minus its reference,
 which is the original model unless `published_rows` says otherwise. The same table has up to three
 names: its number in the arXiv text, which we use, its number in the supplement, and an identifier
 in the stored tables (see CAPTIONS). Tables on relevance maps are in `relevit.paper.attribution`.
