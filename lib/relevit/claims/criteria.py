@@ -123,7 +123,9 @@ class Book(BaseModel):
         used = [tables[name] for name in {row.table for row in claim.rows} if name in tables]
         chosen = {}
         for name, choice in self.names.items():
-            columns = [set(table[choice.column]) for table in used if choice.column in table]
+            columns = [
+                set(map(str, table[choice.column])) for table in used if choice.column in table
+            ]
             found = (one for one in choice.first if columns and all(one in c for c in columns))
             chosen[name] = next(found, choice.first[-1])
         return chosen

@@ -167,11 +167,11 @@ def _all_parts(
                 f"columns {list(tables[row.table].columns)} and the names are {list(names)}: name "
                 "one of them"
             ) from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError):
             raise ValueError(
-                f"{FILE}: {id}, row {place}: {error}: {row.table} holds something else than "
-                f"numbers for {row.value}, or the row does not fit it; delete the folder of "
-                f"{row.stage} and run again, or mend the row"
+                f"{FILE}: {id}, row {place}: {row.table} does not hold what the row reads, "
+                f"{row.value!r}{_where(row, names)}: numbers, and names that tell rows apart; "
+                f"delete the folder of {row.stage} and run again, or mend the row"
             ) from None
     return found
 
