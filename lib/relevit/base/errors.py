@@ -14,10 +14,6 @@ PACKAGES = ("tokenizers", "transformers")
 INSTALL = "pip install relevit[text]"
 
 
-class NotYetError(LookupError):
-    """A stage of a run that still goes on has not written its results."""
-
-
 def one_line(error: Exception) -> str:
     """The text of an error on one line, cut where it gets long; its type when it has none."""
     return short(" ".join(str(error).split())) or type(error).__name__

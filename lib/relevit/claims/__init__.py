@@ -1,79 +1,51 @@
-"""What the papers claim against what came out here: one function a claim, with its criterion.
+"""The papers' claims held against what came out here, and our numbers beside their tables.
 
-`registry` judges them on the tables that stages save; `robustvit`, `robustvit_images`,
-`attribution`, `texts` and `iav` hold the claims. `paper_form` puts our numbers beside the paper's,
-`report` has what the report shows around them. May import all of the library but pictures and
-the pipeline.
+A claim is a sentence in `assets/paper/claims.csv`, and a criterion with its rows in
+`assets/paper/criteria.yaml`. `criteria` reads them, `evaluator` judges all by one rule, `report`
+has what the report shows, `compared` puts our numbers beside the paper's. May import all of the
+library but pictures and the pipeline.
 """
 
-# Importing these registers their claims.
-from relevit.claims import attribution, iav, robustvit, robustvit_images, texts
-from relevit.claims.paper_form import (
-    basis,
-    beside,
-    dino_rows,
-    layout,
-    map_rows,
-    nine_sets,
-    run_rows,
-    seed_rows,
-    side_by_side,
-    sign_table,
-    split_rows,
-    variant_rows,
-    with_note,
+from relevit.claims.compared import (
+    compared,
+    dino_changes,
+    map_changes,
+    run_changes,
+    seed_changes,
+    split_changes,
+    variant_changes,
 )
-from relevit.claims.registry import (
-    CLAIMS,
-    TABLES,
-    Verdict,
-    judge,
-    read_tables,
-    signed,
-    verdict_table,
-)
+from relevit.claims.criteria import criteria, read_criteria
+from relevit.claims.evaluator import VERDICTS, Part, Verdict, judge
 from relevit.claims.report import (
-    accuracy_overview,
-    claim_grid,
-    clip_overview,
-    evidence_cells,
+    ResultTables,
     findings,
     folded,
-    not_shown,
-    phrases_overview,
-    shaded_texts,
-    text_overview,
+    signed,
+    verdict_counts,
+    verdict_page,
+    verdict_table,
 )
 
 __all__ = [
-    "CLAIMS",
-    "TABLES",
+    "VERDICTS",
+    "Part",
+    "ResultTables",
     "Verdict",
-    "accuracy_overview",
-    "basis",
-    "beside",
-    "claim_grid",
-    "clip_overview",
-    "dino_rows",
-    "evidence_cells",
+    "compared",
+    "criteria",
+    "dino_changes",
     "findings",
     "folded",
     "judge",
-    "layout",
-    "map_rows",
-    "nine_sets",
-    "not_shown",
-    "phrases_overview",
-    "read_tables",
-    "run_rows",
-    "seed_rows",
-    "shaded_texts",
-    "side_by_side",
-    "sign_table",
+    "map_changes",
+    "read_criteria",
+    "run_changes",
+    "seed_changes",
     "signed",
-    "split_rows",
-    "text_overview",
-    "variant_rows",
+    "split_changes",
+    "variant_changes",
+    "verdict_counts",
+    "verdict_page",
     "verdict_table",
-    "with_note",
 ]

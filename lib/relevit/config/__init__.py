@@ -76,9 +76,6 @@ class ReportParams(Params):
     notebook: ClassVar[str] = "99_report"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to report")
-    landed: list[str] = Field(
-        [], description="of a run that goes on, the stages to show; empty: all, run now if need be"
-    )
 
 
 # In the order of the pipeline.

@@ -23,6 +23,7 @@ from relevit.evaluate.methods import (
     ablation_maps,
     ablation_table,
     area_table,
+    leads,
     method_maps,
     perturb,
     perturb_by_label,
@@ -40,5 +41,10 @@ from relevit.evaluate.perturbation import (
 )
 from relevit.evaluate.pointing import pointing_table
 from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
-from relevit.evaluate.segmentation import METRICS, segmentation_rows, segmentation_scores
-from relevit.evaluate.sets import answer_sets, skipped_images
+from relevit.evaluate.segmentation import (
+    METRICS,
+    iou_changes,
+    segmentation_rows,
+    segmentation_scores,
+)
+from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images

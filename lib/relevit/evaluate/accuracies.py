@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from relevit.data.cutouts import SHIFTED_SETS
@@ -51,3 +52,19 @@ def changes(table: pd.DataFrame, by: list[str], metric: str = "top1") -> pd.Data
     groups = runs.groupby(level=by, sort=False)
     means = groups.mean()
     return means.assign(shifted_average_std=groups["shifted_average"].std())
+
+
+def agreement(table: pd.DataFrame) -> pd.DataFrame:
+    """Whether top-5 changes as top-1 does, where the method is changed: one row a variant and seed.
+
+    Change against the full method, averaged over the shifted sets, in points, both times the sign
+    of the variant's mean in top-1: above 0 both agree. Columns: variant, seed, top1_pts, top5_pts,
+    images (in the average). Variants without a seed of the full method have no row.
+    """
+    rows = table[table["dataset"].isin(SHIFTED_SETS)].groupby(["variant", "seed"], observed=True)
+    values = rows.agg({**dict.fromkeys(SCORES, "mean"), "images": "sum"})
+    full = values.loc[["full"]].droplevel("variant")
+    gaps = values.drop("full")[list(SCORES)].sub(full[list(SCORES)], level="seed").dropna()
+    sign = gaps["top1_pct"].groupby("variant").transform("mean").apply(np.sign)
+    gaps = gaps.mul(sign, axis=0).rename(columns=lambda name: name.replace("_pct", "_pts"))
+    return gaps.join(values["images"]).reset_index()

@@ -14,7 +14,9 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 
 from relevit.attribution import (
+    BASELINES,
     METHODS,
+    VARIANTS,
     check_known,
     explain_all,
     method_options,
@@ -277,3 +279,25 @@ def _explained(
         parts.append({name: values.cpu() for name, values in made.items()})
         on_part(len(some))
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def leads(areas: pd.DataFrame) -> pd.DataFrame:
+    """By how much Beyond Intuition's variants lead the best baseline in each area, in points.
+
+    `areas` has model, method, target, direction, auc_pct and standard_error_pts. Above 0 is
+    better in both directions. `error_pts` is the root of both squared errors. A variant of which
+    no baseline was run has no row. Columns: model, method, target, direction, best, lead_pts,
+    error_pts.
+    """
+    keys = ["model", "target", "direction"]
+    sign = areas["direction"].map({"positive": -1.0, "negative": 1.0})
+    signed = areas.assign(score=areas["auc_pct"] * sign)
+    others = signed[signed["method"].isin(BASELINES)].reset_index(drop=True)
+    best = others.loc[others.groupby(keys)["score"].idxmax()].rename(columns={"method": "best"})
+    both = signed[signed["method"].isin(VARIANTS)].merge(best, on=keys, suffixes=("", "_best"))
+    squares = both[["standard_error_pts", "standard_error_pts_best"]] ** 2
+    both = both.assign(
+        lead_pts=both["score"] - both["score_best"], error_pts=squares.sum(axis=1) ** 0.5
+    )
+    columns = ["model", "method", "target", "direction", "best", "lead_pts", "error_pts"]
+    return both[columns].reset_index(drop=True)

@@ -146,3 +146,18 @@ def _scores(rows: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
     accuracy = total("correct") / total("pixels")
     means = [total(column) / images for column in ("ap_pct", "f1_pct")]
     return np.stack([100 * accuracy, 100 * (ious[0] + ious[1]) / 2, *means], axis=1)
+
+
+def iou_changes(maps: pd.DataFrame) -> pd.DataFrame:
+    """Change of the IoU of map and mask, of images that a run does not turn wrong.
+
+    `maps` has model_run ('original' and others), index, iou_pct and right (whether the model
+    answers the image rightly). Columns: model_run, index, change_pts.
+    """
+    maps = maps.dropna(subset="iou_pct")
+    is_original = maps["model_run"] == "original"
+    before = maps[is_original].drop(columns="model_run")
+    pairs = maps[~is_original].merge(before, on="index", suffixes=("", "_before"))
+    pairs = pairs[pairs["right"] >= pairs["right_before"]]
+    pairs = pairs.assign(change_pts=pairs["iou_pct"] - pairs["iou_pct_before"])
+    return pairs[["model_run", "index", "change_pts"]].reset_index(drop=True)

@@ -14,6 +14,7 @@ models, `measure` makes the tables of a run, `masking` tests what a map is worth
 import all below pictures, claims and the pipeline, but not `text`.
 """
 
+from relevit.iav.heads import head_numbers
 from relevit.iav.masking import masking_curves
 from relevit.iav.measure import (
     Explainer,

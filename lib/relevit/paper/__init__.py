@@ -25,7 +25,6 @@ from relevit.paper.published import (
     published_changes,
     published_name,
     published_rows,
-    published_split_changes,
     read_table,
     robustness,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "published_rows",
     "published_segmentation",
     "published_segmentation_changes",
-    "published_split_changes",
     "read_table",
     "robustness",
 ]

@@ -5,7 +5,7 @@ AR-B rows of T10 are printed in two orders; `robustness_T10_ARB_resolved.csv` ho
 column, the order that agrees with the printed averages (differences B22).
 
 A *row* is one number, with the columns ROW, in our names of sets and methods; our runs are put
-into the same form by `relevit.claims.paper_form`. A row's effect is its value minus its reference,
+into the same form by `relevit.claims.compared`. A row's effect is its value minus its reference,
 which is the original model unless `published_rows` says otherwise. The same table has up to three
 names: its number in the arXiv text, which we use, its number in the supplement, and an identifier
 in the stored tables (see CAPTIONS). Tables on relevance maps are in `relevit.paper.attribution`.
@@ -173,25 +173,6 @@ def published_changes(masks: str = "annotated") -> pd.DataFrame:
     rows = _effects("main_T1", "main_T2")
     rows = rows[(rows["method"] == OURS) & (rows["masks"] == masks)]
     return _over_models(rows, ["dataset"]).loc[list(TEST_SETS)].reset_index()
-
-
-def published_split_changes(model: str | None = None) -> pd.DataFrame:
-    """Change of accuracy for classes used in finetuning (A) and for the others (B).
-
-    Source: RobustViT T10 and T11, mean over ViT-B, AR-B and DeiT-B, in percentage points;
-    AR-B on the six sets of T10 from the resolved rows. Last comes the average over the
-    seven shifted sets. With `model`, one of the three, its own changes; any other gives the mean.
-    Columns: dataset, classes (A, B), then as in `published_changes`.
-    """
-    rows = _effects("arxiv_T10", "arxiv_T11")
-    rows = rows[rows["method"] == OURS]
-    if model in set(rows["model"]):
-        rows = rows[rows["model"] == model]
-    shifted = rows[rows["dataset"].isin(SHIFTED_SETS)]
-    average = shifted.groupby(["model", "classes", "metric"])["change"].mean().reset_index()
-    rows = pd.concat([rows, average.assign(dataset=SHIFTED_AVERAGE)])
-    order = [(name, kind) for name in (*TEST_SETS, SHIFTED_AVERAGE) for kind in "AB"]
-    return _over_models(rows, ["dataset", "classes"]).loc[order].reset_index()
 
 
 def paper_variants(run: Collection[str]) -> dict[str, str]:

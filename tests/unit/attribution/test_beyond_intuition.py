@@ -116,3 +116,15 @@ def test_parts_that_are_shared_give_the_same_maps(vit, images, protocol, family)
     for (perception, feedback), ours in zip(pairs, shared, strict=True):
         alone = express(model, images, perception=perception, feedback=feedback, protocol=protocol)
         close(ours, alone)
+
+
+def test_rollout_is_token_wise_with_identity_weights(build_vit, images):
+    """BI-06: with W = I every token's value is as long as the token."""
+    model = build_vit(depth=4)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attn.qkv.weight[2 * model.embed_dim :] = torch.eye(model.embed_dim)
+            block.attn.proj.weight.copy_(torch.eye(model.embed_dim))
+    ours = METHODS["token_wise"](model, images, feedback="none", protocol="described")
+    rollout = METHODS["rollout"](model, images, protocol="described")
+    torch.testing.assert_close(ours, rollout)

@@ -5,27 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from relevit.iav import head_numbers
+
 DINO, BEIT, DEIT, IN21K = "mini-dino", "mini-mae", "mini-deit", "mini-supervised"
 SELF, SUP = (DINO, BEIT), (IN21K, DEIT)
 MODELS = (*SELF, *SUP)
 SEEDS, LAYERS, HEADS, IMAGES, EPOCHS = (0, 1, 2), range(1, 13), range(1, 7), range(24), range(6)
 LATE = tuple(range(7, 13))
 ODD = tuple(range(1, 24, 2))
-VALIDATION = {DINO: 98.0, BEIT: 97.0, IN21K: 97.1, DEIT: 96.8}
+VALIDATION = {DINO: 98.0, BEIT: 97.0, IN21K: 97.3, DEIT: 96.8}
 CORRUPTED = {DINO: 90.0, BEIT: 85.0, IN21K: 88.0, DEIT: 70.0}
 
 
 def rows(**axes):
-    """Every model and seed with every combination of the axes; `wiggle` is -1, 0 or 1 by seed."""
+    """Every model and seed with every combination of the axes; `wiggle` is -1, 0 or 1."""
     levels = {"model": MODELS, "seed": SEEDS} | axes
     table = pd.MultiIndex.from_product(levels.values(), names=levels).to_frame(index=False)
     kind = np.where(table["model"].isin(SELF), "self-supervised", "supervised")
-    return table.assign(kind=kind, wiggle=table["seed"] - 1)
+    place = table["model"].map({name: place for place, name in enumerate(MODELS)})
+    return table.assign(kind=kind, wiggle=(table["seed"] + place) % 3 - 1)
 
 
 def models():
     table = rows(epoch=EPOCHS)
-    final = table["model"].map(VALIDATION) + 0.1 * table["wiggle"]
+    final = table["model"].map(VALIDATION) + 0.03 * table["wiggle"]
     values = final - 10 * (max(EPOCHS) - table["epoch"])
     loss = np.where(table["epoch"] > 0, 0.1, np.nan)
     return table.assign(validation_top1_pct=values, train_loss=loss)
@@ -60,6 +63,12 @@ def scores():
     score = level + width * (-1.0) ** table["image"] + 0.001 * table["wiggle"]
     own = table.assign(map="smoothgrad", score=score)
     return pd.concat([own, own.assign(map="mask", score=0.1 + score / 2)], ignore_index=True)
+
+
+def numbers():
+    """Of the heads, as the stage makes them, and no two seeds quite alike."""
+    table = head_numbers(scores(), entropy(), space())
+    return table.assign(value=table["value"] + 1e-4 * table["seed"] * table["number"].str.len())
 
 
 def slopes():

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from relevit.data.cutouts import TEST_SETS
-from relevit.paper.published import METRICS, SHIFTED_AVERAGE
+from relevit.paper.published import METRICS
 
 from .frames import frame
 
@@ -25,29 +25,27 @@ HOLDS = {
 }
 
 
-def changes(seeds=3, std=0.5, **top1):
+def changes(seeds=3, std=0.1, **top1):
     values = HOLDS | top1
-    spread = std if seeds > 1 else math.nan
     table = pd.DataFrame({"dataset": TEST_SETS, "images": 10_000, "seeds": seeds})
     for metric in METRICS:
+        table[f"original_{metric}_pct"] = 50.0
         table[f"change_{metric}_pts"] = [values[name] for name in TEST_SETS]
-        table[f"change_{metric}_std_pts"] = spread
-        table[f"change_{metric}_min_pts"] = [values[name] - 0.5 for name in TEST_SETS]
+        table[f"change_{metric}_std_pts"] = std if seeds > 1 else math.nan
+        table[f"change_{metric}_se_pts"] = 0.05
     return table
 
 
-def split(a=3.0, b=2.5, std=0.5, val_a=-0.2, val_b=-0.8, v2_a=0.0, v2_b=-0.4):
+def split_accuracies(a=3.0, b=2.5, val_a=-0.2, val_b=-0.8, v2_a=0.1, v2_b=-0.5):
     values = {"val": (val_a, val_b), "v2": (v2_a, v2_b)}
     rows = [
-        [name, kind, gain, std, 3]
-        for name in (*TEST_SETS, SHIFTED_AVERAGE)
+        [f"seed{seed}", weights, name, kind, top1, top1 + 20, 10_000]
+        for seed in SEEDS
+        for name in TEST_SETS
         for kind, gain in zip("AB", values.get(name, (a, b)), strict=True)
+        for weights, top1 in (("original", 50.0), ("finetuned", 50.0 + gain + WIGGLE[seed] / 2))
     ]
-    return frame(rows, "dataset classes change_top1_pts change_top1_std_pts seeds")
-
-
-def shifted(mean=3.0):
-    return pd.DataFrame({"metric": ["top1", "top5"], "mean_pts": mean, "std_pts": 0.5})
+    return frame(rows, "model_run weights dataset classes top1_pct top5_pct images")
 
 
 def learning_rates(drops=(0.0, 0.5, 1.0, 9.0), rising=(False,) * 4):
@@ -169,7 +167,7 @@ def rates(gradmask=(1.0, 30.0), drops=(0.0, 5.0), protocol="published"):
     return frame(rows, columns).assign(model="tiny")
 
 
-def changed_images(spread=8, alike=False, runs=("seed0", "seed1"), images=20):
+def changed_images(spread=8, alike=False, runs=("seed0", "seed1", "seed2"), images=20):
     """On all sets but r, `spread` images of each odd class are corrected, and ruined of an even.
 
     `alike`: corrected of all classes.
@@ -210,14 +208,9 @@ def looks(images=160, off=60, part=20, confidence_pct=99.0):
     return frame(rows, "dataset index confidence_pct on_object_pct covered_pct")
 
 
-def finetuned_images(rise=(5.0, 6.0), images=100):
-    runs = {"original": 0.0} | {f"seed{i}": value for i, value in enumerate(rise)}
-    rows = [
-        [r, 20 * 35 + i, 50 + value + i % 3 * (r != "original")]
-        for r, value in runs.items()
-        for i in range(images)
-    ]
-    return frame(rows, "model_run index iou_pct")
+def iou_changes(rise=(5.0, 6.0, 5.5), images=100):
+    rows = [[f"seed{n}", i, by + i % 3] for n, by in enumerate(rise) for i in range(images)]
+    return frame(rows, "model_run index change_pts")
 
 
 def sis(images=4, labels=5, missed=0):
@@ -229,17 +222,26 @@ def sis(images=4, labels=5, missed=0):
     return frame(rows, "model_run image label target confidence_pct kept_pct found")
 
 
-def knn(rise=(2.0, 3.0), data=("val", "objectnet", "pneumonia", "cifar100"), ten=1.0):
-    runs = {"original": 0.0} | {f"seed{i}": value for i, value in enumerate(rise)}
+DATA = ("val", "objectnet", "pneumonia", "cifar100")
+
+
+def knn(data=DATA, ten=4.0):
     rows = [
-        [r, d, k, 500, 40 + value + (ten if k == 10 else 0)]
-        for r, value in runs.items()
+        [run, d, k, 10_000, 40 + rise + (ten if k == 10 else 0)]
+        for run, rise in {"original": 0.0, "seed0": 2.0, "seed1": 3.0}.items()
         for d in data
         for k in (1, 10)
     ]
     return frame(rows, "model_run data k images accuracy_pct")
 
 
-def quality():
-    rows = [["finetune", 0, i, stage, 70.0] for i in range(4) for stage in ("coarse", "refined")]
-    return frame(rows, "images seed index stage iou_pct")
+def knn_changes(rise=2.0, data=DATA, std=0.1, seeds=3):
+    rows = [[d, k, 500, seeds, rise, std, 0.5] for d in data for k in (1, 10)]
+    return frame(rows, "data k images seeds change_pts change_std_pts standard_error_pts")
+
+
+def classes(*harmed):
+    """Names of the two classes that lose most, by set; the others gain."""
+    rows = [[name, who, -9.0 + place] for name, names in harmed for place, who in enumerate(names)]
+    rows += [[name, "ant", 1.0] for name in ("a", "v2")]
+    return frame(rows, "dataset name change_top1_pts")
