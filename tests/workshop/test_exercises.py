@@ -50,6 +50,7 @@ def test_form(path):
 
 
 @pytest.mark.slow
+@pytest.mark.wrong_types  # what checks types in tests is not there for students
 @sources
 def test_solutions_pass_and_stubs_do_not(path, capsys, monkeypatch, tmp_path):
     """All cells in their order, as in the teacher's copy, with the smallest model."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from checks.feedback import choice, compare, guess, passed, result
-from relevit.iav import centred_scores, ia_scores, uniform_score, unit_norm
+from relevit.iav.scores import centred_scores, ia_scores, uniform_score, unit_norm
 
 LAYERS, HEADS, PATCHES = 3, 2, 9
 

@@ -31,7 +31,7 @@ from checks import controls
 from relevit import models, plots
 from relevit.config import ControlsParams
 from relevit.data.benchmark import open_benchmark
-from relevit.evaluate import Classifier
+from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.paired import paired_change
 
 # %% [markdown]

@@ -44,11 +44,11 @@ LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(
 def test_a_file_that_is_none_is_one_sentence(tmp_path, content, text):
     path = tmp_path / "02_finetune.yaml"
     path.write_bytes(content)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ValueError, match=rf"^{re.escape(f'{path}: {text}')}") as caught:
         yaml_values(path)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 600
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_text_of_any_language_and_an_empty_file_are_read(tmp_path):

@@ -8,6 +8,7 @@ import torch
 from relevit.config import BenchmarkParams, OriginalParams
 from relevit.config.words import SHIPPED
 from relevit.data.benchmark import open_benchmark
+from relevit.data.image_set import ImageSet
 from relevit.evaluate.sets import load_classifier
 from relevit.models.registry import shipped_weights
 from relevit.training import original
@@ -42,6 +43,7 @@ def test_trained_originals_of_other_images_are_other_runs(tmp_path, monkeypatch)
         return []
 
     monkeypatch.setattr(original, "train_classifier", train)
+    monkeypatch.setattr(ImageSet, "kept", lambda images: images)  # drawn when they are needed
     for params in (HABITATS, HABITATS.model_copy(update={"home_share": 0.5}), FIRST):
         cfg = OriginalParams(benchmark=params, model="tiny", source="train", images=40)
         make_original(cfg, open_benchmark(cfg), tmp_path, CPU)
