@@ -52,7 +52,7 @@ def test_pages_show_what_they_are_for(pages):
 
 def test_pages_of_a_run_that_is_not_there_are_refused(tmp_path):
     done = build(tmp_path, "-D", "preset=nosuch")
-    assert done.returncode and "preset 'nosuch' has no" in done.stderr
+    assert done.returncode and "preset 'nosuch' is unknown" in done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "html" / "docs").exists()
 
 

@@ -31,8 +31,8 @@ from checks import controls
 from relevit import models, plots
 from relevit.config import ControlsParams
 from relevit.data.benchmark import open_benchmark
-from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.paired import paired_change
+from relevit.evaluate.predictions import Classifier
 
 # %% [markdown]
 # The model knows forty animals. Each has a *home*, a texture with things on it, and in 95 of 100

@@ -443,3 +443,17 @@ def make_missing(wanted: Iterable[Row], device: str = "auto") -> None:
         except (FileNotFoundError, FailedError):
             make_missing(needs(row), device)
             make(row, device)
+
+
+def split(rows: Iterable[Row]) -> tuple[list[Row], dict[str, str]]:
+    """Those that are made, and of the others, by name, why not."""
+    there: list[Row] = []
+    missing: dict[str, str] = {}
+    for row in rows:
+        try:
+            read(row)
+        except (FileNotFoundError, FailedError) as error:
+            missing[row.name] = str(error)
+        else:
+            there.append(row)
+    return there, missing

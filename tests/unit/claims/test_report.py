@@ -30,7 +30,7 @@ def test_the_page_has_sentence_criterion_number_and_source_of_each_claim():
 def test_findings_say_whether_the_gain_may_be_chance(low, told):
     row = {"world": "own", "arm": "ours", "classes": "all", "with_pts": 5.0, "without_pts": -1.0}
     added = pd.DataFrame([row | {"adds_pts": 6.0, "adds_low_pts": low, "adds_high_pts": 9.0}])
-    runs = [{"on_object_pct": (40.0, 60.0), "iou_pct": (30.0, 50.0)}]
+    runs = {"on_object_pct": (40.0, 60.0), "iou_pct": (30.0, 50.0)}
     found = claims.findings(table("03_robustness/changes"), added.assign(seeds=3), runs, VERDICTS)
     assert told in found and "**+6.0 points**" in found and "**60 %**" in found
     assert "run 03_controls" in claims.findings(
