@@ -77,7 +77,7 @@ for number, batch in enumerate(PLAN["batches"]):
 
     rule:
         name: f"runs_{number}"
-        message: f"runs {number + 1} of {len(PLAN['batches'])}: {', '.join(batch['runs'])}"
+        message: f"runs {number + 1} of {len(PLAN['batches'])}: {batch['told']}"
         input:
             asked=[f"{OUT}/runs/{run}/asked.json" for run in batch["runs"]],
             needs=[made(run) for run in batch["needs"]],

@@ -73,7 +73,8 @@ def _batches(
         size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
         for start in range(0, len(names), size):
             part = names[start : start + size]
-            yield {"runs": part, "needs": needs, "before": before, "first": soon}
+            told = part[0] + (f" and {len(part) - 1} more" if part[1:] else "")
+            yield {"runs": part, "told": told, "needs": needs, "before": before, "first": soon}
 
 
 def _stages(row: Row) -> tuple[str, ...]:
