@@ -13,13 +13,9 @@ READY := .venv/.stamp
 STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 	'metadata.papermill metadata.language_info.version metadata.vscode cell.metadata.papermill cell.metadata.vscode'
 
-# In the order of the pipeline: a notebook whose turn comes later makes what is missing.
-IN_ORDER = $(shell $(BIN)/python -c \
-	'from relevit.config import NOTEBOOKS; print(*(f"notebooks/{name}.ipynb" for name in NOTEBOOKS))')
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study workshop rehearse notebooks site lab test test-pipeline test-notebooks hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study workshop rehearse notebooks site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -79,24 +75,21 @@ lab: setup  ## Open the notebooks in JupyterLab
 
 # Two streams side by side, each with half of the cores.
 HALF = $(shell $(BIN)/python -c 'from relevit.base.device import cores; print(max(1, cores() // 2))')
+OUTPUTS := tests/notebooks/test_outputs.py
 
 test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not change
-	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 \
-		test-pipeline test-notebooks
-	$(NBVAL) $(LAST)
+	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 test-units test-others
+	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
+	$(BIN)/python -m pytest $(OUTPUTS)
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env $(STARTED)
 
-# These need no other notebook, or 00_original alone: they even out the two streams.
-APART := $(patsubst %,notebooks/%.ipynb,07_pretraining 11_text 12_clip 13_your_own 05_attribution 00_start)
-# It reads what all others have written.
-LAST := notebooks/99_report.ipynb
-NBVAL = $(BIN)/python -m pytest --nbval-lax --nbval-current-env
+# Run once more, cell by cell as a reader does: nbval.
+STARTED := $(patsubst %,notebooks/%.ipynb,00_start 02_finetune 99_report)
 
-test-pipeline:
-	$(BIN)/python -m pytest tests --ignore tests/unit --ignore tests/hard
-	$(NBVAL) $(APART)
-test-notebooks:
+test-units:
 	$(BIN)/python -m pytest tests/unit
-	$(NBVAL) $(filter-out $(APART) $(LAST),$(IN_ORDER))
+test-others:
+	$(BIN)/python -m pytest tests --ignore tests/unit --ignore tests/hard --ignore $(OUTPUTS)
 
 hard: setup  ## Abuse it: kills, full disks, two callers, bad input
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 hard-runs hard-input

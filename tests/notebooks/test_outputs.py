@@ -1,0 +1,41 @@
+"""What the notebooks of a finished `make quick` print in tagged cells is what is stored of them.
+
+`make test` runs this after that pipeline, so that no notebook is run twice. Tagged cells hold
+statements that are true in every preset and on any machine.
+"""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+
+from relevit.config import NOTEBOOKS
+from relevit.pipeline.notebooks import finished_notebooks, project_root
+
+TAG = "nbval-check-output"
+
+
+@pytest.fixture(scope="module")
+def executed() -> dict[str, nbformat.NotebookNode]:
+    """Raises: FileNotFoundError, which says what to run, where the run is not finished."""
+    found = finished_notebooks("quick")
+    return {name: nbformat.read(path, as_version=4) for name, path in found.items()}
+
+
+def printed(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """What tagged cells print, by id; a cell that shows anything else says which."""
+    cells = [cell for cell in notebook.cells if TAG in cell.metadata.get("tags", [])]
+    return {
+        cell.id: "".join(
+            out.get("text", out["output_type"])
+            for out in cell.outputs
+            if out.get("name") != "stderr"
+        )
+        for cell in cells
+    }
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_tagged_outputs_are_those_that_are_stored(executed, name):
+    stored = nbformat.read(project_root() / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert printed(executed[name]) == printed(stored)
