@@ -60,6 +60,7 @@ MADE = "run.json"  # the last file of a row
 SETS = "sets"  # its answers
 ORIGINAL = "original"
 DIVERGED = "diverged"
+FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 ASKED = ("images_per_set", "challenge", "looked_at")
 # What changes nothing in the weights and the log of a run.
 FREE = {"preset", "device", "output_root", "shown"}
@@ -325,9 +326,9 @@ def make(row: Row, device: str = "auto") -> Path:
     (row.folder / MADE).unlink(missing_ok=True)
     try:
         _make(row, known)
-    except OSError:
-        raise
     except Exception as error:  # whatever ended it: the others do not hang on it
+        if str(error).startswith(FULL):  # which the others would meet, too
+            raise
         traceback.print_exc(file=sys.stderr)
         diverged = isinstance(error, FloatingPointError)
         known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
