@@ -13,6 +13,7 @@ import math
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from tqdm import tqdm
 
 from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import run_folder, write_atomically
+from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.base.stages import read_pipeline, read_stage, results_of
 from relevit.config import (
@@ -346,6 +347,7 @@ def _make(row: Row, known: dict[str, Any]) -> None:
     else:
         known["lr"] = lr = rate(params)
         origin = origin_weights(params)
+        known["origin"] = file_fingerprint(origin)
         _, history = finetune_at(params, bench, lr, origin, row.folder, validated=row.validated)
         device = choose_device(params.device)
         known |= {
@@ -402,19 +404,39 @@ class FailedError(RuntimeError):
 def read(row: Row, *, or_diverged: bool = False) -> Kept:
     """What `run.json` of a row says.
 
-    Raises: FileNotFoundError where it is not made, or was asked less than now; FailedError for one
-    that failed, but for a diverged one where that is asked for.
+    Raises: FileNotFoundError where it is not made, was asked less than now, or was made from
+    another original or at another rate; FailedError for one that failed, but for a diverged one
+    where that is asked for.
     """
     path = row.folder / MADE
     made = read_json(path) if path.is_file() else None
-    if made is None or row.more_than(made["asked"]):
+    lacks = "is not made yet" if made is None else _older(row, made)
+    if made is None or lacks:
         raise FileNotFoundError(
-            f"the run {row.name} is not made yet; make all that is missing by: "
+            f"the run {row.name} {lacks}; make all that is missing by: "
             f"python -m relevit.pipeline {row.params.preset}, or here by: runs.make_missing([row])"
         )
     if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
         raise FailedError(f"the run {row.name} has failed: {made['failed']}")
     return made
+
+
+def _older(row: Row, made: Kept) -> str:
+    """What a row that is made lacks to be the one that is asked for; nothing if it is."""
+    if row.more_than(made["asked"]):
+        return "was asked less when it was made"
+    if row.original or made["failed"]:
+        return ""
+    origin = origin_weights(row.params)
+    if made["origin"] != _fingerprint(origin, origin.stat().st_mtime_ns):
+        return "was made from another original"
+    return "" if made["lr"] == rate(row.params) else "was made at another rate than the rule's now"
+
+
+@lru_cache
+def _fingerprint(path: Path, changed: int) -> str:
+    """Many runs have one original."""
+    return file_fingerprint(path)
 
 
 def answers(row: Row) -> pd.DataFrame:

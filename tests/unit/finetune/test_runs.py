@@ -135,7 +135,7 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         assert (settings.epochs, settings.batch_size) == (50, 8), row.name
 
 
-def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(own):
+def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(project, own):
     row = Row(own, images_per_set=40)
     with pytest.raises(FileNotFoundError, match=r"is not made yet; .* relevit\.pipeline quick"):
         read(row)
@@ -144,12 +144,28 @@ def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(own):
     assert weights_of(row) == row.folder / "weights.safetensors"
     assert answers(row).groupby("dataset").size().eq(40).all()
     assert len(answers(row._replace(images_per_set=10))) == 9 * 10
-    with pytest.raises(FileNotFoundError, match="is not made yet"):
+    with pytest.raises(FileNotFoundError, match="was asked less when it was made"):
         read(row._replace(images_per_set=80))
     before = file_fingerprint(weights_of(row))
     make(row._replace(looked_at=8))
     assert file_fingerprint(weights_of(row)) == before
     assert read(row._replace(looked_at=8))["figures"]
+    origin = project / "outputs" / "quick" / "00_original" / "weights.safetensors"
+    other = weights_of(searched(own)[0])
+    origin.unlink()
+    origin.symlink_to(other)
+    with pytest.raises(FileNotFoundError, match="was made from another original"):
+        read(row)
+
+
+def test_a_run_at_another_rate_than_the_rule_s_is_made_anew(project, own):
+    row = Row(own)
+    make_missing([row])
+    (project / "params" / "quick.yaml").write_text(PRESET.replace("2.0e-6]", "4.0e-6]"))
+    with pytest.raises(FileNotFoundError, match=r"lr_4e-06.* is not made yet"):
+        read(row)
+    make_missing([row])
+    assert read(row)["lr"] == 4.0e-6
 
 
 def test_a_run_that_fails_says_so_and_stops_no_other(own, monkeypatch):
