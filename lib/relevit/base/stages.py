@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,9 @@ Stage = TypeVar("Stage", bound=Params)
 def stage_folder(cfg: Params) -> Path:
     """The folder that the notebook with these parameters writes to.
 
-    Raises: ValueError for a preset that has no file of parameters.
+    With other parameters than the preset's it is one of its own, named after them, so that a trial
+    by hand never takes the place of what other notebooks read.
+    Raises: ValueError for a preset that has no file of parameters, and for a wrong one.
     """
     path = preset_file(cfg.preset)
     if not path.is_file():
@@ -30,7 +33,15 @@ def stage_folder(cfg: Params) -> Path:
             f"{cfg.notebook}: preset = {cfg.preset!r} has no file {path}; use one of {known}, "
             "or copy params/quick.yaml to it"
         )
-    return run_folder(cfg.preset, cfg.notebook, output_root=cfg.output_root)
+    name, made_by = cfg.notebook, cfg.model_dump(exclude=FREE)
+    if made_by != type(cfg).from_preset(path).model_dump(exclude=FREE):
+        name += f".{digest(made_by)}"
+    return run_folder(cfg.preset, name, output_root=cfg.output_root)
+
+
+def digest(values: dict[str, Any]) -> str:
+    """A few letters that other values would not have."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def preset_file(preset: str) -> Path:
@@ -59,7 +70,7 @@ def results_of(cfg: Params, notebook: str) -> Path:
     """Folder of an earlier stage, with its results.
 
     Raises: FileNotFoundError, which says what to run, where there are none; ValueError for those
-    of other parameters than the preset's, by hand or before its file was changed.
+    of before the preset's file was changed.
     """
     folder = run_folder(cfg.preset, notebook, output_root=cfg.output_root)
     if not (folder / SUMMARY).is_file():
@@ -75,8 +86,8 @@ def results_of(cfg: Params, notebook: str) -> Path:
         if made[key] != asked[key]:
             raise ValueError(
                 f"{folder / SUMMARY}: {key} = {shown(made[key])}, and {path} says "
-                f"{shown(asked[key])}; delete {folder} to make it again, and give a run of your "
-                "own another output_root"
+                f"{shown(asked[key])}; make it again by: "
+                f"python -m relevit.pipeline {cfg.preset} {notebook}"
             )
     return folder
 

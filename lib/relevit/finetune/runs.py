@@ -7,7 +7,6 @@ and a run with other settings never takes its place.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sys
@@ -24,7 +23,7 @@ from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
-from relevit.base.stages import read_pipeline, read_stage, results_of
+from relevit.base.stages import FREE, digest, read_pipeline, read_stage, results_of
 from relevit.config import (
     BaselinesParams,
     ControlsParams,
@@ -63,8 +62,6 @@ ORIGINAL = "original"
 DIVERGED = "diverged"
 FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 ASKED = ("images_per_set", "challenge", "looked_at")
-# What changes nothing in the weights and the log of a run.
-FREE = {"preset", "device", "output_root", "shown"}
 # Parameters whose value says what they are.
 UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
@@ -91,18 +88,18 @@ class Row(NamedTuple):
     def name(self) -> str:
         """Its folder: the model, what differs from the preset's own run, and a digest of all."""
         own = read_stage(self.params, FinetuneParams)
-        home, seed = self.params.benchmark.home_share, f"seed{self.params.seed}"
-        world = [] if _at_home(self.params) else [f"home_{home:g}", *([seed] * self.original)]
+        images, seed = self.params.benchmark, f"seed{self.params.seed}"
+        world = [] if _at_home(self.params) else [f"home_{images.home_share:g}"]
         if self.original:
-            return ".".join([ORIGINAL, self.params.model, *world])
+            own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
+            return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
         told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
         values = self.params.model_dump(exclude=told)
         plainly = own.model_dump()
         changed = {k: v for k, v in values.items() if v != plainly[k] and k not in UNSAID}
         words = [self.params.model, *world, *(_word(k, v) for k, v in changed.items())]
-        plain = json.dumps(self.params.model_dump(exclude=FREE), sort_keys=True)
-        digest = hashlib.sha256(plain.encode()).hexdigest()[:6]
-        return f"{'.'.join(words)[:LONGEST]}.{seed}-{digest}"
+        every = self.params.model_dump(exclude=FREE)
+        return f"{'.'.join(words)[:LONGEST]}.{seed}-{digest(every)}"
 
     @property
     def folder(self) -> Path:
@@ -135,6 +132,11 @@ class Row(NamedTuple):
 def _at_home(params: Params) -> bool:
     """Whether the images are the preset's own, not those of another world."""
     return params.benchmark == read_pipeline(params.preset).benchmark
+
+
+def is_trained(row: Row) -> bool:
+    """Whether a row is the original of a world of its own, which is trained there."""
+    return row.original and not _at_home(row.params)
 
 
 def _word(key: str, value: Any) -> str:
@@ -170,14 +172,14 @@ def original(cfg: Params, model: str = "", **asked: int) -> Row:
 def origin_weights(cfg: Params, model: str | None = None) -> Path:
     """The weights that finetuning starts from: the preset's own original, or another model's.
 
-    Others are shipped, or models of the papers that 00_original has made ready.
-    Raises: ValueError for a model that is neither the preset's nor there; as `results_of`.
+    Others are shipped, or models of the papers that 00_original has made ready. On other images
+    than the preset's it is a row that is trained on them, a seed each.
+    Raises: ValueError for a model that is neither the preset's nor there; as `results_of`, `read`.
     """
     model = model or cfg.model
     if not _at_home(cfg):
-        seed = getattr(cfg, "seed", 0)
-        params = read_stage(cfg, FinetuneParams, model=model, seed=seed)
-        return Row(params, original=True).folder / WEIGHTS
+        params = read_stage(cfg, FinetuneParams, model=model, seed=getattr(cfg, "seed", 0))
+        return weights_of(Row(params, original=True))
     if model == own_model(cfg):
         return results_of(cfg, "00_original") / WEIGHTS
     if model not in PAPER_MODELS:
@@ -193,7 +195,9 @@ def origin_weights(cfg: Params, model: str | None = None) -> Path:
 
 def weights_of(row: Row) -> Path:
     """The weights of a row that is made. Raises: as `read`."""
-    return origin_weights(row.params) if row.original else read(row).path.parent / WEIGHTS
+    if row.original and not is_trained(row):
+        return origin_weights(row.params)
+    return read(row).path.parent / WEIGHTS
 
 
 def own_runs(cfg: Params, seeds: Iterable[int], **asked: int) -> list[Row]:
@@ -340,10 +344,19 @@ def make(row: Row, device: str = "auto") -> Path:
 
 def _make(row: Row, known: dict[str, Any]) -> None:
     bench, params = open_benchmark(row.params), row.params
-    if row.original:
-        if not _at_home(params):
-            _train_original(row, bench)
+    if row.original and not is_trained(row):
         weights = origin_weights(params)
+        known["origin"] = file_fingerprint(weights)
+    elif row.original:
+        train_original(
+            untrained(params.model, params.seed, choose_device(params.device)),
+            bench.spec(params.model),
+            _training(row),
+            row.folder,
+            bench,
+            validation_images=40,
+        )
+        weights = row.folder / WEIGHTS
     else:
         known["lr"] = lr = rate(params)
         origin = origin_weights(params)
@@ -365,19 +378,16 @@ def _make(row: Row, known: dict[str, Any]) -> None:
             known["figures"] = _figures(row, bench, weights, classifier)
 
 
-def _train_original(row: Row, bench: Benchmark) -> None:
-    """Train the original of a world, in one epoch of its images, at the rates of 00_original."""
+def _training(row: Row) -> TrainSettings:
+    """How the original of a world is trained: in one epoch, at the rates of 00_original."""
     params = row.params
-    settings = TrainSettings.from_params(
+    return TrainSettings.from_params(
         read_stage(params, OriginalParams, benchmark=params.benchmark),
         choose_device(params.device),
         images=read_stage(params, ControlsParams).original_images,
         epochs=1,
         seed=params.seed,
     )
-    model = untrained(params.model, params.seed, choose_device(params.device))
-    spec = bench.spec(params.model)
-    train_original(model, spec, settings, row.folder, bench, validation_images=40)
 
 
 def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
@@ -425,12 +435,14 @@ def _older(row: Row, made: Kept) -> str:
     """What a row that is made lacks to be the one that is asked for; nothing if it is."""
     if row.more_than(made["asked"]):
         return "was asked less when it was made"
-    if row.original or made["failed"]:
+    if made["failed"] or is_trained(row):
         return ""
     origin = origin_weights(row.params)
     if made["origin"] != _fingerprint(origin, origin.stat().st_mtime_ns):
         return "was made from another original"
-    return "" if made["lr"] == rate(row.params) else "was made at another rate than the rule's now"
+    if not row.original and made["lr"] != rate(row.params):
+        return "was made at another rate than the rule's now"
+    return ""
 
 
 @lru_cache

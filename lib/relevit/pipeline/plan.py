@@ -15,7 +15,8 @@ import yaml
 
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
-from relevit.config import NOTEBOOKS
+from relevit.base.stages import read_stage
+from relevit.config import NOTEBOOKS, ControlsParams, OriginalParams
 from relevit.config.preset import Preset
 from relevit.config.words import IMAGENET
 from relevit.finetune import runs, table
@@ -44,6 +45,11 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
     for name, row in known.items():
         needs = [each.name for each in runs.needs(row)]
         asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
+        if runs.is_trained(row):
+            how = read_stage(row.params, OriginalParams).model_dump()
+            asked["training"] = how | {
+                "images": read_stage(row.params, ControlsParams).original_images
+            }
         _write(results / runs.ROOM / name / ASKED, json.dumps(asked, indent=2, sort_keys=True))
     notebooks = {
         name: {"about": about(name), "runs": list(read.get(name, {}))} for name in preset.stages

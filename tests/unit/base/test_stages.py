@@ -44,6 +44,13 @@ def test_a_stage_that_was_run_with_the_presets_parameters_is_read():
     assert read() == folder
 
 
+def test_a_trial_by_hand_has_a_folder_of_its_own():
+    folder = made()
+    trial = stage_folder(OWN.model_copy(update={"lr": 1.0e-5}))
+    assert trial != folder and trial.name.startswith("02_finetune.")
+    assert stage_folder(OWN.model_copy(update={"device": "cpu"})) == folder
+
+
 def test_a_stage_without_results_says_what_to_run():
     with pytest.raises(FileNotFoundError, match=r"00_start: .* relevit\.pipeline quick 02"):
         read()
@@ -52,11 +59,11 @@ def test_a_stage_without_results_says_what_to_run():
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"epochs": 1}, r"epochs = 1, and .*quick\.yaml says 4; delete"),
-        ({"seed": 5}, r"seed = 5, and .* says 3; delete"),
-        ({"model": "tiny-mae"}, r"model = 'tiny-mae', and .* says 'tiny'; delete"),
-        ({"benchmark": BenchmarkParams()}, r"benchmark\.ways = 1000, and .* says 200; delete"),
-        ({"lr": 0.1}, r"lr = 0\.1, and .* says None; delete"),
+        ({"epochs": 1}, r"epochs = 1, and .*quick\.yaml says 4; make it"),
+        ({"seed": 5}, r"seed = 5, and .* says 3; make it"),
+        ({"model": "tiny-mae"}, r"model = 'tiny-mae', and .* says 'tiny'; make it"),
+        ({"benchmark": BenchmarkParams()}, r"benchmark\.ways = 1000, and .* says 200; make it"),
+        ({"lr": 0.1}, r"lr = 0\.1, and .* says None; make it"),
     ],
 )
 def test_one_that_another_run_has_taken_is_refused(changed, text):
@@ -68,8 +75,9 @@ def test_one_that_another_run_has_taken_is_refused(changed, text):
 
 def test_a_file_that_was_changed_since_is_refused_too(project):
     cfg = RobustnessParams(seeds=[3], **SHARED)
-    write_summary(stage_folder(cfg), cfg)
-    assert results_of(StartParams(), "03_robustness") == stage_folder(cfg)
+    folder = stage_folder(cfg)
+    write_summary(folder, cfg)
+    assert results_of(StartParams(), "03_robustness") == folder
     (project / "params" / "quick.yaml").write_text(PRESET.replace("[3]", "[3, 4]"))
     with pytest.raises(ValueError, match=r"seeds = \[3\], and .*quick\.yaml says \[3, 4\]"):
         results_of(StartParams(), "03_robustness")
