@@ -30,7 +30,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-def estimate(sets: Iterable[Float[np.ndarray, "seeds images"]], seed: int = 0) -> Estimate:
+def estimate(sets: Iterable[Float[np.ndarray, "seeds _"]], seed: int = 0) -> Estimate:
     """The mean, each set with the same weight; rows are the same seeds in all sets.
 
     A seed's missing images are NaN; a set of which it has none is left out of its mean.
