@@ -1,4 +1,4 @@
-"""SmoothGrad as 07_iav runs it: many images, five models, twenty noisy copies of each image.
+"""SmoothGrad as 08_iav runs it: many images, five models, twenty noisy copies of each image.
 
 The models are the embedded ones at their own size, with random weights: the four mini models, which
 are one architecture, and DINOv2 ViT-S/14. Reference is the plain order of work, a backward pass a

@@ -48,19 +48,19 @@ LESSONS = {
         "and that is due to relevance", lambda ours, control, adds, level, low, high: low > 0
     ),
     "03_comparison": Lesson("more than with a baseline", lambda ours, best: ours > best),
-    "04_segmentation": Lesson("the maps outline the object", lambda before, after: after > before),
-    "05_attribution": Lesson(
+    "07_segmentation": Lesson("the maps outline the object", lambda before, after: after > before),
+    "06_attribution": Lesson(
         "maps that know the class", lambda rollout, gae, token: rollout == 50 < min(gae, token)
     ),
     "06_faithfulness": Lesson("the model needs what GAE shows", lambda first, rest: first < rest),
     "07_pretraining": Lesson(
         "labels in pretraining pay", lambda with_labels, without: with_labels > without > 30
     ),
-    "07_iav": Lesson(
+    "08_iav": Lesson(
         "self-supervised heads agree more, and so does a head that looks everywhere",
         lambda s, s_flat, s_centred, t, t_flat, t_centred: t > s and t_flat > s_flat,
     ),
-    "08_ablations": Lesson(
+    "05_ablations": Lesson(
         "the background term makes the gain, and rates beyond the rule cost",
         lambda full, without, times, beyond: full > 0 > without and beyond < 0,
     ),
@@ -69,9 +69,9 @@ LESSONS = {
         lambda share, wrong, all_found, kept: share > 30 and wrong > 0 and kept < 50,
     ),
     "10_knn": Lesson("features beyond the classes", lambda found, chance: found > 3 * chance),
-    "11_text": Lesson("words that decide", lambda ranked, random: ranked < random),
+    "09_text": Lesson("words that decide", lambda ranked, random: ranked < random),
     "12_clip": Lesson("maps that follow a phrase", lambda rollout, gae: rollout == 50 < gae),
-    "13_your_own": Lesson(
+    "10_your_own": Lesson(
         "relevance adds to what more training does",
         lambda ours, sets, without, _, adds, __: ours > without and adds > 0,
     ),

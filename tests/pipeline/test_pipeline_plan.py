@@ -19,8 +19,8 @@ from relevit.pipeline import run as pipeline
 from .projects import PRESET, RUN_S, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-OWN = {"02_finetune", "03_robustness", "03_controls", "03_comparison", "08_ablations"}
-AFTER_RUNS = END | OWN | {"04_segmentation", "06_faithfulness", "07_iav", "09_sis", "10_knn"}
+OWN = {"02_finetune", "03_robustness", "03_controls", "03_comparison", "05_ablations"}
+AFTER_RUNS = END | OWN | {"07_segmentation", "06_faithfulness", "08_iav", "09_sis", "10_knn"}
 
 
 def waiting(project: Path, monkeypatch) -> set[str]:
@@ -37,8 +37,8 @@ def waiting(project: Path, monkeypatch) -> set[str]:
     ("name", "values", "stages"),
     [
         ("99_report", {"device": "cpu"}, END),
-        ("05_attribution", {"pairs": 20}, END | {"05_attribution"}),
-        ("08_ablations", {"variant_seeds": [1]}, END | {"08_ablations", "runs"}),
+        ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
+        ("05_ablations", {"variant_seeds": [1]}, END | {"05_ablations", "runs"}),
         ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "03_comparison"}),
         ("common", {"seeds": [0, 1]}, (AFTER_RUNS | {"01_masks", "runs"}) - OWN | OWN),
     ],
@@ -46,7 +46,7 @@ def waiting(project: Path, monkeypatch) -> set[str]:
 def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, name, values, stages):
     edit(changeable, name, **values)
     found = waiting(changeable, monkeypatch)
-    assert found <= stages and found >= stages - {"02_finetune", "08_ablations"}
+    assert found <= stages and found >= stages - {"02_finetune", "05_ablations"}
 
 
 @pytest.mark.slow
@@ -55,8 +55,8 @@ def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, na
     ("deleted", "stages"),
     [
         ("00_start", END | {"00_start"}),
-        ("13_your_own", {"13_your_own", "99_report"}),
-        ("04_segmentation", END | {"04_segmentation", "06_faithfulness"}),
+        ("10_your_own", {"10_your_own", "99_report"}),
+        ("07_segmentation", END | {"07_segmentation", "06_faithfulness"}),
     ],
 )
 def test_results_that_were_deleted_are_made_again(changeable, monkeypatch, deleted, stages):
@@ -94,10 +94,10 @@ def test_files_of_the_plan_keep_their_time_unless_they_change(here):
 
     before = times()
     assert times() == before
-    edit(here, "05_attribution", pairs=20)
+    edit(here, "06_attribution", pairs=20)
     after = times()
     changed = [path.name for path in before if after[path] != before[path]]
-    assert changed == ["05_attribution.yaml"]
+    assert changed == ["06_attribution.yaml"]
 
 
 def test_one_more_line_of_the_sweep_adds_its_runs_alone(here):

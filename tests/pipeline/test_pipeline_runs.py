@@ -23,10 +23,10 @@ RESULTS = (
     "02_baselines/rates.parquet",
     "03_robustness/predictions.parquet",
     "03_comparison/accuracies.parquet",
-    "04_segmentation/methods_segmentation.parquet",
+    "07_segmentation/methods_segmentation.parquet",
     "06_faithfulness/methods_perturbation.parquet",
-    "07_iav/scores.parquet",
-    "08_ablations/ablations.parquet",
+    "08_iav/scores.parquet",
+    "05_ablations/ablations.parquet",
     "10_knn/knn.parquet",
     "99_report/claims.parquet",
 )
@@ -91,7 +91,7 @@ def test_run_leaves_nothing_behind_but_results(finished):
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
 def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
-    maps = results(changeable) / "04_segmentation" / "maps.safetensors"
+    maps = results(changeable) / "07_segmentation" / "maps.safetensors"
     maps.write_bytes(maps.read_bytes()[:1000])
     shutil.rmtree(results(changeable) / "06_faithfulness")  # which reads it
     before = contents(results(changeable))

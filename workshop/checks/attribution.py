@@ -1,4 +1,4 @@
-"""Checks of the exercises on attribution (05_attribution)."""
+"""Checks of the exercises on attribution (06_attribution)."""
 
 from __future__ import annotations
 

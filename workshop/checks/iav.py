@@ -1,4 +1,4 @@
-"""Checks of the exercises on attention heads and IA-scores (07_iav)."""
+"""Checks of the exercises on attention heads and IA-scores (08_iav)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the exercises on the segmentation test (04_segmentation)."""
+"""Checks of the exercises on the segmentation test (07_segmentation)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from relevit.config.messages import short
 
 # What only the notebooks on text need, and what to say without it.
-NOTEBOOKS_ON_TEXT = ("11_text", "12_clip")
+NOTEBOOKS_ON_TEXT = ("09_text", "12_clip")
 PACKAGES = ("tokenizers", "transformers")
 INSTALL = "pip install relevit[text]"
 

@@ -12,9 +12,9 @@ from relevit.config.words import AnyModelName, Fill, Protocol, Unit
 
 
 class SegmentationParams(Params):
-    """04_segmentation: how well relevance maps outline the object."""
+    """07_segmentation: how well relevance maps outline the object."""
 
-    notebook: ClassVar[str] = "04_segmentation"
+    notebook: ClassVar[str] = "07_segmentation"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     finetuned_images: Count = Field(
@@ -29,9 +29,9 @@ class SegmentationParams(Params):
 
 
 class AttributionParams(Params):
-    """05_attribution: the methods side by side, and what they are made of."""
+    """06_attribution: the methods side by side, and what they are made of."""
 
-    notebook: ClassVar[str] = "05_attribution"
+    notebook: ClassVar[str] = "06_attribution"
 
     method_model: AnyModelName = Field("tiny", description="model of the tables")
     images: Count = Field(12, ge=2, description="images of the ablation")

@@ -75,9 +75,9 @@ class PretrainingParams(IavData):
 
 
 class IavParams(IavData):
-    """07_iav: do attention heads agree with the decision?"""
+    """08_iav: do attention heads agree with the decision?"""
 
-    notebook: ClassVar[str] = "07_iav"
+    notebook: ClassVar[str] = "08_iav"
 
     images: Count = Field(10, ge=10, description="test images that are explained")
     epoch_images: Count = Field(5, ge=5, description="of them, explained after every epoch")

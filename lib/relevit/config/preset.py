@@ -134,13 +134,13 @@ def _arms(preset: Preset) -> None:
 
 
 def _variants(preset: Preset) -> None:
-    """No variant of 08_ablations repeats the full method."""
+    """No variant of 05_ablations repeats the full method."""
     own = preset.stages["02_finetune"].class_term
     same = {"confidence": "confidence", "label": "ground_truth"}[own]
-    variants = preset.stages["08_ablations"].variants
+    variants = preset.stages["05_ablations"].variants
     if same in variants:
         but = f"02_finetune has class_term {own!r}, so that {same!r} is 'full': leave it out"
-        preset.refuse("08_ablations", f"variants = {variants}", but)
+        preset.refuse("05_ablations", f"variants = {variants}", but)
 
 
 def _compared_images(preset: Preset) -> None:
@@ -188,19 +188,19 @@ def _searched(preset: Preset, grid: SweepGrid) -> set[str]:
 
 
 def _iav(preset: Preset) -> None:
-    """07_iav reads the models that 07_pretraining makes, on the same data."""
-    made, read = preset.stages["07_pretraining"], preset.stages["07_iav"]
+    """08_iav reads the models that 07_pretraining makes, on the same data."""
+    made, read = preset.stages["07_pretraining"], preset.stages["08_iav"]
     for key in ("models", "model_seeds"):
         if lacking := [v for v in getattr(read, key) if v not in getattr(made, key)]:
             but = (
                 f"07_pretraining makes {getattr(made, key)!r}: add {lacking} there, or leave "
                 "them out here"
             )
-            preset.refuse("07_iav", f"{key} = {getattr(read, key)!r}", but)
+            preset.refuse("08_iav", f"{key} = {getattr(read, key)!r}", but)
     for key in ("data", "data_root"):
         if getattr(made, key) != getattr(read, key):
             but = f"07_pretraining has {getattr(made, key)!r}: give both the same"
-            preset.refuse("07_iav", f"{key} = {getattr(read, key)!r}", but)
+            preset.refuse("08_iav", f"{key} = {getattr(read, key)!r}", but)
 
 
 # Each with the stages that it reads: a preset may have some of the notebooks alone.
@@ -210,8 +210,8 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     (("00_original", "01_masks", "03_controls"), _shipped),
     (("02_finetune",), _own_runs),
     (("02_finetune", "03_controls"), _arms),
-    (("02_finetune", "08_ablations"), _variants),
+    (("02_finetune", "05_ablations"), _variants),
     (("03_robustness", "03_comparison"), _compared_images),
     (("00_original", "01_masks", "02_baselines"), _sweep),
-    (("07_pretraining", "07_iav"), _iav),
+    (("07_pretraining", "08_iav"), _iav),
 )

@@ -228,9 +228,9 @@ class ComparisonParams(Params):
 
 
 class AblationsParams(Params):
-    """08_ablations: what each part of the method does, and how much data it needs."""
+    """05_ablations: what each part of the method does, and how much data it needs."""
 
-    notebook: ClassVar[str] = "08_ablations"
+    notebook: ClassVar[str] = "05_ablations"
 
     compared_model: AnyModelName = Field("tiny", description="model of the runs")
     variants: list[Variant] = Field(["full", "no_background", "confidence"], min_length=1)

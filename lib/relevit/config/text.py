@@ -20,9 +20,9 @@ Source = Literal["pretrained", "random"]
 
 
 class TextParams(Params):
-    """11_text: attributions of a text classifier, held against erased words and rationales."""
+    """09_text: attributions of a text classifier, held against erased words and rationales."""
 
-    notebook: ClassVar[str] = "11_text"
+    notebook: ClassVar[str] = "09_text"
 
     text_model: TextModelName = "tiny-bert"
     source: Source = Field(

@@ -62,9 +62,9 @@ class OwnChoices(FinetuneChoices):
 
 
 class OwnParams(OwnChoices, Params):
-    """13_your_own: the method on one's own model and images; without data on an example."""
+    """10_your_own: the method on one's own model and images; without data on an example."""
 
-    notebook: ClassVar[str] = "13_your_own"
+    notebook: ClassVar[str] = "10_your_own"
 
     own_model: str = Field("tiny", description="any name of timm's, or one of the suite's")
     epochs: Epochs = Field(2, ge=1)

@@ -92,11 +92,11 @@ _ASKED: dict[str, Callable[..., list[Row]]] = {
     "03_robustness": _robustness,
     "03_controls": lambda cfg: list(controls.compared(cfg).values()),
     "03_comparison": _comparison,
-    "08_ablations": _ablations,
+    "05_ablations": _ablations,
     "09_sis": lambda cfg: runs.own_runs(cfg, [cfg.seed]),
 }
 _ASKED |= dict.fromkeys(
-    ("04_segmentation", "06_faithfulness", "07_iav", "10_knn", "99_report"), _own
+    ("07_segmentation", "06_faithfulness", "08_iav", "10_knn", "99_report"), _own
 )
 
 

@@ -49,7 +49,7 @@ def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
 
 
 def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
-    """The runs of 08_ablations: `variants` by name and seed, `counts` by images a class, classes
+    """The runs of 05_ablations: `variants` by name and seed, `counts` by images a class, classes
     and seed, `rates` by factor and seed. A row that two of them ask for is one run.
 
     The learning rate of all is the one that the rule chose for `full`.

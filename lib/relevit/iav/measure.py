@@ -1,4 +1,4 @@
-"""What 07_iav measures in every finetuned model, as the rows of its tables."""
+"""What 08_iav measures in every finetuned model, as the rows of its tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The finetuned models that IAV compares: how they are made, and how they are found again.
 
 A run is one finetuning of one pretrained model, with the weights of every epoch. Notebook
-07_pretraining makes them, 07_iav reads them.
+07_pretraining makes them, 08_iav reads them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _cifar10(cfg: IavData, size: int) -> list[ImageSet]:
 
 
 def pictures_to_explain(cfg: IavParams, size: int) -> Batch:
-    """The test pictures of 07_iav, `size` pixels a side; those of CIFAR-10 have no masks.
+    """The test pictures of 08_iav, `size` pixels a side; those of CIFAR-10 have no masks.
 
     Of Cutouts ten classes, as many as CIFAR-10 has, so that a class has enough pictures for its
     structure in IAV space to be seen; fewer where a class would have less than two.

@@ -8,7 +8,7 @@ from 0 (first layer) to 1 (last). It is the change over the whole depth, in unit
 The paper's conclusion (Sec. V.E, VI) is that this trend tells the kinds of pretraining apart, while
 accuracy, robustness and entropy do not. A run is one finetuning of one model.
 
-Tensors first, tables after. Tables are those of notebook 07_iav: `scores` (model, kind, seed,
+Tensors first, tables after. Tables are those of notebook 08_iav: `scores` (model, kind, seed,
 map, image, layer, head, score) and `slopes` (model, kind, seed, map, slope, low, high).
 """
 

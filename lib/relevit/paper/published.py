@@ -39,7 +39,7 @@ SPLIT_NAMES = {"train": "A", "other": "B"}  # classes used for finetuning and th
 SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
 METRICS = ("top1", "top5")
 MASKS = ("annotated", "tokencut")
-# Our name of a variant (08_ablations) -> its method in the stored tables. The paper prints the
+# Our name of a variant (05_ablations) -> its method in the stored tables. The paper prints the
 # last two for top-5 alone.
 VARIANT_METHODS = {
     "full": "ours",
@@ -77,7 +77,7 @@ CAPTIONS = {
     "supp_T11": "Supplement Table 11: DINO, top-5",
     "supp_T12": "Supplement Table 12: perturbation test of GAE's maps",
 }
-# Stored method -> the name of its row here. Ablations: as in 08_ablations.
+# Stored method -> the name of its row here. Ablations: as in 05_ablations.
 _METHODS = {theirs: ours for ours, theirs in VARIANT_METHODS.items() if ours != "full"}
 # The DINO tables have no `original` of DINO-B: what each row is compared with.
 _DINO_REFERENCES = {

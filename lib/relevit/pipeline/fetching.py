@@ -28,11 +28,11 @@ def fetch(preset: Preset) -> None:
         return
     stages = preset.stages
     original = cast(OriginalParams, stages["00_original"])
-    text, clip = cast(TextParams, stages["11_text"]), cast(ClipParams, stages["12_clip"])
+    text, clip = cast(TextParams, stages["09_text"]), cast(ClipParams, stages["12_clip"])
     trains = original.source == "train" or bool(stages["03_controls"].home_shares)
     pretrained = trains and original.model in DINOV2
     joined = clip.dual_model == "dinov2-minilm"
-    own = cast(OwnParams, stages["13_your_own"]).own_model in DINOV2
+    own = cast(OwnParams, stages["10_your_own"]).own_model in DINOV2
     if pretrained or joined or own or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.models.dinov2 import load_dinov2
 
@@ -41,7 +41,7 @@ def fetch(preset: Preset) -> None:
         from relevit.text.minilm import minilm_folder
 
         minilm_folder()
-    _fetch_texts(f"{preset.path}: 11_text", text)
+    _fetch_texts(f"{preset.path}: 09_text", text)
     if text.text_model == "bert-base" and text.source == "pretrained":
         from relevit.text.pretrained import bert_folder
 

@@ -1,4 +1,4 @@
-"""Tokenizers and encoders by the names that 11_text knows: tiny, MiniLM-L6, BERT-base.
+"""Tokenizers and encoders by the names that 09_text knows: tiny, MiniLM-L6, BERT-base.
 
 And how files of published models are had from the hub and read, whoever needs them.
 """
@@ -68,7 +68,7 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
     for key in ("train_limit", "held_out_limit", "limit"):
         if getattr(cfg, key) > model.limit:
             raise ValueError(
-                f"11_text: {key} = {getattr(cfg, key)}; {cfg.text_model} reads at most "
+                f"09_text: {key} = {getattr(cfg, key)}; {cfg.text_model} reads at most "
                 f"{model.limit} tokens: lower {key}"
             )
     return model
@@ -87,7 +87,7 @@ def pass_on(pooler: Pooler) -> None:
 
 def bert_folder(weights_root: str) -> Path:
     """Folder with BERT_FILES: `bert-base` below `weights_root`, or fetched from the hub once."""
-    return model_folder("11_text", weights_root, BERT, BERT_HUB, BERT_FILES)
+    return model_folder("09_text", weights_root, BERT, BERT_HUB, BERT_FILES)
 
 
 def model_folder(
@@ -132,7 +132,7 @@ def _folder(cfg: TextParams) -> Path:
 
 def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
     """transformers' encoder without a head."""
-    with text_extra("11_text"):
+    with text_extra("09_text"):
         from transformers import BertConfig, BertModel
     dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), cfg.dropout)
     if cfg.source == "random":
@@ -142,7 +142,7 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
         with seeded(cfg.seed):
             return BertModel(config)
     with seeded(cfg.seed):  # draws a pooler that the file lacks
-        return read_weights("11_text", BertModel, _folder(cfg), **dropout)
+        return read_weights("09_text", BertModel, _folder(cfg), **dropout)
 
 
 def read_weights(

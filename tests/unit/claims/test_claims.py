@@ -17,12 +17,12 @@ from .made import changed, other, table, verdict, without
 from .made.maps import MAE, OF_IMAGES, QUALITY
 from .made.runs import VARIANTS, gains
 
-SEG, AREAS = "04_segmentation/methods_segmentation", "06_faithfulness/methods_perturbation"
-RUNS, ABLATIONS = "03_comparison/accuracies", "08_ablations/ablations"
-AMOUNTS, CHANGES = "08_ablations/sensitivity", "03_robustness/changes"
-TEXT, F1, RIGHT = (f"11_text/text_{name}" for name in ("perturbation", "rationales", "accuracy"))
+SEG, AREAS = "07_segmentation/methods_segmentation", "06_faithfulness/methods_perturbation"
+RUNS, ABLATIONS = "03_comparison/accuracies", "05_ablations/ablations"
+AMOUNTS, CHANGES = "05_ablations/sensitivity", "03_robustness/changes"
+TEXT, F1, RIGHT = (f"09_text/text_{name}" for name in ("perturbation", "rationales", "accuracy"))
 CLIP, ZERO = "12_clip/clip_perturbation", "12_clip/clip_zero_shot"
-HEADS, SHIFT, MODELS = "07_iav/heads", "07_pretraining/shift", "07_pretraining/models"
+HEADS, SHIFT, MODELS = "08_iav/heads", "07_pretraining/shift", "07_pretraining/models"
 SMALL = other(SEG, half=0.2) | other(AREAS, error=0.1)
 NEVER = ["RV-25", "BI-05", "BI-14", "BI-21", "IAV-21"]
 # What the made tables, on which the others hold, do not have, or cannot have at once.
@@ -50,11 +50,11 @@ CASES = [
     ("RV-07", "contradicted", other(RUNS, tokencut=gains(shifted=0.0, steep=2.0)), "just as well"),
     ("RV-07", "no room", other(RUNS, method=gains(shifted=-1.0, steep=-1.0)), "masks gain tiny"),
     ("RV-07", "not testable", without(RUNS, "masks == 'tokencut'"), "no rows where"),
-    ("RV-08", "undecided", other("04_segmentation/finetuned_segmentation", (3.0, 0.1)), "miou_pct"),
+    ("RV-08", "undecided", other("07_segmentation/finetuned_segmentation", (3.0, 0.1)), "miou_pct"),
     (
         "RV-08",
         "contradicted",
-        other("04_segmentation/finetuned_segmentation", (-3.0, -3.1, -3.0)),
+        other("07_segmentation/finetuned_segmentation", (-3.0, -3.1, -3.0)),
         "map_pct",
     ),
     ("RV-09", "contradicted", other("03_robustness/split_accuracies", a=4.5), "similar"),
@@ -148,8 +148,8 @@ CASES = [
     ("RV-26", "not testable", other("09_sis/sis", labels=4), "16 rows"),
     ("RV-27", "undecided", other("00_start/looks", part=1), "less than half"),
     ("RV-27", "not testable", other("00_start/looks", confidence_pct=80.0), "no rows"),
-    ("RV-28", "contradicted", other("04_segmentation/iou_changes", (-5.0, -5.1, -5.0)), "IoU"),
-    ("RV-28", "not testable", other("04_segmentation/iou_changes", images=19), "19 rows"),
+    ("RV-28", "contradicted", other("07_segmentation/iou_changes", (-5.0, -5.1, -5.0)), "IoU"),
+    ("RV-28", "not testable", other("07_segmentation/iou_changes", images=19), "19 rows"),
     ("RV-29", "contradicted", other(ABLATIONS, rollout=gains(steep=5.0)), "above rollout a"),
     ("RV-31", "contradicted", other(RUNS, probe=60.0), "supervised minus linear probe"),
     ("RV-31", "not testable", without(RUNS, "method == 'linear_probe'"), "no rows"),
@@ -172,15 +172,15 @@ CASES = [
     ("RV-41", "not testable", other("00_start/looks", images=9, off=1, part=1), "18 rows"),
     ("RV-42", "contradicted", other(ABLATIONS, predicted_target=gains(0, 0, -1, -1)), "labels"),
     ("RV-43", "contradicted", other(AREAS, tiny=OF_IMAGES | {"gae": 30.0}), "gae above"),
-    ("BI-01", "contradicted", other("05_attribution/approximation", (9.0,) * 4), "20 times"),
-    ("BI-02", "undecided", other("05_attribution/approximation", (10.1, 40, 60, 80)), "block 1"),
+    ("BI-01", "contradicted", other("06_attribution/approximation", (9.0,) * 4), "20 times"),
+    ("BI-02", "undecided", other("06_attribution/approximation", (10.1, 40, 60, 80)), "block 1"),
     (
         "BI-03",
         "contradicted",
-        other("05_attribution/approximation", token_wise=(1, 1, 99, 99)),
+        other("06_attribution/approximation", token_wise=(1, 1, 99, 99)),
         "3",
     ),
-    ("BI-04", "contradicted", other("05_attribution/approximation", head_wise=(99,) * 4), "head_w"),
+    ("BI-04", "contradicted", other("06_attribution/approximation", head_wise=(99,) * 4), "head_w"),
     ("BI-07", "contradicted", other(AREAS, tiny=OF_IMAGES | {"ga": 70.0}), "above negative ga"),
     ("BI-07", "not testable", without(SEG, "method == 'ga'"), "20 of 24"),
     ("BI-08", "contradicted", other(F1, ga=70.0), "F1 of head_wise above ga"),
@@ -207,15 +207,15 @@ CASES = [
         other("06_faithfulness/leads", **{"tiny-mae": MAE | {"head_wise": 54.0}}),
         "larger than on the supervised one head_wise",
     ),
-    ("BI-16", "contradicted", other("05_attribution/ablation", gradient=60.0), "negative AUC of"),
-    ("BI-16", "undecided", other("05_attribution/ablation", error=5.0), "negative AUC"),
+    ("BI-16", "contradicted", other("06_attribution/ablation", gradient=60.0), "negative AUC of"),
+    ("BI-16", "undecided", other("06_attribution/ablation", error=5.0), "negative AUC"),
     ("BI-17", "holds", SMALL, ""),
     ("BI-17", "contradicted", other(SEG, tiny=OF_IMAGES | {"token_wise": 65.0}), "miou_pct"),
     ("BI-18", "holds", SMALL, ""),
     ("BI-18", "not testable", without(SEG, "model == 'dinov2-s'"), "no rows"),
     ("BI-19", "contradicted", other(SEG, **{"dinov2-s": OF_IMAGES | {"raw_attention": 9}}), "miou"),
-    ("BI-20", "contradicted", other("05_attribution/two_objects", head_wise=40.0), "head_wise"),
-    ("BI-20", "contradicted", other("05_attribution/two_objects", raw_attention=60.0), "raw_att"),
+    ("BI-20", "contradicted", other("06_attribution/two_objects", head_wise=40.0), "head_wise"),
+    ("BI-20", "contradicted", other("06_attribution/two_objects", raw_attention=60.0), "raw_att"),
     ("BI-22", "no room", other(AREAS, by_label=0.0), "methods that differ"),
     (
         "BI-22",
@@ -232,22 +232,22 @@ CASES = [
     ("IAV-02", "contradicted", changed(SHIFT, "model == 'mini-deit'", top1_pct=25), "deit below"),
     ("IAV-03", "contradicted", changed(SHIFT, "kind == 'supervised'", top1_pct=-40), "not apart"),
     ("IAV-04", "contradicted", changed(SHIFT, "model == 'mini-dino'", top1_pct=-9), "dino above"),
-    ("IAV-05", "contradicted", changed("07_iav/drift", "kind != 'supervised'", difference=0.1), ""),
-    ("IAV-06", "contradicted", changed("07_iav/masking", "order == 'smoothgrad'", top1_pct=9), ""),
-    ("IAV-07", "contradicted", other("07_iav/epochs", **{"mini-deit": -0.05}), "rises mini-deit"),
-    ("IAV-07", "not testable", without("07_iav/epochs", "epoch > 2"), "at least 3"),
-    ("IAV-07", "undecided", without("07_iav/epochs", "seed == 2"), "too few seeds"),
+    ("IAV-05", "contradicted", changed("08_iav/drift", "kind != 'supervised'", difference=0.1), ""),
+    ("IAV-06", "contradicted", changed("08_iav/masking", "order == 'smoothgrad'", top1_pct=9), ""),
+    ("IAV-07", "contradicted", other("08_iav/epochs", **{"mini-deit": -0.05}), "rises mini-deit"),
+    ("IAV-07", "not testable", without("08_iav/epochs", "epoch > 2"), "at least 3"),
+    ("IAV-07", "undecided", without("08_iav/epochs", "seed == 2"), "too few seeds"),
     ("IAV-08", "contradicted", changed(HEADS, "number == 'apart'", value=9.0), "differ by less"),
-    ("IAV-10", "undecided", without("07_iav/heads", "seed == 1 or seed == 2"), "too few seeds"),
-    ("IAV-11", "contradicted", changed("07_iav/slopes", "slope < -0.1", slope=1.0), "falls"),
-    ("IAV-11", "contradicted", changed("07_iav/slopes", "slope > -0.1", slope=-0.5), "not fall"),
-    ("IAV-12", "contradicted", changed("07_iav/slopes", "map == 'aav_dino'", slope=0.6), "more"),
+    ("IAV-10", "undecided", without("08_iav/heads", "seed == 1 or seed == 2"), "too few seeds"),
+    ("IAV-11", "contradicted", changed("08_iav/slopes", "slope < -0.1", slope=1.0), "falls"),
+    ("IAV-11", "contradicted", changed("08_iav/slopes", "slope > -0.1", slope=-0.5), "not fall"),
+    ("IAV-12", "contradicted", changed("08_iav/slopes", "map == 'aav_dino'", slope=0.6), "more"),
     ("IAV-13", "contradicted", changed(HEADS, "number == 'range first'", value=9.0), "first"),
     ("IAV-14", "contradicted", changed(HEADS, "number == 'layers with few low'", value=-1.0), ""),
     ("IAV-15", "contradicted", changed(HEADS, "number == 'lowest last'", value=-0.8), "lowest"),
     ("IAV-16", "contradicted", changed(HEADS, "number == 'high'", value=-0.7), "High-IA share"),
     ("IAV-17", "contradicted", changed(HEADS, "number == 'highest last'", value=0.5), "only Low"),
-    ("IAV-18", "contradicted", changed("07_iav/space", "kind == 'supervised'", knn_pct=-40), ""),
+    ("IAV-18", "contradicted", changed("08_iav/space", "kind == 'supervised'", knn_pct=-40), ""),
     ("IAV-19", "contradicted", changed(SHIFT, "kind == 'supervised'", top1_pct=-40), "not apart"),
     ("IAV-20", "contradicted", changed(HEADS, "number == 'score with size'", value=2.0), "score"),
     ("IAV-22", "contradicted", changed(HEADS, "number == 'low minus others'", value=2.0), "off"),

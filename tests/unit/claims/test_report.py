@@ -68,11 +68,11 @@ def test_our_runs_beside_the_papers():
 
 def test_every_table_of_the_paper_has_a_merge():
     runs, model = table("03_comparison/accuracies"), "tiny"
-    variants = claims.variant_changes(table("08_ablations/ablations"))
+    variants = claims.variant_changes(table("05_ablations/ablations"))
     split = claims.split_changes(table("03_robustness/split_accuracies"), model)
     seeds = claims.seed_changes(table("03_robustness/changes"), model)
     dino = claims.dino_changes(runs, "dinov2-s", "tiny")
-    maps = claims.map_changes(table("04_segmentation/finetuned_segmentation"), model)
+    maps = claims.map_changes(table("07_segmentation/finetuned_segmentation"), model)
     areas = claims.map_changes(table("06_faithfulness/finetuned_perturbation"), model)
     cases = {"main_T4": variants, "arxiv_T12": variants, "supp_T8": variants, "supp_T9": variants}
     cases |= {"arxiv_T8": seeds, "arxiv_T9": seeds, "arxiv_T10": split, "arxiv_T11": split}

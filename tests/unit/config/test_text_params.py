@@ -1,4 +1,4 @@
-"""Parameters of 11_text and 12_clip that cannot be met are refused by name."""
+"""Parameters of 09_text and 12_clip that cannot be met are refused by name."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def test_a_ready_clip_needs_no_image_of_each_class():
     assert ClipParams.checked({"dual_model": "clip-b32", "weights_root": "w"}, "test")
 
 
-# 11_text
+# 09_text
 
 
 @pytest.mark.parametrize("model", ["tiny-bert", "minilm-l6"])
 @pytest.mark.parametrize(("key", "value"), [("source", "random"), ("weights_root", "weights")])
 def test_what_is_of_bert_base_is_refused_for_other_models(model, key, value):
-    text = rf"11_text\.yaml: {key} = '{value}' .*bert-base alone, and text_model is {model}; leave"
+    text = rf"09_text\.yaml: {key} = '{value}' .*bert-base alone, and text_model is {model}; leave"
     with pytest.raises(ValueError, match=text):
-        TextParams.checked({"text_model": model, key: value}, "11_text.yaml")
+        TextParams.checked({"text_model": model, key: value}, "09_text.yaml")
 
 
 def test_random_weights_are_of_no_folder():
     given = {"text_model": "bert-base", "source": "random", "weights_root": "weights"}
     with pytest.raises(ValueError, match=r"weights_root = 'weights' .*random reads no weights"):
-        TextParams.checked(given, "11_text.yaml")
+        TextParams.checked(given, "09_text.yaml")

@@ -52,7 +52,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path, content, text):
 
 
 def test_text_of_any_language_and_an_empty_file_are_read(tmp_path):
-    path = tmp_path / "13_your_own.yaml"
+    path = tmp_path / "10_your_own.yaml"
     path.write_text("\ufeffdata: Möbel\nown_options: {img_size: 224}\n", encoding="utf-8")
     assert yaml_values(path) == {"data": "Möbel", "own_options": {"img_size": 224}}
     path.write_text("# Nothing.\n")

@@ -1,4 +1,4 @@
-"""What 07_iav measures in a finetuned model: explanations, and the tables made of them."""
+"""What 08_iav measures in a finetuned model: explanations, and the tables made of them."""
 
 from __future__ import annotations
 

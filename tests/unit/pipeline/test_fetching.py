@@ -43,7 +43,7 @@ def named(preset: str) -> Path:
 def preset_with(folder: Path, preset: str, corpus_root: str) -> Preset:
     """A preset with its texts in another folder."""
     values = yaml.safe_load(named(preset).read_text())
-    values["11_text"]["corpus_root"] = corpus_root
+    values["09_text"]["corpus_root"] = corpus_root
     (folder / f"{preset}.yaml").write_text(yaml.safe_dump(values))
     return read_preset(folder / f"{preset}.yaml")
 
@@ -60,7 +60,7 @@ def test_a_preset_fetches_what_its_stages_need_and_no_more(fetched, preset, expe
 def test_texts_on_disk_are_read_before_any_stage_runs(fetched, tmp_path):
     preset = preset_with(tmp_path, "rehearsal", corpus_root=str(tmp_path))
     with pytest.raises(
-        FileNotFoundError, match=r"11_text: corpus_root = .*train.jsonl is missing; unpack"
+        FileNotFoundError, match=r"09_text: corpus_root = .*train.jsonl is missing; unpack"
     ):
         fetch(preset)
     write_eraser_movies(tmp_path)

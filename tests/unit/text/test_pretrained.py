@@ -79,9 +79,9 @@ def cut_short(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (no_tokenizer, r"11_text: .* lacks tokenizer\.json; put the files of google"),
+        (no_tokenizer, r"09_text: .* lacks tokenizer\.json; put the files of google"),
         # What is missing must not be left at random.
-        (no_tensor, r"11_text: .*bert-base holds no BertModel .*\(it lacks encoder\.layer\.1"),
+        (no_tensor, r"09_text: .*bert-base holds no BertModel .*\(it lacks encoder\.layer\.1"),
         (cut_short, r"bert-base holds no BertModel .*\(.*\); copy its files there again"),
     ],
 )

@@ -105,7 +105,7 @@ def test_wrong_questions_are_refused(model, texts, method, target, message):
         attribute(model, texts, method, target)
 
 
-# A model and texts of 11_text
+# A model and texts of 09_text
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def test_answers_do_not_depend_on_the_batch_nor_on_padding(texts, reads):
     torch.testing.assert_close(model(model.embed(ids, mask), mask), alone)
 
 
-# As the parameters of 11_text ask for it
+# As the parameters of 09_text ask for it
 
 pytest.importorskip("tokenizers", reason="needs the extra 'text'")
 OPINION = "the film was very good ."

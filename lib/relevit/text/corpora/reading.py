@@ -1,4 +1,4 @@
-"""Corpora as the parameters of 11_text ask for them: one reader a name.
+"""Corpora as the parameters of 09_text ask for them: one reader a name.
 
 Source: Beyond Intuition Sec. 4.2 (Movie Reviews and 20 Newsgroups).
 """
@@ -33,7 +33,7 @@ def read_corpora(cfg: TextParams) -> dict[str, Corpus]:
     others = [name for name in cfg.corpora if name != "generated"]
     if cfg.text_model == TINY and others:
         raise ValueError(
-            f"11_text: text_model = {TINY} and corpora with {others}; it knows the words of "
+            f"09_text: text_model = {TINY} and corpora with {others}; it knows the words of "
             "generated texts alone: choose another model, or corpora = ['generated']"
         )
     made = {name: READERS[name](cfg) for name in cfg.corpora}
@@ -46,7 +46,7 @@ def reasoning_documents(cfg: TextParams, corpus: Corpus) -> tuple[Document, ...]
     return tuple(marked[: cfg.reasoning_texts])
 
 
-def read_on_disk(cfg: TextParams, name: str, where: str = "11_text") -> Corpus:
+def read_on_disk(cfg: TextParams, name: str, where: str = "09_text") -> Corpus:
     """One of `config.text.ON_DISK` below `cfg.corpus_root`, whole; errors say `where` it stands."""
     try:
         return READERS[name](cfg)

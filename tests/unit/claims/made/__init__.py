@@ -17,9 +17,9 @@ MAKERS = {
     "03_robustness/class_variation": lambda **options: class_changes.class_variation(
         runs.changed_images(**options)
     ),
-    "08_ablations/agreement": lambda **options: accuracies.agreement(runs.ablations(**options)),
+    "05_ablations/agreement": lambda **options: accuracies.agreement(runs.ablations(**options)),
     "06_faithfulness/leads": lambda **options: leads(maps.methods_perturbation(**options)),
-    "07_iav/heads": heads.numbers,
+    "08_iav/heads": heads.numbers,
 }
 MAKERS = {
     name: getattr(module, name.split("/")[1])

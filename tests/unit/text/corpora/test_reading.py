@@ -1,4 +1,4 @@
-"""Corpora as the parameters of 11_text ask for them."""
+"""Corpora as the parameters of 09_text ask for them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Exercises: how well does a map outline the object?
 #
-# They go with the notebook `04_segmentation` (RobustViT, Table 3; Beyond Intuition, Table 2). You
+# They go with the notebook `07_segmentation` (RobustViT, Table 3; Beyond Intuition, Table 2). You
 # write the numbers by which maps are compared, and see two of them flatter a map that is worth
 # nothing. Time: 40 minutes.
 #

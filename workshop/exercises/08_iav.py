@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Exercises: is a head looking at what matters?
 #
-# They go with the notebook `07_iav` (IAV, Eqs. 1 and 4). You write the score that says how far a
+# They go with the notebook `08_iav` (IAV, Eqs. 1 and 4). You write the score that says how far a
 # head of attention agrees with the decision, ask what it gives to a head that looks nowhere in
 # particular, and mend it. Time: 30 minutes.
 #

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Exercises: attribution
 #
-# They go with the notebook `05_attribution` (Beyond Intuition, Sec. 2 and 3). A *relevance map*
+# They go with the notebook `06_attribution` (Beyond Intuition, Sec. 2 and 3). A *relevance map*
 # says which patches of an image an answer rests on. You write two such maps, and ask whether they
 # follow the class. Time: 40 minutes.
 #
