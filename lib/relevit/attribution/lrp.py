@@ -25,7 +25,7 @@ from relevit.attribution.replay import Replay, check_parts, check_replay, replay
 from relevit.attribution.seen import Map, Seen, observe
 
 
-@method()
+@method(float64=True)
 def lrp(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -23,7 +24,9 @@ Target = SupportsIndex | Sequence[SupportsIndex] | np.ndarray | Tensor | None
 PAPER_DEPTH = 12  # blocks of the models whose first block the protocols give
 
 
-def method(*shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def method(
+    *shared: str, float64: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a formula `(model, images, target=None, **options)` one of METHODS.
 
     It then takes `protocol`, whose options for it (and for the `shared` parts that it uses) are
@@ -32,6 +35,8 @@ def method(*shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     on from there; afterwards each part has the mode that it had. Other threads that explain the
     same model wait. Inside `torch.inference_mode()` gradients are taken all the same, and of a
     model of `torch.compile` the one that was compiled is explained.
+    `float64`: it divides by what may be nearly 0, so that a model in float32 is copied and worked
+    out in float64 (but on devices that have none).
     Raises: ValueError for an unknown protocol, for what is no model, for images that it does not
     take, for weights made inside `torch.inference_mode()`, or a `start_block` that is none.
     """
@@ -53,7 +58,12 @@ def method(*shared: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 own_mode = given.get("exact_gradient", False)
                 stack.enter_context(alone(model) if own_mode else evaluating(model))
                 images = images.clone() if images.is_inference() else images
-                return formula(model, images, target, **(row | given))
+                kind = next(model.parameters(), images).dtype
+                if not float64 or kind == torch.float64 or images.device.type == "mps":
+                    return formula(model, images, target, **(row | given))
+                stack.enter_context(torch.autocast(images.device.type, enabled=False))
+                exact = copy.deepcopy(model).double()
+                return formula(exact, images.double(), target, **(row | given)).to(kind)
 
         return explain
 

@@ -12,7 +12,7 @@ from relevit.attribution.method import Target, method
 from relevit.attribution.seen import Map, observe
 
 
-@method()
+@method(float64=True)
 def transformer_attribution(
     model: nn.Module,
     images: Inputs,
@@ -36,7 +36,7 @@ def transformer_attribution(
         return seen.pool(seen.propagate(matrices, start_block)).to(images.dtype)
 
 
-@method()
+@method(float64=True)
 def partial_lrp(
     model: nn.Module,
     images: Inputs,
