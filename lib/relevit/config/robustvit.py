@@ -177,7 +177,7 @@ class MasksParams(Params):
     images: Count = Field(40, ge=10, description="val images on which quality is measured too")
     tau: float = Field(0.2, gt=-1, lt=1, description="cosine from which patches are joined")
     protocol: Protocol = "published"
-    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
 
 class BaselinesParams(Params):
