@@ -13,30 +13,29 @@ PLAN = json.loads(Path(f"{OUT}/params/plan.json").read_text())
 
 # Notebooks, and those whose results they read. The finetuning runs that they read are in the plan.
 READS = {
-    "00_original": [],
-    "00_start": ["00_original"],
-    "01_masks": ["00_original"] if PLAN["real"] else [],
-    "02_learning_rate": ["00_original"],
-    "02_finetune": ["00_original", "02_learning_rate"],
-    "02_baselines": ["00_original"],
-    "03_robustness": ["00_original"],
-    "03_controls": ["00_original"],
-    "03_comparison": ["00_original"],
-    "07_segmentation": ["00_original"],
-    "06_attribution": ["00_original"],
+    "00_start": [],
+    "01_masks": ["00_start"] if PLAN["real"] else [],
+    "02_learning_rate": ["00_start"],
+    "02_finetune": ["00_start", "02_learning_rate"],
+    "02_baselines": ["00_start"],
+    "03_robustness": ["00_start"],
+    "03_controls": ["00_start"],
+    "03_comparison": ["00_start"],
+    "07_segmentation": ["00_start"],
+    "06_attribution": ["00_start"],
     "06_faithfulness": ["07_segmentation"],
     "07_pretraining": [],
-    "08_iav": ["00_original", "07_pretraining"],
-    "05_ablations": ["00_original"],
-    "09_sis": ["00_original"],
-    "10_knn": ["00_original"],
+    "08_iav": ["00_start", "07_pretraining"],
+    "05_ablations": ["00_start"],
+    "09_sis": ["00_start"],
+    "10_knn": ["00_start"],
     "09_text": [],
     "12_clip": [],
     "10_your_own": [],
 }
 READS["99_report"] = list(READS)
 # Started first where there is a choice: what most others wait for.
-FIRST = ("00_original", "00_start", "03_robustness", "03_controls")
+FIRST = ("00_start", "03_robustness", "03_controls")
 
 
 def made(run):
@@ -61,7 +60,7 @@ for name, before in READS.items():
         output:
             executed=f"{OUT}/{name}/executed.ipynb",
             summary=f"{OUT}/{name}/summary.json",
-        threads: 1 if name == "99_report" else workflow.cores if name == "00_original" else THREADS
+        threads: 1 if name == "99_report" else workflow.cores if name == "00_start" else THREADS
         priority: 1 if name in FIRST else 0
         resources:
             gpu=0 if name == "99_report" else 1,

@@ -27,7 +27,6 @@ class Lesson(NamedTuple):
 
 
 LESSONS = {
-    "00_original": Lesson("right on its own kind of images", lambda top1, *_: top1 >= 90),
     "00_start": Lesson(
         "and often wrong elsewhere, also where the home alone is another",
         lambda val, a, home, elsewhere: a < val - 15 and elsewhere < home - 15,

@@ -15,7 +15,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 
-from relevit.config import OriginalParams
+from relevit.config import StartParams
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -50,10 +50,10 @@ def call(folder: Path, module: str, *arguments: str | Path) -> Ended:
     ("notebook", "name", "value", "words"),
     [
         (
-            "00_original",
+            "00_start",
             "sed",
             "1",
-            ("sed = 1 is no parameter; allowed are", *OriginalParams.model_fields),
+            ("sed = 1 is no parameter; allowed are", *StartParams.model_fields),
         ),
         # Without a dot it is text in YAML; the message must say how to write it.
         ("02_finetune", "lr", "3e-6", ("lr = '3e-6' (str)", "write it with a dot, like 3.0e-6")),
@@ -90,7 +90,7 @@ def nbval(folder: Path, *options: str) -> Ended:
 @pytest.mark.slow
 def test_nbval_finds_a_broken_number_in_a_stored_notebook(tmp_path):
     """The checked cell of a committed notebook, with what it needs, as stored and broken."""
-    cells = nbformat.read(NOTEBOOKS / "00_original.ipynb", as_version=4).cells
+    cells = nbformat.read(NOTEBOOKS / "00_start.ipynb", as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     checked = next(cell for cell in code if CHECKED in cell.metadata.get("tags", []))
     (printed,) = checked.outputs

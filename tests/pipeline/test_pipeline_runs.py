@@ -17,7 +17,7 @@ from .projects import PRESET, RUN_S, results, run
 
 NOTHING_S = 60  # for finding out that nothing is left to do, 10 on a quiet machine
 RESULTS = (
-    "00_original/weights.safetensors",
+    "00_start/weights.safetensors",
     "01_masks/masks.safetensors",
     "02_learning_rate/rates.parquet",
     "02_baselines/rates.parquet",

@@ -22,7 +22,6 @@ from relevit.config.robustvit import (
     KnnParams,
     LearningRateParams,
     MasksParams,
-    OriginalParams,
     RobustnessParams,
     SisParams,
     StartParams,
@@ -52,7 +51,6 @@ __all__ = [
     "MasksParams",
     "ModelName",
     "Name",
-    "OriginalParams",
     "OwnChoices",
     "OwnParams",
     "Params",
@@ -82,7 +80,6 @@ class ReportParams(Params):
 NOTEBOOKS: dict[str, type[Params]] = {
     cls.notebook: cls
     for cls in (
-        OriginalParams,
         StartParams,
         MasksParams,
         LearningRateParams,

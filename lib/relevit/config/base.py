@@ -106,7 +106,7 @@ class BenchmarkParams(Checked):
             seen = ", ".join(f"{key} {value}" for key, value in own.items())
             raise ValueError(
                 f"the shipped models have learned from Habitats with {seen}; give these, or let "
-                "00_original train the preset's model (source: train) and name no other"
+                "00_start train the preset's model (source: train) and name no other"
             )
         return self.data
 

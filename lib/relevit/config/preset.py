@@ -89,9 +89,9 @@ def _shipped(preset: Preset) -> None:
         but = f"for data {images.data!r} of common there are shipped {', '.join(here)} alone"
     except ValueError as error:
         here, but = (), f"common has other images: {error}"
-    original = preset.stages["00_original"]
+    original = preset.stages["00_start"]
     if original.source == "shipped" and preset.pipeline.model not in here:
-        preset.refuse("00_original", "source = 'shipped'", but)
+        preset.refuse("00_start", "source = 'shipped'", but)
     named = [
         (name, key, getattr(params, key))
         for name, params in preset.stages.items()
@@ -158,14 +158,14 @@ def _compared_images(preset: Preset) -> None:
 
 def _sweep(preset: Preset) -> None:
     """Every run of the sweep needs an original to start from, and masks and a rate for it."""
-    main, others = preset.pipeline.model, preset.stages["00_original"].others
+    main, others = preset.pipeline.model, preset.stages["00_start"].others
     real, masked = preset.pipeline.benchmark.data == IMAGENET, preset.stages["01_masks"].seeds
     for i, grid in enumerate(preset.pipeline.sweep):
         given = f"sweep.{i}.models = {grid.models}"
         if real and (unknown := sorted(set(grid.models) - {main, *others})):
             but = (
                 f"{unknown} has no original here; use the preset's own {main!r} or one of others "
-                f"in 00_original, {', '.join(others)}"
+                f"in 00_start, {', '.join(others)}"
             )
             preset.refuse("pipeline", given, but)
         searched = _searched(preset, grid)
@@ -207,11 +207,11 @@ def _iav(preset: Preset) -> None:
 CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     ((), _places),
     ((), _models),
-    (("00_original", "01_masks", "03_controls"), _shipped),
+    (("00_start", "01_masks", "03_controls"), _shipped),
     (("02_finetune",), _own_runs),
     (("02_finetune", "03_controls"), _arms),
     (("02_finetune", "05_ablations"), _variants),
     (("03_robustness", "03_comparison"), _compared_images),
-    (("00_original", "01_masks", "02_baselines"), _sweep),
+    (("00_start", "01_masks", "02_baselines"), _sweep),
     (("07_pretraining", "08_iav"), _iav),
 )

@@ -21,10 +21,10 @@ from relevit.config.words import (
 )
 
 
-class OriginalParams(Params):
-    """00_original: the model before relevance finetuning."""
+class StartParams(Params):
+    """00_start: the data, the model that all others start from, and what it looks at."""
 
-    notebook: ClassVar[str] = "00_original"
+    notebook: ClassVar[str] = "00_start"
 
     source: Literal["shipped", "train", "published", "random"] = Field(
         "shipped", description="where weights come from; random: for rehearsals"
@@ -33,23 +33,15 @@ class OriginalParams(Params):
         [], description="models of the papers that later stages need as well"
     )
     weights_root: str = Field("", description="folder with published weights; empty: fetch them")
-    images: Count = Field(3200, ge=40, multiple_of=40, description="training images")
+    training_images: Count = Field(3200, ge=40, multiple_of=40, description="it is trained on")
     epochs: Epochs = Field(1, ge=1)
     batch_size: BatchSize = Field(32, ge=1, description="images")
     lr: Rate = Field(5.0e-5, description="peak learning rate of the backbone")
     head_lr: Rate = Field(1.0e-3, description="peak learning rate of the head")
     weight_decay: float = Field(0.05, ge=0, le=1)
     precision: PrecisionChoice = "auto"
-    seed: Seed = 0
-
-
-class StartParams(Params):
-    """00_start: the data, the model, where it looks and where it errs."""
-
-    notebook: ClassVar[str] = "00_start"
-
-    images_per_set: Count = Field(80, ge=40, description="images looked at in each set")
-    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    images_per_set: Count = Field(40, ge=40, description="test images of each set")
+    shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
     seed: Seed = 0
 
 
@@ -185,7 +177,7 @@ class MasksParams(Params):
     images: Count = Field(40, ge=10, description="val images on which quality is measured too")
     tau: float = Field(0.2, gt=-1, lt=1, description="cosine from which patches are joined")
     protocol: Protocol = "published"
-    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
 
 class BaselinesParams(Params):

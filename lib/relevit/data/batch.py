@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-TENSORS = ("images", "masks", "labels", "families", "props")
+TENSORS = ("images", "masks", "labels", "families", "props", "opacity")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Batch:
     candidates: tuple[int, ...] = ()
     # True on things that go with the class and are not it, where the object does not cover them.
     props: Bool[Tensor, "batch 1 height width"] | None = None
+    # With which the object is drawn: 1 hides nothing, 0 all.
+    opacity: Float[Tensor, " batch"] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -145,10 +145,6 @@ class Benchmark:
         """What the classes are, in a line or two."""
         raise NotImplementedError
 
-    def texture_shares_pct(self, count: int) -> pd.DataFrame | None:
-        """On which background each class is found in training; None: photographs have none."""
-        return None
-
     def homes(self) -> pd.DataFrame | None:
         """Where the classes are at home, and what stands about there; None: they have no homes."""
         return None

@@ -101,6 +101,7 @@ def compose(
         torch.tensor([label for _, label, _ in wanted]),
         torch.tensor([p.family for p in placed]),
         props=(behind > 0.5) & ~masks if world.habitats else None,
+        opacity=opacity.flatten(),
     )
 
 

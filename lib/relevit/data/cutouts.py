@@ -22,7 +22,7 @@ from relevit.data.benchmark import Benchmark, Split
 from relevit.data.composing import compose, home_family
 from relevit.data.drawings import ANIMALS, PRETRAINING, Drawings, class_split
 from relevit.data.image_set import ImageSet
-from relevit.data.textures import FAMILIES, SEEN, SIDE
+from relevit.data.textures import SEEN, SIDE
 from relevit.models.spec import ModelSpec
 
 SIZE = 112  # pixels of a side where no other is asked for
@@ -212,11 +212,6 @@ class Cutouts(Benchmark):
             for family, home in enumerate(self.habitats[: len(SEEN)])
         ]
         return pd.DataFrame(rows, columns=["home", "texture", "things", "classes"])
-
-    def texture_shares_pct(self, count: int) -> pd.DataFrame | None:
-        drawn = self.draw("train", range(count), size=16)
-        table = pd.crosstab(drawn.labels.numpy(), drawn.families.numpy(), normalize="index") * 100
-        return table.set_axis([FAMILIES[i].name for i in table.columns], axis=1)
 
 
 CUTOUTS = Cutouts()  # the first generation, textures alone: shipped weights have learned from it

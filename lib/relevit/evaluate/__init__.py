@@ -10,7 +10,6 @@ from relevit.evaluate import class_changes, knn, robustness, sis
 from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import (
-    background_swap,
     cured_first,
     foreground_iou_pct,
     join_looks,

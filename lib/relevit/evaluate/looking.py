@@ -1,4 +1,4 @@
-"""Where a model looks: relevance on and off the object, and answers that hang on the background.
+"""Where a model looks: relevance on and off the object.
 
 Source: RobustViT Fig. 1 and Sec. 3, the two salient issues: relevance off the object, or on a part
 of it alone.
@@ -12,16 +12,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution import explain
 from relevit.data.batch import Batch
-from relevit.data.benchmark import Benchmark
-from relevit.data.cutouts import home_family
 from relevit.data.drawings import CLASSES
-from relevit.data.textures import SEEN
-from relevit.evaluate.predictions import BATCH, predict
+from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
 
 RIGHT, WRONG = "#1f5fa8", "#b85c00"  # blue and orange: told apart by the colour-blind too
@@ -140,59 +137,6 @@ def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:
             "on_object_pct": seen.on_object_pct.double().numpy(),
             "covered_pct": (100 * covered / area).numpy(),
         }
-    )
-
-
-@dataclass(frozen=True)
-class Swap:
-    """Answers to the same animals on their home texture and on the other seen ones."""
-
-    right_home_pct: float
-    right_other_pct: float
-    changed_pct: float  # of the animals, how many get another answer on some texture
-    home_images: UInt8[Tensor, "shown 3 size size"]
-    other_images: UInt8[Tensor, "shown 3 size size"]
-    home_titles: list[str]
-    other_titles: list[str]
-
-
-def background_swap(
-    model: nn.Module,
-    spec: ModelSpec,
-    bench: Benchmark,
-    *,
-    images: int,
-    seed: int = 0,
-    shown: int = 10,
-) -> Swap:
-    """Draw `images` validation images in all eight seen homes; the animal stays as it is.
-
-    Of drawings alone: a photograph has one background.
-    """
-    answers, pictures, names = [], [], bench.classes
-    home = [home_family(i % len(names)) for i in range(images)]
-    for step in range(len(SEEN)):
-        families = [(family + step) % len(SEEN) for family in home]
-        batch = bench.draw(
-            "validation", range(images), families=families, seed=seed, size=spec.image_size
-        )
-        found = predict(model, spec, batch.split(BATCH))["prediction"]
-        answers.append(torch.tensor(found.tolist()))
-        pictures.append(batch.images)
-    given = torch.stack(answers)  # [textures, images]; row 0 is the home texture
-    right, other = given == batch.labels, given != given[0]
-    changed = other.any(dim=0)
-    # The right ones that change first, then the rest in order; each on the first that changes it.
-    pick = (changed & right[0]).int().argsort(descending=True, stable=True)[:shown].tolist()
-    on = [max(1, int(other[:, i].int().argmax())) for i in pick]
-    return Swap(
-        right_home_pct=100 * float(right[0].float().mean()),
-        right_other_pct=100 * float(right[1:].float().mean()),
-        changed_pct=100 * float(changed.float().mean()),
-        home_images=pictures[0][pick],
-        other_images=torch.stack([pictures[t][i] for t, i in zip(on, pick, strict=True)]),
-        home_titles=[names[given[0, i]] for i in pick],
-        other_titles=[names[given[t, i]] for t, i in zip(on, pick, strict=True)],
     )
 
 

@@ -29,8 +29,8 @@ from relevit.config import (
     ControlsParams,
     FinetuneParams,
     LearningRateParams,
-    OriginalParams,
     Params,
+    StartParams,
 )
 from relevit.config.words import Method, Protocol
 from relevit.data.batch import Batch
@@ -172,7 +172,7 @@ def original(cfg: Params, model: str = "", **asked: int) -> Row:
 def origin_weights(cfg: Params, model: str | None = None) -> Path:
     """The weights that finetuning starts from: the preset's own original, or another model's.
 
-    Others are shipped, or models of the papers that 00_original has made ready. On other images
+    Others are shipped, or models of the papers that 00_start has made ready. On other images
     than the preset's it is a row that is trained on them, a seed each.
     Raises: ValueError for a model that is neither the preset's nor there; as `results_of`, `read`.
     """
@@ -181,13 +181,13 @@ def origin_weights(cfg: Params, model: str | None = None) -> Path:
         params = read_stage(cfg, FinetuneParams, model=model, seed=getattr(cfg, "seed", 0))
         return weights_of(Row(params, original=True))
     if model == own_model(cfg):
-        return results_of(cfg, "00_original") / WEIGHTS
+        return results_of(cfg, "00_start") / WEIGHTS
     if model not in PAPER_MODELS:
         return shipped_weights(model, cfg.benchmark.learned)
-    weights = results_of(cfg, "00_original") / f"{model}.safetensors"
+    weights = results_of(cfg, "00_start") / f"{model}.safetensors"
     if not weights.is_file():
         raise ValueError(
-            f"origin_weights: {weights} is missing; add {model!r} to others of 00_original in "
+            f"origin_weights: {weights} is missing; add {model!r} to others of 00_start in "
             f"params/{cfg.preset}.yaml, and run that again"
         )
     return weights
@@ -379,10 +379,10 @@ def _make(row: Row, known: dict[str, Any]) -> None:
 
 
 def _training(row: Row) -> TrainSettings:
-    """How the original of a world is trained: in one epoch, at the rates of 00_original."""
+    """How the original of a world is trained: in one epoch, at the rates of 00_start."""
     params = row.params
     return TrainSettings.from_params(
-        read_stage(params, OriginalParams, benchmark=params.benchmark),
+        read_stage(params, StartParams, benchmark=params.benchmark),
         choose_device(params.device),
         images=read_stage(params, ControlsParams).original_images,
         epochs=1,

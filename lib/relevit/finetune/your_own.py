@@ -827,8 +827,8 @@ def changes(answers: pd.DataFrame) -> pd.DataFrame:
     """What finetuning changed and what relevance added, on each set, paired image by image.
 
     Columns: dataset, change (`with relevance - original` and so on), images, gained and lost
-    (images newly right and newly wrong), change_pts, low_pts and high_pts (95 % of a bootstrap
-    over images), p (McNemar's test, exact). One run each: what other seeds would give is not in it.
+    (images newly right and newly wrong), change_pts, low_pts and high_pts (95 % over images,
+    `evaluate.intervals`). One run each: what other seeds would give is not in it.
     """
     right = answers.assign(right=answers["label_rank"] == 0).pivot(
         index=["dataset", "index"], columns="model", values="right"
@@ -854,7 +854,6 @@ def _change(right: pd.DataFrame, after: str, before: str) -> dict[str, Any]:
         "change_pts": 100 * difference.mean(),
         "low_pts": low,
         "high_pts": high,
-        "p": binomtest(gained, gained + lost).pvalue if gained + lost else 1.0,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +45,6 @@ def automatic_masks(
     tau: float = TAU,
     bias: KeyBias = "removed",
     component: bool = True,
-    on_image: Callable[[], object] = lambda: None,
     **refining: Any,
 ) -> AutomaticMasks:
     """Mask each image's object by TokenCut, without label or annotation.
@@ -67,7 +65,6 @@ def automatic_masks(
             fine, keep = refine(image, mask[0], **refining)
             refined.append(fine[None])
             kept.append(keep)
-            on_image()
     return AutomaticMasks(torch.cat(coarse), torch.stack(refined), torch.tensor(kept))
 
 

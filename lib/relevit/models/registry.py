@@ -121,7 +121,7 @@ def shipped_weights(name: str, data: str | None = None) -> Path:
     if not path.is_file():
         raise ValueError(
             f"models: no weights of {name!r} for {data} come with the package; "
-            "train it with the 00_original notebook"
+            "train it with the 00_start notebook"
         )
     return path
 

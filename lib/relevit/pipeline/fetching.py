@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from relevit.base import errors
-from relevit.config import NOTEBOOKS, ClipParams, OriginalParams, OwnParams, TextParams
+from relevit.config import NOTEBOOKS, ClipParams, OwnParams, StartParams, TextParams
 from relevit.config.preset import Preset
 from relevit.config.text import ON_DISK
 from relevit.config.words import DINOV2
@@ -27,7 +27,7 @@ def fetch(preset: Preset) -> None:
     if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
         return
     stages = preset.stages
-    original = cast(OriginalParams, stages["00_original"])
+    original = cast(StartParams, stages["00_start"])
     text, clip = cast(TextParams, stages["09_text"]), cast(ClipParams, stages["12_clip"])
     trains = original.source == "train" or bool(stages["03_controls"].home_shares)
     pretrained = trains and original.model in DINOV2

@@ -101,7 +101,7 @@ def repeatable(notebook: NotebookNode) -> NotebookNode:
     states = notebook.metadata.get("widgets", {}).get(STATES, {}).get("state", {})
     models = {name: f"{number:032x}" for number, name in enumerate(states)}
     tables: dict[str, str] = {}
-    text = nbformat.writes(notebook)
+    text = nbformat.writes(notebook).replace(f"{project_root()}/", "")  # wherever it lies
     text = re.sub(r"[0-9a-f]{32}", lambda found: models.get(found[0], found[0]), text)
     text = TABLE.sub(lambda found: tables.setdefault(found[0], f"T_{len(tables):05x}"), text)
     for pattern, instead in CHANCE.items():

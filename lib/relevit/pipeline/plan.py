@@ -16,7 +16,7 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.base.stages import read_stage
-from relevit.config import NOTEBOOKS, ControlsParams, OriginalParams
+from relevit.config import NOTEBOOKS, ControlsParams, StartParams
 from relevit.config.preset import Preset
 from relevit.config.words import IMAGENET
 from relevit.finetune import runs, table
@@ -26,6 +26,7 @@ from relevit.models.registry import PAPER_MODELS
 FOLDER = "params"  # of a preset's results
 PLAN = "plan.json"
 ASKED = "asked.json"  # beside a run's files
+NOT_OF_TRAINING = {"training_images", "images_per_set", "shown"}  # which a world has not
 LARGEST_BATCH = 6  # runs of one process, which loads torch once
 FIRST = ("02_learning_rate", "03_robustness", "03_controls")  # whose runs most others wait for
 
@@ -46,7 +47,7 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
         needs = [each.name for each in runs.needs(row)]
         asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
         if runs.is_trained(row):
-            how = read_stage(row.params, OriginalParams).model_dump()
+            how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
             asked["training"] = how | {
                 "images": read_stage(row.params, ControlsParams).original_images
             }
@@ -87,7 +88,7 @@ def _stages(row: Row) -> tuple[str, ...]:
     """The notebooks whose files a run reads."""
     own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
     masks = row.params.masks == "tokencut" and not row.original
-    return (*(["00_original"] if own else []), *(["01_masks"] if masks else []))
+    return (*(["00_start"] if own else []), *(["01_masks"] if masks else []))
 
 
 def unmake_failed(preset: Preset) -> None:

@@ -162,16 +162,15 @@ def _images(result: OwnResult) -> dict[str, Any]:
 
 def _accuracy(result: OwnResult) -> dict[str, Any]:
     changes = result.changes.assign(
-        interval=[f"{r.low_pts:+z.1f} to {r.high_pts:+z.1f}" for r in result.changes.itertuples()],
-        p=[f"{p:.3f}" if p >= 0.001 else "below 0.001" for p in result.changes["p"]],
+        interval=[f"{r.low_pts:+z.1f} to {r.high_pts:+z.1f}" for r in result.changes.itertuples()]
     )
-    columns = ["change", "images", "gained", "lost", "change_pts", "interval", "p"]
+    columns = ["change", "images", "gained", "lost", "change_pts", "interval"]
     return {
         "heading": "The answers",
         "texts": [
             "Every model answers the same images. Gained and lost are images newly right and newly "
-            "wrong; the interval is a bootstrap over images, p is McNemar's exact test. Another "
-            "seed would finetune to other weights: repeat the run with a few before you rely on it."
+            "wrong; the interval, 95 %, is over images. Another seed would finetune to other "
+            "weights: repeat the run with a few before you rely on it."
         ],
         "tables": [
             _html(accuracy_table(result)),

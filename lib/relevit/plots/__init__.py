@@ -18,7 +18,6 @@ from relevit.plots.curves import (
     rate_dots,
     rationale_curves_figure,
     sensitivity_curves,
-    training_curve,
 )
 from relevit.plots.images import (
     captioned_images,
@@ -43,7 +42,6 @@ from relevit.plots.intervals import (
     dose_response,
     paired_changes,
     pointing_bars,
-    relevance_bars,
     score_bars,
     seconds_bars,
     segmentation_bars,
@@ -67,7 +65,7 @@ from relevit.plots.lines import (
 )
 from relevit.plots.shaded_text import shaded_html, shaded_methods
 from relevit.plots.style import GAIN, INK, LOSS, OBJECT, OURS, panels, set_style
-from relevit.plots.tables import attention_rows, change_heatmap, entropy_maps, share_table
+from relevit.plots.tables import attention_rows, change_heatmap, entropy_maps
 from relevit.plots.widgets import (
     erasing_explorer,
     explorer_picture,

@@ -24,7 +24,6 @@ from relevit.plots.style import (
     FAINT,
     GAIN,
     LOSS,
-    ORIGINAL,
     OURS,
     PROTOCOLS,
     count_whole,
@@ -47,21 +46,6 @@ TERMS = ("background", "foreground", "classification", "total")
 
 
 # Training and finetuning
-
-
-def training_curve(log: pd.DataFrame) -> Figure:
-    """Loss within the epochs and validation top-1 after each, of the original model."""
-    figure, (left, right) = panels(2, 8, 2.6)
-    for row in log.itertuples():
-        if isinstance(row.curve, list):
-            steps = (np.arange(len(row.curve)) + 0.5) / len(row.curve)
-            left.plot(row.epoch - 1 + steps, row.curve, color=ORIGINAL, marker=".")
-    left.set(xlabel="epoch", ylabel="training loss (nats)", yscale="log", title="Training")
-    # A line through two points would say that learning is even.
-    line = "-" if len(log) > 2 else ""
-    right.plot(log["epoch"], log["validation_top1_pct"], color=ORIGINAL, marker="o", linestyle=line)
-    right.set(xlabel="epoch", ylabel="top-1 (%)", ylim=(0, 102), title="Validation images")
-    return figure
 
 
 def loss_curves(log: pd.DataFrame) -> Figure:

@@ -162,15 +162,6 @@ def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
     return intervals(rows, "place", "accuracy_pct", group="model_run", **style)
 
 
-def relevance_bars(where: pd.DataFrame, title: str) -> Figure:
-    """Mean IoU and share of the relevance on the object, for each set."""
-    names = {"on_object_pct": "relevance on the object", "iou_pct": "IoU with the mask"}
-    rows = where.rename(columns=names).melt("dataset", list(names.values()), "measure", "pct")
-    colours = dict(zip(names.values(), (OBJECT, PALE_OBJECT), strict=True))
-    style = {"group": "measure", "colours": colours, "limits": (0, 100)}
-    return intervals(rows, "dataset", "pct", title=title, label="%", **style)
-
-
 def change_bars(changes: pd.DataFrame, title: str) -> Figure:
     """Mean change of top-1 over seeds with its spread, one bar a set.
 

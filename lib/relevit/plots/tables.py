@@ -44,15 +44,6 @@ def change_heatmap(changes: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def share_table(shares_pct: pd.DataFrame, title: str) -> Figure:
-    """A table of percentages as colours, the names of its rows at the left."""
-    figure, axis = subplots(figsize=(5, 0.9 + 0.14 * len(shares_pct)))
-    bar = {"label": "%", "shrink": 0.5}
-    heat_table(axis, shares_pct, title, cmap="mako_r", vmin=0, vmax=100, cbar_kws=bar)
-    axis.tick_params(axis="y", labelsize=7)
-    return figure
-
-
 def attention_rows(
     rows: Float[Tensor, "blocks tokens"], words: Sequence[str], title: str
 ) -> Figure:

@@ -14,7 +14,7 @@ from torch import nn
 
 from relevit.base.files import from_project, write_atomically
 from relevit.base.results import read_rows
-from relevit.config import OriginalParams
+from relevit.config import StartParams
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import Cutouts
 from relevit.evaluate.predictions import BATCH, predict
@@ -29,7 +29,7 @@ VALIDATED = 100  # validation images that a model of a paper answers
 
 
 def make_original(
-    cfg: OriginalParams,
+    cfg: StartParams,
     bench: Benchmark,
     folder: Path,
     device: torch.device,
@@ -57,7 +57,7 @@ def make_original(
             on_epoch(row)
         return model, history
     model = untrained(cfg.model, cfg.seed, device)
-    settings = TrainSettings.from_params(cfg, device)
+    settings = TrainSettings.from_params(cfg, device, images=cfg.training_images)
     return model, train_original(model, spec, settings, folder, bench, on_epoch=on_epoch)
 
 
@@ -76,7 +76,7 @@ def untrained(name: str, seed: int = 0, device: torch.device | str | None = None
     return load_model(name, start, new_head=True, seed=seed, device=device)
 
 
-def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn.Module:
+def _paper_models(cfg: StartParams, folder: Path, device: torch.device) -> nn.Module:
     """Write the weights of the paper's models that a preset needs; returns its own."""
     root = from_project(cfg.weights_root) if cfg.weights_root else None
     for name in dict.fromkeys([*cfg.others, cfg.model]):  # its own last: with it the stage is made
@@ -88,7 +88,7 @@ def _paper_models(cfg: OriginalParams, folder: Path, device: torch.device) -> nn
 
 
 def _as_it_is(
-    cfg: OriginalParams,
+    cfg: StartParams,
     bench: Benchmark,
     model: nn.Module,
     folder: Path,

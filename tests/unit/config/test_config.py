@@ -14,7 +14,6 @@ from relevit.config import (
     BaselinesParams,
     FinetuneParams,
     LearningRateParams,
-    OriginalParams,
     OwnChoices,
     OwnParams,
     PipelineParams,
@@ -71,7 +70,7 @@ def test_from_notebook_takes_what_papermill_injected():
 WRONG = [
     # misspelt or unknown
     (FinetuneParams, {"epohcs": 3}, r"epohcs = 3 is no parameter; allowed are preset, .*epochs"),
-    (StartParams, {"lr": 1.0e-5}, r"lr = 1e-05 is no parameter; allowed are .*images_per_set"),
+    (RobustnessParams, {"lr": 1.0e-5}, r"lr = 1e-05 is no parameter; allowed are .*images_per_set"),
     # wrong type
     (FinetuneParams, {"epochs": "2"}, r"epochs = '2' \(str\): .*valid integer"),
     (FinetuneParams, {"epochs": True}, r"epochs = True \(bool\): .*valid integer"),
@@ -85,8 +84,8 @@ WRONG = [
     (RobustnessParams, {"seeds": []}, r"seeds = \[\] \(list\): .*at least 1 item"),
     (RobustnessParams, {"seeds": [2, 0, 2]}, r"seeds = \[2, 0, 2\].* 2 occurs twice; give"),
     (LearningRateParams, {"rates": [1.0e-6, "1e-5"]}, r"rates\.1 = '1e-5' \(str\): .*with a dot"),
-    (OriginalParams, {"images": 41}, r"images = 41.*multiple of 40"),
-    (StartParams, {"images_per_set": 10**12}, r"images_per_set = 10+ .*equal to 10000000 \[images"),
+    (StartParams, {"training_images": 41}, r"training_images = 41.*multiple of 40"),
+    (StartParams, {"images_per_set": 10**12}, r"images_per_set = 10+ .*equal to 10000000 \[test"),
     (StartParams, {"preset": "a" * 101}, r"preset = 'a+' \(str\): .*at most 100 characters"),
     # the same again
     (

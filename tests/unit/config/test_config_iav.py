@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import IavParams, OriginalParams, PretrainingParams
+from relevit.config import IavParams, PretrainingParams, StartParams
 from relevit.training.classifier import TrainSettings
 
 BOTH = (PretrainingParams, IavParams)
@@ -80,11 +80,11 @@ def test_a_reference_that_is_not_compared_is_named(values):
 # Settings made from them
 
 
-@pytest.mark.parametrize("cfg", [PretrainingParams(epochs=3), OriginalParams(epochs=3, seed=4)])
+@pytest.mark.parametrize("cfg", [PretrainingParams(epochs=3), StartParams(epochs=3, seed=4)])
 def test_training_settings_take_what_the_parameters_name_alike(cfg):
     cpu = torch.device("cpu")
     found = TrainSettings.from_params(cfg.model_copy(update={"precision": "bfloat16"}), cpu)
-    shared = ("lr", "head_lr", "images", "epochs", "batch_size", "weight_decay")
+    shared = ("lr", "head_lr", "epochs", "batch_size", "weight_decay")
     assert [getattr(found, n) for n in shared] == [getattr(cfg, n) for n in shared]
     assert (found.precision, found.warmup) == ("bfloat16", getattr(cfg, "warmup", 0.1))
     assert found.seed == getattr(cfg, "seed", 0) and not found.fresh

@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from relevit.base.files import project_root
-from relevit.config import (
-    BenchmarkParams,
-    OriginalParams,
-    PipelineParams,
-    RobustnessParams,
-    StartParams,
-)
+from relevit.config import BenchmarkParams, PipelineParams, RobustnessParams, StartParams
 from relevit.config.base import preset_sections
 from relevit.config.preset import read_preset
 
@@ -85,7 +79,7 @@ def test_missing_file_is_named(tmp_path):
 )
 def test_wrong_benchmark_is_one_clear_line(values, text):
     with pytest.raises(ValueError, match=re.escape(text)) as caught:
-        OriginalParams.checked({"benchmark": values}, "here")
+        StartParams.checked({"benchmark": values}, "here")
     assert str(caught.value).startswith("here: benchmark.")
     assert len(str(caught.value).splitlines()) == 1
 

@@ -50,6 +50,7 @@ def test_the_challenge_changes_the_home_alone():
 
 def test_camouflage_hides_the_animal_in_pictures_and_not_in_masks():
     clear, hidden = (draw("train", range(80), world=habitats(0.9, low)) for low in (1.0, 0.2))
+    assert clear.opacity.eq(1).all() and 0.2 <= hidden.opacity.min() < hidden.opacity.max() < 1
     assert torch.equal(clear.masks, hidden.masks) and torch.equal(clear.families, hidden.families)
     change = (clear.images.float() - hidden.images.float()).abs().mean(dim=1, keepdim=True)
     assert change[clear.masks].mean() > 10

@@ -32,7 +32,7 @@ from relevit.models.registry import shipped_weights
 ROOT = Path(__file__).parents[3]
 PRESET = """
 common: {model: tiny, benchmark: {data: cutouts}, seeds: [0]}
-00_original: {source: shipped}
+00_start: {source: shipped}
 02_learning_rate: {rates: [1.0e-6, 2.0e-6], limit_pts: 100.0, validation_images: 40}
 02_finetune:
   {images_per_class: 1, classes: 2, epochs: 1, validation_images: 40, validation_maps: 8}
@@ -44,10 +44,10 @@ SUMMARY = """{"parameters": {"model": "tiny", "benchmark": {"data": "cutouts"}}}
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project whose original is there: the shipped weights."""
-    for folder in ("notebooks", "params", "outputs/quick/00_original"):
+    for folder in ("notebooks", "params", "outputs/quick/00_start"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "params" / "quick.yaml").write_text(PRESET)
-    stage = tmp_path / "outputs" / "quick" / "00_original"
+    stage = tmp_path / "outputs" / "quick" / "00_start"
     (stage / "summary.json").write_text(SUMMARY)
     (stage / "weights.safetensors").symlink_to(shipped_weights("tiny", "cutouts"))
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_rows_of_the_same_run_are_one_that_is_asked_all(own):
 
 
 def test_own_model_starts_from_its_original_and_others_from_shipped_weights(project, own):
-    stage = project / "outputs" / "quick" / "00_original"
+    stage = project / "outputs" / "quick" / "00_start"
     assert origin_weights(own) == stage / "weights.safetensors"
     assert origin_weights(own, "tiny-mae") == shipped_weights("tiny-mae", "cutouts")
 
@@ -150,7 +150,7 @@ def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(projec
     make(row._replace(looked_at=8))
     assert file_fingerprint(weights_of(row)) == before
     assert read(row._replace(looked_at=8))["figures"]
-    origin = project / "outputs" / "quick" / "00_original" / "weights.safetensors"
+    origin = project / "outputs" / "quick" / "00_start" / "weights.safetensors"
     other = weights_of(searched(own)[0])
     origin.unlink()
     origin.symlink_to(other)

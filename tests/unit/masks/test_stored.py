@@ -89,16 +89,12 @@ def test_masks_that_are_not_there(folder, tmp_path_factory, batch):
 
 
 def test_masks_of_images(batch):
-    model, seen = feature_model("tiny-mae", 84), []
+    model = feature_model("tiny-mae", 84)
     found = automatic_masks(
-        model,
-        model_spec("tiny-mae"),
-        batch.images,
-        on_image=lambda: seen.append(1),
-        **options("published", "refine"),
+        model, model_spec("tiny-mae"), batch.images, **options("published", "refine")
     )
     assert found.coarse.shape == found.refined.shape == (3, 1, 56, 56)
-    assert len(found) == len(seen) == 3 and found.kept.dtype == torch.bool
+    assert len(found) == 3 and found.kept.dtype == torch.bool
     area = found.refined[found.kept].float().mean(dim=(1, 2, 3))
     assert bool(((area > 0) & (area < 1)).all())
     # 6 x 6 patches, brought to 56 pixels by the nearest one (B18).

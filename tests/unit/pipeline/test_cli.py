@@ -58,7 +58,7 @@ def test_a_run_ends_in_a_report_and_a_card(run):
         "The answers",
         "Where it looks",
         "The learning rate",
-        "McNemar",
+        "<th>interval</th>",
         "these terms add",
         "relevit finetune --data",
         "<th>weight_classification</th>\n      <td>0.05</td>",

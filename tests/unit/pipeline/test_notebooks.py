@@ -93,14 +93,12 @@ def test_all_are_stored_or_none(run, tmp_path, capsys):
 @pytest.mark.parametrize("metadata", [{}, {"end_time": "now", "exception": True}, None])
 def test_a_run_that_failed_or_goes_on_is_not_finished(tmp_path, monkeypatch, metadata):
     monkeypatch.setattr(notebooks, "project_root", lambda: tmp_path)
-    path = tmp_path / "outputs" / "quick" / "00_original" / "executed.ipynb"
+    path = tmp_path / "outputs" / "quick" / "00_start" / "executed.ipynb"
     for folder in (path.parent, tmp_path / "params"):
         folder.mkdir(parents=True)
     (tmp_path / "params" / "quick.yaml").touch()
     if metadata is not None:
         nbformat.write(new_notebook(metadata={"papermill": metadata}), path)
-    said = (
-        r"no finished run, 00_original is not done; make it with: python -m relevit\.pipeline quick"
-    )
+    said = r"no finished run, 00_start is not done; make it with: python -m relevit\.pipeline quick"
     with pytest.raises(FileNotFoundError, match=said):
         notebooks.finished_notebooks("quick")

@@ -170,5 +170,3 @@ def test_classes_are_sorted_and_coloured_by_what_was_finetuned():
     assert heights(figure.axes[0]) == [-2, 0, 3]
     assert figure.axes[0].get_xlabel() == "c1 … c0"
     assert heights(pictures.class_bars(pd.Series({"a": 1.0, "b": -1.0}), "t").axes[0]) == [1, -1]
-    where = table("dataset on_object_pct iou_pct", ("val", 60, 40))
-    assert heights(pictures.relevance_bars(where, "t").axes[0]) == [60, 40]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import BenchmarkParams, OriginalParams
+from relevit.config import BenchmarkParams, StartParams
 from relevit.config.words import SHIPPED
 from relevit.data.benchmark import open_benchmark
 from relevit.data.image_set import ImageSet
@@ -19,7 +19,7 @@ HABITATS, FIRST = BenchmarkParams(), BenchmarkParams(data="cutouts")
 
 
 def test_shipped_weights_have_seen_one_habitats_alone(tmp_path):
-    cfg = OriginalParams(benchmark=HABITATS.model_copy(update={"home_share": 0.5}))
+    cfg = StartParams(benchmark=HABITATS.model_copy(update={"home_share": 0.5}))
     with pytest.raises(ValueError, match=r"learned from Habitats with home_share 0\.95, opacity"):
         make_original(cfg, open_benchmark(cfg), tmp_path, CPU)
     assert list(tmp_path.iterdir()) == []
@@ -28,7 +28,7 @@ def test_shipped_weights_have_seen_one_habitats_alone(tmp_path):
 @pytest.mark.parametrize("name", SHIPPED["habitats"])
 def test_shipped_models_have_learned_their_images(name):
     """Some 30 of 40 for the small ones, which meet hidden animals."""
-    cfg = OriginalParams(model=name)
+    cfg = StartParams(model=name)
     bench, weights = open_benchmark(cfg), shipped_weights(name, cfg.benchmark.learned)
     classifier = load_classifier(bench, name, weights, "float32")
     seen = bench.draw("validation", range(40), size=112)
@@ -45,7 +45,7 @@ def test_trained_originals_of_other_images_are_other_runs(tmp_path, monkeypatch)
     monkeypatch.setattr(original, "train_classifier", train)
     monkeypatch.setattr(ImageSet, "kept", lambda images: images)  # drawn when they are needed
     for params in (HABITATS, HABITATS.model_copy(update={"home_share": 0.5}), FIRST):
-        cfg = OriginalParams(benchmark=params, model="tiny", source="train", images=40)
+        cfg = StartParams(benchmark=params, model="tiny", source="train", training_images=40)
         make_original(cfg, open_benchmark(cfg), tmp_path, CPU)
     assert [identity.get("images_of") for identity in identities] == [
         "habitats animals home 0.95 opacity 0.2",
