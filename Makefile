@@ -56,7 +56,6 @@ notebooks: setup  ## Store the outputs of a finished `make reproduce` in the not
 # The final table, and what relevance adds in other worlds.
 study: setup  ## When does relevance finetuning help? (2 hours on 2 cores, docs/context.md)
 	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
-	$(BIN)/python -m relevit.pipeline dose -j $(JOBS)
 
 workshop: setup  ## Exercises for students and teachers, and slides, in outputs/exercises
 	$(BIN)/python -m relevit.pipeline.exercises

@@ -19,7 +19,6 @@ READS = {
     "02_finetune": ["00_start", "02_learning_rate"],
     "02_baselines": ["00_start"],
     "03_robustness": ["00_start"],
-    "03_controls": ["00_start"],
     "03_comparison": ["00_start"],
     "07_segmentation": ["00_start"],
     "06_attribution": ["00_start"],
@@ -28,14 +27,13 @@ READS = {
     "08_iav": ["00_start", "07_pretraining"],
     "05_ablations": ["00_start"],
     "09_sis": ["00_start"],
-    "10_knn": ["00_start"],
     "09_text": [],
     "12_clip": [],
     "10_your_own": [],
 }
 READS["99_report"] = list(READS)
 # Started first where there is a choice: what most others wait for.
-FIRST = ("00_start", "03_robustness", "03_controls")
+FIRST = ("00_start", "03_robustness")
 
 
 def made(run):

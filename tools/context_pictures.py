@@ -14,7 +14,7 @@ from PIL import Image
 from relevit import plots
 from relevit.base.files import project_root
 from relevit.base.stages import preset_file, stage_folder
-from relevit.config import ControlsParams
+from relevit.config import RobustnessParams
 from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import look
@@ -43,7 +43,7 @@ def samples(bench, target: Path) -> None:
     Image.fromarray(whole.permute(1, 2, 0).numpy()).save(target, quality=80)
 
 
-def before_after(cfg: ControlsParams, target: Path) -> None:
+def before_after(cfg: RobustnessParams, target: Path) -> None:
     """The images of set a on whose things the original's relevance lies most, by rank alone."""
     bench, twins = open_benchmark(cfg), controls.compared(cfg)
     batch = runs.shared_out(bench, cfg.model, cfg.looked_at)
@@ -62,7 +62,7 @@ def before_after(cfg: ControlsParams, target: Path) -> None:
 
 def main() -> None:
     plots.set_style()
-    cfg = ControlsParams.from_preset(preset_file("study"))
+    cfg = RobustnessParams.from_preset(preset_file("study"))
     folder = stage_folder(cfg)
     samples(open_benchmark(cfg), DOCS / "habitats.jpg")
     before_after(cfg, DOCS / "context_maps.png")

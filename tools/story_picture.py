@@ -11,7 +11,7 @@ import pandas as pd
 from relevit import plots
 from relevit.base.files import project_root
 from relevit.base.stages import preset_file
-from relevit.config import ControlsParams
+from relevit.config import RobustnessParams
 from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import paired
@@ -28,7 +28,7 @@ KINDS = {"with relevance": True, "without, same images and steps": False}
 
 def main() -> None:
     plots.set_style()
-    cfg = ControlsParams.from_preset(preset_file("workshop"))
+    cfg = RobustnessParams.from_preset(preset_file("workshop"))
     outputs = project_root() / "outputs" / "workshop"
     bench, study = open_benchmark(cfg), outputs / cfg.notebook
     spec = bench.spec(cfg.model)
@@ -74,10 +74,11 @@ def main() -> None:
         twin = own[own["relevance"] == relevance]
         for name in TEST_SETS:
             found = paired.paired_change(twin, original, [name]).loc["all"]
-            change = {"change": found["change_pts"], "std": found["std_pts"]}
+            change = {"change": found["change_pts"], "low": found["low_pts"]}
+            change["high"] = found["high_pts"]
             rows.append({"dataset": name, "group": group} | change)
-    title = f"Change of top-1, {len(cfg.seeds)} seeds ± standard deviation"
-    axis, style = right.subplots(), {"group": "group", "error": "std"}
+    title = f"Change of top-1, {len(cfg.seeds)} seeds, 95 % intervals"
+    axis, style = right.subplots(), {"group": "group", "low": "low", "high": "high"}
     draw_intervals(axis, pd.DataFrame(rows), "dataset", "change", **style)
     axis.set(title=title, ylabel=CHANGE_PTS)
     right.axes[0].legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncol=2)

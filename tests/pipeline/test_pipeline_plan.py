@@ -19,8 +19,8 @@ from relevit.pipeline import run as pipeline
 from .projects import PRESET, RUN_S, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-OWN = {"02_finetune", "03_robustness", "03_controls", "03_comparison", "05_ablations"}
-AFTER_RUNS = END | OWN | {"07_segmentation", "06_faithfulness", "08_iav", "09_sis", "10_knn"}
+OWN = {"02_finetune", "03_robustness", "03_comparison", "05_ablations"}
+AFTER_RUNS = END | OWN | {"07_segmentation", "06_faithfulness", "08_iav", "09_sis"}
 
 
 def waiting(project: Path, monkeypatch) -> set[str]:

@@ -61,8 +61,12 @@ def only_plan(project, monkeypatch) -> None:
             "compared_model = ['dinov2-s8'], but for data 'cutouts' of common there are",
         ),
         ("common", {"benchmark": {"home_share": 1.5}}, "benchmark.home_share = 1.5 (float)"),
-        ("03_controls", {"home_shares": [0.5]}, "home_shares = [0.5], but common has data"),
-        ("03_controls", {"arms": {"fast": {"speed": 2}}}, "arm 'fast': speed = 2 is no parameter"),
+        ("03_robustness", {"home_shares": [0.5]}, "home_shares = [0.5], but common has data"),
+        (
+            "03_robustness",
+            {"arms": {"fast": {"speed": 2}}},
+            "arm 'fast': speed = 2 is no parameter",
+        ),
         ("03_robustness", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to common, which says"),
         ("pipeline", {"seeds": [0, 1]}, "seeds = [0, 1] belongs to common"),
         ("common", {"seeds": []}, "seeds = [] (list)"),
@@ -149,7 +153,7 @@ def test_number_that_yaml_reads_as_text_is_refused(project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["smalest"], "preset 'smalest' is unknown; use one of ['dose', 'paper', 'quick', "),
+        (["smalest"], "preset 'smalest' is unknown; use one of ['paper', 'quick', 'study', "),
         ([PRESET, "03_robustnes"], "'03_robustnes' is no stage of "),
     ],
 )

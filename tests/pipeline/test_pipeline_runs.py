@@ -21,13 +21,13 @@ RESULTS = (
     "01_masks/masks.safetensors",
     "02_learning_rate/rates.parquet",
     "02_baselines/rates.parquet",
-    "03_robustness/predictions.parquet",
+    "03_robustness/answers.parquet",
     "03_comparison/accuracies.parquet",
     "07_segmentation/methods_segmentation.parquet",
     "06_faithfulness/methods_perturbation.parquet",
     "08_iav/scores.parquet",
     "05_ablations/ablations.parquet",
-    "10_knn/knn.parquet",
+    "03_robustness/knn.parquet",
     "99_report/claims.parquet",
 )
 

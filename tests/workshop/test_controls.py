@@ -80,4 +80,4 @@ def test_both_standard_errors_are_right(capsys):
     found = paired_change(ours, original, ["a"]).loc["all"]
     points, error = change(*(rows["right"].to_numpy(float) for rows in (original, ours)))
     assert found["change_pts"] == pytest.approx(points)
-    assert found["se_pts"] == pytest.approx(error, rel=0.1)
+    assert found["high_pts"] - found["low_pts"] == pytest.approx(2 * 1.96 * error, rel=0.1)

@@ -1,4 +1,4 @@
-"""Checks of the exercises on controls (03_controls and 03_robustness)."""
+"""Checks of the exercises on controls (03_robustness)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def added(answer: Callable) -> None:
             mean["with"] + mean["without"] - 2 * mean["original"],
         "You took the sum over the sets: their mean is asked for.": right * len(SIZES),
     })  # fmt: skip
-    passed("That is what `03_controls` calls `adds_pts`.")
+    passed("That is what `03_robustness` calls `adds_pts`.")
 
 
 def no_control(answer: str | None) -> None:

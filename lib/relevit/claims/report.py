@@ -168,7 +168,7 @@ def _what_is_added(added: pd.DataFrame | None) -> str:
     if added is not None:
         added = added.query("world == 'own' and arm == 'ours' and classes == 'all'")
     if added is None or added.empty:
-        return "What finetuning alone would do is not known here: run 03_controls."
+        return "What finetuning alone would do is not known here: run 03_robustness."
     row = added.iloc[0]
     chance = row["adds_low_pts"] <= 0 <= row["adds_high_pts"]
     return (

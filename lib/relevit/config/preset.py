@@ -78,10 +78,10 @@ def _models(preset: Preset) -> None:
 
 def _shipped(preset: Preset) -> None:
     """The models that come with the package have learned from the preset's images."""
-    images, shares = preset.pipeline.benchmark, preset.stages["03_controls"].home_shares
+    images, shares = preset.pipeline.benchmark, preset.stages["03_robustness"].home_shares
     if images.data != "habitats" and shares:
         but = f"common has data {images.data!r}, whose classes have no homes: give habitats"
-        preset.refuse("03_controls", f"home_shares = {shares}", but)
+        preset.refuse("03_robustness", f"home_shares = {shares}", but)
     if images.data == IMAGENET:
         return
     try:
@@ -125,9 +125,9 @@ def _own_runs(preset: Preset) -> None:
 
 
 def _arms(preset: Preset) -> None:
-    """The settings that 03_controls compares, and their twins, are settings of 02_finetune."""
-    own, place = preset.stages["02_finetune"].model_dump(), f"{preset.path}: 03_controls"
-    for arm, changes in ({"ours": {}} | preset.stages["03_controls"].arms).items():
+    """The settings that 03_robustness compares, and their twins, are settings of 02_finetune."""
+    own, place = preset.stages["02_finetune"].model_dump(), f"{preset.path}: 03_robustness"
+    for arm, changes in ({"ours": {}} | preset.stages["03_robustness"].arms).items():
         FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
         alone = own | changes | {"weight_relevance": 0.0}
         FinetuneParams.checked(alone, f"{place}: arm {arm!r} without the relevance terms")
@@ -207,9 +207,9 @@ def _iav(preset: Preset) -> None:
 CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     ((), _places),
     ((), _models),
-    (("00_start", "01_masks", "03_controls"), _shipped),
+    (("00_start", "01_masks", "03_robustness"), _shipped),
     (("02_finetune",), _own_runs),
-    (("02_finetune", "03_controls"), _arms),
+    (("02_finetune", "03_robustness"), _arms),
     (("02_finetune", "05_ablations"), _variants),
     (("03_robustness", "03_comparison"), _compared_images),
     (("00_start", "01_masks", "02_baselines"), _sweep),

@@ -153,12 +153,79 @@ class FinetuneParams(FinetuneChoices, Params):
 
 
 class RobustnessParams(Params):
-    """03_robustness: the nine columns, original against finetuned."""
+    """03_robustness: the nine columns, with the relevance terms and without."""
 
     notebook: ClassVar[str] = "03_robustness"
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: Count = Field(80, ge=40, description="test images of each set")
+    arms: dict[str, dict[str, Any]] = Field(
+        {}, description="settings beside those of 02_finetune, as its parameters, by name"
+    )
+    arm_seeds: list[Seed] = Field(
+        [], description="of seeds, those that arms are run with; empty: all"
+    )
+    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        [], description="worlds of Habitats with originals of their own, a seed each"
+    )
+    home_seeds: list[Seed] = Field([], description="of these worlds; empty: seeds")
+    home_arm: str = Field("ours", description="the arm that is run in them")
+    original_images: Count = Field(6400, ge=40, multiple_of=40, description="these are trained on")
+    challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
+    looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
+    knn_data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = (
+        Field("cutouts", description="classes never finetuned; all but cutouts need knn_root")
+    )
+    knn_root: str = Field("", description="folder of the real data set")
+    knn_runs: int = Field(1, ge=1, description="of seeds, the first so many have features tested")
+    neighbours: list[Positive] = Field([1, 10], min_length=1)
+    known_images: Count = Field(
+        120, ge=24, description="images with known classes; of a real set, at most so many"
+    )
+    asked_images: Count = Field(
+        48, ge=24, description="images to classify in each set; of a real set, at most so many"
+    )
+    knn_precision: PrecisionChoice = Field(
+        "float32", description="of the features; bfloat16 changes a few answers"
+    )
+    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
+    probe_test_images: Count = Field(80, ge=40, description="that it answers, of each set")
+    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+
+    @field_validator("arms")
+    @classmethod
+    def _can_be_compared(cls, arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for arm, changes in arms.items():
+            if arm in ("ours", "original") or not re.fullmatch(r"[a-z0-9_-]+", arm):
+                raise ValueError(
+                    f"arm {arm!r}: give it a name of small letters, digits, - and _, other than "
+                    "ours and original"
+                )
+            if fixed := sorted(set(changes) & NOT_OF_AN_ARM):
+                raise ValueError(
+                    f"arm {arm!r} changes {', '.join(fixed)}, in which twins and arms are alike; "
+                    "leave it out"
+                )
+        return arms
+
+    @field_validator("arm_seeds")
+    @classmethod
+    def _are_compared(cls, seeds: list[int], info: ValidationInfo) -> list[int]:
+        if lacking := sorted(set(seeds) - set(info.data.get("seeds", seeds))):
+            raise ValueError(f"{lacking} are not among seeds; give some of those")
+        return seeds
+
+    @field_validator("home_arm")
+    @classmethod
+    def _is_an_arm(cls, arm: str, info: ValidationInfo) -> str:
+        if arm not in (known := ["ours", *info.data.get("arms", {})]):
+            raise ValueError(f"it is no arm; use one of {', '.join(known)}")
+        return arm
+
+
+# What an arm of 03_robustness may not change.
+NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed", "method"}
+NOT_OF_AN_ARM |= {"weight_relevance"}
 
 
 class MasksParams(Params):
@@ -238,46 +305,6 @@ class AblationsParams(Params):
     images_per_set: Count = Field(60, ge=40, description="test images of each set")
 
 
-class ControlsParams(Params):
-    """03_controls: what the relevance terms add to the same finetuning without them."""
-
-    notebook: ClassVar[str] = "03_controls"
-
-    seeds: Seeds = Field([0, 1], description="finetuning runs, and originals of other worlds")
-    arms: dict[str, dict[str, Any]] = Field(
-        {}, description="settings beside those of 02_finetune, as its parameters, by name"
-    )
-    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        [], description="worlds of Habitats with originals of their own, a seed each"
-    )
-    original_images: Count = Field(6400, ge=40, multiple_of=40, description="these are trained on")
-    images_per_set: Count = Field(80, ge=40, description="test images of each set")
-    challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
-    looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
-    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
-
-    @field_validator("arms")
-    @classmethod
-    def _can_be_compared(cls, arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        for arm, changes in arms.items():
-            if arm in ("ours", "original") or not re.fullmatch(r"[a-z0-9_-]+", arm):
-                raise ValueError(
-                    f"arm {arm!r}: give it a name of small letters, digits, - and _, other than "
-                    "ours and original"
-                )
-            if fixed := sorted(set(changes) & NOT_OF_AN_ARM):
-                raise ValueError(
-                    f"arm {arm!r} changes {', '.join(fixed)}, in which twins and arms are alike; "
-                    "leave it out"
-                )
-        return arms
-
-
-# What an arm of 03_controls may not change.
-NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed", "method"}
-NOT_OF_AN_ARM |= {"weight_relevance"}
-
-
 class SisParams(Params):
     """09_sis: sufficient input subsets."""
 
@@ -293,27 +320,3 @@ class SisParams(Params):
         "float32", description="of the search; confidences that decide are always float32"
     )
     seed: Seed = Field(0, description="draws images and labels, names the finetuned run")
-
-
-class KnnParams(Params):
-    """10_knn: nearest neighbours in the class token, on classes that finetuning never saw."""
-
-    notebook: ClassVar[str] = "10_knn"
-
-    data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = Field(
-        "cutouts", description="data set; all but cutouts need data_root"
-    )
-    data_root: str = Field("", description="folder of the real data set")
-    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    neighbours: list[Positive] = Field([1, 10], min_length=1)
-    train_images: Count = Field(
-        240, ge=24, description="images with known classes; of a real set, at most so many"
-    )
-    test_images: Count = Field(
-        120, ge=24, description="images to classify in each set; of a real set, at most so many"
-    )
-    precision: PrecisionChoice = Field(
-        "float32", description="of the features; bfloat16 changes a few answers"
-    )
-    shown: int = Field(4, ge=1, le=10, description="images whose neighbours are drawn")
-    seed: Seed = Field(0, description="draws the images")

@@ -37,7 +37,6 @@ class Benchmark:
     example_sets: tuple[str, ...]  # shifted sets of which single images are shown
     composable: bool  # background, size, place and number of objects are chosen by who draws
     of_the_papers: bool  # the papers' own images: their numbers can be held against ours
-    all_classes_everywhere: bool  # each test set has images of every class
     dino_pair: tuple[str, str]  # self-supervised and supervised model that stand for the papers'
     ahead: int = 0  # batches that are read before they are asked for
     skips: bool = False  # pictures that cannot be read are left out

@@ -114,7 +114,6 @@ class Cutouts(Benchmark):
     example_sets: ClassVar = SHIFTED_SETS
     composable: ClassVar = True
     of_the_papers: ClassVar = False
-    all_classes_everywhere: ClassVar = True
     dino_pair: ClassVar = ("dinov2-s", "tiny")
 
     @property

@@ -57,7 +57,6 @@ class ImageNet(Benchmark):
     example_sets: ClassVar = tuple(name for name in SHIFTED_SETS if name != "objectnet")
     composable: ClassVar = False
     of_the_papers: ClassVar = True
-    all_classes_everywhere: ClassVar = False
     dino_pair: ClassVar = ("dino-b", "deit-b")
     ahead: ClassVar = AHEAD
 

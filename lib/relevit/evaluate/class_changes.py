@@ -17,31 +17,21 @@ from scipy.stats import rankdata
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.data.drawings import ANIMALS, CLASSES
 from relevit.evaluate.intervals import RESAMPLES, middle
-from relevit.evaluate.robustness import ORIGINAL, over_seeds, paired_changes, run_means
+from relevit.evaluate.robustness import ORIGINAL, paired_changes
 
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 
 
-def class_table(
-    predictions: pd.DataFrame,
-    finetuned_classes: dict[str, list[int]],
-    names: Sequence[str] = CLASSES,
-) -> pd.DataFrame:
-    """Mean change of every class on every set.
+def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd.DataFrame:
+    """Mean change of every class on every set; `names` are those of the labels.
 
-    `finetuned_classes` gives the labels A of each finetuned run, `names` that of each label.
-    Columns: dataset, label, name, finetuned_runs (in how many of the runs the class was in A),
-    images, then for top1 and top5 `change_*_pts` (mean over the runs) and `change_*_std_pts`.
+    Columns: dataset, label, name, images, change_top1_pts (mean over the runs).
     Raises: ValueError as `paired_changes`.
     """
-    pairs, keys = paired_changes(predictions), ["dataset", "label"]
-    table = over_seeds(run_means(pairs, ["model_run", *keys]), keys)
-    table.insert(0, "images", pairs.groupby(keys, observed=True)["index"].nunique())
-    table = table.reset_index()
-    runs = [label for labels in finetuned_classes.values() for label in labels]
-    labels = table["label"].astype(int)
-    table.insert(2, "name", [names[label] for label in labels])
-    table.insert(3, "finetuned_runs", [runs.count(label) for label in labels])
+    classes = paired_changes(predictions).groupby(["dataset", "label"], sort=False, observed=True)
+    table = classes.agg(images=("index", "nunique"), change_top1_pts=("change_top1_pts", "mean"))
+    table = table.reset_index().astype({"label": int})
+    table.insert(2, "name", [names[label] for label in table["label"]])
     return table
 
 
@@ -119,13 +109,11 @@ def harmed_table(
 ) -> pd.DataFrame:
     """Up to `count` classes that lose most top-1 on each set, and what they are taken for.
 
-    Columns: dataset, label, name, images, change_top1_pts (mean over runs), change_top1_std_pts,
-    newly_wrong (images a run, mean) and taken_for (the new wrong answers of all runs, most frequent
-    first). Ties go by label; a class that does not lose is not listed. Needs the column
-    `prediction`.
+    Columns: dataset, label, name, images, change_top1_pts (mean over runs), newly_wrong (images a
+    run, mean) and taken_for (the new wrong answers of all runs, most frequent first). Ties go by
+    label; a class that does not lose is not listed. Needs the column `prediction`.
     """
-    columns = ["dataset", "label", "name", "images", "change_top1_pts", "change_top1_std_pts"]
-    classes = class_table(predictions, {}, names)[columns].astype({"label": int})
+    classes = class_table(predictions, names)
     losses = classes[classes["change_top1_pts"] < 0].sort_values(["change_top1_pts", "label"])
     worst = [losses[losses["dataset"] == dataset].head(count) for dataset in datasets]
     table = pd.concat(worst, ignore_index=True)

@@ -25,7 +25,6 @@ class Estimate(NamedTuple):
 
     mean: float
     std: float  # over the seeds, sample; NaN for one
-    se: float  # of the mean, as of the resamples
     low: float
     high: float
 
@@ -44,7 +43,7 @@ def estimate(sets: Iterable[Float[np.ndarray, "seeds _"]], seed: int = 0) -> Est
     of_seeds = np.nanmean(means, axis=0)
     draws = resampled_seeds(np.nanmean(drawn, axis=0), random)
     std = of_seeds.std(ddof=1) if len(of_seeds) > 1 else np.nan
-    return Estimate(of_seeds.mean(), std, draws.std(ddof=1), *middle(draws))
+    return Estimate(of_seeds.mean(), std, *middle(draws))
 
 
 def bootstrap_interval(values: Float[Tensor, " images"], seed: int = 0) -> tuple[float, float]:

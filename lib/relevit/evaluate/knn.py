@@ -11,68 +11,63 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int, UInt8
-from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d, normalize
+from torch import Tensor
+from torch.nn.functional import normalize
 
-from relevit.base.device import Precision
 from relevit.base.files import from_project
-from relevit.config import KnnParams
+from relevit.config import RobustnessParams
 from relevit.data.cutouts import Cutouts
 from relevit.data.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.evaluate import robustness
-from relevit.evaluate.frozen_features import class_features
 from relevit.evaluate.intervals import estimate
-from relevit.evaluate.robustness import ORIGINAL
-from relevit.models.spec import ModelSpec, View
+from relevit.models.spec import View
 
-Metric = Literal["cosine", "euclidean"]
 KNOWN = "train"  # recipe of the drawings with known classes
 # Those to classify: of the same kind, as in the paper's data sets, and shifted.
 ASKED = ("val", "objectnet")
 BATCH = 50  # images; the vectors do not depend on it beyond rounding
-CELL = 7  # pixels
-FLOOR = 20_000  # images whose colours are compared at most: 3,072 numbers each
+SEED = 0  # draws the images
 SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
 AT_ONCE = 2**25  # similarities held in memory
 # RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
 PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
 
 
-def open_data(cfg: KnnParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
+def open_data(cfg: RobustnessParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
     """Images with known classes, and by name the sets to classify, `size` pixels a side.
 
     `cutouts` draws things (`relevit.data.drawings`); real data sets are read and sampled, each
     picture cut to its middle as for ImageNet at 224 px (the papers are silent on this).
     """
-    if cfg.data == "cutouts":
-        drawn = partial(Cutouts(drawings=UNSEEN).pictures, seed=cfg.seed, size=size)
-        known = drawn(KNOWN, cfg.train_images).kept()
-        return known, {name: drawn(name, cfg.test_images).kept() for name in ASKED}
-    if not cfg.data_root:
+    if cfg.knn_data == "cutouts":
+        drawn = partial(Cutouts(drawings=UNSEEN).pictures, seed=SEED, size=size)
+        known = drawn(KNOWN, cfg.known_images).kept()
+        return known, {name: drawn(name, cfg.asked_images).kept() for name in ASKED}
+    if not cfg.knn_root:
         raise ValueError(
-            f"10_knn: data {cfg.data!r} without data_root; give the folder that holds the data "
-            "set, or data: cutouts, which needs none"
+            f"03_robustness: knn_data {cfg.knn_data!r} without knn_root; give the folder that "
+            "holds the data set, or knn_data: cutouts, which needs none"
         )
     view = View(resize=round(size * 256 / 224), crop=size, interpolation="bicubic")
-    key = cfg.data.removesuffix("_coarse")
-    labels = {"labels": "coarse"} if key != cfg.data else {}
-    root = from_project(cfg.data_root)
+    key = cfg.knn_data.removesuffix("_coarse")
+    labels = {"labels": "coarse"} if key != cfg.knn_data else {}
+    root = from_project(cfg.knn_root)
     known, asked = (CATALOGUE[key].read(root, view, call=call, **labels) for call in (0, 1))
     if known.classes != asked.classes:
         raise ValueError(
-            f"10_knn: the two parts of {cfg.data} in {root} have folders of other classes; "
+            f"03_robustness: the two parts of {cfg.knn_data} in {root} have folders of other "
+            "classes; "
             f"{CATALOGUE[key].remedy} whole"
         )
-    known, asked = known.sample(cfg.train_images, cfg.seed), asked.sample(cfg.test_images, cfg.seed)
-    return known, {cfg.data: asked}
+    known, asked = known.sample(cfg.known_images, SEED), asked.sample(cfg.asked_images, SEED)
+    return known, {cfg.knn_data: asked}
 
 
 def pixels_of(images: ImageSet) -> Iterator[UInt8[Tensor, "batch 3 side side"]]:
@@ -86,24 +81,17 @@ def short_names(classes: Iterable[str]) -> list[str]:
 
 
 def nearest(
-    asked: Float[Tensor, "asked width"],
-    known: Float[Tensor, "known width"],
-    k: int,
-    metric: Metric = "cosine",
+    asked: Float[Tensor, "asked width"], known: Float[Tensor, "known width"], k: int
 ) -> Int[Tensor, "asked k"]:
-    """Places in `known` of the k nearest vectors to each asked one, the nearest first.
+    """Places in `known` of the k nearest vectors to each asked one, by cosine, the nearest first.
 
     Raises: ValueError for k outside 1..known.
     """
     if not 1 <= k <= len(known):
         raise ValueError(f"nearest: k = {k} with {len(known)} known vectors; use 1..{len(known)}")
-    lengths = 0.0
-    if metric == "cosine":
-        asked, known = normalize(asked, dim=1), normalize(known, dim=1)
-    else:  # half the squared distance is |asked|^2 / 2, the same for all, less what follows
-        lengths = known.square().sum(dim=1) / 2
+    asked, known = normalize(asked, dim=1), normalize(known, dim=1)
     rows = max(1, AT_ONCE // len(known))
-    parts = [(part @ known.T - lengths).topk(k, dim=1).indices for part in asked.split(rows)]
+    parts = [(part @ known.T).topk(k, dim=1).indices for part in asked.split(rows)]
     return torch.cat(parts)
 
 
@@ -125,70 +113,16 @@ def knn_answers(
     asked: Float[Tensor, "asked width"],
     asked_labels: Int[Tensor, " asked"],
     neighbours: Sequence[int],
-    metric: Metric = "cosine",
 ) -> pd.DataFrame:
     """Classify `asked` for each number of neighbours; one row an image and k.
 
     Columns: k, index, label, prediction. One search serves every k. Errors as `nearest`.
     """
-    places = nearest(asked, known, max(neighbours), metric)
+    places = nearest(asked, known, max(neighbours))
     labels = known_labels.to(places.device)[places]
     rows = pd.DataFrame({"index": np.arange(len(asked)), "label": asked_labels.cpu().numpy()})
     parts = [rows.assign(prediction=vote(labels[:, :k]).cpu().numpy(), k=k) for k in neighbours]
     return pd.concat(parts, ignore_index=True)[["k", "index", "label", "prediction"]]
-
-
-def pixel_features(images: ImageSet) -> Float[Tensor, "images width"]:
-    """Mean colours of small squares, CELL pixels a side: what k-NN can do without a model."""
-    parts = [avg_pool2d(pixels.float(), CELL).flatten(1) for pixels in pixels_of(images)]
-    colours = torch.cat(parts)
-    return colours - colours.mean(dim=1, keepdim=True)
-
-
-def colour_answers(
-    known: ImageSet, asked: dict[str, ImageSet], neighbours: Sequence[int], seed: int
-) -> pd.DataFrame:
-    """`knn_answers` by `pixel_features`, with `model_run` and `data`; a sample of large sets."""
-    some = known if len(known) <= FLOOR else known.sample(FLOOR, seed)
-    colours, parts = pixel_features(some), []
-    for name, images in asked.items():
-        images = images if len(images) <= FLOOR else images.sample(FLOOR, seed)
-        features = pixel_features(images)
-        rows = knn_answers(colours, some.labels, features, images.labels, neighbours)
-        parts.append(rows.assign(model_run="colours", data=name))
-    return pd.concat(parts)
-
-
-def changed_examples(
-    answers: pd.DataFrame, model_run: str, data: str, k: int, count: int
-) -> tuple[list[int], list[int]]:
-    """Images that a finetuned run corrects and that it ruins: the first `count` of each."""
-    rows = _as_predictions(answers[answers["k"] == k])
-    corrected, ruined = robustness.changed_examples(rows, model_run, data)
-    return corrected[:count], ruined[:count]
-
-
-def same_answers_pct(
-    model: nn.Module,
-    spec: ModelSpec,
-    known: ImageSet,
-    asked: ImageSet,
-    precision: Precision,
-    k: int = 1,
-) -> float:
-    """Share of `asked` that get the same answer in `precision` as in float32, in percent.
-
-    Rounding moves every vector a little, and with it the order of near neighbours.
-    """
-    answers = []
-    for number_format in ("float32", precision):
-        vectors = [
-            class_features(model, spec, pixels_of(images), number_format)
-            for images in (known, asked)
-        ]
-        rows = knn_answers(vectors[0], known.labels, vectors[1], asked.labels, [k])
-        answers.append(rows["prediction"])
-    return 100.0 * float((answers[0] == answers[1]).mean())
 
 
 def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
@@ -204,9 +138,9 @@ def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
 def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
     """What finetuning changed, image by image, with its interval; one row a data set and k.
 
-    Columns: data, k, images, seeds, original_pct, ours_pct (mean over the finetuned runs),
-    change_pts, change_std_pts (sample deviation over the runs, NaN for one), low_pts, high_pts and
-    standard_error_pts (of the change of one run over images, mean over the runs).
+    Columns: data, k, images, seeds, change_pts (mean over the finetuned runs), change_std_pts
+    (sample deviation over the runs, NaN for one), low_pts, high_pts and standard_error_pts (of the
+    change of one run over images, mean over the runs).
     Raises: ValueError without 'original', without another run, or when runs hold other images.
     """
     rows = []
@@ -214,13 +148,9 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
         pairs = robustness.paired_changes(_as_predictions(part))
         wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
         found = estimate([wide.T.to_numpy()])
-        original = part[part["model_run"] == ORIGINAL]
-        before = 100.0 * (original["label"] == original["prediction"]).mean()
-        change = (before, before + found.mean, found.mean, found.std, found.low, found.high)
-        rows.append((data, k, *wide.shape, *change, wide.sem().mean()))
-    columns = ["data", "k", "images", "seeds", "original_pct", "ours_pct", "change_pts"]
-    columns += ["change_std_pts", "low_pts", "high_pts", "standard_error_pts"]
-    return pd.DataFrame(rows, columns=columns)
+        rows.append((data, k, *wide.shape, *found, wide.sem().mean()))
+    columns = ["data", "k", "images", "seeds", "change_pts", "change_std_pts", "low_pts"]
+    return pd.DataFrame(rows, columns=[*columns, "high_pts", "standard_error_pts"])
 
 
 def _as_predictions(answers: pd.DataFrame) -> pd.DataFrame:

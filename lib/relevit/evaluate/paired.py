@@ -21,8 +21,8 @@ def paired_change(
     """Difference of top-1, in points, mean over `sets`, by group of classes.
 
     Both tables have one row a seed and image: `seed`, `dataset`, `index`, `right`, `in_a`. Columns
-    of the result: `change_pts` (mean over the seeds), `std_pts` (spread over them; NaN for one),
-    `se_pts`, `low_pts` and `high_pts` (`relevit.evaluate.intervals`), `seeds`.
+    of the result: `change_pts` (mean over the seeds), `low_pts` and `high_pts`
+    (`relevit.evaluate.intervals`), `seeds`.
     A group without any image has no row. Raises: ValueError when the two did not see the same
     images.
     """
@@ -45,8 +45,8 @@ def paired_change(
                 for _, images in part.groupby("dataset", sort=True)
             )
             found = estimate((values.to_numpy() for values in wide), seed)
-            rows[group] = [*found, len(seeds)]
-    names = ["change_pts", "std_pts", "se_pts", "low_pts", "high_pts", "seeds"]
+            rows[group] = [found.mean, found.low, found.high, len(seeds)]
+    names = ["change_pts", "low_pts", "high_pts", "seeds"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
     return table.rename_axis("classes")
 
@@ -54,7 +54,7 @@ def paired_change(
 def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:
     """What each arm changes with the relevance terms and without, and what these add, in points.
 
-    `answers` as from `finetune.controls.run_study`. One row a world, arm and group of classes:
+    `answers` as from `finetune.controls.study`. One row a world, arm and group of classes:
     `with_pts` and `without_pts` are changes of top-1 against the original, `adds_pts` their
     difference, each with its interval as `paired_change` has it (`with_low_pts` and so on).
     Raises: ValueError as `paired_change`.
@@ -64,7 +64,8 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
         original = part[part["arm"] == ORIGINAL]
         for arm, runs in part[part["arm"] != ORIGINAL].groupby("arm", sort=False):
             ours, control = (runs[runs["relevance"] == on] for on in (True, False))
-            pairs = {"with": (ours, original), "without": (control, original)}
+            before = original[original["seed"].isin(runs["seed"])]
+            pairs = {"with": (ours, before), "without": (control, before)}
             pairs["adds"] = (ours, control)
             found = [
                 paired_change(*pair, sets).drop(columns="seeds").add_prefix(f"{name}_")
@@ -72,26 +73,21 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
             ]
             named = [table.rename(columns=lambda c: c.replace("_change", "")) for table in found]
             joined = pd.concat(named, axis=1).reset_index()
-            rows.append(joined.assign(world=world, arm=arm, seeds=part["seed"].nunique()))
+            rows.append(joined.assign(world=world, arm=arm, seeds=runs["seed"].nunique()))
     table = pd.concat(rows, ignore_index=True)
     return table[[*ROW, *table.columns.drop(ROW)]]
 
 
-def set_changes(answers: pd.DataFrame) -> pd.DataFrame:
-    """Change of top-1 against the original on each set, mean over seeds, in points.
+def runs_of(answers: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """The original and the runs of an arm with relevance, in the preset's own world.
 
-    One row a world, arm and `relevance`; the last column averages the shifted sets.
+    As `robustness` takes them: `model_run` is `original` or `seed<N>`.
     """
-    keys = ["world", "seed", "dataset"]
-    top1 = 100 * answers.groupby([*keys, "arm", "relevance"], sort=False)["right"].mean()
-    original = top1.xs(ORIGINAL, level="arm").droplevel("relevance")
-    before = original.reindex(top1.index.droplevel(["arm", "relevance"])).to_numpy()
-    change = (top1 - before).drop(ORIGINAL, level="arm").rename("change").reset_index()
-    wide = change.pivot_table(
-        index=["world", "arm", "relevance"], columns="dataset", values="change", sort=False
-    )
-    wide["shifted_average"] = wide[[name for name in SHIFTED_SETS if name in wide]].mean(axis=1)
-    return wide
+    own = answers[answers["world"] == "own"]
+    original = own[(own["arm"] == ORIGINAL) & (own["seed"] == own["seed"].min())]
+    ours = own[(own["arm"] == arm) & own["relevance"]]
+    names = "seed" + ours["seed"].astype(str)
+    return pd.concat([original.assign(model_run=ORIGINAL), ours.assign(model_run=names)])
 
 
 def figure_means(figures: pd.DataFrame) -> pd.DataFrame:

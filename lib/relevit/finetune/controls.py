@@ -9,12 +9,12 @@ no row without both relevance losses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from relevit.base.stages import preset_file, read_stage
-from relevit.config import ControlsParams, FinetuneParams
+from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams
 from relevit.data.benchmark import open_benchmark
 from relevit.evaluate.paired import ORIGINAL
 from relevit.finetune.runs import Row, answers, read
@@ -34,12 +34,13 @@ class Model(NamedTuple):
 
 
 RUN = list(Model._fields)
+ANSWER = ["dataset", "index", "label", "prediction", "label_rank"]
 
 
-def compared(cfg: ControlsParams) -> dict[Model, Row]:
+def compared(cfg: RobustnessParams) -> dict[Model, Row]:
     """The original of each world and seed, and what is finetuned from it: every arm twice.
 
-    The worlds are the preset's own and those of `home_shares`, which have an original a seed.
+    The preset's own world has all arms; those of `home_shares` have one, and an original a seed.
     Raises: ValueError for home shares where the preset's images have no homes, and for parameters
     of an arm that 02_finetune does not have.
     """
@@ -49,29 +50,44 @@ def compared(cfg: ControlsParams) -> dict[Model, Row]:
             f"{cfg.notebook}: home_shares {cfg.home_shares} with data {data!r}, whose classes have "
             "no homes; give data: habitats in common, or home_shares: []"
         )
-    own, found = cfg.benchmark, {}
-    shares = {f"home {x:g}": own.model_copy(update={"home_share": x}) for x in cfg.home_shares}
+    arms: dict[str, dict[str, Any]] = {OURS: {}} | cfg.arms
+    found = {}
+    for seed in cfg.seeds:
+        chosen = arms if seed in (cfg.arm_seeds or cfg.seeds) else {OURS: {}}
+        found |= _world(cfg, OWN, cfg.benchmark, seed, chosen)
+    for share in cfg.home_shares:
+        images, one = cfg.benchmark.model_copy(update={"home_share": share}), cfg.home_arm
+        for seed in cfg.home_seeds or cfg.seeds:
+            found |= _world(cfg, f"home {share:g}", images, seed, {one: arms[one]})
+    return found
+
+
+def _world(
+    cfg: RobustnessParams,
+    world: str,
+    images: BenchmarkParams,
+    seed: int,
+    arms: Mapping[str, dict[str, Any]],
+) -> dict[Model, Row]:
     asked = {key: getattr(cfg, key) for key in ("images_per_set", "looked_at")}
     asked["challenge"] = cfg.challenge_images
-    for world, images in ({OWN: own} | shares).items():
-        for seed in cfg.seeds:
-            base = read_stage(cfg, FinetuneParams, benchmark=images, seed=seed)
-            found[Model(world, seed, ORIGINAL, False)] = Row(base, original=True, **asked)
-            for arm, changes in ({OURS: {}} | cfg.arms).items():
-                where = f"{preset_file(cfg.preset)}: {cfg.notebook}: arm {arm!r}"
-                for relevance in (True, False):
-                    values = base.model_dump() | changes | ({} if relevance else CONTROL)
-                    params = FinetuneParams.checked(values, where)
-                    found[Model(world, seed, arm, relevance)] = Row(params, **asked)
+    base = read_stage(cfg, FinetuneParams, benchmark=images, seed=seed)
+    found = {Model(world, seed, ORIGINAL, False): Row(base, original=True, **asked)}
+    for arm, changes in arms.items():
+        where = f"{preset_file(cfg.preset)}: {cfg.notebook}: arm {arm!r}"
+        for relevance in (True, False):
+            values = base.model_dump() | changes | ({} if relevance else CONTROL)
+            params = FinetuneParams.checked(values, where)
+            found[Model(world, seed, arm, relevance)] = Row(params, **asked)
     return found
 
 
 def study(models: Mapping[Model, Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What the models answered, and their figures.
 
-    Returns `answers`, one row a model and test image (RUN, dataset, index, label, right, in_a:
-    whether the class is in A), and `figures`, one row a model (RUN, means of `relevance_shares`,
-    and of Habitats what `backgrounds_challenge` finds). Raises: as `runs.read`.
+    Returns `answers`, one row a model and test image (RUN, ANSWER, right, in_a: whether the class
+    is in A), and `figures`, one row a model (RUN, means of `relevance_shares`, and of Habitats what
+    `backgrounds_challenge` finds). Raises: as `runs.read`.
     """
     parts, figures = [], []
     for model, row in models.items():
@@ -81,5 +97,5 @@ def study(models: Mapping[Model, Row]) -> tuple[pd.DataFrame, pd.DataFrame]:
         found = found.assign(
             **model._asdict(), right=found["label_rank"] == 0, in_a=found["label"].isin(first)
         )
-        parts.append(found[[*RUN, "dataset", "index", "label", "right", "in_a"]])
+        parts.append(found[[*RUN, *ANSWER, "right", "in_a"]])
     return pd.concat(parts, ignore_index=True), pd.DataFrame(figures)

@@ -26,10 +26,10 @@ from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.base.stages import FREE, digest, read_pipeline, read_stage, results_of
 from relevit.config import (
     BaselinesParams,
-    ControlsParams,
     FinetuneParams,
     LearningRateParams,
     Params,
+    RobustnessParams,
     StartParams,
 )
 from relevit.config.words import Method, Protocol
@@ -384,7 +384,7 @@ def _training(row: Row) -> TrainSettings:
     return TrainSettings.from_params(
         read_stage(params, StartParams, benchmark=params.benchmark),
         choose_device(params.device),
-        images=read_stage(params, ControlsParams).original_images,
+        images=read_stage(params, RobustnessParams).original_images,
         epochs=1,
         seed=params.seed,
     )

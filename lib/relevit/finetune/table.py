@@ -19,6 +19,7 @@ from relevit.config import (
 )
 from relevit.config.preset import Preset
 from relevit.config.robustvit import LOSS_WEIGHTS
+from relevit.data.benchmark import open_benchmark
 from relevit.finetune import controls, runs, variants
 from relevit.finetune.runs import Row
 
@@ -44,6 +45,23 @@ def swept(cfg: ComparisonParams) -> list[Row]:
     return list(runs.once(found).values())
 
 
+def backbones(cfg: RobustnessParams) -> list[Row]:
+    """Of the two models that RobustViT's supplement L compares, originals and runs of the method.
+
+    The runs are the preset's own and those of its sweep. None where the preset's own model is not
+    the self-supervised one as a whole.
+    """
+    pair = open_benchmark(cfg).dino_pair
+    if cfg.model != pair[0]:
+        return []
+    each = {"images_per_set": cfg.probe_test_images}
+    sweep = swept(read_stage(cfg, ComparisonParams, **each))
+    own = [*runs.own_runs(cfg, cfg.seeds, **each), *sweep]
+    ours = [row for row in own if row.params.method == "relevance" and row.params.model in pair]
+    models = dict.fromkeys(row.params.model for row in ours)
+    return [*(runs.original(cfg, model, **each) for model in models), *ours]
+
+
 def asked(preset: Preset) -> dict[str, dict[str, Row]]:
     """The rows that each notebook of a preset reads, by name."""
     found = {name: of(preset.stages[name]) for name, of in _ASKED.items() if name in preset.stages}
@@ -63,8 +81,7 @@ def _finetune(cfg: FinetuneParams) -> list[Row]:
 
 
 def _robustness(cfg: RobustnessParams) -> list[Row]:
-    each = {"images_per_set": cfg.images_per_set}
-    return [runs.original(cfg, **each), *runs.own_runs(cfg, cfg.seeds, **each)]
+    return [*controls.compared(cfg).values(), *backbones(cfg)]
 
 
 def _comparison(cfg: ComparisonParams) -> list[Row]:
@@ -90,14 +107,11 @@ _ASKED: dict[str, Callable[..., list[Row]]] = {
     "02_baselines": _baselines,
     "02_finetune": _finetune,
     "03_robustness": _robustness,
-    "03_controls": lambda cfg: list(controls.compared(cfg).values()),
     "03_comparison": _comparison,
     "05_ablations": _ablations,
     "09_sis": lambda cfg: runs.own_runs(cfg, [cfg.seed]),
 }
-_ASKED |= dict.fromkeys(
-    ("07_segmentation", "06_faithfulness", "08_iav", "10_knn", "99_report"), _own
-)
+_ASKED |= dict.fromkeys(("07_segmentation", "06_faithfulness", "08_iav", "99_report"), _own)
 
 
 def of_preset(preset: Preset) -> dict[str, Row]:

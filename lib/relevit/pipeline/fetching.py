@@ -29,7 +29,7 @@ def fetch(preset: Preset) -> None:
     stages = preset.stages
     original = cast(StartParams, stages["00_start"])
     text, clip = cast(TextParams, stages["09_text"]), cast(ClipParams, stages["12_clip"])
-    trains = original.source == "train" or bool(stages["03_controls"].home_shares)
+    trains = original.source == "train" or bool(stages["03_robustness"].home_shares)
     pretrained = trains and original.model in DINOV2
     joined = clip.dual_model == "dinov2-minilm"
     own = cast(OwnParams, stages["10_your_own"]).own_model in DINOV2

@@ -16,7 +16,7 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.base.stages import read_stage
-from relevit.config import NOTEBOOKS, ControlsParams, StartParams
+from relevit.config import NOTEBOOKS, RobustnessParams, StartParams
 from relevit.config.preset import Preset
 from relevit.config.words import IMAGENET
 from relevit.finetune import runs, table
@@ -28,7 +28,7 @@ PLAN = "plan.json"
 ASKED = "asked.json"  # beside a run's files
 NOT_OF_TRAINING = {"training_images", "images_per_set", "shown"}  # which a world has not
 LARGEST_BATCH = 6  # runs of one process, which loads torch once
-FIRST = ("02_learning_rate", "03_robustness", "03_controls")  # whose runs most others wait for
+FIRST = ("02_learning_rate", "03_robustness")  # whose runs most others wait for
 
 
 def write_plan(preset: Preset, at_once: int | None) -> None:
@@ -49,7 +49,7 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
         if runs.is_trained(row):
             how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
             asked["training"] = how | {
-                "images": read_stage(row.params, ControlsParams).original_images
+                "images": read_stage(row.params, RobustnessParams).original_images
             }
         _write(results / runs.ROOM / name / ASKED, json.dumps(asked, indent=2, sort_keys=True))
     notebooks = {

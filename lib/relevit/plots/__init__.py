@@ -37,7 +37,6 @@ from relevit.plots.intervals import (
     area_bars,
     average_bars,
     change_bars,
-    class_bars,
     class_grid,
     dose_response,
     paired_changes,

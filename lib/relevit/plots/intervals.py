@@ -153,13 +153,15 @@ def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
     return intervals(rows, "dataset", "top1_pct", title=title, label="top-1 (%)", **style)
 
 
-def accuracy_dots(table: pd.DataFrame, original: str, title: str) -> Figure:
-    """Accuracy of the original and of every finetuned run, 95 % over images; needs `knn_table`."""
+def accuracy_dots(table: pd.DataFrame, title: str) -> Figure:
+    """Accuracy of each model with its 95 % interval over images.
+
+    Needs model (of MEANINGS, for its colour), place, accuracy_pct, images.
+    """
     rows = _over_images(table, "accuracy_pct")
-    rows["place"] = rows["data"] + "\nk = " + rows["k"].astype(str)
-    style = {"error": "error", "points": True, "colours": {original: MEANINGS["original"]}}
-    style |= {"title": title, "label": "accuracy (%)", "limits": (0, 102)}
-    return intervals(rows, "place", "accuracy_pct", group="model_run", **style)
+    style = {"error": "error", "points": True, "limits": (0, 102)}
+    style |= {"title": title, "label": "accuracy (%)", "group": "model"}
+    return intervals(rows, "place", "accuracy_pct", **style)
 
 
 def change_bars(changes: pd.DataFrame, title: str) -> Figure:
@@ -188,23 +190,23 @@ def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def added_bars(table: pd.DataFrame, title: str) -> Figure:
+def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figure:
     """With and without relevance against the original, a panel an arm, with 95 % intervals.
 
-    `table` is `paired.added_table` of one world.
+    `table` is `paired.added_table` of one world, `place` the column that bars stand for.
     """
     names = dict(zip(GROUPS, ("all", "classes A", "classes B"), strict=True))
     parts = [
         pd.DataFrame(
-            {"arm": table["arm"], "classes": table["classes"].map(names), "kind": label}
+            {"arm": table["arm"], "place": table[place].replace(names), "kind": label}
             | {end: table[f"{kind}{end}_pts"] for end in ("", "_low", "_high")}
         )
         for kind, label in KINDS.items()
     ]
     arms = dict.fromkeys(table["arm"])
-    style = {"group": "kind", "panel": ("arm", {arm: arm for arm in arms})}
+    style = {"group": "kind", "panel": ("arm", {arm: arm if len(arms) > 1 else "" for arm in arms})}
     style |= {"low": "_low", "high": "_high", "title": title, "label": CHANGE_PTS}
-    return intervals(pd.concat(parts), "classes", "", **style)
+    return intervals(pd.concat(parts), "place", "", **style)
 
 
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
@@ -230,15 +232,6 @@ def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figur
     axis.set(title=title, xlabel="background gap of the original (points)")
     axis.set_ylabel("relevance adds (points)")
     axis.legend(frameon=False)
-    return figure
-
-
-def class_bars(changes: pd.Series, title: str) -> Figure:
-    """One bar a class, in the order given; `changes` maps class names to points."""
-    rows = changes.rename_axis("class").reset_index(name="change")
-    style = {"colours": _signs(changes), "title": title, "label": "change (points)"}
-    figure = intervals(rows, "class", "change", **style)
-    figure.axes[0].tick_params(axis="x", rotation=90, labelsize=7)
     return figure
 
 

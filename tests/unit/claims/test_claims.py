@@ -19,6 +19,7 @@ from .made.runs import VARIANTS, gains
 
 SEG, AREAS = "07_segmentation/methods_segmentation", "06_faithfulness/methods_perturbation"
 RUNS, ABLATIONS = "03_comparison/accuracies", "05_ablations/ablations"
+BACKBONES, KNN = "03_robustness/backbones", "03_robustness/knn_changes"
 AMOUNTS, CHANGES = "05_ablations/sensitivity", "03_robustness/changes"
 TEXT, F1, RIGHT = (f"09_text/text_{name}" for name in ("perturbation", "rationales", "accuracy"))
 CLIP, ZERO = "12_clip/clip_perturbation", "12_clip/clip_zero_shot"
@@ -151,15 +152,15 @@ CASES = [
     ("RV-28", "contradicted", other("07_segmentation/iou_changes", (-5.0, -5.1, -5.0)), "IoU"),
     ("RV-28", "not testable", other("07_segmentation/iou_changes", images=19), "19 rows"),
     ("RV-29", "contradicted", other(ABLATIONS, rollout=gains(steep=5.0)), "above rollout a"),
-    ("RV-31", "contradicted", other(RUNS, probe=60.0), "supervised minus linear probe"),
-    ("RV-31", "not testable", without(RUNS, "method == 'linear_probe'"), "no rows"),
-    ("RV-32", "contradicted", changed(RUNS, "model == 'tiny'", original_top1_pct=9.0), "a"),
-    ("RV-33", "contradicted", other(RUNS, tokencut=gains(steep=-4.0)), "above on a"),
-    ("RV-34", "contradicted", other(RUNS, dino=gains(shifted=-1.0)), "r; sketch"),
-    ("RV-35", "holds", other(RUNS, probe=60.0), ""),
-    ("RV-36", "contradicted", other("10_knn/changes", rise=-3.0), "objectnet 1"),
-    ("RV-37", "undecided", other("10_knn/changes", data=("val", "objectnet")), "data sets"),
-    ("RV-38", "contradicted", other("10_knn/knn", ten=-4.0), "median"),
+    ("RV-31", "contradicted", other(BACKBONES, probe=60.0), "supervised minus linear probe"),
+    ("RV-31", "not testable", without(BACKBONES, "method == 'linear_probe'"), "no rows"),
+    ("RV-32", "contradicted", changed(BACKBONES, "model == 'tiny'", original_top1_pct=9.0), "a"),
+    ("RV-33", "contradicted", other(BACKBONES, tokencut=gains(steep=-4.0)), "above on a"),
+    ("RV-34", "contradicted", other(BACKBONES, dino=gains(shifted=-1.0)), "r; sketch"),
+    ("RV-35", "holds", other(BACKBONES, probe=60.0), ""),
+    ("RV-36", "contradicted", other(KNN, rise=-3.0), "objectnet 1"),
+    ("RV-37", "undecided", other(KNN, data=("val", "objectnet")), "data sets"),
+    ("RV-38", "contradicted", other("03_robustness/knn", ten=-4.0), "median"),
     (
         "RV-39",
         "contradicted",

@@ -33,7 +33,7 @@ def test_findings_say_whether_the_gain_may_be_chance(low, told):
     runs = {"on_object_pct": (40.0, 60.0), "iou_pct": (30.0, 50.0)}
     found = claims.findings(table("03_robustness/changes"), added.assign(seeds=3), runs, VERDICTS)
     assert told in found and "**+6.0 points**" in found and "**60 %**" in found
-    assert "run 03_controls" in claims.findings(
+    assert "run 03_robustness" in claims.findings(
         table("03_robustness/changes"), None, runs, VERDICTS
     )
 

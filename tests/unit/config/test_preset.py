@@ -90,7 +90,7 @@ def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
     read_preset(path)
     path.write_text(path.read_text() + "02_finetune: {weight_classification: 0.0}\n")
     text = r"arm 'ours' without the relevance terms: weight_foreground = .* nothing to train"
-    with pytest.raises(ValueError, match=rf"03_controls: {text}"):
+    with pytest.raises(ValueError, match=rf"03_robustness: {text}"):
         read_preset(path)
 
 

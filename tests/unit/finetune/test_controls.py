@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relevit.config import BenchmarkParams, ControlsParams
+from relevit.config import BenchmarkParams, RobustnessParams
 from relevit.finetune.controls import OURS, OWN, Model, compared
 from relevit.finetune.runs import needs, own_runs
 
@@ -23,8 +23,8 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def params(**others) -> ControlsParams:
-    return ControlsParams(**{"model": "tiny", "seeds": [1], "arms": ARMS} | others)
+def params(**others) -> RobustnessParams:
+    return RobustnessParams(**{"model": "tiny", "seeds": [1], "arms": ARMS} | others)
 
 
 def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone():
@@ -41,6 +41,20 @@ def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone():
     assert models[Model(OWN, 1, "labels", True)].params.weight_classification == 0.5
 
 
+def test_arms_and_worlds_may_have_fewer_seeds_and_worlds_another_arm():
+    others = {"home_shares": [0.5], "home_seeds": [2], "home_arm": "labels"}
+    models = compared(params(seeds=[0, 1], arm_seeds=[1], **others))
+    runs = [(m.world, m.seed, m.arm) for m in models if m.relevance]
+    own = [("own", 0, OURS), ("own", 1, OURS), ("own", 1, "labels")]
+    assert runs == [*own, ("home 0.5", 2, "labels")]
+    for wrong, words in (
+        ({"seeds": [0], "arm_seeds": [1]}, r"arm_seeds = \[1\] .*\[1\] are not among seeds"),
+        ({"home_arm": "none"}, r"home_arm = 'none' .*it is no arm; use one of ours"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            RobustnessParams.checked(wrong, "03_robustness")
+
+
 def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
     models = compared(params(home_shares=[0.5], seeds=[0, 1]))
     names = {model: row.name for model, row in models.items()}
@@ -50,7 +64,7 @@ def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
         f"original.tiny.home_0.5.seed{seed}" for seed in (0, 1)
     ]
     others = {"home_share": 0.5, "classes": "objects"}
-    elsewhere = ControlsParams(model="tiny", seeds=[0], benchmark=BenchmarkParams(**others))
+    elsewhere = RobustnessParams(model="tiny", seeds=[0], benchmark=BenchmarkParams(**others))
     assert compared(elsewhere)[Model(OWN, 0, "original", False)].name not in originals
     for seed in (0, 1):
         twins = [models[Model("home 0.5", seed, OURS, on)] for on in (True, False)]
@@ -59,7 +73,7 @@ def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
 
 
 def test_wrong_arms_and_worlds_are_refused():
-    with pytest.raises(ValueError, match=r"quick\.yaml: 03_controls: arm 'odd': speed = 3 is no"):
+    with pytest.raises(ValueError, match=r"quick\.yaml: 03_robustness: arm 'odd': speed = 3 is no"):
         compared(params(arms={"odd": {"speed": 3}}))
     text = r"home_shares \[0\.5\] with data 'cutouts', whose classes have no homes; give data"
     with pytest.raises(ValueError, match=text):
@@ -70,6 +84,6 @@ def test_wrong_arms_and_worlds_are_refused():
         ({"later": {"seed": 3, "epochs": 2}}, "arm 'later' changes seed, in which twins and"),
     ):
         with pytest.raises(ValueError, match=words):
-            ControlsParams.checked({"arms": arms}, "03_controls")
+            RobustnessParams.checked({"arms": arms}, "03_robustness")
     with pytest.raises(ValueError, match=r"home_shares\.0 = 1\.5 .*less than or equal to 1"):
-        ControlsParams.checked({"home_shares": [1.5]}, "03_controls")
+        RobustnessParams.checked({"home_shares": [1.5]}, "03_robustness")

@@ -77,6 +77,9 @@ def test_bars_of_each_arm_are_the_changes_with_and_without():
     colours = [to_hex(bar.get_facecolor()) for bar in axes[0].patches]
     assert colours == [OURS] * 3 + [CONTROL] * 3
     assert [end[1] for end in ends(axes[0].containers[1])[0]] == [-1, 4]
+    sets = added(arms=("ours",)).assign(dataset=["val", "a", "r"])
+    (axis,) = pictures.added_bars(sets, "title", "dataset").axes
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["val", "a", "r"]
 
 
 def test_points_lie_at_the_gap_of_their_world_and_near_names_below_each_other():
@@ -157,9 +160,8 @@ def test_costs_are_milliseconds():
 def test_accuracies_have_the_interval_of_their_images():
     (axis,) = pictures.accuracy_bars(table("dataset top1_pct images", ("val", 50, 100)), "t").axes
     assert [y for _, y in ends(axis.containers[1])[0]] == pytest.approx([40.2, 59.8])
-    rows = [("cars", 5, "original", 50, 100), ("cars", 5, "seed0", 60, 100)]
-    knn = table("data k model_run accuracy_pct images", *rows)
-    axis = pictures.accuracy_dots(knn, "original", "t").axes[0]
+    rows = [("cars", "original", 50, 100), ("cars", "with relevance", 60, 100)]
+    axis = pictures.accuracy_dots(table("place model accuracy_pct images", *rows), "t").axes[0]
     assert [held.lines[0].get_ydata()[0] for held in axis.containers] == [50, 60]
 
 
@@ -169,4 +171,3 @@ def test_classes_are_sorted_and_coloured_by_what_was_finetuned():
     figure = pictures.class_grid(shown, [0], "t")
     assert heights(figure.axes[0]) == [-2, 0, 3]
     assert figure.axes[0].get_xlabel() == "c1 … c0"
-    assert heights(pictures.class_bars(pd.Series({"a": 1.0, "b": -1.0}), "t").axes[0]) == [1, -1]

@@ -13,7 +13,7 @@ from . import heads, maps, runs
 MAKERS = {
     "02_learning_rate/rates": runs.learning_rates,
     "02_baselines/rates": runs.rates,
-    "10_knn/changes": runs.knn_changes,
+    "03_robustness/backbones": runs.accuracies,
     "03_robustness/class_variation": lambda **options: class_changes.class_variation(
         runs.changed_images(**options)
     ),

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Exercises: with and without
 #
-# They go with the notebooks `03_controls` and `03_robustness`. You measure how much a model leans
+# They go with the notebook `03_robustness`. You measure how much a model leans
 # on the background, compare answers image by image, and find out why a change alone proves
 # nothing. No model is trained here. Time: 35 minutes.
 #
@@ -29,7 +29,7 @@ import torch
 from checks import controls
 
 from relevit import models, plots
-from relevit.config import ControlsParams
+from relevit.config import RobustnessParams
 from relevit.data.benchmark import open_benchmark
 from relevit.evaluate.paired import paired_change
 from relevit.evaluate.predictions import Classifier
@@ -41,7 +41,7 @@ from relevit.evaluate.predictions import Classifier
 
 # %%
 plots.set_style()
-cfg = ControlsParams()
+cfg = RobustnessParams()
 bench = open_benchmark(cfg)
 spec = bench.spec(cfg.model)
 classifier = Classifier(models.load_model(cfg.model).eval(), spec)
@@ -103,7 +103,7 @@ controls.elsewhere(prediction, right_pct["elsewhere"])
 #
 # It has a twin. There the same mask is moved to a place drawn by lot, and wraps around at the
 # borders. The twin's pictures are as dark and as odd, and only one thing is missing: the knowledge
-# where the object is. Such a twin is called a **control**. In `03_controls` it is a finetuning on
+# where the object is. Such a twin is called a **control**. In `03_robustness` it is a finetuning on
 # the same images, with as many steps, and the weight of the relevance terms at 0.
 
 # %%
