@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
+from relevit.config.attribution import AttributionParams, SegmentationParams
 from relevit.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
 from relevit.config.iav import IavData, IavParams, PretrainingParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
@@ -24,7 +24,6 @@ from relevit.config.robustvit import (
     MasksParams,
     OriginalParams,
     RobustnessParams,
-    SisParams,
     StartParams,
 )
 from relevit.config.text import ClipParams, TextParams
@@ -42,7 +41,6 @@ __all__ = [
     "Common",
     "ComparisonParams",
     "ControlsParams",
-    "FaithfulnessParams",
     "FinetuneParams",
     "HubName",
     "IavData",
@@ -63,7 +61,6 @@ __all__ = [
     "Seed",
     "Seeds",
     "SegmentationParams",
-    "SisParams",
     "StartParams",
     "SweepGrid",
     "TextParams",
@@ -91,13 +88,11 @@ NOTEBOOKS: dict[str, type[Params]] = {
         RobustnessParams,
         ControlsParams,
         ComparisonParams,
-        SegmentationParams,
         AttributionParams,
-        FaithfulnessParams,
+        SegmentationParams,
         PretrainingParams,
         IavParams,
         AblationsParams,
-        SisParams,
         KnnParams,
         TextParams,
         ClipParams,

@@ -45,7 +45,6 @@ from relevit.plots.intervals import (
     pointing_bars,
     relevance_bars,
     score_bars,
-    seconds_bars,
     segmentation_bars,
     share_bars,
     word_bars,
