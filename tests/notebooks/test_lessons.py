@@ -45,11 +45,16 @@ LESSONS = {
         lambda ours, control, adds, level, low, high, val: ours > 0 < low and val > -3,
     ),
     "03_comparison": Lesson("more than with a baseline", lambda ours, best: ours > best),
-    "07_segmentation": Lesson("the maps outline the object", lambda before, after: after > before),
     "06_attribution": Lesson(
-        "maps that know the class", lambda rollout, gae, token: rollout == 50 < min(gae, token)
+        "maps that know the class; a few pixels make a model sure of a wrong label",
+        lambda rollout, gae, token, share, kept: (
+            rollout == 50 < min(gae, token) and share > 30 and kept < 50
+        ),
     ),
-    "06_faithfulness": Lesson("the model needs what GAE shows", lambda first, rest: first < rest),
+    "07_segmentation": Lesson(
+        "the maps outline the object, and the model needs what GAE shows",
+        lambda before, after, first, rest: after > before and first < rest,
+    ),
     "07_pretraining": Lesson(
         "labels in pretraining pay", lambda with_labels, without: with_labels > without > 30
     ),
@@ -60,10 +65,6 @@ LESSONS = {
     "05_ablations": Lesson(
         "the background term makes the gain, and rates beyond the rule cost",
         lambda full, without, times, beyond: full > 0 > without and beyond < 0,
-    ),
-    "09_sis": Lesson(
-        "a few pixels make a model sure of a wrong label",
-        lambda share, wrong, all_found, kept: share > 30 and wrong > 0 and kept < 50,
     ),
     "09_text": Lesson("words that decide", lambda ranked, random: ranked < random),
     "12_clip": Lesson("maps that follow a phrase", lambda rollout, gae: rollout == 50 < gae),

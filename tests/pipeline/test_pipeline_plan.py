@@ -20,7 +20,7 @@ from .projects import PRESET, RUN_S, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
 OWN = {"02_finetune", "03_robustness", "03_comparison", "05_ablations"}
-AFTER_RUNS = END | OWN | {"07_segmentation", "06_faithfulness", "08_iav", "09_sis"}
+AFTER_RUNS = END | OWN | {"06_attribution", "07_segmentation", "08_iav"}
 
 
 def waiting(project: Path, monkeypatch) -> set[str]:
@@ -56,7 +56,7 @@ def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, na
     [
         ("00_start", END | {"00_start"}),
         ("10_your_own", {"10_your_own", "99_report"}),
-        ("07_segmentation", END | {"07_segmentation", "06_faithfulness"}),
+        ("07_segmentation", END | {"07_segmentation"}),
     ],
 )
 def test_results_that_were_deleted_are_made_again(changeable, monkeypatch, deleted, stages):

@@ -10,8 +10,8 @@ import nbformat
 import pytest
 
 from relevit.base.stages import read_summary
-from relevit.config import NOTEBOOKS, ComparisonParams
-from relevit.finetune import table
+from relevit.config import NOTEBOOKS, ComparisonParams, SegmentationParams
+from relevit.finetune import runs, table
 
 from .projects import PRESET, RUN_S, results, run
 
@@ -24,7 +24,7 @@ RESULTS = (
     "03_robustness/answers.parquet",
     "03_comparison/accuracies.parquet",
     "07_segmentation/methods_segmentation.parquet",
-    "06_faithfulness/methods_perturbation.parquet",
+    "07_segmentation/methods_perturbation.parquet",
     "08_iav/scores.parquet",
     "05_ablations/ablations.parquet",
     "03_robustness/knn.parquet",
@@ -91,9 +91,10 @@ def test_run_leaves_nothing_behind_but_results(finished):
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
 def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
-    maps = results(changeable) / "07_segmentation" / "maps.safetensors"
-    maps.write_bytes(maps.read_bytes()[:1000])
-    shutil.rmtree(results(changeable) / "06_faithfulness")  # which reads it
+    params = SegmentationParams.from_preset(changeable / "params" / f"{PRESET}.yaml")
+    weights = results(changeable) / "runs" / runs.own_runs(params, [0])[0].name / runs.WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:1000])
+    shutil.rmtree(results(changeable) / "07_segmentation")  # which reads them
     before = contents(results(changeable))
     ended = run(changeable, PRESET)
     assert ended.code not in (0, 2)
@@ -101,7 +102,7 @@ def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
     assert "Results so far are kept" in ended.out
     after = contents(results(changeable))
     for name in before:
-        if not name.startswith("06_"):
+        if not name.startswith("07_"):
             assert after.get(name) == before[name], name
 
 
@@ -109,14 +110,14 @@ def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
 @pytest.mark.timeout(RUN_S)
 def test_stage_whose_last_cell_fails_is_still_to_be_made(changeable):
     """All its results are there by then; that a full disk leaves them so was seen."""
-    path = changeable / "notebooks" / "09_sis.ipynb"
+    path = changeable / "notebooks" / "06_attribution.ipynb"
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell("raise RuntimeError('at the end')"))
     nbformat.write(notebook, path)
     for _ in range(2):
         ended = run(changeable, PRESET)
         assert ended.code not in (0, 2)
-        assert "09_sis: sufficient input subsets" in ended.out
+        assert "06_attribution: the methods as code" in ended.out
         assert "at the end" in ended.out + ended.err
 
 

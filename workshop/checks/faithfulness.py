@@ -1,4 +1,4 @@
-"""Checks of the exercises on faithfulness (06_faithfulness)."""
+"""Checks of the exercises on erasing (07_segmentation)."""
 
 from __future__ import annotations
 

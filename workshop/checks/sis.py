@@ -1,4 +1,4 @@
-"""Checks of the exercises on sufficient input subsets (09_sis)."""
+"""Checks of the exercises on sufficient input subsets (06_attribution)."""
 
 from __future__ import annotations
 

@@ -129,17 +129,17 @@ rollout_pct, gae_pct = 50, 75
 # The game, for all twenty images, and the maps of the first five.
 
 # %%
-explain = {
-    name: lambda target, method=METHODS[name]: method(network, pixels, target)
+maps = {
+    name: torch.stack([METHODS[name](network, pixels, asked) for asked in duo.labels.T], dim=1)
     for name in ("rollout", "gae")
 }
-two_objects = evaluate.pointing_table(duo, explain, spec.grid)
+two_objects = evaluate.pointing_table(duo, maps, spec.grid)
 two_objects.round(1)
 
 # %%
 rows = [
-    (f"{name},\n{which} animal", to_heatmap(explain[name](duo.labels[:, i])[:5], size, spec.grid))
-    for name in explain
+    (f"{name},\n{which} animal", to_heatmap(maps[name][:5, i], size, spec.grid))
+    for name in maps
     for i, which in enumerate(("first", "second"))
 ]
 plots.heatmap_grid(shown, rows, titles)
@@ -148,7 +148,7 @@ plots.heatmap_grid(shown, rows, titles)
 attribution.pointing((rollout_pct, gae_pct), two_objects)
 
 # %% [markdown]
-# Twenty images are few: `standard_error_pts` says how far a share may be off by chance.
+# Twenty images are few: `low_pct` and `high_pct` say how far a share may be off by chance.
 
 # %% [markdown]
 # ## Exercise 3: one map for all classes (5 minutes, with a neighbour)
@@ -240,13 +240,17 @@ plots.heatmap_grid(shown, [(name, to_heatmap(row, size, spec.grid)) for name, ro
 # logit by the last block's attention to each patch. The same game, without feedback and with it.
 
 # %%
-explain = {
-    f"head weights, feedback: {feedback}": lambda target, feedback=feedback: METHODS["head_wise"](
-        network, pixels, target, feedback=feedback, **heads
+maps = {
+    f"head weights, feedback: {feedback}": torch.stack(
+        [
+            METHODS["head_wise"](network, pixels, asked, feedback=feedback, **heads)
+            for asked in duo.labels.T
+        ],
+        dim=1,
     )
     for feedback in ("none", "gradient")
 }
-evaluate.pointing_table(duo, explain, spec.grid).round(1)
+evaluate.pointing_table(duo, maps, spec.grid).round(1)
 
 # %% [markdown]
 # Head weights know the class, and alone they do hardly better than a coin: a weight makes a head

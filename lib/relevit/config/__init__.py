@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
+from relevit.config.attribution import AttributionParams, SegmentationParams
 from relevit.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
 from relevit.config.iav import IavData, IavParams, PretrainingParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
@@ -21,7 +21,6 @@ from relevit.config.robustvit import (
     LearningRateParams,
     MasksParams,
     RobustnessParams,
-    SisParams,
     StartParams,
 )
 from relevit.config.text import ClipParams, TextParams
@@ -38,7 +37,6 @@ __all__ = [
     "ClipParams",
     "Common",
     "ComparisonParams",
-    "FaithfulnessParams",
     "FinetuneParams",
     "HubName",
     "IavData",
@@ -57,7 +55,6 @@ __all__ = [
     "Seed",
     "Seeds",
     "SegmentationParams",
-    "SisParams",
     "StartParams",
     "SweepGrid",
     "TextParams",
@@ -83,13 +80,11 @@ NOTEBOOKS: dict[str, type[Params]] = {
         BaselinesParams,
         RobustnessParams,
         ComparisonParams,
-        SegmentationParams,
         AttributionParams,
-        FaithfulnessParams,
+        SegmentationParams,
         PretrainingParams,
         IavParams,
         AblationsParams,
-        SisParams,
         TextParams,
         ClipParams,
         OwnParams,

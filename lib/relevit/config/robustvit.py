@@ -303,20 +303,3 @@ class AblationsParams(Params):
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
     images_per_set: Count = Field(60, ge=40, description="test images of each set")
-
-
-class SisParams(Params):
-    """09_sis: sufficient input subsets."""
-
-    notebook: ClassVar[str] = "09_sis"
-
-    images: int = Field(4, ge=1, le=20, description="val images, drawn by the seed")
-    labels: int = Field(2, ge=1, le=20, description="random labels looked for in each image")
-    confidence_pct: float = Field(90.0, gt=0, lt=100, description="that a subset must reach")
-    side: Size = Field(1, ge=1, description="side in pixels of the squares that are removed")
-    per_step: Count = Field(500, ge=1, description="squares removed at a time; fewer find more")
-    search_finetuned: bool = Field(True, description="search in the finetuned model as well")
-    precision: PrecisionChoice = Field(
-        "float32", description="of the search; confidences that decide are always float32"
-    )
-    seed: Seed = Field(0, description="draws images and labels, names the finetuned run")

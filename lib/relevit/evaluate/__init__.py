@@ -23,7 +23,7 @@ from relevit.evaluate.methods import (
     ablation_table,
     area_table,
     leads,
-    method_maps,
+    outlining_maps,
     perturb,
     perturb_by_label,
     right_answers,

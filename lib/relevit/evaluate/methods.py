@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import repeat
@@ -17,7 +16,6 @@ from relevit.attribution import (
     BASELINES,
     METHODS,
     VARIANTS,
-    check_known,
     explain_all,
     method_options,
     patch_grid,
@@ -42,10 +40,6 @@ PART = 500  # images tested at once, whatever their number: what they need fits 
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
 Maps = dict[str, Float[Tensor, "images patches"]]
 
-# The name of a method's map in the segmentation test, where the perturbation test's is another:
-# the published GA begins at block 1 in the former and at block 2 in the latter (differences C2).
-OUTLINING = {"ga": "ga_all_blocks"}
-
 # The rows of Beyond Intuition Table 4: perception, feedback.
 ABLATION = (
     ("none", "integrated_gradient"),
@@ -58,40 +52,6 @@ ABLATION = (
 )
 
 
-def method_maps(
-    model: nn.Module,
-    spec: ModelSpec,
-    batch: Batch,
-    methods: Iterable[str] = tuple(METHODS),
-    *,
-    target: Int[Tensor, " images"] | None = None,
-    protocol: Protocol = "published",
-    on_method: Callable[[], object] = lambda: None,
-) -> tuple[Maps, dict[str, float]]:
-    """The maps of each method for each image, on the CPU, and the seconds an image took.
-
-    `target` has one class an image; None explains the predicted one. Each method works for itself,
-    as its time is measured; `shared_maps` is faster. Where the segmentation test needs another map
-    than the perturbation test, it follows under its name in OUTLINING (differences C2), untimed.
-    Raises: ValueError for an unknown method, before any work, and as the methods do.
-    """
-    methods = tuple(methods)
-    check_known(methods)
-    maps, seconds = {}, {}
-    for name in methods:
-        start = time.perf_counter()
-        maps |= shared_maps(model, spec, batch.images, [name], target=target, protocol=protocol)
-        seconds[name] = (time.perf_counter() - start) / len(batch)
-        on_method()
-    for name, own in options(protocol, "outlining").items():
-        usual = method_options(model, name, protocol)
-        if name in methods and usual | own != usual:
-            one = partial(METHODS[name], model, protocol=protocol, **own)
-            rule = partial(_named, OUTLINING[name], one)
-            maps |= _explained(model, spec, batch.images, rule, target)
-    return maps, seconds
-
-
 def shared_maps(
     model: nn.Module,
     spec: ModelSpec,
@@ -102,13 +62,34 @@ def shared_maps(
     protocol: Protocol = "published",
     on_part: Callable[[int], object] = lambda count: None,
 ) -> Maps:
-    """The maps of `method_maps`, what they have in common computed once (`explain_all`).
+    """The maps of each method for each image, on the CPU; what they share is computed once.
 
-    `on_part` hears how many images were done. Raises: ValueError without images, and as
-    `explain_all`.
+    `target` has one class an image; None explains the predicted one. `on_part` hears how many
+    images were done. Raises: ValueError without images, and as `explain_all`.
     """
     rule = partial(explain_all, model, methods=tuple(methods), protocol=protocol)
     return _explained(model, spec, images, rule, target, on_part)
+
+
+def outlining_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    images: UInt8[Tensor, "images 3 height width"],
+    maps: Mapping[str, Tensor],
+    protocol: Protocol = "published",
+) -> Maps:
+    """`maps` as the segmentation test judges them, for the predicted class.
+
+    Where its options are others than the perturbation test's, a map is made anew: the published GA
+    begins at block 1 in the former and at block 2 in the latter (differences C2).
+    """
+    found = dict(maps)
+    for name, own in options(protocol, "outlining").items():
+        usual = method_options(model, name, protocol)
+        if name in maps and usual | own != usual:
+            rule = partial(METHODS[name], model, protocol=protocol, **own)
+            found |= _explained(model, spec, images, partial(_named, name, rule), None)
+    return found
 
 
 def ablation_maps(
@@ -151,12 +132,11 @@ def segmentation_table(
 ) -> pd.DataFrame:
     """Segmentation test of each method: method, metric, value_pct, low_pct, high_pct.
 
-    The interval holds 95 % of the bootstrap over images. A method that has a map of its own for
-    this test is judged by it (OUTLINING). `grid` is of patches (`patch_grid`).
+    The interval holds 95 % of the bootstrap over images. `grid` is of patches (`patch_grid`).
     """
     figures = options(protocol, "segmentation_rows")
     parts = []
-    for name, values in _outlining(maps).items():
+    for name, values in maps.items():
         pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
         rows = pd.concat(
             segmentation_rows(to_heatmap(some, masks.shape[-2:], grid), truth, **figures)
@@ -226,7 +206,7 @@ def area_table(
 ) -> pd.DataFrame:
     """Areas under the curves of `perturb`, by the options of `auc_weights` that `protocol` names.
 
-    Columns: method, direction, images, auc_pct, standard_error_pts; methods in the given order.
+    Columns: method, direction, images, auc_pct, low_pct, high_pct; methods in the given order.
     """
     rule = options(protocol, "auc_weights")
     of_method = dict(list(rows.groupby("method", sort=False)))
@@ -238,11 +218,11 @@ def area_table(
 def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:
     """Both tests of `ablation_maps` in the form of Beyond Intuition Table 4, one row each.
 
-    Columns: perception, feedback, the four METRICS, and for each direction `*_auc_pct` and
-    `*_standard_error_pts`.
+    Columns: perception, feedback, the four METRICS, and for each direction `*_auc_pct` and the
+    ends of its interval, `*_low_pct` and `*_high_pct`.
     """
     scores = segmentation.pivot(index="method", columns="metric", values="value_pct")
-    wide = areas.pivot(index="method", columns="direction")[["auc_pct", "standard_error_pts"]]
+    wide = areas.pivot(index="method", columns="direction")[["auc_pct", "low_pct", "high_pct"]]
     wide.columns = [f"{direction}_{name}" for name, direction in wide.columns]
     table = scores[list(METRICS)].join(wide)
     table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
@@ -252,13 +232,6 @@ def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFr
 
 def _named(name: str, method: Callable[..., Tensor], pixels: Tensor, target: Tensor | None) -> Maps:
     return {name: method(pixels, target)}
-
-
-def _outlining(maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One map a method: that of the segmentation test where it has one."""
-    own = {name: maps[other] for name, other in OUTLINING.items() if {name, other} <= set(maps)}
-    replaced = {OUTLINING[name] for name in own}
-    return {name: own.get(name, maps[name]) for name in maps if name not in replaced}
 
 
 def _explained(
@@ -284,20 +257,19 @@ def _explained(
 def leads(areas: pd.DataFrame) -> pd.DataFrame:
     """By how much Beyond Intuition's variants lead the best baseline in each area, in points.
 
-    `areas` has model, method, target, direction, auc_pct and standard_error_pts. Above 0 is
-    better in both directions. `error_pts` is the root of both squared errors. A variant of which
+    `areas` has model, method, target, direction, auc_pct, low_pct and high_pct. Above 0 is better
+    in both directions. Half of the interval is the root of both squared halves. A variant of which
     no baseline was run has no row. Columns: model, method, target, direction, best, lead_pts,
-    error_pts.
+    low_pts, high_pts.
     """
     keys = ["model", "target", "direction"]
     sign = areas["direction"].map({"positive": -1.0, "negative": 1.0})
-    signed = areas.assign(score=areas["auc_pct"] * sign)
+    half = (areas["high_pct"] - areas["low_pct"]) / 2
+    signed = areas.assign(score=areas["auc_pct"] * sign, half=half)
     others = signed[signed["method"].isin(BASELINES)].reset_index(drop=True)
     best = others.loc[others.groupby(keys)["score"].idxmax()].rename(columns={"method": "best"})
     both = signed[signed["method"].isin(VARIANTS)].merge(best, on=keys, suffixes=("", "_best"))
-    squares = both[["standard_error_pts", "standard_error_pts_best"]] ** 2
-    both = both.assign(
-        lead_pts=both["score"] - both["score_best"], error_pts=squares.sum(axis=1) ** 0.5
-    )
-    columns = ["model", "method", "target", "direction", "best", "lead_pts", "error_pts"]
+    lead, half = both["score"] - both["score_best"], np.hypot(both["half"], both["half_best"])
+    both = both.assign(lead_pts=lead, low_pts=lead - half, high_pts=lead + half)
+    columns = ["model", "method", "target", "direction", "best", "lead_pts", "low_pts", "high_pts"]
     return both[columns].reset_index(drop=True)

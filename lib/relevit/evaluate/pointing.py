@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
+from scipy.stats import binomtest
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
 from relevit.data.batch import Batch
+from relevit.evaluate.intervals import draw_times, middle
 
 
 def pointing_table(
-    pairs: Batch,
-    explain: dict[str, Callable[[Int[Tensor, " pairs"]], Tensor]],
-    grid: tuple[int, int],
+    pairs: Batch, maps: Mapping[str, Float[Tensor, "pairs 2 patches"]], grid: tuple[int, int]
 ) -> pd.DataFrame:
     """The pointing game between the two objects, for each method.
 
-    `explain[method](target)` gives patch maps [pairs, patches] for one class an image, of a
-    `grid` of patches. Each map points where it is highest; what counts is whether that is nearer
-    to its own class's object than to the other's. Chance is 50 %.
-    Columns: method, images (explanations, two a pair), own_object_pct, standard_error_pts.
+    `maps` has one for each class of an image, of a `grid` of patches. Each map points where it is
+    highest; what counts is whether that is nearer to its own class's object than to the other's.
+    Chance is 50 %.
+    Columns: method, images (explanations, two a pair), own_object_pct, low_pct, high_pct.
     """
     rows = []
-    for name, method in explain.items():
-        sides = [points_at_own(pairs, method(pairs.labels[:, i]), i, grid) for i in (0, 1)]
-        own = torch.stack(sides, dim=1)
+    for name, both in maps.items():
+        own = points_at_own(pairs, both, grid)
         rows.append([name, own.numel(), *own_share_pct(own)])
-    return pd.DataFrame(rows, columns=["method", "images", "own_object_pct", "standard_error_pts"])
+    columns = ["method", "images", "own_object_pct", "low_pct", "high_pct"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def own_share_pct(
     own: Bool[Tensor, "pairs 2"], counted: Bool[Tensor, "pairs 2"] | None = None
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     """Of the maps that are `counted` (None: all), those that point at their own object, in percent.
 
-    And the standard error over images, as the two maps of one image are not independent: a map
-    that is the same for both points right once an image, without any error. Where all maps are
-    right, or all wrong, the images' spread says nothing; then it is half the width of Wilson's
-    interval. Raises: ValueError when none is counted.
+    And the ends of the 95 % interval over images, as the two maps of one image are not independent:
+    a map that is the same for both points right once an image, whatever the images. Where all maps
+    are right, or all wrong, the images' spread says nothing; then it is Wilson's interval.
+    Raises: ValueError when none is counted.
     """
     counted = torch.ones_like(own) if counted is None else counted
     images = counted.any(dim=1)
-    right, maps = ((own & counted)[images].sum(dim=1).double(), counted[images].sum(dim=1).double())
-    count, total = len(maps), maps.sum()
-    if not count:
+    right, maps = ((own & counted)[images].sum(dim=1).numpy(), counted[images].sum(dim=1).numpy())
+    if not len(maps):
         raise ValueError("own_share_pct: no map is counted; draw more pairs")
-    share = right.sum() / total
-    if count < 2 or share in (0, 1):
-        return 100 * share.item(), 50 / (count + 1)
-    squares = (right - share * maps).square().sum() * count / (count - 1)
-    return 100 * share.item(), 100 * (squares.sqrt() / total).item()
+    share = right.sum() / maps.sum()
+    if share in (0, 1):
+        wilson = binomtest(int(share * len(maps)), len(maps)).proportion_ci(method="wilson")
+        return 100 * share, 100 * wilson.low, 100 * wilson.high
+    times = np.concatenate(list(draw_times(len(maps), np.random.default_rng(0))))
+    low, high = middle((times @ right) / (times @ maps))
+    return 100 * share, 100 * low, 100 * high
 
 
 def points_at_object(
@@ -68,9 +70,15 @@ def points_at_object(
 
 
 def points_at_own(
+    pairs: Batch, maps: Float[Tensor, "pairs 2 patches"], grid: tuple[int, int]
+) -> Bool[Tensor, "pairs 2"]:
+    """Whether each map is highest nearer to its own object than to the other."""
+    return torch.stack([_points_at(pairs, maps[:, i], i, grid) for i in (0, 1)], dim=1)
+
+
+def _points_at(
     pairs: Batch, maps: Tensor, which: int, grid: tuple[int, int]
 ) -> Bool[Tensor, " pairs"]:
-    """Whether each map is highest nearer to the object `which` (0 or 1) than to the other."""
     height, width = pairs.images.shape[-2:]
     heat = to_heatmap(maps.float(), (height, width), grid, normalise=False)
     peaks = heat.flatten(1).argmax(dim=1)[:, None, None]

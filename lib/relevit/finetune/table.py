@@ -109,9 +109,9 @@ _ASKED: dict[str, Callable[..., list[Row]]] = {
     "03_robustness": _robustness,
     "03_comparison": _comparison,
     "05_ablations": _ablations,
-    "09_sis": lambda cfg: runs.own_runs(cfg, [cfg.seed]),
+    "06_attribution": lambda cfg: runs.own_runs(cfg, [cfg.seed]),
 }
-_ASKED |= dict.fromkeys(("07_segmentation", "06_faithfulness", "08_iav", "99_report"), _own)
+_ASKED |= dict.fromkeys(("07_segmentation", "08_iav", "99_report"), _own)
 
 
 def of_preset(preset: Preset) -> dict[str, Row]:

@@ -42,7 +42,6 @@ from relevit.plots.intervals import (
     paired_changes,
     pointing_bars,
     score_bars,
-    seconds_bars,
     segmentation_bars,
     share_bars,
     word_bars,

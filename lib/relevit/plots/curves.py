@@ -283,16 +283,21 @@ def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
 
 
 def error_curves(errors: pd.DataFrame, title: str) -> Figure:
-    """Squared error of each recurrence, block by block; needs `approximation.error_table`."""
+    """Squared error of each recurrence, its 95 % interval over images, block by block.
+
+    Needs `approximation.error_table`.
+    """
     figure, axis = subplots(figsize=(6.5, 3))
     by_method = errors.groupby("method", sort=False)
     for (marker, line), (method, rows) in zip(cycle(LOOKS), by_method, strict=False):
-        mean, spread = rows["mean_squared_error"], rows["std_squared_error"]
-        low, high = (mean - spread).clip(lower=mean / 10), mean + spread
+        mean = rows["mean_squared_error"]
+        half = 1.96 * rows["std_squared_error"] / rows["images"] ** 0.5
         colour = method_colour(method)
         style = {"marker": marker, "linestyle": line, "markersize": 4, "label": method}
         axis.plot(rows["block"], mean, color=colour, **style)
-        axis.fill_between(rows["block"], low, high, color=colour, alpha=0.15, linewidth=0)
+        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        low = (mean - half).clip(lower=mean / 10)  # the axis has no 0
+        axis.fill_between(rows["block"], low, mean + half, **band)
     axis.set(title=title, xlabel="block", ylabel="squared error", yscale="log")
     count_whole(axis)
     axis.legend(frameon=False)

@@ -348,11 +348,9 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
 
 def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
     """Share of maps that point at their own object, its 95 % interval; needs `pointing`."""
-    columns = ["own_object_pct", "standard_error_pts"]
+    columns = ["own_object_pct", "low_pct", "high_pct"]
     rows = table.groupby(["classes", "method"], sort=False)[columns].mean().reset_index()
     rows["classes"] += " classes"
-    share, error = rows["own_object_pct"], 1.96 * rows["standard_error_pts"]
-    rows = rows.assign(low_pct=(share - error).clip(0), high_pct=(share + error).clip(None, 100))
     style = {"group": "classes", "across": True, "level": 50, "limits": (0, 102), "title": title}
     label = "points at its own object (%); dotted: chance"
     return intervals(rows, "method", "own_object_pct", label=label, **style)
@@ -382,21 +380,8 @@ def score_bars(table: pd.DataFrame, higher: Mapping[str, bool], title: str) -> F
 
 def area_bars(areas: pd.DataFrame, title: str) -> Figure:
     """Area under both curves, its 95 % interval over images; needs `area_table`."""
-    value, error = areas["auc_pct"], 1.96 * areas["standard_error_pts"]
-    rows = areas.assign(value_pct=value, low_pct=value - error, high_pct=value + error)
+    rows = areas.rename(columns={"auc_pct": "value_pct"})
     return _method_bars(rows, ("direction", AREA_TITLES), title)
-
-
-def seconds_bars(seconds: Mapping[str, float], title: str) -> Figure:
-    """What a map of each method costs."""
-    rows = (1000 * pd.Series(seconds)).rename_axis("method").reset_index(name="ms")
-    colours = [method_colour(name) for name in rows["method"]]
-    style = {"across": True, "level": None, "colours": colours, "title": title}
-    figure = intervals(rows, "method", "ms", label="milliseconds an image", **style)
-    (axis,) = figure.axes
-    axis.bar_label(axis.containers[0], fmt="{:,.1f}", fontsize=7.5, padding=2)
-    axis.set(xscale="log", xlim=(None, 2 * rows["ms"].max()))
-    return figure
 
 
 def _method_bars(table: pd.DataFrame, panel: tuple[str, Mapping[str, str]], title: str) -> Figure:

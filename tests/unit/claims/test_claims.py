@@ -17,7 +17,7 @@ from .made import changed, other, table, verdict, without
 from .made.maps import MAE, OF_IMAGES, QUALITY
 from .made.runs import VARIANTS, gains
 
-SEG, AREAS = "07_segmentation/methods_segmentation", "06_faithfulness/methods_perturbation"
+SEG, AREAS = "07_segmentation/methods_segmentation", "07_segmentation/methods_perturbation"
 RUNS, ABLATIONS = "03_comparison/accuracies", "05_ablations/ablations"
 BACKBONES, KNN = "03_robustness/backbones", "03_robustness/knn_changes"
 AMOUNTS, CHANGES = "05_ablations/sensitivity", "03_robustness/changes"
@@ -145,8 +145,8 @@ CASES = [
         ),
         "breastplate among the two most harmed of a",
     ),
-    ("RV-26", "undecided", other("09_sis/sis", missed=1), "pairs"),
-    ("RV-26", "not testable", other("09_sis/sis", labels=4), "16 rows"),
+    ("RV-26", "undecided", other("06_attribution/sis", missed=1), "pairs"),
+    ("RV-26", "not testable", other("06_attribution/sis", labels=4), "16 rows"),
     ("RV-27", "undecided", other("00_start/looks", part=1), "less than half"),
     ("RV-27", "not testable", other("00_start/looks", confidence_pct=80.0), "no rows"),
     ("RV-28", "contradicted", other("07_segmentation/iou_changes", (-5.0, -5.1, -5.0)), "IoU"),
@@ -164,7 +164,7 @@ CASES = [
     (
         "RV-39",
         "contradicted",
-        other("06_faithfulness/finetuned_perturbation", negative=(-2.0, -2.1, -2.0)),
+        other("07_segmentation/finetuned_perturbation", negative=(-2.0, -2.1, -2.0)),
         "gain negative",
     ),
     ("RV-40", "contradicted", other(AREAS, tiny=OF_IMAGES | {"gae": 44.0}), "gae above negative"),
@@ -173,15 +173,20 @@ CASES = [
     ("RV-41", "not testable", other("00_start/looks", images=9, off=1, part=1), "18 rows"),
     ("RV-42", "contradicted", other(ABLATIONS, predicted_target=gains(0, 0, -1, -1)), "labels"),
     ("RV-43", "contradicted", other(AREAS, tiny=OF_IMAGES | {"gae": 30.0}), "gae above"),
-    ("BI-01", "contradicted", other("06_attribution/approximation", (9.0,) * 4), "20 times"),
-    ("BI-02", "undecided", other("06_attribution/approximation", (10.1, 40, 60, 80)), "block 1"),
+    ("BI-01", "contradicted", other("07_segmentation/approximation", (9.0,) * 4), "20 times"),
+    ("BI-02", "undecided", other("07_segmentation/approximation", (10.1, 40, 60, 80)), "block 1"),
     (
         "BI-03",
         "contradicted",
-        other("06_attribution/approximation", token_wise=(1, 1, 99, 99)),
+        other("07_segmentation/approximation", token_wise=(1, 1, 99, 99)),
         "3",
     ),
-    ("BI-04", "contradicted", other("06_attribution/approximation", head_wise=(99,) * 4), "head_w"),
+    (
+        "BI-04",
+        "contradicted",
+        other("07_segmentation/approximation", head_wise=(99,) * 4),
+        "head_w",
+    ),
     ("BI-07", "contradicted", other(AREAS, tiny=OF_IMAGES | {"ga": 70.0}), "above negative ga"),
     ("BI-07", "not testable", without(SEG, "method == 'ga'"), "20 of 24"),
     ("BI-08", "contradicted", other(F1, ga=70.0), "F1 of head_wise above ga"),
@@ -205,7 +210,7 @@ CASES = [
     (
         "BI-15",
         "contradicted",
-        other("06_faithfulness/leads", **{"tiny-mae": MAE | {"head_wise": 54.0}}),
+        other("07_segmentation/leads", **{"tiny-mae": MAE | {"head_wise": 54.0}}),
         "larger than on the supervised one head_wise",
     ),
     ("BI-16", "contradicted", other("06_attribution/ablation", gradient=60.0), "negative AUC of"),

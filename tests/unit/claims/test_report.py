@@ -73,7 +73,7 @@ def test_every_table_of_the_paper_has_a_merge():
     seeds = claims.seed_changes(table("03_robustness/changes"), model)
     dino = claims.dino_changes(runs, "dinov2-s", "tiny")
     maps = claims.map_changes(table("07_segmentation/finetuned_segmentation"), model)
-    areas = claims.map_changes(table("06_faithfulness/finetuned_perturbation"), model)
+    areas = claims.map_changes(table("07_segmentation/finetuned_perturbation"), model)
     cases = {"main_T4": variants, "arxiv_T12": variants, "supp_T8": variants, "supp_T9": variants}
     cases |= {"arxiv_T8": seeds, "arxiv_T9": seeds, "arxiv_T10": split, "arxiv_T11": split}
     cases |= {"main_T2": claims.run_changes(runs), "supp_T10": dino, "supp_T11": dino}

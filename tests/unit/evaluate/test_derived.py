@@ -20,11 +20,13 @@ def test_a_lead_is_over_the_best_baseline_in_both_directions():
         ("head_wise", "positive", 16.0),
     ]
     areas = pd.DataFrame(rows, columns=["method", "direction", "auc_pct"])
-    areas = areas.assign(model="m", target="predicted", standard_error_pts=3.0)
+    areas = areas.assign(model="m", target="predicted")
+    areas = areas.assign(low_pct=areas["auc_pct"] - 3, high_pct=areas["auc_pct"] + 3)
     found = leads(areas).set_index("direction")
     assert found["best"].to_dict() == {"negative": "ga", "positive": "rollout"}
     assert found["lead_pts"].to_dict() == {"negative": 3.0, "positive": -1.0}
-    assert found["error_pts"].to_list() == pytest.approx([18**0.5] * 2)
+    half = (found["high_pts"] - found["low_pts"]) / 2
+    assert half.to_list() == pytest.approx([18**0.5] * 2)
 
 
 def test_images_that_turn_wrong_are_left_out_of_iou_changes():

@@ -145,7 +145,8 @@ def test_areas_by_hand(rule, first, second):
         "direction": "positive",
         "images": 2,
         "auc_pct": pytest.approx((first + second) / 2),
-        "standard_error_pts": pytest.approx((second - first) / 2),
+        "low_pct": pytest.approx(first),  # of two images: the one or the other twice
+        "high_pct": pytest.approx(second),
     }
 
 

@@ -26,38 +26,27 @@ def on_patches(masks):
 
 
 def test_pointing_game(pairs):
-    own = {int(label): i for i, label in enumerate(pairs.labels.flatten())}
-    assert own  # labels repeat: methods are told apart by the column asked for
-
-    def right(target):
-        which = int((target != pairs.labels[:, 0]).any())
-        return on_patches(pairs.masks[:, which])
-
-    def wrong(target):
-        which = int((target == pairs.labels[:, 0]).all())
-        return on_patches(pairs.masks[:, which])
-
-    def blind(target):
-        return on_patches(pairs.masks[:, 0])
-
+    right = torch.stack([on_patches(pairs.masks[:, i]) for i in (0, 1)], dim=1)
+    maps = {"right": right, "wrong": right.flip(1), "blind": right[:, :1].expand(-1, 2, -1)}
     grid = tuple(side // 14 for side in pairs.images.shape[-2:])
-    table = pointing_table(pairs, {"right": right, "wrong": wrong, "blind": blind}, grid)
+    table = pointing_table(pairs, maps, grid)
     assert table["own_object_pct"].tolist() == [100.0, 0.0, 50.0]
     assert table["images"].tolist() == [24, 24, 24]
-    # The blind one is right once an image, without any error.
-    assert table["standard_error_pts"].tolist() == [50 / 13, 50 / 13, 0.0]
+    # The blind one is right once an image, whichever images are drawn; of those that are all
+    # right or all wrong it is Wilson's interval.
+    assert table["low_pct"].tolist() == pytest.approx([75.75, 0.0, 50.0], abs=0.01)
+    assert table["high_pct"].tolist() == pytest.approx([100.0, 24.25, 50.0], abs=0.01)
 
 
-def test_error_is_that_of_images_whose_two_maps_go_together():
-    own = torch.tensor([[1, 1], [0, 0], [1, 1], [1, 0], [0, 1], [1, 1]]).bool()
-    share, error = own_share_pct(own)
+def test_interval_is_over_images_whose_two_maps_go_together():
+    """As wide as the normal one, of the images' means; that of single maps is narrower."""
+    own = torch.tensor([[1, 1], [0, 0], [1, 1], [1, 0], [0, 1], [1, 1]] * 20).bool()
+    share, low, high = own_share_pct(own)
     means = own.double().mean(dim=1)
     assert share == pytest.approx(100 * means.mean().item())
-    assert error == pytest.approx(100 * (means.var() / 6).sqrt().item())
-    counted = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0], [0, 1], [1, 0]]).bool()
-    share, error = own_share_pct(own, counted)
-    assert share == pytest.approx(100 * 4 / 6)
-    gaps = torch.tensor([1 / 3, -4 / 3, 1 / 3, 1 / 3, 1 / 3]).double()
-    assert error == pytest.approx(100 * (gaps.square().sum() * 5 / 4).sqrt().item() / 6)
+    assert high - low == pytest.approx(392 * (means.var() / 120).sqrt().item(), rel=0.1)
+    counted = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0], [0, 1], [1, 0]] * 20).bool()
+    share, low, high = own_share_pct(own, counted)
+    assert share == pytest.approx(100 * 4 / 6) and low < share < high
     with pytest.raises(ValueError, match="no map is counted; draw more pairs"):
         own_share_pct(own, torch.zeros_like(own))

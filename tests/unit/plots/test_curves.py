@@ -128,7 +128,7 @@ def test_rationales_have_their_interval(by, label):
 
 def test_errors_and_confidences_are_those_given():
     table = {"method": ["rollout"] * 2, "block": [1, 2], "mean_squared_error": [1.0, 0.1]}
-    errors = pd.DataFrame(table | {"std_squared_error": [0.5, 0.5]})
+    errors = pd.DataFrame(table | {"std_squared_error": [0.5, 0.5], "images": 4})
     (axis,) = pictures.error_curves(errors, "t").axes
     assert axis.lines[0].get_ydata().tolist() == [1.0, 0.1]
     assert np.min(axis.collections[0].get_paths()[0].vertices[:, 1]) > 0

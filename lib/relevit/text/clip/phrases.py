@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS, method_options
@@ -28,7 +28,7 @@ from relevit.text.token_maps import rank_correlation
 
 RECOGNISED = 3  # best phrases of an image, which has two objects and a background
 COLUMNS = ["model", "seed", "classes", "phrases", "method", "images"]
-COLUMNS += ["own_object_pct", "standard_error_pts"]
+COLUMNS += ["own_object_pct", "low_pct", "high_pct"]
 PairMaps = Float[Tensor, "pairs 2 patches"]
 
 
@@ -98,7 +98,7 @@ def pointing(
     """
     if pairs is None:
         return pd.DataFrame(columns=COLUMNS)
-    own = {name: _points_at_own(pairs, both, grid) for name, both in maps.items()}
+    own = {name: points_at_own(pairs, both, grid) for name, both in maps.items()}
     rows = []
     for group, classes in encoder.groups.items():
         inside = torch.isin(pairs.labels, torch.tensor(list(classes))).all(dim=1, keepdim=True)
@@ -191,11 +191,6 @@ def settings_table(
     columns = ["method", "setting", "first_block", "same_order", "same_top_pct"]
     table = pd.DataFrame(rows, columns=columns)
     if bool(pairs.masks.any()):
-        own = (_points_at_own(pairs, made, grid) for made in maps.values())
+        own = (points_at_own(pairs, made, grid) for made in maps.values())
         table["own_object_pct"] = [own_share_pct(right)[0] for right in own]
     return table
-
-
-def _points_at_own(pairs: Batch, maps: PairMaps, grid: tuple[int, int]) -> Bool[Tensor, "pairs 2"]:
-    """Whether each phrase's map points at its own object, as `pointing_table` decides it."""
-    return torch.stack([points_at_own(pairs, maps[:, i], i, grid) for i in (0, 1)], dim=1)

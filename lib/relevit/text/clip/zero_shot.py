@@ -124,7 +124,7 @@ def zero_shot_perturbation(
     (differences E7). The area is, of the text, the mean over the masked inputs (E6). The script
     goes on to 100 % and measures that end too (E7).
     Returns: the rows of `perturb` with target; and the areas as claims read them: method,
-    direction, images, auc_pct, standard_error_pts, target, model, classes (the `group` of the
+    direction, images, auc_pct, low_pct, high_pct, target, model, classes (the `group` of the
     images).
     """
     area = options(cfg.protocol, "zero_shot_perturbation")
@@ -137,7 +137,7 @@ def zero_shot_perturbation(
         classifier, spec, batch, predicted, erasing, protocol=cfg.protocol, precision=precision
     )
     parts = {"predicted": predicted, "label": by_label}
-    columns = ["method", "direction", "images", "auc_pct", "standard_error_pts", "target"]
+    columns = ["method", "direction", "images", "auc_pct", "low_pct", "high_pct", "target"]
     areas = pd.concat(
         [
             auc_table(rows[rows["method"] == name], **area).assign(method=name, target=target)

@@ -18,7 +18,7 @@ MAKERS = {
         runs.changed_images(**options)
     ),
     "05_ablations/agreement": lambda **options: accuracies.agreement(runs.ablations(**options)),
-    "06_faithfulness/leads": lambda **options: leads(maps.methods_perturbation(**options)),
+    "07_segmentation/leads": lambda **options: leads(maps.methods_perturbation(**options)),
     "08_iav/heads": heads.numbers,
 }
 MAKERS = {

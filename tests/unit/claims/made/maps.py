@@ -89,13 +89,13 @@ def text_accuracy(**intervals):
 def clip_perturbation(model="dinov2-minilm", error=0.5, classes="unseen", **quality):
     """Raw attention and rollout, the same for every class, have no row for the label."""
     rows = [
-        [model, method, target, direction, classes, 60, auc, error]
+        [model, method, target, direction, classes, 60, auc, auc - 1.96 * error, auc + 1.96 * error]
         for method, value in (DUAL | quality).items()
         for target in ("predicted", "target")
         if target == "predicted" or method not in ("raw_attention", "rollout")
         for direction, auc in (("positive", 100 - value), ("negative", value))
     ]
-    return frame(rows, "model method target direction classes images auc_pct standard_error_pts")
+    return frame(rows, "model method target direction classes images auc_pct low_pct high_pct")
 
 
 def clip_zero_shot(model="dinov2-minilm", unseen=30.0, seen=90.0, chance=5.0, images=400):
@@ -131,14 +131,14 @@ def methods_segmentation(half=0.98, **quality):
 def methods_perturbation(error=0.5, by_label=BY_LABEL, **quality):
     models = {"tiny": OF_IMAGES, "tiny-mae": MAE} | quality
     rows = [
-        [model, method, direction, target, 400, auc, error]
+        [model, method, direction, target, 400, auc, auc - 1.96 * error, auc + 1.96 * error]
         for model, values in models.items()
         for method, value in values.items()
         for target, gain in (("predicted", 0.0), ("label", by_label))
         for good in [value if method in CLASS_AGNOSTIC else value + gain]
         for direction, auc in (("positive", 100 - good), ("negative", good))
     ]
-    return frame(rows, "model method direction target images auc_pct standard_error_pts")
+    return frame(rows, "model method direction target images auc_pct low_pct high_pct")
 
 
 def approximation(rollout=(30.0, 40.0, 60.0, 80.0), token_wise=(1.0,) * 4, head_wise=(10.0,) * 4):
@@ -166,10 +166,9 @@ def ablation(error=0.5, **quality):
     for name, value in values.items():
         perception, feedback = feedbacks.get(name, (name, FEEDBACK))
         areas = {
-            "positive_auc_pct": 100 - value,
-            "positive_standard_error_pts": error,
-            "negative_auc_pct": value,
-            "negative_standard_error_pts": error,
+            f"{direction}_{end}_pct": auc + half
+            for direction, auc in (("positive", 100 - value), ("negative", value))
+            for end, half in (("auc", 0.0), ("low", -1.96 * error), ("high", 1.96 * error))
         }
         rows.append(
             {"perception": perception, "feedback": feedback} | dict.fromkeys(METRICS, value) | areas
@@ -179,14 +178,11 @@ def ablation(error=0.5, **quality):
 
 def two_objects(raw_attention=50.0, head_wise=80.0, token_wise=85.0, error=2.0):
     shares = {"raw_attention": raw_attention, "head_wise": head_wise, "token_wise": token_wise}
-    return pd.DataFrame(
-        {
-            "method": list(shares),
-            "images": 400,
-            "own_object_pct": shares.values(),
-            "standard_error_pts": error,
-        }
-    )
+    rows = [
+        [name, 400, share, share - 1.96 * error, share + 1.96 * error]
+        for name, share in shares.items()
+    ]
+    return frame(rows, "method images own_object_pct low_pct high_pct")
 
 
 def finetuned_segmentation(changes=(3.0, 3.1, 2.9), half=0.2):
@@ -204,11 +200,11 @@ def finetuned_perturbation(positive=(1.0, 1.2, 1.1), negative=(-0.2, -0.2, -0.2)
     runs = [("original", 0.0, 0.0)]
     runs += [(f"seed{i}", *gains) for i, gains in enumerate(zip(positive, negative, strict=True))]
     rows = [
-        [run, direction, auc, error]
+        [run, direction, auc, auc - 1.96 * error, auc + 1.96 * error]
         for run, fall, rise in runs
         for direction, auc in (("positive", 20 - fall), ("negative", 60 + rise))
     ]
-    return frame(rows, "model_run direction auc_pct standard_error_pts")
+    return frame(rows, "model_run direction auc_pct low_pct high_pct")
 
 
 def methods(**quality):

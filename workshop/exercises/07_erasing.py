@@ -11,9 +11,9 @@
 # ---
 
 # %% [markdown]
-# # Exercises: faithfulness
+# # Exercises: erasing
 #
-# They go with the notebook `06_faithfulness` (Beyond Intuition, Table 1; RobustViT, supplement N).
+# They go with the notebook `07_segmentation` (Beyond Intuition, Table 1; RobustViT, supplement N).
 # A relevance map says which patches of an image an answer rests on. Is it true? Take these patches
 # away, and see whether the answer falls. Time: 40 minutes.
 #
@@ -29,7 +29,7 @@ from checks import faithfulness
 
 from relevit import evaluate, models, plots
 from relevit.attribution import to_heatmap
-from relevit.config import FaithfulnessParams
+from relevit.config import SegmentationParams
 from relevit.data.benchmark import open_benchmark
 from relevit.protocols import options
 
@@ -39,7 +39,7 @@ from relevit.protocols import options
 
 # %%
 plots.set_style()
-cfg = FaithfulnessParams()
+cfg = SegmentationParams()
 bench = open_benchmark(cfg)
 spec = bench.spec(cfg.model)
 network = models.load_model(cfg.model).eval()
@@ -235,4 +235,4 @@ faithfulness.colour(answer)
 
 # %% [markdown]
 # So an accuracy that falls does not prove that a map is right. What counts is the distance to the
-# random map's curve, erased in the same way: `06_faithfulness` compares twelve methods like this.
+# random map's curve, erased in the same way: `07_segmentation` compares twelve methods like this.

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Exercises: which few pixels make the model sure?
 #
-# They go with the notebook `09_sis` (RobustViT, App. A, Fig. 5). You take pixels away from an image
-# until almost none is left, and the model still names an animal with confidence: the right one,
-# and then one that is not there. Time: 30 minutes.
+# They go with the notebook `06_attribution` (RobustViT, App. A, Fig. 5). You take pixels away from
+# an image until almost none is left, and the model still names an animal with confidence: the right
+# one, and then one that is not there. Time: 30 minutes.
 #
 # Run the cells in order. Where a cell says *your code here*, write yours, run it, and then run the
 # check below it: it says what is not right yet.
@@ -25,7 +25,7 @@ import torch
 from checks import sis
 
 from relevit import models, plots
-from relevit.config import SisParams
+from relevit.config import AttributionParams
 from relevit.data.benchmark import open_benchmark
 from relevit.evaluate.sis import gradient_sis
 
@@ -35,7 +35,7 @@ from relevit.evaluate.sis import gradient_sis
 
 # %%
 plots.set_style()
-cfg = SisParams()
+cfg = AttributionParams()
 bench = open_benchmark(cfg)
 spec = bench.spec(cfg.model)
 network = models.load_model(cfg.model).eval().requires_grad_(False)
