@@ -11,7 +11,10 @@ from relevit.base.stages import read_stage
 from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
 from relevit.evaluate.accuracies import COLUMNS, beside_original
+from relevit.evaluate.paired import paired_change
 from relevit.finetune.runs import FailedError, Row, answers, read
+
+ANSWER = ["dataset", "index"]  # an image
 
 # What each variant of the method changes in the preset's own settings, whose class term is that of
 # ground_truth or of confidence, so that one of the two is full (RobustViT Table 4, supplement
@@ -81,23 +84,33 @@ def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
 
 def score(
     found: Mapping[tuple, Row], keys: Sequence[str], original: pd.DataFrame
-) -> tuple[pd.DataFrame, dict[tuple, str]]:
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[tuple, str]]:
     """What runs answered beside the original, and why others have no answer.
 
-    `found` maps values of `keys` (the first columns of the table) to rows, `original` are the
-    original's predictions. Returns the rows of `beside_original` with the keys and the rate, none
-    where no run ended, and the reasons.
+    `found` maps values of `keys` (the first columns of the tables; the last is the seed) to rows,
+    `original` are the original's predictions. Returns the rows of `beside_original` with the keys
+    and the rate; the change on the shifted sets, a row for each group of runs that differ in the
+    seed alone, with its interval as `paired_change` has it; and the reasons of runs that failed.
     """
-    parts, lost = [], {}
+    parts, marks, lost = [], [], {}
+    before = original.assign(right=original["label_rank"] == 0)
     for values, row in found.items():
         try:
             lr = read(row)["lr"]
         except FailedError as error:
             lost[values] = str(error)
             continue
-        named = dict(zip(keys, values, strict=True))
-        beside = beside_original(answers(row), original)
-        parts.append(beside.assign(**named, lr=lr))
+        named, answered = dict(zip(keys, values, strict=True)), answers(row)
+        parts.append(beside_original(answered, original).assign(**named, lr=lr))
+        both = answered.assign(right=answered["label_rank"] == 0, in_a=True, **named)
+        marks.append(both.merge(before[[*ANSWER, "right"]], on=ANSWER, suffixes=("", "_before")))
     columns = [*keys, *COLUMNS, "lr"]
-    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-    return table[columns], lost
+    if not parts:
+        return pd.DataFrame(columns=columns), pd.DataFrame(), lost
+    shifted = {
+        group: paired_change(runs, runs.assign(right=runs["right_before"])).loc["all"]
+        for group, runs in pd.concat(marks).groupby([*keys[:-1]], sort=False)
+    }
+    changes = pd.DataFrame.from_dict(shifted, orient="index")
+    changes.index = pd.MultiIndex.from_tuples(changes.index, names=keys[:-1])
+    return pd.concat(parts, ignore_index=True)[columns], changes.reset_index(), lost

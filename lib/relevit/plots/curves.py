@@ -123,13 +123,14 @@ def rate_curves(
 def sensitivity_curves(
     table: pd.DataFrame, x: str, title: str, label: str, *, log: bool = False
 ) -> Figure:
-    """Change against one setting: the shifted sets' average (with its spread) and `val`.
+    """Change against one setting: the shifted sets' average with its 95 % interval, and `val`.
 
-    `table` has the columns `x`, `val`, `shifted_average` and `shifted_average_std`, in points.
+    `table` has the columns `x`, `val`, `change_pts`, `low_pts` and `high_pts`, in points.
     """
     figure, axis = subplots(figsize=(6, 2.8))
     shifted = {"marker": "o", "capsize": 3, "color": OURS, "label": "shifted sets, average"}
-    axis.errorbar(table[x], table["shifted_average"], table["shifted_average_std"], **shifted)
+    ends = [table["change_pts"] - table["low_pts"], table["high_pts"] - table["change_pts"]]
+    axis.errorbar(table[x], table["change_pts"], ends, **shifted)
     plain = {"marker": "s", "linestyle": "--", "color": OURS, "markerfacecolor": "white"}
     # A little to the right: where both changes are the same, one mark would hide the other.
     plain["transform"] = axis.transData + ScaledTranslation(1 / 16, 0, figure.dpi_scale_trans)

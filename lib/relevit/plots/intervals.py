@@ -264,22 +264,23 @@ def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> F
     return figure
 
 
-def average_bars(means: pd.Series, spread: pd.Series, title: str, label: str) -> Figure:
-    """One bar a kind of run, from the top in the order given, with its spread over the runs.
+def average_bars(changes: pd.DataFrame, place: str, title: str) -> Figure:
+    """One bar a kind of run, named by the column `place`, from the top, with its 95 % interval.
 
-    A bar far beyond all others is cut, and its number written: it would hide their differences.
+    `changes` has `change_pts`, `low_pts` and `high_pts`. A bar far beyond all others is cut, and
+    its number written: it would hide their differences.
     """
-    rows = pd.DataFrame({"run": means.index, "mean": means.values, "spread": spread.values})
-    style = {"error": "spread", "across": True, "colours": _signs(means)}
-    figure = intervals(rows, "run", "mean", title=title, label=label, **style)
+    means = changes["change_pts"]
+    style = {"low": "low_pts", "high": "high_pts", "across": True, "colours": _signs(means)}
+    figure = intervals(changes, place, "change_pts", title=title, label=CHANGE_PTS, **style)
     (axis,) = figure.axes
-    ends = rows["mean"].abs() + rows["spread"].fillna(0)
+    ends = changes[["low_pts", "high_pts"]].abs().max(axis=1).reset_index(drop=True)
     end = 1.15 * largest_but_one_far(ends)
-    for place, value in rows.loc[ends > end, "mean"].items():
+    for row, value in means.reset_index(drop=True)[ends > end].items():
         side, text = ("right", f"{value:+.1f} ▸ ") if value > 0 else ("left", f" ◂ {value:.1f}")
         axis.set_xlim(**{side: np.copysign(end, value)})
         inside = {"va": "center", "fontsize": 8, "color": "white", "weight": "bold"}
-        axis.text(np.copysign(end, value), place, text, ha=side, **inside)
+        axis.text(np.copysign(end, value), row, text, ha=side, **inside)
     return figure
 
 

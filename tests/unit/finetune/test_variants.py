@@ -16,9 +16,9 @@ from relevit.finetune.runs import FailedError, Row
 from relevit.finetune.variants import VARIANTS, ablations, score, variant
 
 
-def answered(ranks):
+def answered(ranks, name="val"):
     return pd.DataFrame(
-        {"dataset": "val", "index": range(len(ranks)), "label": 3, "label_rank": ranks}
+        {"dataset": name, "index": range(len(ranks)), "label": 3, "label_rank": ranks}
     )
 
 
@@ -69,13 +69,15 @@ def test_variant_that_diverged_leaves_its_reason(here, monkeypatch):
         return {"lr": row.params.lr}
 
     monkeypatch.setattr(module, "read", read)
-    monkeypatch.setattr(module, "answers", lambda row: answered([0, 1]))
+    monkeypatch.setattr(module, "answers", lambda row: answered([0, 1], "a"))
     rows = {("full", s): Row(FinetuneParams(lr=1.0e-3, seed=s)) for s in (0, 1, 2)}
-    table, lost = score(rows, ("variant", "seed"), answered([1, 1]))
+    table, shifted, lost = score(rows, ("variant", "seed"), answered([1, 1], "a"))
+    assert shifted[["variant", "change_pts", "seeds"]].to_numpy().tolist() == [["full", 50.0, 2]]
     assert table[["variant", "seed"]].drop_duplicates().to_numpy().tolist() == [
         ["full", 0],
         ["full", 2],
     ]
     assert lost == {("full", 1): "training: loss is nan"} and table["top1_pct"].dtype == float
-    table, lost = score({("full", 1): rows["full", 1]}, ("variant", "seed"), answered([0]))
-    assert table.empty and list(table) == ["variant", "seed", *COLUMNS, "lr"]
+    failed = {("full", 1): rows["full", 1]}
+    table, shifted, lost = score(failed, ("variant", "seed"), answered([0]))
+    assert table.empty and shifted.empty and list(table) == ["variant", "seed", *COLUMNS, "lr"]

@@ -78,8 +78,8 @@ def test_an_exact_zero_has_a_place_below_all_others():
 
 @pytest.mark.parametrize("log", [False, True])
 def test_no_mark_hides_another_or_leaves_the_panel(log):
-    columns = {"x": [1, 10], "val": [0.5, -9.0], "shifted_average": [0.5, 1.0]}
-    table = pd.DataFrame(columns | {"shifted_average_std": [0.1, 0.1]})
+    columns = {"x": [1, 10], "val": [0.5, -9.0], "change_pts": [0.5, 1.0]}
+    table = pd.DataFrame(columns | {"low_pts": [0.4, 0.9], "high_pts": [0.6, 1.1]})
     figure = pictures.sensitivity_curves(table, "x", "t", "x", log=log)
     figure.canvas.draw()
     shifted, val = (

@@ -101,9 +101,9 @@ def test_no_change_is_drawn_as_none():
 
 
 def test_a_bar_far_beyond_all_others_is_cut_and_its_number_written():
-    spread = pd.Series([1.0, 0.5, math.nan])
-    means = pd.Series({"a": 6.0, "b": 3.0, "c": -25.0})
-    (axis,) = pictures.average_bars(means, spread, "t", "x").axes
+    rows = [("a", 6.0, 5.0, 7.0), ("b", 3.0, 2.5, 3.5), ("c", -25.0, -26.0, -24.0)]
+    shown = table("run change_pts low_pts high_pts", *rows)
+    (axis,) = pictures.average_bars(shown, "run", "t").axes
     assert axis.get_xlim()[0] == pytest.approx(-1.15 * 7)
     assert [text.get_text().strip() for text in axis.texts] == ["◂ -25.0"]
     assert [to_hex(bar.get_facecolor()) for bar in axis.patches] == [GAIN, GAIN, LOSS]
