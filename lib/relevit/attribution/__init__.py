@@ -8,7 +8,6 @@ those of the papers' text or of their code (`relevit.protocols`); each can be gi
 
 from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attribution.gae import gae, relevance_and_logits
-from relevit.attribution.integrated_gradients import completeness_gap
 from relevit.attribution.method import method_options
 from relevit.attribution.methods import (
     BASELINES,
@@ -24,7 +23,6 @@ __all__ = [
     "METHODS",
     "VARIANTS",
     "check_known",
-    "completeness_gap",
     "explain",
     "explain_all",
     "gae",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from relevit.attribution.method import Target, method
 from relevit.attribution.path import Baseline, Rule, integration_path, on_the_way, path_baseline
@@ -14,7 +12,6 @@ from relevit.attribution.pixel_gradients import (
     CHUNK,
     Pixels,
     classes_to_explain,
-    logits_in_chunks,
     sum_of_gradients,
     sum_over_patches,
 )
@@ -30,7 +27,7 @@ def integrated_gradients(
     """`integrated_gradients_pixels` summed over colours and each patch's pixels, with its sign.
 
     Signed, as LRP's map here: what a patch takes from the class's logit counts against it, and
-    the sum over patches is the logit's change from the baseline (`completeness_gap`).
+    the sum over patches is the logit's change from the baseline, but for the steps of the sum.
     """
     pixels = integrated_gradients_pixels(model, images, target, **options)
     return sum_over_patches(model, pixels.sum(dim=1))
@@ -57,26 +54,3 @@ def integrated_gradients_pixels(
     start = path_baseline(model, images, baseline)
     stop = on_the_way(images, start, path.points)
     return (images - start) * sum_of_gradients(model, images, target, stop, path.weights, chunk)
-
-
-@method("path")
-def completeness_gap(
-    model: nn.Module,
-    images: Pixels,
-    target: Target = None,
-    *,
-    baseline: Baseline = "empty",
-    chunk: int = CHUNK,
-    **path: Any,
-) -> Float[Tensor, " batch"]:
-    """Sum of an image's attributions minus the logit's change from the baseline; ideally 0.
-
-    In units of the logit. It shrinks with `steps`; `path` as `integrated_gradients_pixels`.
-    """
-    target = classes_to_explain(model, images, target, chunk)
-    path |= dict(baseline=baseline, chunk=chunk)
-    found = integrated_gradients_pixels(model, images, target, **path).sum(dim=(1, 2, 3))
-    start = path_baseline(model, images, baseline).expand_as(images[:1])
-    logits = logits_in_chunks(model, torch.cat([images, start]), chunk)
-    before, after = logits[-1, target], logits[:-1].gather(1, target[:, None])[:, 0]
-    return found - (after - before)

@@ -96,14 +96,9 @@ def ablation_maps(
     model: nn.Module,
     spec: ModelSpec,
     images: UInt8[Tensor, "images 3 height width"],
-    *,
     protocol: Protocol = "published",
-    on_part: Callable[[int], object] = lambda count: None,
 ) -> Maps:
-    """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`.
-
-    `on_part` as `shared_maps`.
-    """
+    """Maps of the rows of ABLATION for the predicted class, under `perception|feedback`."""
     rules = {name: method_options(model, name, protocol) for name, _ in ABLATION}
     how = {"pairs": ABLATION, "rules": rules, "protocol": protocol}
 
@@ -111,7 +106,7 @@ def ablation_maps(
         made = express_all(model, pixels, target, **how)
         return dict(zip(map("|".join, ABLATION), made, strict=True))
 
-    return _explained(model, spec, images, rows, None, on_part)
+    return _explained(model, spec, images, rows, None)
 
 
 def right_answers(model: nn.Module, spec: ModelSpec, batch: Batch) -> Float[np.ndarray, " images"]:
@@ -201,17 +196,13 @@ def perturb_by_label(
     return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
 
 
-def area_table(
-    rows: pd.DataFrame, methods: Iterable[str] | None = None, protocol: Protocol = "published"
-) -> pd.DataFrame:
+def area_table(rows: pd.DataFrame, protocol: Protocol = "published") -> pd.DataFrame:
     """Areas under the curves of `perturb`, by the options of `auc_weights` that `protocol` names.
 
-    Columns: method, direction, images, auc_pct, low_pct, high_pct; methods in the given order.
+    Columns: method, direction, images, auc_pct, low_pct, high_pct.
     """
     rule = options(protocol, "auc_weights")
-    of_method = dict(list(rows.groupby("method", sort=False)))
-    names = list(of_method if methods is None else methods)
-    tables = {name: auc_table(of_method[name], **rule) for name in names}
+    tables = {name: auc_table(own, **rule) for name, own in rows.groupby("method", sort=False)}
     return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
 
 

@@ -94,4 +94,4 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
     found, long_way = (t.sort_values(keys).reset_index(drop=True) for t in (found, long_way))
     pd.testing.assert_frame_equal(found, long_way, rtol=1e-4)
     assert not found["logit"].equals(rows.sort_values(keys)["logit"].reset_index(drop=True))
-    assert area_table(found, names[::-1])["method"].unique().tolist() == names[::-1]
+    assert area_table(found)["method"].unique().tolist() == names

@@ -190,8 +190,10 @@ def test_erasing_is_that_of_the_perturbation_test(make, network, spec, batch, ma
 def test_what_is_erased_has_the_colour_that_is_answered(
     network, spec, batch, maps, bench, fill, value
 ):
-    explorer = erasing_explorer(network, spec, batch, maps, bench.classes, unit="pixel", fill=fill)
+    explorer = erasing_explorer(network, spec, batch, maps, bench.classes, fill=fill)
     hidden = explorer._erased(0, "most relevant first", [10])[0][0]
+    height, width = (a // b for a, b in zip(batch.images.shape[-2:], hidden.shape, strict=True))
+    hidden = hidden.repeat_interleave(height, 0).repeat_interleave(width, 1)
     assert float(hidden.float().mean()) == pytest.approx(0.5, abs=0.01)
     assert (explorer._shown(0, 10)[:, hidden] == value).all()
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from relevit.attribution import patch_grid, to_heatmap
-from relevit.config.words import Fill, Unit
+from relevit.config.words import Fill
 from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
 from relevit.models.spec import ModelSpec
@@ -31,11 +31,10 @@ ORDERS: dict[str, Direction] = {
 class ErasingExplorer(Explorer):
     """A widget to erase an image by a map, and to see the answer's probability fall.
 
-    `maps` has one map an image for each method, GAE's being shown first where it is there. `unit`
-    and `fill` as in `perturbation_rows`: patches (`token`) or pixels, which become black or the
-    mean colour. The answer that is watched is the one to the whole image. Both orders of an image
-    are answered at once and kept, so that the slider only draws. `image`, `method`, `order` and
-    `share` are the controls.
+    `maps` has one map an image for each method, GAE's being shown first where it is there. Patches
+    become black or the mean colour (`fill`, as in `Erasing`). The answer that is watched is the one
+    to the whole image. Both orders of an image are answered at once and kept, so that the slider
+    only draws. `image`, `method`, `order` and `share` are the controls.
     Raises: ValueError without a method, or for other numbers of maps than of images.
     """
 
@@ -47,7 +46,6 @@ class ErasingExplorer(Explorer):
         maps: Mapping[str, Float[Tensor, "images patches"]],
         classes: tuple[str, ...],
         *,
-        unit: Unit = "token",
         fill: Fill = "black",
     ) -> None:
         counts = {name: len(values) for name, values in maps.items()}
@@ -57,7 +55,7 @@ class ErasingExplorer(Explorer):
                 "for each method, at least one"
             )
         self._model, self._spec, self._batch, self._classes = model, spec, batch, classes
-        self._maps, self._unit, self._fill = dict(maps), unit, fill
+        self._maps, self._fill = dict(maps), fill
         self._grid = patch_grid(model, batch.images)
         self._answered: dict[tuple, Tensor] = {}
         self.image = slider("image", 1, len(batch))
@@ -84,17 +82,12 @@ class ErasingExplorer(Explorer):
         return figure, self._words(shares, watched, step)
 
     def _erased(self, place: int, order: str, steps: list[int]) -> tuple[Tensor, Tensor]:
-        """Which parts are hidden at each of the steps, on their grid, and as many images."""
+        """Which patches are hidden at each of the steps, on their grid, and as many images."""
         relevance = self._maps[self.method.value][place : place + 1].float().cpu()
-        image = self._batch.images[place : place + 1]
-        if self._unit == "pixel":
-            size = tuple(image.shape[-2:])
-            relevance = to_heatmap(relevance.double(), size, self._grid).flatten(1)
         ranks = erasing_ranks(relevance, ORDERS[order])
         counts = [erased_parts(ranks.shape[1], SHARES[step]) for step in steps]
-        cells = tuple(image.shape[-2:]) if self._unit == "pixel" else self._grid
-        hidden = (ranks < torch.tensor(counts)[:, None]).unflatten(1, cells)
-        return hidden, image.expand(len(steps), -1, -1, -1)
+        hidden = (ranks < torch.tensor(counts)[:, None]).unflatten(1, self._grid)
+        return hidden, self._batch.images[place : place + 1].expand(len(steps), -1, -1, -1)
 
     def _answers(self, place: int, order: str) -> Float[Tensor, "steps classes"]:
         """The softmax at every share, asked for once."""
