@@ -27,7 +27,7 @@ FOLDER = "params"  # of a preset's results
 PLAN = "plan.json"
 ASKED = "asked.json"  # beside a run's files
 LARGEST_BATCH = 6  # runs of one process, which loads torch once
-FIRST = ("02_learning_rate", "03_robustness", "03_controls")  # whose runs most others wait for
+FIRST = ("02_finetune", "03_robustness", "03_controls")  # whose runs most others wait for
 
 
 def write_plan(preset: Preset, at_once: int | None) -> None:
