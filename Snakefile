@@ -15,11 +15,9 @@ PLAN = json.loads(Path(f"{OUT}/params/plan.json").read_text())
 READS = {
     "00_start": [],
     "01_masks": ["00_start"] if PLAN["real"] else [],
-    "02_learning_rate": ["00_start"],
-    "02_finetune": ["00_start", "02_learning_rate"],
-    "02_baselines": ["00_start"],
+    "02_finetune": ["00_start"],
     "03_robustness": ["00_start"],
-    "03_comparison": ["00_start"],
+    "04_cures": ["00_start"],
     "06_attribution": ["00_start"],
     "07_segmentation": ["00_start"],
     "07_pretraining": [],

@@ -32,19 +32,19 @@ LESSONS = {
         lambda val, a, home, elsewhere: a < val - 15 and elsewhere < home - 15,
     ),
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
-    "02_learning_rate": Lesson(
-        "too high a rate forgets",
-        lambda rate, change, high, lost: rate < high and change >= -3 > lost,
-    ),
-    "02_finetune": Lesson("relevance goes to the object", lambda before, after: after > before + 2),
-    "02_baselines": Lesson(
-        "the published background terms train nothing", lambda gap, fitted: gap == 0 > fitted
+    "02_finetune": Lesson(
+        "relevance goes to the object, and too high a rate forgets",
+        lambda before, after, rate, change, high, lost: (
+            after > before + 2 and rate < high and change >= -3 > lost
+        ),
     ),
     "03_robustness": Lesson(
         "the shifted sets rise, and that is due to relevance",
         lambda ours, control, adds, level, low, high, val: ours > 0 < low and val > -3,
     ),
-    "03_comparison": Lesson("more than with a baseline", lambda ours, best: ours > best),
+    "04_cures": Lesson(
+        "the published background terms train nothing", lambda gap, ours, best: gap == 0
+    ),
     "06_attribution": Lesson(
         "maps that know the class; a few pixels make a model sure of a wrong label",
         lambda rollout, gae, token, share, kept: (

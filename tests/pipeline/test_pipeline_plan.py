@@ -19,7 +19,7 @@ from relevit.pipeline import run as pipeline
 from .projects import PRESET, RUN_S, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-OWN = {"02_finetune", "03_robustness", "03_comparison", "05_ablations"}
+OWN = {"02_finetune", "03_robustness", "04_cures", "05_ablations"}
 AFTER_RUNS = END | OWN | {"06_attribution", "07_segmentation", "08_iav"}
 
 
@@ -39,7 +39,7 @@ def waiting(project: Path, monkeypatch) -> set[str]:
         ("99_report", {"device": "cpu"}, END),
         ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
         ("05_ablations", {"variant_seeds": [1]}, END | {"05_ablations", "runs"}),
-        ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "03_comparison"}),
+        ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "04_cures"}),
         ("common", {"seeds": [0, 1]}, (AFTER_RUNS | {"01_masks", "runs"}) - OWN | OWN),
     ],
 )

@@ -43,7 +43,7 @@ def only_plan(project, monkeypatch) -> None:
         ("02_finetune", {"masks": "tokencut"}, "masks = 'tokencut', but the preset's own runs"),
         ("02_finetune", {"method": "rrr"}, "method = 'rrr', but the preset's own runs"),
         ("02_finetune", {"lr": 1.0e-5}, "lr = 1e-05, but the preset's own runs"),
-        ("03_comparison", {"images_per_set": 50}, "images_per_set = 50, but 03_robustness answers"),
+        ("04_cures", {"compared_model": "tiny-mae"}, "has not both our method and a bas"),
         ("05_ablations", {"variants": ["ground_truth"]}, "'ground_truth' is 'full': leave it out"),
         (
             "common",
@@ -82,7 +82,7 @@ def only_plan(project, monkeypatch) -> None:
         (
             "pipeline",
             {"sweep": [{"models": ["tiny-mae"], "methods": ["rrr"], "seeds": [0]}]},
-            "rates are searched for ['tiny'] alone",
+            "compared_model = 'tiny', but sweep in pipeline has not both our method and a",
         ),
         ("pipeline", {"sweep": [{"models": ["tiny"], "s": 0, "seeds": [0]}]}, "sweep.0.s = 0"),
         ("08_iav", {"model_seeds": [0, 4]}, "makes [0]: add [4] there, or leave them out here"),

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from relevit.base.stages import read_summary
-from relevit.config import NOTEBOOKS, ComparisonParams, SegmentationParams
+from relevit.config import NOTEBOOKS, CuresParams, SegmentationParams
 from relevit.finetune import runs, table
 
 from .projects import PRESET, RUN_S, results, run
@@ -19,10 +19,9 @@ NOTHING_S = 60  # for finding out that nothing is left to do, 10 on a quiet mach
 RESULTS = (
     "00_start/weights.safetensors",
     "01_masks/masks.safetensors",
-    "02_learning_rate/rates.parquet",
-    "02_baselines/rates.parquet",
+    "02_finetune/rates.parquet",
     "03_robustness/answers.parquet",
-    "03_comparison/accuracies.parquet",
+    "04_cures/accuracies.parquet",
     "07_segmentation/methods_segmentation.parquet",
     "07_segmentation/methods_perturbation.parquet",
     "08_iav/scores.parquet",
@@ -128,15 +127,15 @@ def test_stage_whose_last_cell_fails_is_still_to_be_made(changeable):
 @pytest.mark.timeout(RUN_S)
 def test_run_that_fails_is_a_gap_and_is_made_by_the_next_call(changeable, monkeypatch):
     monkeypatch.chdir(changeable)
-    row = table.swept(ComparisonParams.from_preset(changeable / "params" / f"{PRESET}.yaml"))[0]
+    row = table.swept(CuresParams.from_preset(changeable / "params" / f"{PRESET}.yaml"))[0]
     shutil.rmtree(row.folder)
     (row.folder / "sets").write_text("in the way")  # of its answers
     ended = run(changeable, PRESET)
     assert ended.code == 1, ended.out + ended.err
     assert f"Failed: {row.name}: " in ended.err and "1 runs, which" in ended.out
-    missing = read_summary(results(changeable) / "03_comparison")["missing"]
+    missing = read_summary(results(changeable) / "04_cures")["missing"]
     assert [gap["run"] for gap in missing] == [row.name]
     (row.folder / "sets").unlink()
     ended = run(changeable, PRESET)
     assert ended.code == 0, ended.out + ended.err
-    assert read_summary(results(changeable) / "03_comparison")["missing"] == []
+    assert read_summary(results(changeable) / "04_cures")["missing"] == []

@@ -10,15 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from relevit.config import NOTEBOOKS, FinetuneParams, Params, PipelineParams, SweepGrid
+from relevit.config import NOTEBOOKS, FinetuneParams, Params, PipelineParams
 from relevit.config.messages import short
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
 # Parameters that name models.
-OF_MODELS = (
-    *("model", "compared_model", "other_models"),
-    *("method_model", "method_models", "others"),
-)
+OF_MODELS = (*("model", "compared_model"), *("method_model", "method_models", "others"))
 
 
 class Preset(NamedTuple):
@@ -126,7 +123,7 @@ def _own_runs(preset: Preset) -> None:
 
 def _arms(preset: Preset) -> None:
     """The settings that 03_robustness compares, and their twins, are settings of 02_finetune."""
-    own, place = preset.stages["02_finetune"].model_dump(), f"{preset.path}: 03_robustness"
+    own, place = preset.stages["02_finetune"].run.model_dump(), f"{preset.path}: 03_robustness"
     for arm, changes in ({"ours": {}} | preset.stages["03_robustness"].arms).items():
         FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
         alone = own | changes | {"weight_relevance": 0.0}
@@ -143,48 +140,29 @@ def _variants(preset: Preset) -> None:
         preset.refuse("05_ablations", f"variants = {variants}", but)
 
 
-def _compared_images(preset: Preset) -> None:
-    """03_comparison holds runs against what 03_robustness has answered."""
-    seen, compared = (
-        preset.stages[name].images_per_set for name in ("03_robustness", "03_comparison")
-    )
-    if compared > seen:
-        but = (
-            f"03_robustness answers {seen} of each set, with which they are compared: give at "
-            "most as many"
-        )
-        preset.refuse("03_comparison", f"images_per_set = {compared}", but)
-
-
 def _sweep(preset: Preset) -> None:
-    """Every run of the sweep needs an original to start from, and masks and a rate for it."""
+    """Every run of the sweep needs an original to start from, and masks."""
     main, others = preset.pipeline.model, preset.stages["00_start"].others
     real, masked = preset.pipeline.benchmark.data == IMAGENET, preset.stages["01_masks"].seeds
     for i, grid in enumerate(preset.pipeline.sweep):
-        given = f"sweep.{i}.models = {grid.models}"
         if real and (unknown := sorted(set(grid.models) - {main, *others})):
             but = (
                 f"{unknown} has no original here; use the preset's own {main!r} or one of others "
                 f"in 00_start, {', '.join(others)}"
             )
-            preset.refuse("pipeline", given, but)
-        searched = _searched(preset, grid)
-        if not real and not set(grid.models) <= searched:  # real: rates of the papers (`runs.rate`)
-            but = (
-                f"rates are searched for {sorted(searched)} alone: change compared_model or "
-                "other_models in 02_baselines, or leave the others out"
-            )
-            preset.refuse("pipeline", f"{given} with methods {grid.methods}", but)
+            preset.refuse("pipeline", f"sweep.{i}.models = {grid.models}", but)
         if "tokencut" in grid.masks and not set(grid.seeds) <= set(masked):
             but = f"01_masks makes masks for seeds {masked}, those of seeds: give both the same"
             preset.refuse("pipeline", f"sweep.{i}.seeds = {grid.seeds} with masks tokencut", but)
 
 
-def _searched(preset: Preset, grid: SweepGrid) -> set[str]:
-    """The models whose learning rate for the methods of a grid is searched for."""
-    search = preset.stages["02_baselines"]
-    ours = {preset.pipeline.model, *search.other_models}
-    return {search.compared_model} | (ours if set(grid.methods) == {"relevance"} else set())
+def _cures(preset: Preset) -> None:
+    """04_cures sets baselines beside our method, on one model."""
+    own, model = preset.pipeline.model, preset.stages["04_cures"].compared_model
+    methods = {m for grid in preset.pipeline.sweep if model in grid.models for m in grid.methods}
+    if "relevance" not in methods | {"relevance" * (model == own)} or methods <= {"relevance"}:
+        but = "sweep in pipeline has not both our method and a baseline on it: add a line there"
+        preset.refuse("04_cures", f"compared_model = {model!r}", but)
 
 
 def _iav(preset: Preset) -> None:
@@ -211,7 +189,7 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     (("02_finetune",), _own_runs),
     (("02_finetune", "03_robustness"), _arms),
     (("02_finetune", "05_ablations"), _variants),
-    (("03_robustness", "03_comparison"), _compared_images),
-    (("00_start", "01_masks", "02_baselines"), _sweep),
+    (("00_start", "01_masks"), _sweep),
+    (("04_cures",), _cures),
     (("07_pretraining", "08_iav"), _iav),
 )

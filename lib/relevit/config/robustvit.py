@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -42,17 +43,6 @@ class StartParams(Params):
     precision: PrecisionChoice = "auto"
     images_per_set: Count = Field(40, ge=40, description="test images of each set")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
-    seed: Seed = 0
-
-
-class LearningRateParams(Params):
-    """02_learning_rate: the paper's rule for the learning rate, on validation images alone."""
-
-    notebook: ClassVar[str] = "02_learning_rate"
-
-    rates: list[Rate] = Field([2.0e-6, 5.0e-5], min_length=1, description="learning rates to try")
-    limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
-    validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
     seed: Seed = 0
 
 
@@ -117,7 +107,7 @@ LOSS_WEIGHTS = tuple(
 
 
 class FinetuneParams(FinetuneChoices, Params):
-    """02_finetune: relevance finetuning, one run. What is None is the rule's or the paper's.
+    """One finetuning run, a row of the preset's table. What is None is the rule's or the paper's.
 
     The defaults, as those of every stage, are the quick preset's: the best setting of the study
     (docs/context.md) and not the paper's, which has the confidence term and half of the classes.
@@ -150,6 +140,30 @@ class FinetuneParams(FinetuneChoices, Params):
     validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+
+    @classmethod
+    def values_of_preset(cls, path: Path) -> dict[str, Any]:
+        """As of every stage; the section has parameters of the notebook alone beside a run's."""
+        values = super().values_of_preset(path)
+        others = FinetuneNotebookParams.model_fields.keys() - cls.model_fields.keys()
+        return {key: value for key, value in values.items() if key not in others}
+
+
+class FinetuneNotebookParams(FinetuneParams):
+    """02_finetune: relevance finetuning, by hand and by the library, and the rule for its rate."""
+
+    rates: list[Rate] = Field([2.0e-6, 5.0e-5], min_length=1, description="learning rates to try")
+    limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
+    rate_images: Count = Field(
+        80, ge=40, description="validation images that the rule looks at, each epoch"
+    )
+    shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
+
+    @property
+    def run(self) -> FinetuneParams:
+        """The run that these parameters ask for, without those of the notebook alone."""
+        of_a_run = set(FinetuneParams.model_fields) - {"shown"}
+        return FinetuneParams(**self.model_dump(include=of_a_run))
 
 
 class RobustnessParams(Params):
@@ -247,43 +261,23 @@ class MasksParams(Params):
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
 
-class BaselinesParams(Params):
-    """02_baselines: what GradMask and RRR train on, and their learning rates."""
+class CuresParams(Params):
+    """04_cures: what else the same masks can train, on the same model."""
 
-    notebook: ClassVar[str] = "02_baselines"
+    notebook: ClassVar[str] = "04_cures"
 
-    compared_model: AnyModelName = Field("tiny", description="model of the baselines")
-    other_models: list[AnyModelName] = Field(
-        [], description="whose rates are searched for our method alone"
-    )
+    seeds: Seeds = Field([0, 1], description="the preset's own finetuning runs to compare with")
+    compared_model: AnyModelName = Field("tiny", description="model on which all are compared")
+    images_per_set: Count = Field(80, ge=40, description="test images of each set")
     rates: list[Rate] = Field(
-        [2.0e-5], min_length=1, description="learning rates to try, on the scale of our method"
+        [2.0e-5], min_length=1, description="learning rates to try, on the scale of ours"
     )
-    limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
     epochs: Epochs = Field(1, ge=1, description="of each run of the search")
     images_per_class: Count = Field(2, ge=2, description="finetuned on in each run of the search")
     validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
     validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
-    shown: int = Field(6, ge=2, le=20, description="images in a gallery row, of the proof's")
-    seed: Seed = 0
-
-    @field_validator("other_models")
-    @classmethod
-    def _others(cls, others: list[str], info: ValidationInfo) -> list[str]:
-        if (model := info.data.get("compared_model")) in others:
-            raise ValueError(f"{model!r} is compared_model, which has all methods; leave it out")
-        return others
-
-
-class ComparisonParams(Params):
-    """03_comparison: ours, the baselines, both kinds of masks, and DINO."""
-
-    notebook: ClassVar[str] = "03_comparison"
-
-    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
-    images_per_set: Count = Field(80, ge=40, description="test images of each set")
-    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
+    shown: int = Field(6, ge=2, le=20, description="images in a gallery row")
 
 
 class AblationsParams(Params):

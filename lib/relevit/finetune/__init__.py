@@ -8,20 +8,8 @@ evaluation and what lies below them.
 """
 
 from relevit.finetune import baselines, one_run, runs, table
-from relevit.finetune.hyperparameters import (
-    BASELINES,
-    paper_rate,
-    paper_temperature,
-    paper_weights,
-    script_weights,
-)
-from relevit.finetune.learning_rate import (
-    arm_params,
-    choose_learning_rate,
-    highest_passing,
-    judge,
-    rate_factor,
-)
+from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_temperature, paper_weights
+from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.finetune.step import make_optimizer, step_losses
@@ -29,21 +17,17 @@ from relevit.finetune.step import make_optimizer, step_losses
 __all__ = [
     "BASELINES",
     "FinetuneSettings",
-    "arm_params",
     "baselines",
     "choose_learning_rate",
     "finetune",
     "highest_passing",
-    "judge",
     "make_optimizer",
     "one_run",
     "paper_rate",
     "paper_temperature",
     "paper_weights",
-    "rate_factor",
     "resolved",
     "runs",
-    "script_weights",
     "step_losses",
     "table",
 ]

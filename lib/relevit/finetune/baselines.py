@@ -18,7 +18,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.utils import parameters_to_vector
 
 from relevit.attention.recording import unfused_attention
 from relevit.config.words import Baseline
@@ -95,19 +94,6 @@ def gradient_gap(model: nn.Module, sample: Sample, settings: FinetuneSettings) -
     return pd.DataFrame(rows)
 
 
-def gap_summary(settings: FinetuneSettings, gap: pd.DataFrame) -> dict[str, float | int]:
-    """One row on all parameters: the largest difference, and its norm over the gradient's."""
-    squares = gap[["difference_norm", "alone_norm"]].pow(2).sum()
-    return {
-        "weight_background": settings.weights["background"],
-        "weight_classification": settings.weights["classification"],
-        "parameters": len(gap),
-        "parameters_differing": int((gap["largest_difference"] > 0).sum()),
-        "largest_difference": float(gap["largest_difference"].max()),
-        "relative": float((squares["difference_norm"] / squares["alone_norm"]) ** 0.5),
-    }
-
-
 def weights_apart(
     model: nn.Module, samples: Sequence[Sample], settings: FinetuneSettings
 ) -> pd.DataFrame:
@@ -131,22 +117,6 @@ def weights_apart(
         apart, moved = _largest_difference(ours, plain), _largest_difference(ours, model)
         rows.append({"step": number, "largest_difference": apart, "moved": moved})
     return pd.DataFrame(rows)
-
-
-def first_step_size(model: nn.Module, slopes: Gradients, *, weight: float, lr: float) -> float:
-    """Root mean square of AdamW's first change of the weights, divided by the learning rate.
-
-    `slopes` are the gradients of a loss, `weight` its factor. Adam divides the gradient by its
-    own size plus eps (1e-8), so a factor does not matter (about 1) until the scaled gradient is
-    near eps; below that the step shrinks with it (differences B12). Weight decay is left out.
-    """
-    copy = deepcopy(model).double()
-    for name, parameter in copy.named_parameters():
-        parameter.grad = weight * slopes[name].double()
-    before = parameters_to_vector(copy.parameters()).detach().clone()
-    make_optimizer(copy, FinetuneSettings(lr=lr, weight_decay=0.0)).step()
-    after = parameters_to_vector(copy.parameters()).detach()
-    return float((after - before).square().mean().sqrt() / lr)
 
 
 def pixel_gradients(

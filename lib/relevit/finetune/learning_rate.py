@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import sem, ttest_1samp
 
-from relevit.config import BaselinesParams, FinetuneParams
+from relevit.config import CuresParams, FinetuneParams
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.words import Method, Protocol
-from relevit.finetune.hyperparameters import BASELINES, paper_rate
+from relevit.config.words import Protocol
+from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.one_run import kept_epoch
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.training.epochs import History
@@ -23,11 +23,6 @@ from relevit.training.epochs import History
 # probable, in the geometric mean. A share of the loss says nothing where that is nearly 0.
 RISE_NATS = 0.01
 CHANCE = 0.05  # of a rise as large by the draw of images alone
-# What is compared: method and protocol.
-ARMS: tuple[tuple[Method, Protocol], ...] = (
-    ("relevance", "published"),
-    *((method, protocol) for method in BASELINES for protocol in ("published", "described")),
-)
 
 
 def class_loss_column(params: FinetuneChoices) -> str:
@@ -107,18 +102,17 @@ def rate_factor(method: str, protocol: Protocol) -> float:
 
 
 def arm_params(
-    cfg: BaselinesParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
+    cfg: CuresParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
 ) -> FinetuneParams:
     """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
 
-    Seed and length are those of `cfg`, the weights of a baseline's losses the paper's.
+    Their length is that of `cfg`, the weights of a baseline's losses are the paper's.
     Raises: ValueError.
     """
     arm = {
         "model": model,
         "method": method,
         "protocol": protocol,
-        "seed": cfg.seed,
         "epochs": cfg.epochs,
         "images_per_class": cfg.images_per_class,
         "validation_images": cfg.validation_images,

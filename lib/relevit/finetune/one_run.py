@@ -1,4 +1,4 @@
-"""Finetuning runs: what the parameters of 02_finetune ask for, from which weights and images."""
+"""Finetuning runs: what the parameters of a row ask for, from which weights and images."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +26,9 @@ from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.base.stages import FREE, digest, read_pipeline, read_stage, results_of
 from relevit.config import (
-    BaselinesParams,
+    CuresParams,
+    FinetuneNotebookParams,
     FinetuneParams,
-    LearningRateParams,
     Params,
     RobustnessParams,
     StartParams,
@@ -41,7 +42,6 @@ from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.learning_rate import (
-    ARMS,
     arm_params,
     choose_learning_rate,
     highest_passing,
@@ -223,53 +223,53 @@ def compared_weights(cfg: Any) -> dict[str, Path]:
 def searched(params: FinetuneParams) -> list[Row]:
     """The runs whose logs decide the learning rate of a run; none where it is given or a paper's.
 
-    Of the preset's own model those of 02_learning_rate, of others those of 02_baselines, which has
-    a shorter run for each.
-    Raises: ValueError for a model, method and protocol that are not searched.
+    Of our method on the preset's own model those of 02_finetune, of others shorter ones, by the
+    parameters of 04_cures.
     """
     if params.lr is not None:
         return []
     if params.method == "relevance" and params.model == own_model(params):
-        search = read_stage(
-            params, LearningRateParams, benchmark=read_pipeline(params.preset).benchmark
-        )
-        return rates_of_own(search)
+        images = read_pipeline(params.preset).benchmark
+        return rates_of_own(read_stage(params, FinetuneNotebookParams, benchmark=images))
     if params.model in PAPER_MODELS:
         return []
-    search = read_stage(params, BaselinesParams)
-    if (params.model, params.method, params.protocol) not in searched_arms(search):
-        raise ValueError(
-            f"rate: 02_baselines searches no rate for {params.model} with {params.method} as "
-            f"{params.protocol}; give the parameter lr, or add the model to other_models there"
-        )
-    return rates_of_arm(search, params.model, params.method, params.protocol)
-
-
-def rates_of_own(search: LearningRateParams) -> list[Row]:
-    """The runs of 02_learning_rate, from the lowest rate to the highest."""
-    base = read_stage(
-        search, FinetuneParams, seed=search.seed, validation_images=search.validation_images
+    return rates_of_arm(
+        read_stage(params, CuresParams), params.model, params.method, params.protocol
     )
+
+
+def rates_of_own(search: FinetuneNotebookParams) -> list[Row]:
+    """The runs of 02_finetune that try a rate each, from the lowest to the highest."""
+    base = read_stage(search, FinetuneParams, validation_images=search.rate_images)
     found = [base.model_copy(update={"lr": lr}) for lr in sorted(search.rates)]
     return [Row(params, validated=None) for params in found]
 
 
-def searched_arms(search: BaselinesParams) -> list[tuple[str, Method, Protocol]]:
-    """Model, method and protocol of what 02_baselines searches a rate for."""
-    arms = [(search.compared_model, *arm) for arm in ARMS]
-    return arms + [(model, *ARMS[0]) for model in search.other_models]
+def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
+    """Model, method and protocol of what 04_cures searches a rate for: arms of the sweep.
+
+    Our method on the preset's own model is searched in 02_finetune. Models of the papers have the
+    papers' rates, and are searched all the same where they are the one that is compared.
+    """
+    arms = [
+        arm
+        for grid in read_pipeline(search.preset).sweep
+        for arm in product(grid.models, grid.methods, grid.protocols)
+    ]
+    compared = {search.compared_model}
+    return [
+        arm
+        for arm in dict.fromkeys(arms)
+        if (arm[0] in compared or arm[0] not in PAPER_MODELS)
+        and arm[:2] != (own_model(search), "relevance")
+    ]
 
 
-def rates_of_arm(
-    search: BaselinesParams, model: str, method: Method, protocol: Protocol
-) -> list[Row]:
+def rates_of_arm(search: CuresParams, model: str, method: Method, protocol: Protocol) -> list[Row]:
     """The runs of one of `searched_arms`, from the lowest rate to the highest.
 
-    Our method on the preset's own model is what 02_learning_rate searches. Each grid is that of
-    `search` times `rate_factor` (differences B12).
+    Each grid is that of `search` times `rate_factor` (differences B12).
     """
-    if method == "relevance" and model == own_model(search):
-        return rates_of_own(read_stage(search, LearningRateParams))
     params = arm_params(search, read_stage(search, FinetuneParams), model, method, protocol)
     grid = [lr * rate_factor(method, protocol) for lr in sorted(search.rates)]
     ends = (0, search.epochs)
@@ -304,15 +304,12 @@ def rate(params: FinetuneParams) -> float:
         return params.lr
     rows = searched(params)
     if not rows:
-        chosen = paper_rate(params.method, params.model)
-    elif params.method == "relevance" and params.model == own_model(params):
-        limit_pts = read_stage(params, LearningRateParams).limit_pts
-        chosen = choose_learning_rate(judged(rows), limit_pts)
-    else:
-        table = judged(rows)
-        passing = highest_passing(table, read_stage(params, BaselinesParams).limit_pts)
-        chosen = table["lr"].min() if passing is None else passing
-    return chosen * params.lr_factor
+        return paper_rate(params.method, params.model) * params.lr_factor
+    table, limit_pts = judged(rows), read_stage(params, FinetuneNotebookParams).limit_pts
+    if params.method == "relevance" and params.model == own_model(params):
+        return choose_learning_rate(table, limit_pts) * params.lr_factor
+    passing = highest_passing(table, limit_pts)
+    return (table["lr"].min() if passing is None else passing) * params.lr_factor
 
 
 # Making and reading

@@ -11,10 +11,9 @@ import pandas as pd
 from relevit.base.stages import read_pipeline, read_stage
 from relevit.config import (
     AblationsParams,
-    BaselinesParams,
-    ComparisonParams,
+    CuresParams,
+    FinetuneNotebookParams,
     FinetuneParams,
-    LearningRateParams,
     RobustnessParams,
 )
 from relevit.config.preset import Preset
@@ -27,11 +26,11 @@ from relevit.finetune.runs import Row
 COLUMNS = ("model", "method", "protocol", "masks", "classes", "images_per_class", "seed", "lr")
 
 
-def swept(cfg: ComparisonParams) -> list[Row]:
+def swept(cfg: Any) -> list[Row]:
     """The runs of a preset's sweep, in the order of its section `pipeline`.
 
-    The weights of the terms that the preset gives are those of its method: a baseline has the
-    paper's.
+    Each answers as many images as a notebook with `images_per_set` asks for. The weights of the
+    terms that the preset gives are those of its method: a baseline has the paper's.
     """
     found = []
     for grid in read_pipeline(cfg.preset).sweep:
@@ -55,7 +54,7 @@ def backbones(cfg: RobustnessParams) -> list[Row]:
     if cfg.model != pair[0]:
         return []
     each = {"images_per_set": cfg.probe_test_images}
-    sweep = swept(read_stage(cfg, ComparisonParams, **each))
+    sweep = swept(read_stage(cfg, CuresParams, **each))
     own = [*runs.own_runs(cfg, cfg.seeds, **each), *sweep]
     ours = [row for row in own if row.params.method == "relevance" and row.params.model in pair]
     models = dict.fromkeys(row.params.model for row in ours)
@@ -68,28 +67,21 @@ def asked(preset: Preset) -> dict[str, dict[str, Row]]:
     return {name: runs.once(each) for name, each in found.items()}
 
 
-def _rates(cfg: LearningRateParams) -> list[Row]:
-    return runs.rates_of_own(cfg)
-
-
-def _baselines(cfg: BaselinesParams) -> list[Row]:
-    return [row for arm in runs.searched_arms(cfg) for row in runs.rates_of_arm(cfg, *arm)]
-
-
-def _finetune(cfg: FinetuneParams) -> list[Row]:
-    return [Row(cfg, validated=None)]
+def _finetune(cfg: FinetuneNotebookParams) -> list[Row]:
+    return [*runs.rates_of_own(cfg), Row(cfg.run, validated=None)]
 
 
 def _robustness(cfg: RobustnessParams) -> list[Row]:
     return [*controls.compared(cfg).values(), *backbones(cfg)]
 
 
-def _comparison(cfg: ComparisonParams) -> list[Row]:
+def _cures(cfg: CuresParams) -> list[Row]:
     sweep = swept(cfg)
+    search = [row for arm in runs.searched_arms(cfg) for row in runs.rates_of_arm(cfg, *arm)]
     models = dict.fromkeys([cfg.model, *(row.params.model for row in sweep)])
     each = {"images_per_set": cfg.images_per_set}
     originals = [runs.original(cfg, model, **each) for model in models]
-    return [*originals, *runs.own_runs(cfg, cfg.seeds, **each), *sweep]
+    return [*originals, *runs.own_runs(cfg, cfg.seeds, **each), *sweep, *search]
 
 
 def _ablations(cfg: AblationsParams) -> list[Row]:
@@ -103,11 +95,9 @@ def _own(cfg: Any) -> list[Row]:
 
 
 _ASKED: dict[str, Callable[..., list[Row]]] = {
-    "02_learning_rate": _rates,
-    "02_baselines": _baselines,
     "02_finetune": _finetune,
     "03_robustness": _robustness,
-    "03_comparison": _comparison,
+    "04_cures": _cures,
     "05_ablations": _ablations,
     "06_attribution": lambda cfg: runs.own_runs(cfg, [cfg.seed]),
 }

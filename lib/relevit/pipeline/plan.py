@@ -28,7 +28,7 @@ PLAN = "plan.json"
 ASKED = "asked.json"  # beside a run's files
 NOT_OF_TRAINING = {"training_images", "images_per_set", "shown"}  # which a world has not
 LARGEST_BATCH = 6  # runs of one process, which loads torch once
-FIRST = ("02_learning_rate", "03_robustness")  # whose runs most others wait for
+FIRST = ("02_finetune", "03_robustness")  # whose runs most others wait for
 
 
 def write_plan(preset: Preset, at_once: int | None) -> None:

@@ -6,16 +6,13 @@ room but claims and the pipeline, and nobody imports pictures.
 
 from relevit.plots.curves import (
     METHOD_TITLES,
-    apart_curves,
     confidence_paths,
     error_curves,
     gap_dots,
-    gradient_bars,
     joining_curves,
     loss_curves,
     perturbation_curves,
     rate_curves,
-    rate_dots,
     rationale_curves_figure,
     sensitivity_curves,
 )

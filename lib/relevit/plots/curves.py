@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
-from torch import nn
 
 from relevit.config.robustvit import FinetuneChoices
 from relevit.evaluate.sis import Subsets
@@ -38,7 +37,6 @@ from relevit.plots.style import (
 from relevit.training.epochs import History
 
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
-METHOD_MARKERS = {"relevance": "D", "gradmask": "o", "rrr": "s"}
 ORDERS = {"positive": "most relevant first", "negative": "least relevant first"}
 # Of methods of a family, in turn; the dashes of one let another be seen below it.
 LOOKS = (("o", "-"), ("s", (0, (3, 1.5))), ("D", (0, (1.5, 1.5))))
@@ -59,23 +57,6 @@ def loss_curves(log: pd.DataFrame) -> Figure:
         axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4))
         count_whole(axis)
     axes[0].set_ylabel("validation loss")
-    return figure
-
-
-def gradient_bars(model: nn.Module, title: str) -> Figure:
-    """Gradient norm of every block, and of what comes before and after the blocks."""
-    names = ["embed", *(str(i + 1) for i in range(len(model.blocks))), "norm", "head"]
-    squares = dict.fromkeys(names, 0.0)
-    for key, parameter in model.named_parameters():
-        first, second = [*key.split("."), ""][:2]
-        place = str(int(second) + 1) if first == "blocks" else first
-        if parameter.grad is not None:
-            place = place if place in squares else "embed"
-            squares[place] += float(parameter.grad.detach().square().sum())
-    figure, axis = subplots(figsize=(8, 2.3))
-    axis.bar(names, np.sqrt(list(squares.values())), color=OURS)
-    axis.set(title=title, xlabel="block", ylabel="gradient norm", yscale="log")
-    axis.grid(visible=False, axis="x")
     return figure
 
 
@@ -169,66 +150,24 @@ def joining_curves(histories: Mapping[int, pd.DataFrame], guess: float | None = 
 def gap_dots(gaps: Mapping[tuple[str, str], pd.DataFrame], floor: float = 1e-8) -> Figure:
     """How far each parameter's gradient is from that of the labels alone, relative to its norm.
 
-    `gaps` holds a table of `gradient_gap` for each (method, protocol). The axis is logarithmic
-    above `floor` and goes on to an exact zero below it.
+    `gaps` holds a table of `gradient_gap` for each (method, protocol). A panel a method; the axis
+    is logarithmic above `floor` and goes on to an exact zero below it.
     """
-
-    def draw(axis: Axes, gap: pd.DataFrame, **style: Any) -> None:
+    methods = list(dict.fromkeys(method for method, _ in gaps))
+    figure, axes = panels(len(methods), 10, 3.2, sharey=True)
+    for (method, protocol), gap in gaps.items():
         ratio = gap["difference_norm"] / gap["alone_norm"].where(gap["alone_norm"] > 0)
-        axis.plot(ratio, linestyle="", markersize=4, **style)
-        axis.set_xlabel("parameter, from input to head")
-
-    return _by_method(gaps, draw, 3.2, floor, "difference / gradient\nof the labels alone")
-
-
-def apart_curves(curves: Mapping[tuple[str, str], pd.DataFrame], floor: float = 1e-10) -> Figure:
-    """Largest difference of a weight from plain finetuning, step by step, as `weights_apart`."""
-
-    def draw(axis: Axes, rows: pd.DataFrame, **style: Any) -> None:
-        axis.plot(rows["step"], rows["largest_difference"], **style)
-        axis.set_xlabel("AdamW step")
-        count_whole(axis)
-
-    return _by_method(curves, draw, 2.9, floor, "largest difference\nof a weight")
-
-
-def rate_dots(table: pd.DataFrame, limit_pts: float) -> Figure:
-    """What the rule looks at and what became of the background term, a line a method.
-
-    `table` as from `try_rates`. The described protocol is dashed and a little to the right, as
-    one line may lie on another.
-    """
-    shown = table.assign(
-        rise=table["class_loss"] - table["class_loss_before"],
-        fall_pct=100 * (table["background_after"] / table["background_before"] - 1),
-    )
-    columns = {  # title, unit, limit
-        "drop_pts": ("Fall of validation top-1", "points", limit_pts),
-        "rise": ("Classification loss", "change (nats)", RISE_NATS),
-        "fall_pct": ("Background term", "change (%)", 0.0),
-    }
-    figure, axes = panels(3, 11, 3, sharex=True)
-    for axis, (column, (title, unit, limit)) in zip(axes, columns.items(), strict=True):
-        for (method, protocol), rows in shown.groupby(["method", "protocol"], sort=False):
-            dashed = protocol == "described"
-            axis.plot(
-                rows["rate"] * (1.07 if dashed else 1.0),
-                rows[column],
-                marker=METHOD_MARKERS[method],
-                linestyle="--" if dashed else "-",
-                color=OURS if method == "relevance" else PROTOCOLS[protocol][0],
-                alpha=0.8,
-                label=f"{METHOD_TITLES[method]}, {protocol}",
-            )
-        mark_level(axis, limit)
-        axis.set(title=title, xscale="log", xlabel="rate, on the scale of ours", ylabel=unit)
-        rates = sorted(set(table["rate"]))  # those tried: of less than a decade, log has ten labels
-        axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
-        axis.set_xticks([], minor=True)
-    handles = axes[0].get_legend_handles_labels()[0]
-    limits = "limit of the rule; right: no change"
-    handles.append(Line2D([], [], color="black", linestyle=":", label=limits))
-    figure.legend(handles=handles, frameon=False, ncols=6, fontsize=8, loc="outside lower center")
+        colour, marker = PROTOCOLS[protocol]
+        style = {"color": colour, "marker": marker, "markersize": 4, "linestyle": ""}
+        axes[methods.index(method)].plot(ratio, label=protocol, clip_on=False, **style)
+    top = max(axis.dataLim.y1 for axis in axes)
+    for axis, method in zip(axes, methods, strict=True):
+        axis.set_yscale("symlog", linthresh=floor)
+        axis.set(title=METHOD_TITLES[method], xlabel="parameter, from input to head")
+        axis.set_ylim(-0.4 * floor, 10 * top)  # marks at zero are whole
+        axis.set_yticks([0.0, *(10.0**n for n in range(-10, 12, 3) if floor <= 10.0**n <= top)])
+    axes[0].set_ylabel("difference / gradient\nof the labels alone")
+    legend_beside(figure, axes[0])
     return figure
 
 
@@ -324,32 +263,6 @@ def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
     handles = [Line2D([], [], **kind) for kind in kinds.values()]
     handles.append(Line2D([], [], color="black", linestyle=":", label="sure"))
     figure.legend(handles=handles, loc="outside right center", frameon=False)
-    return figure
-
-
-def _by_method(
-    tables: Mapping[tuple[str, str], pd.DataFrame],
-    draw: Callable[..., None],
-    height: float,
-    floor: float,
-    label: str,
-) -> Figure:
-    """A panel a method, a line a protocol; values from an exact zero, logarithmic above `floor`."""
-    methods = list(dict.fromkeys(method for method, _ in tables))
-    figure, axes = panels(len(methods), 10, height, sharey=True)
-    for axis, method in zip(axes, methods, strict=True):
-        for (owner, protocol), table in tables.items():
-            if owner == method:
-                colour, marker = PROTOCOLS[protocol]
-                draw(axis, table, color=colour, marker=marker, label=protocol, clip_on=False)
-        axis.set_yscale("symlog", linthresh=floor)
-        axis.set_title(METHOD_TITLES[method])
-    top = max(axis.dataLim.y1 for axis in axes)
-    for axis in axes:
-        axis.set_ylim(-0.4 * floor, 10 * top)  # marks at zero are whole
-        axis.set_yticks([0.0, *(10.0**n for n in range(-10, 12, 3) if floor <= 10.0**n <= top)])
-    axes[0].set_ylabel(label)
-    legend_beside(figure, axes[0])
     return figure
 
 

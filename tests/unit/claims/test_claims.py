@@ -18,7 +18,7 @@ from .made.maps import MAE, OF_IMAGES, QUALITY
 from .made.runs import VARIANTS, gains
 
 SEG, AREAS = "07_segmentation/methods_segmentation", "07_segmentation/methods_perturbation"
-RUNS, ABLATIONS = "03_comparison/accuracies", "05_ablations/ablations"
+RUNS, ABLATIONS = "04_cures/accuracies", "05_ablations/ablations"
 BACKBONES, KNN = "03_robustness/backbones", "03_robustness/knn_changes"
 AMOUNTS, CHANGES = "05_ablations/sensitivity", "03_robustness/changes"
 TEXT, F1, RIGHT = (f"09_text/text_{name}" for name in ("perturbation", "rationales", "accuracy"))
@@ -117,11 +117,11 @@ CASES = [
     (
         "RV-20",
         "undecided",
-        other("02_learning_rate/rates", drops=(0.0, 5.0, 1.0, 9.0)),
+        other("02_finetune/rates", drops=(0.0, 5.0, 1.0, 9.0)),
         "next lower rate",
     ),
-    ("RV-21", "undecided", other("02_baselines/rates", (11.0, 0.0)), "gradmask fits"),
-    ("RV-21", "not testable", without("02_baselines/rates", "lr > 1e-6"), "1 rows of"),
+    ("RV-21", "undecided", other("04_cures/rates", (11.0, 0.0)), "gradmask fits"),
+    ("RV-21", "not testable", without("04_cures/rates", "lr > 1e-6"), "1 rows of"),
     ("RV-22", "no room", other("03_robustness/class_variation", spread=0), "luck"),
     ("RV-23", "contradicted", other("03_robustness/object_size", 0.3, 0.4), "object size"),
     ("RV-23", "undecided", other("03_robustness/object_size", context=-0.02), "context"),

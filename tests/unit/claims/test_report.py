@@ -51,7 +51,7 @@ def test_tables_are_read_by_stage_or_stem(tmp_path):
 
 
 def test_our_runs_beside_the_papers():
-    ours = claims.run_changes(table("03_comparison/accuracies"))
+    ours = claims.run_changes(table("04_cures/accuracies"))
     found = claims.compared(published_rows("main_T1"), ours, "top1")
     row = found.loc[("tiny", "ours", "annotated", "a")]
     assert row["ours"] == pytest.approx(4.0) and row["paper"] == pytest.approx(5.8, abs=0.1)
@@ -67,7 +67,7 @@ def test_our_runs_beside_the_papers():
 
 
 def test_every_table_of_the_paper_has_a_merge():
-    runs, model = table("03_comparison/accuracies"), "tiny"
+    runs, model = table("04_cures/accuracies"), "tiny"
     variants = claims.variant_changes(table("05_ablations/ablations"))
     split = claims.split_changes(table("03_robustness/split_accuracies"), model)
     seeds = claims.seed_changes(table("03_robustness/changes"), model)

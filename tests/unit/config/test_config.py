@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from relevit.config import (
     NOTEBOOKS,
     AblationsParams,
-    BaselinesParams,
+    FinetuneNotebookParams,
     FinetuneParams,
-    LearningRateParams,
     OwnChoices,
     OwnParams,
     PipelineParams,
@@ -83,17 +82,20 @@ WRONG = [
     (FinetuneParams, {"seed": 2**31}, r"seed = 2147483648 \(int\): .*less than or equal to"),
     (RobustnessParams, {"seeds": []}, r"seeds = \[\] \(list\): .*at least 1 item"),
     (RobustnessParams, {"seeds": [2, 0, 2]}, r"seeds = \[2, 0, 2\].* 2 occurs twice; give"),
-    (LearningRateParams, {"rates": [1.0e-6, "1e-5"]}, r"rates\.1 = '1e-5' \(str\): .*with a dot"),
+    (
+        FinetuneNotebookParams,
+        {"rates": [1.0e-6, "1e-5"]},
+        r"rates\.1 = '1e-5' \(str\): .*with a dot",
+    ),
     (StartParams, {"training_images": 41}, r"training_images = 41.*multiple of 40"),
     (StartParams, {"images_per_set": 10**12}, r"images_per_set = 10+ .*equal to 10000000 \[test"),
     (StartParams, {"preset": "a" * 101}, r"preset = 'a+' \(str\): .*at most 100 characters"),
     # the same again
     (
-        LearningRateParams,
+        FinetuneNotebookParams,
         {"rates": [0.1, 0.2, 0.1]},
         r"rates = .* 0\.1 occurs twice; give each once",
     ),
-    (BaselinesParams, {"other_models": ["tiny"]}, "other_models = .* 'tiny' is compared_model"),
     # nothing to train
     (
         FinetuneParams,

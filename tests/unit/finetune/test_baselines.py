@@ -8,11 +8,7 @@ import torch
 from relevit.finetune.baselines import (
     Sample,
     background_share_pct,
-    first_step_size,
-    gap_summary,
     gradient_gap,
-    gradients,
-    label_loss,
     pixel_gradients,
     settings_of,
     weights_apart,
@@ -55,7 +51,7 @@ def test_gradient_differs_once_the_term_is_in_the_graph(build_vit, sample, metho
     gap = gradient_gap(build_vit(), sample, settings).set_index("parameter")
     assert (gap.filter(regex=r"weight$", axis=0)["largest_difference"] > 0).all()
     # Far above rounding, which is near 1e-16; RRR's published weight is 1e-10, so it is small.
-    assert gap_summary(settings, gap)["relative"] > 1e-5
+    assert gap["difference_norm"].pow(2).sum() > 1e-10 * gap["alone_norm"].pow(2).sum()
 
 
 @EVERY
@@ -74,17 +70,6 @@ def test_published_weights_stay_those_of_plain_finetuning(build_vit, sample, met
     after = list(model.parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(p.grad is None for p in after)
-
-
-@pytest.mark.parametrize(
-    ("weight", "low", "high"), [(1.0, 0.9, 1.01), (1e-3, 0.9, 1.01), (1e-12, 0, 1e-2)]
-)
-def test_factor_of_the_loss_matters_only_near_adams_eps(build_vit, sample, weight, low, high):
-    """Adam divides by the gradient's own size, until eps is larger (differences B12)."""
-    model = build_vit()
-    slopes = gradients(model, label_loss(model, sample, settings_of("gradmask", "published")))
-    size = first_step_size(model, slopes, weight=weight, lr=1e-4)
-    assert low <= size <= high
 
 
 @EVERY

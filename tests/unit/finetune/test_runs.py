@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relevit.base.files import file_fingerprint
-from relevit.config import ComparisonParams, FinetuneParams
+from relevit.config import CuresParams, FinetuneNotebookParams, FinetuneParams
 from relevit.finetune import runs
 from relevit.finetune.runs import (
     FailedError,
@@ -33,10 +33,20 @@ ROOT = Path(__file__).parents[3]
 PRESET = """
 common: {model: tiny, benchmark: {data: cutouts}, seeds: [0]}
 00_start: {source: shipped}
-02_learning_rate: {rates: [1.0e-6, 2.0e-6], limit_pts: 100.0, validation_images: 40}
+pipeline:
+  sweep:
+    - {models: [tiny], methods: [relevance, rrr], protocols: [described], seeds: [0]}
+    - {models: [tiny-mae, vit-b], seeds: [0, 1]}
 02_finetune:
-  {images_per_class: 1, classes: 2, epochs: 1, validation_images: 40, validation_maps: 8}
-02_baselines: {rates: [1.0e-5, 2.0e-5], limit_pts: 2.0}
+  rates: [1.0e-6, 2.0e-6]
+  limit_pts: 100.0
+  rate_images: 40
+  images_per_class: 1
+  classes: 2
+  epochs: 1
+  validation_images: 40
+  validation_maps: 8
+04_cures: {rates: [1.0e-5, 2.0e-5]}
 """
 SUMMARY = """{"parameters": {"model": "tiny", "benchmark": {"data": "cutouts"}}}"""
 
@@ -90,7 +100,7 @@ def test_own_model_starts_from_its_original_and_others_from_shipped_weights(proj
 
 
 def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
-    drops = {1.0e-6: 0.0, 2.0e-6: 1.0, 1.0e-5: 3.0, 2.0e-5: 3.0}
+    drops = {1.0e-6: 0.0, 2.0e-6: 1.0, 1.0e-5: 101.0, 2.0e-5: 101.0}
     table = lambda rows: runs.pd.DataFrame(  # noqa: E731
         [{"lr": r.params.lr, "drop_pts": drops[r.params.lr], "rising": False} for r in rows]
     )
@@ -101,8 +111,22 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
     assert rate(own.model_copy(update={"lr_factor": 10.0})) == pytest.approx(2.0e-5)
     nothing_passes = own.model_copy(update={"method": "rrr", "protocol": "described"})
     assert rate(nothing_passes) == 1.0e-5, "the lowest rate tried"
-    with pytest.raises(ValueError, match="no rate for tiny-mae with relevance as published; give"):
-        rate(own.model_copy(update={"model": "tiny-mae"}))
+
+
+def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
+    """Not for ours on the preset's own model, and of the papers' models for the compared one."""
+    search = CuresParams.from_preset(Path("params/quick.yaml"))
+    found = [("tiny", "rrr", "described"), ("tiny-mae", "relevance", "published")]
+    assert runs.searched_arms(search) == found
+    with_paper = search.model_copy(update={"compared_model": "vit-b"})
+    assert runs.searched_arms(with_paper) == [*found, ("vit-b", "relevance", "published")]
+
+
+def test_a_notebook_with_a_rule_asks_for_the_same_run_as_the_preset(project, own):
+    """Its own parameters share the run's section, and are no part of the run's name."""
+    notebook = FinetuneNotebookParams.from_preset(project / "params" / "quick.yaml")
+    assert notebook.rates == [1.0e-6, 2.0e-6]
+    assert notebook.run == own and Row(notebook.run).name == Row(own).name
 
 
 def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
@@ -122,7 +146,7 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    for row in swept(ComparisonParams.from_preset(ROOT / "params" / "paper.yaml")):
+    for row in swept(CuresParams.from_preset(ROOT / "params" / "paper.yaml")):
         run = row.params
         if (run.model, run.method) == ("vit-b", "relevance"):
             assert len(searched(run)) > 1, "the preset's own: its rate is searched for"

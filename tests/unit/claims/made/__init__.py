@@ -11,8 +11,8 @@ from . import heads, maps, runs
 
 # Tables whose maker is not called as they are.
 MAKERS = {
-    "02_learning_rate/rates": runs.learning_rates,
-    "02_baselines/rates": runs.rates,
+    "02_finetune/rates": runs.learning_rates,
+    "04_cures/rates": runs.rates,
     "03_robustness/backbones": runs.accuracies,
     "03_robustness/class_variation": lambda **options: class_changes.class_variation(
         runs.changed_images(**options)
