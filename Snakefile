@@ -25,13 +25,11 @@ READS = {
     "07_segmentation": ["00_original"],
     "06_attribution": ["00_original"],
     "06_faithfulness": ["07_segmentation"],
-    "07_pretraining": [],
-    "08_iav": ["00_original", "07_pretraining"],
+    "08_iav": ["00_start"],
     "05_ablations": ["00_original"],
     "09_sis": ["00_original"],
     "10_knn": ["00_original"],
     "09_text": [],
-    "12_clip": [],
     "10_your_own": [],
 }
 READS["99_report"] = list(READS)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from relevit.config.attribution import AttributionParams, FaithfulnessParams, SegmentationParams
 from relevit.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
-from relevit.config.iav import IavData, IavParams, PretrainingParams
+from relevit.config.iav import IavParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
     AblationsParams,
@@ -27,7 +27,7 @@ from relevit.config.robustvit import (
     SisParams,
     StartParams,
 )
-from relevit.config.text import ClipParams, TextParams
+from relevit.config.text import TextParams
 from relevit.config.words import HubName, ModelName
 from relevit.config.your_own import OwnChoices, OwnParams
 
@@ -38,14 +38,12 @@ __all__ = [
     "BaselinesParams",
     "BenchmarkParams",
     "Checked",
-    "ClipParams",
     "Common",
     "ComparisonParams",
     "ControlsParams",
     "FaithfulnessParams",
     "FinetuneParams",
     "HubName",
-    "IavData",
     "IavParams",
     "KnnParams",
     "LearningRateParams",
@@ -57,7 +55,6 @@ __all__ = [
     "OwnParams",
     "Params",
     "PipelineParams",
-    "PretrainingParams",
     "ReportParams",
     "RobustnessParams",
     "Seed",
@@ -94,13 +91,11 @@ NOTEBOOKS: dict[str, type[Params]] = {
         SegmentationParams,
         AttributionParams,
         FaithfulnessParams,
-        PretrainingParams,
         IavParams,
         AblationsParams,
         SisParams,
         KnnParams,
         TextParams,
-        ClipParams,
         OwnParams,
         ReportParams,
     )

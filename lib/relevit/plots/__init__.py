@@ -11,7 +11,6 @@ from relevit.plots.curves import (
     error_curves,
     gap_dots,
     gradient_bars,
-    joining_curves,
     loss_curves,
     perturbation_curves,
     rate_curves,
@@ -56,14 +55,10 @@ from relevit.plots.lines import (
     depth_curves,
     drift_curves,
     entropy_boxes,
-    finetuning_curves,
-    head_curves,
     masking_curves,
-    pretraining_curves,
     score_boxes,
     shift_curves,
     slope_intervals,
-    space_curves,
 )
 from relevit.plots.shaded_text import shaded_html, shaded_methods
 from relevit.plots.style import GAIN, INK, LOSS, OBJECT, OURS, panels, set_style
