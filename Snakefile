@@ -20,11 +20,9 @@ READS = {
     "04_cures": ["00_start"],
     "06_attribution": ["00_start"],
     "07_segmentation": ["00_start"],
-    "07_pretraining": [],
-    "08_iav": ["00_start", "07_pretraining"],
+    "08_iav": ["00_start"],
     "05_ablations": ["00_start"],
     "09_text": [],
-    "12_clip": [],
     "10_your_own": [],
 }
 READS["99_report"] = list(READS)

@@ -55,19 +55,20 @@ LESSONS = {
         "the maps outline the object, and the model needs what GAE shows",
         lambda before, after, first, rest: after > before and first < rest,
     ),
-    "07_pretraining": Lesson(
-        "labels in pretraining pay", lambda with_labels, without: with_labels > without > 30
-    ),
     "08_iav": Lesson(
-        "self-supervised heads agree more, and so does a head that looks everywhere",
-        lambda s, s_flat, s_centred, t, t_flat, t_centred: t > s and t_flat > s_flat,
+        "labels pay; heads without them agree more, and so does one that looks everywhere",
+        lambda top1, s, s_flat, _, without, t, t_flat, __: (
+            top1 > without > 15 and t > s and t_flat > s_flat
+        ),
     ),
     "05_ablations": Lesson(
         "the background term makes the gain, and rates beyond the rule cost",
         lambda full, without, times, beyond: full > 0 > without and beyond < 0,
     ),
-    "09_text": Lesson("words that decide", lambda ranked, random: ranked < random),
-    "12_clip": Lesson("maps that follow a phrase", lambda rollout, gae: rollout == 50 < gae),
+    "09_text": Lesson(
+        "words that decide, and maps that follow a phrase",
+        lambda ranked, random, rollout, gae: ranked < random and rollout == 50 < gae,
+    ),
     "10_your_own": Lesson(
         "relevance adds to what more training does",
         lambda ours, sets, without, _, adds, __: ours > without and adds > 0,

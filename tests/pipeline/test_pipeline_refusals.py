@@ -85,13 +85,6 @@ def only_plan(project, monkeypatch) -> None:
             "compared_model = 'tiny', but sweep in pipeline has not both our method and a",
         ),
         ("pipeline", {"sweep": [{"models": ["tiny"], "s": 0, "seeds": [0]}]}, "sweep.0.s = 0"),
-        ("08_iav", {"model_seeds": [0, 4]}, "makes [0]: add [4] there, or leave them out here"),
-        ("08_iav", {"models": ["mini-supervised", "mini-dino"]}, "add ['mini-supervised'] there"),
-        (
-            "08_iav",
-            {"data": "cifar10", "data_root": "data"},
-            "07_pretraining has 'cutouts': give both the same",
-        ),
         ("08_iav", {"reference": "mini-mae"}, "it is not among models; name one of them"),
         ("99_report", {"device": "cuda:99"}, "99_report: device 'cuda:99'"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 
-from relevit.config import PretrainingParams
+from relevit.config import IavParams
 from relevit.config.iav import MINIS
 from relevit.models.loading import load_model
 from relevit.models.registry import MODELS
@@ -31,19 +31,20 @@ def micro_models() -> Iterator[None]:
 
 
 def params(folder, **values):
-    """Parameters of 07_pretraining whose results go below `folder`, from backbones of our own."""
+    """Parameters of 08_iav whose results go below `folder`, from backbones of our own."""
     quick = {
         "models": PAIR,
+        "reference": values.get("models", PAIR)[-1],
         "weights_root": str(folder / "backbones"),
         "device": "cpu",
         "precision": "float32",
-        "images": 40,
+        "training_images": 40,
         "batch_size": 20,
         "validation_images": 40,
         "lr": 1.0e-3,
         "head_lr": 1.0e-2,
     }
-    return PretrainingParams(output_root=str(folder), **(quick | values))
+    return IavParams(output_root=str(folder), **(quick | values))
 
 
 def backbone_file(cfg, name):

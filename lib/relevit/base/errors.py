@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 from relevit.config.messages import short
 
-# What only the notebooks on text need, and what to say without it.
-NOTEBOOKS_ON_TEXT = ("09_text", "12_clip")
+# What only the notebook on text needs, and what to say without it.
+NOTEBOOK_ON_TEXT = "09_text"
 PACKAGES = ("tokenizers", "transformers")
 INSTALL = "pip install relevit[text]"
 
@@ -35,5 +35,5 @@ def text_extra(user: str) -> Iterator[None]:
     except ImportError as error:
         raise ImportError(
             f"{user}: the package {error.name} is not installed; "
-            f"{' and '.join(NOTEBOOKS_ON_TEXT)} need it: {INSTALL}"
+            f"{NOTEBOOK_ON_TEXT} needs it: {INSTALL}"
         ) from error

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from relevit.config.attribution import AttributionParams, SegmentationParams
 from relevit.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
-from relevit.config.iav import IavData, IavParams, PretrainingParams
+from relevit.config.iav import IavParams
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
     AblationsParams,
@@ -22,7 +22,7 @@ from relevit.config.robustvit import (
     RobustnessParams,
     StartParams,
 )
-from relevit.config.text import ClipParams, TextParams
+from relevit.config.text import TextParams
 from relevit.config.words import HubName, ModelName
 from relevit.config.your_own import OwnChoices, OwnParams
 
@@ -32,13 +32,11 @@ __all__ = [
     "AttributionParams",
     "BenchmarkParams",
     "Checked",
-    "ClipParams",
     "Common",
     "CuresParams",
     "FinetuneNotebookParams",
     "FinetuneParams",
     "HubName",
-    "IavData",
     "IavParams",
     "MasksParams",
     "ModelName",
@@ -47,7 +45,6 @@ __all__ = [
     "OwnParams",
     "Params",
     "PipelineParams",
-    "PretrainingParams",
     "ReportParams",
     "RobustnessParams",
     "Seed",
@@ -78,11 +75,9 @@ NOTEBOOKS: dict[str, type[Params]] = {
         CuresParams,
         AttributionParams,
         SegmentationParams,
-        PretrainingParams,
         IavParams,
         AblationsParams,
         TextParams,
-        ClipParams,
         OwnParams,
         ReportParams,
     )

@@ -1,4 +1,4 @@
-"""Parameters of the notebooks on IAV."""
+"""Parameters of the notebook on IAV."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ Names = Annotated[list[MiniName | HubName], Field(min_length=1), AfterValidator(
 MINIS: list[str] = ["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 
 
-class IavData(Params):
-    """What both notebooks need to know of the finetuned models."""
+class IavParams(Params):
+    """08_iav: models pretrained in four ways and finetuned alike: what do their heads look at?"""
+
+    notebook: ClassVar[str] = "08_iav"
 
     models: Names = Field(MINIS, description="finetuned models that are compared")
     data: Literal["cutouts", "cifar10"] = Field(
@@ -33,32 +35,11 @@ class IavData(Params):
     )
     model_seeds: Seeds = Field([0], description="finetuning runs of each model")
     precision: PrecisionChoice = "auto"
-
-    @field_validator("data")
-    @classmethod
-    def _is_large_enough(cls, data: str, info: ValidationInfo) -> str:
-        if data == "cutouts" and set(info.data.get("models", [])) & set(HUB):
-            raise ValueError(f"Cutouts has at most 128 pixels, {HUB} need 224; use cifar10")
-        return data
-
-    @field_validator("data_root")
-    @classmethod
-    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
-        if info.data.get("data") == "cifar10" and not data_root:
-            raise ValueError("data cifar10 has no folder; give the one it was unpacked to")
-        return data_root
-
-
-class PretrainingParams(IavData):
-    """07_pretraining: models pretrained in other ways, finetuned alike, every epoch kept."""
-
-    notebook: ClassVar[str] = "07_pretraining"
-
     weights_root: str = Field(
         "",
         description="folder with <model>.safetensors (.pth, .bin); empty: timm's hub, or shipped",
     )
-    images: Count = Field(160, ge=40, description="finetuned on in each epoch")
+    training_images: Count = Field(160, ge=40, description="finetuned on in each epoch")
     epochs: Epochs = Field(2, ge=2, description="of finetuning")
     batch_size: BatchSize = Field(32, ge=1, description="images")
     lr: Rate = Field(2.0e-3, description="peak learning rate of the backbone")
@@ -72,13 +53,6 @@ class PretrainingParams(IavData):
     )
     swaps: list[Positive] = Field([2], description="pairs of quarters exchanged")
     patch_swaps: list[Positive] = Field([64], description="pairs of patches exchanged, patch grid")
-
-
-class IavParams(IavData):
-    """08_iav: do attention heads agree with the decision?"""
-
-    notebook: ClassVar[str] = "08_iav"
-
     images: Count = Field(10, ge=10, description="test images that are explained")
     epoch_images: Count = Field(5, ge=5, description="of them, explained after every epoch")
     reference: MiniName | HubName = Field(
@@ -87,9 +61,6 @@ class IavParams(IavData):
         description="one of models, whose SmoothGrad all heads are compared with (AAV)",
     )
     draws: Count = Field(4, ge=1, description="noisy copies of an image, SmoothGrad")
-    noise: float = Field(0.15, ge=0, le=1, description="their noise, share of the image's range")
-    chunk: Count = Field(50, ge=1, description="noisy copies in memory at once")
-    label: Literal["true", "predicted"] = Field("true", description="class that is explained")
     ratios_pct: list[Annotated[float, Field(gt=0, lt=100)]] = Field(
         [30.0, 60.0], description="shares of the patches that are masked"
     )
@@ -106,6 +77,20 @@ class IavParams(IavData):
         if len({name in LABELS for name in models}) < 2:
             raise ValueError(f"both kinds are compared; name one of {LABELS} and one that is not")
         return models
+
+    @field_validator("data")
+    @classmethod
+    def _is_large_enough(cls, data: str, info: ValidationInfo) -> str:
+        if data == "cutouts" and set(info.data.get("models", [])) & set(HUB):
+            raise ValueError(f"Cutouts has at most 128 pixels, {HUB} need 224; use cifar10")
+        return data
+
+    @field_validator("data_root")
+    @classmethod
+    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
+        if info.data.get("data") == "cifar10" and not data_root:
+            raise ValueError("data cifar10 has no folder; give the one it was unpacked to")
+        return data_root
 
     @field_validator("reference")
     @classmethod

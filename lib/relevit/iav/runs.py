@@ -1,7 +1,6 @@
 """The finetuned models that IAV compares: how they are made, and how they are found again.
 
-A run is one finetuning of one pretrained model, with the weights of every epoch. Notebook
-07_pretraining makes them, 08_iav reads them.
+A run is one finetuning of one pretrained model, with the weights of every epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import nn
 
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, from_project, run_folder
-from relevit.config import IavData, IavParams, PretrainingParams
+from relevit.config import IavParams
 from relevit.config.words import HUB, KINDS
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
@@ -31,7 +30,6 @@ from relevit.models.spec import ModelSpec, View
 from relevit.training.classifier import TrainSettings, train_classifier
 from relevit.training.epochs import History, epoch_file
 
-STAGE = "07_pretraining"
 EXPLAINED_CLASSES = 10
 
 
@@ -59,17 +57,17 @@ class FinetunedRun:
         return load_model(self.model, epoch_file(self.folder, epoch), **how)
 
 
-def compared_runs(cfg: IavData) -> list[FinetunedRun]:
+def compared_runs(cfg: IavParams) -> list[FinetunedRun]:
     """Every model of the parameters with every seed, models first."""
     classes = test_pictures(cfg, 1, model_spec("tiny").image_size).classes
     runs = []
     for name, seed in product(cfg.models, cfg.model_seeds):
-        folder = run_folder(cfg.preset, STAGE, f"{name}.seed{seed}", cfg.output_root)
+        folder = run_folder(cfg.preset, cfg.notebook, f"{name}.seed{seed}", cfg.output_root)
         runs.append(FinetunedRun(name, seed, folder, classes))
     return runs
 
 
-def test_pictures(cfg: IavData, count: int, size: int) -> ImageSet:
+def test_pictures(cfg: IavParams, count: int, size: int) -> ImageSet:
     """The first pictures that no finetuning has seen, `size` pixels a side: `val` of Cutouts, or
     so many of CIFAR-10's test set, drawn once from seed 0 as its file has no useful order."""
     if cfg.data == "cutouts":
@@ -77,7 +75,7 @@ def test_pictures(cfg: IavData, count: int, size: int) -> ImageSet:
     return _cifar10(cfg, size)[1].sample(count, seed=0)
 
 
-def _cifar10(cfg: IavData, size: int) -> list[ImageSet]:
+def _cifar10(cfg: IavParams, size: int) -> list[ImageSet]:
     """Training and test set, whole pictures enlarged (bicubic): IAV does not say how.
 
     The middle alone, as larger pictures are cut, would lose the border of these small ones.
@@ -120,9 +118,7 @@ def outlined_to_explain(images: Benchmark, count: int, size: int) -> Batch:
 
 
 def finetune_run(
-    cfg: PretrainingParams,
-    run: FinetunedRun,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    cfg: IavParams, run: FinetunedRun, on_epoch: Callable[[dict[str, Any]], None] = lambda row: None
 ) -> History:
     """Finetune one model and keep every epoch's weights; a finished run is only read.
 
@@ -133,7 +129,8 @@ def finetune_run(
     model, origin = _pretrained(cfg, run)
     device = choose_device(cfg.device)
     fresh = cfg.data == "cutouts"
-    settings = TrainSettings.from_params(cfg, device, seed=run.seed, fresh=fresh)
+    own = {"images": cfg.training_images, "seed": run.seed, "fresh": fresh}
+    settings = TrainSettings.from_params(cfg, device, **own)
     train, validation = _training_pictures(cfg, run)
     return train_classifier(
         model.to(device),
@@ -148,7 +145,7 @@ def finetune_run(
     )
 
 
-def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, str]:
+def _pretrained(cfg: IavParams, run: FinetunedRun) -> tuple[nn.Module, str]:
     """The model under a new head, and a word for the weights it starts from."""
     root = from_project(cfg.weights_root) if cfg.weights_root else None
     path = find_weights(root, run.model) if root else None
@@ -159,11 +156,13 @@ def _pretrained(cfg: PretrainingParams, run: FinetunedRun) -> tuple[nn.Module, s
     return model, "hub" if path is None else file_fingerprint(path)
 
 
-def _training_pictures(cfg: PretrainingParams, run: FinetunedRun) -> tuple[ImageSet, ImageSet]:
+def _training_pictures(cfg: IavParams, run: FinetunedRun) -> tuple[ImageSet, ImageSet]:
     """Pictures to learn from, and those for top-1 after each epoch."""
     size = run.spec.image_size
     if cfg.data == "cutouts":
-        train = CUTOUTS.pictures("train", cfg.images * cfg.epochs, seed=run.seed, size=size)
+        train = CUTOUTS.pictures(
+            "train", cfg.training_images * cfg.epochs, seed=run.seed, size=size
+        )
         return train, CUTOUTS.pictures("validation", cfg.validation_images, size=size).kept()
     train, test = _cifar10(cfg, size)
     return train, test.sample(cfg.validation_images, seed=0)

@@ -14,17 +14,14 @@ Layers and heads are counted from 1 in names, and from 0 in tensors.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from relevit.attribution.seen import observe
 
 Scores = Float[Tensor, "batch layers heads"]
 Attention = Float[Tensor, "batch layers heads patches"]
-Reduce = Literal["mean", "sum"]
 CHUNK = 50  # images run at once; bounds the memory
 HIGH = 0.5  # IAV Sec. V.F: a head whose median score lies above is High-IA
 
@@ -50,30 +47,20 @@ def ia_scores(attention: Attention, attribution: Float[Tensor, "batch patches"])
     return products.sum(dim=-1).clamp(max=1)  # rounding may exceed 1
 
 
-def iav(scores: Scores) -> Float[Tensor, "batch entries"]:
-    """All heads' scores of an image as one vector: layer by layer, in it head by head.
-
-    Source: IAV Eq. 2. It has layers x heads entries, named by `head_names`.
-    """
-    return scores.flatten(1)
-
-
-def global_iav(scores: Scores, reduce: Reduce = "mean") -> Float[Tensor, "layers heads"]:
-    """The scores over images, head by head; with scores of an AAV it is the global-AAV.
+def global_iav(scores: Scores) -> Float[Tensor, "layers heads"]:
+    """Mean over images, head by head; with scores of an AAV it is the global-AAV.
 
     Source: IAV Eq. 3, described as an average and printed as a plain sum, which is as many times
-    as large as there are images: `reduce` tells which. Only the mean can be compared across
-    numbers of images.
+    as large as there are images, so that it cannot be compared across numbers of images.
     """
-    return scores.mean(dim=0) if reduce == "mean" else scores.sum(dim=0)
+    return scores.mean(dim=0)
 
 
 def attention_entropy(attention: Attention) -> Scores:
     """Entropy of each attention row in nats: log(patches) when uniform, 0 on a single patch.
 
-    Source: IAV Eq. 4, -sum_p A log A (described as an average over images and printed as a sum:
-    `global_iav` makes either). A row is divided by its sum first, so that it is a distribution
-    over the patches whatever other tokens got; the paper does not say. 0 log 0 is 0.
+    Source: IAV Eq. 4, -sum_p A log A. A row is divided by its sum first, so that it is a
+    distribution over the patches whatever other tokens got; the paper does not say. 0 log 0 is 0.
     """
     rows = _float(attention)
     return torch.special.entr(rows / rows.sum(dim=-1, keepdim=True)).sum(dim=-1)
@@ -135,35 +122,6 @@ def unit_norm(maps: Float[Tensor, "*batch patches"]) -> Float[Tensor, "*batch pa
     # First by the largest value: squares of gradients can be too small for single precision.
     maps = _divided(maps, maps.abs().amax(dim=-1, keepdim=True))
     return _divided(maps, maps.norm(dim=-1, keepdim=True))
-
-
-def head_names(layers: int, heads: int) -> list[str]:
-    """Names of the entries of `iav`: L1H1, L1H2, ..., L2H1, ..."""
-    return [f"L{layer}H{head}" for layer in range(1, layers + 1) for head in range(1, heads + 1)]
-
-
-def head_types(scores: Scores) -> Bool[Tensor, "layers heads"]:
-    """True for High-IA heads: those whose median score over images lies above HIGH.
-
-    Source: IAV Sec. V.F. The others are Low-IA, one at HIGH included.
-    """
-    # By quantile, which halves the distance between the two middle ones; torch.median does not.
-    # Layer by layer: it takes no more than 16 million values.
-    medians = [layer.quantile(0.5, dim=0) for layer in _float(scores).unbind(1)]
-    return torch.stack(medians) > HIGH
-
-
-def identity_share(scores: Scores) -> Float[Tensor, " layers"]:
-    """Share of the variance of a layer's scores that knowing the head explains, 0 to 1.
-
-    Eta squared: variance of the heads' means over the variance of all scores of the layer; 0
-    where these are all equal. It is what IAV Sec. V.E says in words, that scores lie in
-    head-specific intervals. By chance alone it would be about (heads - 1) / (batch x heads).
-    """
-    between = scores.double().mean(dim=0).expand_as(scores).var(dim=(0, 2), correction=0)
-    total = scores.double().var(dim=(0, 2), correction=0)
-    equal = scores.amax(dim=(0, 2)) == scores.amin(dim=(0, 2))
-    return torch.where(equal, 0.0, between / torch.where(equal, 1.0, total)).to(scores.dtype)
 
 
 def patch_average(

@@ -187,13 +187,12 @@ def change_after(robustvit: pd.DataFrame) -> pd.DataFrame:
 
     `robustvit` has the columns run, map, image, layer, head, score; the run `original` is the
     model before. Columns: map, before (mean score over images and heads), change (mean over
-    finetuned runs), change_std (over them, sample), low, high (95 % over images and runs).
+    finetuned runs), low, high (95 % over images and runs).
     """
     means = robustvit.groupby(["map", "run", "image"], sort=False)["score"].mean()
     rows = []
     for name, part in means.groupby("map", sort=False):
         wide = part.droplevel("map").unstack("image")
         found = estimate([(wide.drop(ORIGINAL) - wide.loc[ORIGINAL]).to_numpy()])
-        change = (found.mean, found.std, found.low, found.high)
-        rows.append((name, wide.loc[ORIGINAL].mean(), *change))
-    return pd.DataFrame(rows, columns=["map", "before", "change", "change_std", "low", "high"])
+        rows.append((name, wide.loc[ORIGINAL].mean(), found.mean, found.low, found.high))
+    return pd.DataFrame(rows, columns=["map", "before", "change", "low", "high"])

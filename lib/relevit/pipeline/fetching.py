@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from relevit.base import errors
-from relevit.config import NOTEBOOKS, ClipParams, OwnParams, StartParams, TextParams
+from relevit.config import NOTEBOOKS, OwnParams, StartParams, TextParams
 from relevit.config.preset import Preset
 from relevit.config.text import ON_DISK
 from relevit.config.words import DINOV2
@@ -21,17 +21,17 @@ def fetch(preset: Preset) -> None:
     if absent := errors.absent():
         raise RuntimeError(
             f"pipeline: {' and '.join(absent)} not installed; "
-            f"{' and '.join(errors.NOTEBOOKS_ON_TEXT)} need the extra 'text': make setup installs "
+            f"{errors.NOTEBOOK_ON_TEXT} needs the extra 'text': make setup installs "
             f"it, or: {errors.INSTALL}"
         )
     if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
         return
     stages = preset.stages
     original = cast(StartParams, stages["00_start"])
-    text, clip = cast(TextParams, stages["09_text"]), cast(ClipParams, stages["12_clip"])
+    text = cast(TextParams, stages["09_text"])
     trains = original.source == "train" or bool(stages["03_robustness"].home_shares)
     pretrained = trains and original.model in DINOV2
-    joined = clip.dual_model == "dinov2-minilm"
+    joined = text.dual_model == "dinov2-minilm"
     own = cast(OwnParams, stages["10_your_own"]).own_model in DINOV2
     if pretrained or joined or own or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.models.dinov2 import load_dinov2
@@ -46,10 +46,10 @@ def fetch(preset: Preset) -> None:
         from relevit.text.pretrained import bert_folder
 
         bert_folder(text.weights_root)
-    if clip.dual_model == "clip-b32" and clip.source == "pretrained":
+    if text.dual_model == "clip-b32" and text.source == "pretrained":
         from relevit.text.clip.from_transformers import clip_folder
 
-        clip_folder(clip.weights_root)
+        clip_folder(text.weights_root)
 
 
 def _fetch_texts(place: str, cfg: TextParams) -> None:

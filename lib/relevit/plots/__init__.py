@@ -9,7 +9,6 @@ from relevit.plots.curves import (
     confidence_paths,
     error_curves,
     gap_dots,
-    joining_curves,
     loss_curves,
     perturbation_curves,
     rate_curves,
@@ -49,14 +48,10 @@ from relevit.plots.lines import (
     depth_curves,
     drift_curves,
     entropy_boxes,
-    finetuning_curves,
-    head_curves,
     masking_curves,
-    pretraining_curves,
     score_boxes,
     shift_curves,
     slope_intervals,
-    space_curves,
 )
 from relevit.plots.shaded_text import shaded_html, shaded_methods
 from relevit.plots.style import GAIN, INK, LOSS, OBJECT, OURS, panels, set_style

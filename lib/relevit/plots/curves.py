@@ -126,24 +126,6 @@ def sensitivity_curves(
     return figure
 
 
-def joining_curves(histories: Mapping[int, pd.DataFrame], guess: float | None = None) -> Figure:
-    """Loss and scale of the projections' training, one line a seed; needs `Joint.history`.
-
-    `guess` is the loss of one who knows nothing, in nats.
-    """
-    figure, (left, right) = panels(2, 8, 2.6)
-    colours = sns.color_palette("viridis", len(histories) + 1)  # the last is too pale
-    for (seed, rows), colour in zip(histories.items(), colours, strict=False):
-        left.plot(rows["epoch"], rows["loss"], color=colour, label=f"seed {seed}")
-        right.plot(rows["epoch"], rows["scale"], color=colour)
-    if guess is not None:
-        mark_level(left, guess, linewidth=0.8, label="guess")
-    left.set(xlabel="epoch", ylabel="loss (nats)", ylim=(0, None), title="Whose caption is it?")
-    right.set(xlabel="epoch", ylabel="scale of cosines", title="Learned scale")
-    left.legend(frameon=False, fontsize=8)
-    return figure
-
-
 # GradMask and RRR
 
 

@@ -55,16 +55,9 @@ SHIFTS = {
     "jigsaw": ("Jigsaw, 2 x 2 parts", "swaps"),
     "patch_jigsaw": ("Jigsaw, patches", "swaps"),
 }
-LOSSES = {  # what a pretraining minimises
-    "mini-supervised": "cross-entropy",
-    "mini-deit": "cross-entropy, mixed names",
-    "mini-mae": "squared error, hidden patches",
-    "mini-dino": "cross-entropy of two views",
-}
 QUANTITIES = {"smoothgrad": "SmoothGrad maps", "attention": "Attention maps"}
 MAPS = {
     "smoothgrad": "SmoothGrad",
-    "gradcam": "GradCAM",
     "aav_dino": "SmoothGrad of DINO (AAV)",
     "mask": "object mask (AAV)",
 }
@@ -162,30 +155,6 @@ def shift_curves(models: pd.DataFrame, shift: pd.DataFrame) -> Figure:
     return figure
 
 
-def finetuning_curves(models: pd.DataFrame) -> Figure:
-    """Training loss and validation accuracy of each model, epoch by epoch of its finetuning."""
-    trained = models[models["train_loss"].notna()]  # there is none before the first epoch
-    parts = {"Training loss": trained, "Validation images": models}
-    figure, axes = model_curves(parts, "epoch", ["train_loss", "validation_top1_pct"])
-    axes[0].set(ylabel="nats", ylim=(0, None))
-    axes[1].set(ylabel="top-1 (%)", ylim=(0, 102))
-    return figure
-
-
-def pretraining_curves(logs: Mapping[str, pd.DataFrame]) -> Figure:
-    """What each pretraining minimised, a panel each: their scales have nothing in common.
-
-    `logs` holds a table with `epoch` and `train_loss` under each model's name.
-    """
-    figure, axes = panels(len(logs), 2.9 * len(logs), 2.5)
-    for axis, (name, log) in zip(axes, logs.items(), strict=True):
-        axis.plot(log["epoch"], log["train_loss"], color=COLOURS.get(name, INK), marker=".")
-        axis.set(title=f"{name}\n{LOSSES.get(name, '')}", xlabel="epoch")
-        count_whole(axis)
-    axes[0].set_ylabel("loss")
-    return figure
-
-
 def drift_curves(drift: pd.DataFrame) -> Figure:
     """How far maps are from those of the last epoch (IAV Fig. 4), a panel a quantity."""
     parts = {
@@ -225,27 +194,6 @@ def depth_curves(scores: pd.DataFrame, maps: Sequence[str] = ("smoothgrad", "aav
     parts = {MAPS.get(name, name): scores[scores["map"] == name] for name in maps}
     figure, axes = model_curves(parts, "layer", "score", sharey=True)
     axes[0].set_ylabel("mean IA-score of the layer")
-    return figure
-
-
-def head_curves(scores: pd.DataFrame, map_name: str = "smoothgrad") -> Figure:
-    """global-IAV of every head, sorted within its layer, the largest first (as in IAV Fig. 7).
-
-    A panel a model, a piece of line a layer. Heads are sorted in each seed, so that the band
-    is that of the first head, the second head and so on, whichever these are.
-    """
-    rows = scores[scores["map"] == map_name]
-    means = rows.groupby(["model", "seed", "layer", "head"])["score"].mean().reset_index()
-    within = means.groupby(["model", "seed", "layer"])["score"]
-    means["rank"] = within.rank(method="first", ascending=False)
-    means["place"] = means["layer"] + 0.8 * ((means["rank"] - 0.5) / within.transform("size") - 0.5)
-    labels = ("layer, heads sorted within", "mean IA-score")
-    figure, by_model = model_panels(rows, (3.5, 2.4), labels, sharex=True, sharey=True)
-    for name, style in model_styles(rows).items():
-        for _, layer in means[means["model"] == name].groupby("layer"):
-            seed_band(by_model[name], layer, "place", "score", color=style["color"], marker=".")
-        count_whole(by_model[name])
-    figure.legend([], [], title=BAND, loc="outside right center", frameon=False, title_fontsize=8)
     return figure
 
 
@@ -338,15 +286,4 @@ def before_after(robustvit: pd.DataFrame, original: str = "original") -> Figure:
         count_whole(axis)
     axes[0].set_ylabel("mean IA-score of the layer")
     legend_beside(figure, axes[0])
-    return figure
-
-
-def space_curves(space: pd.DataFrame) -> Figure:
-    """How well the IAV of each layer tells the classes apart: silhouette and k-NN accuracy."""
-    parts = {"Silhouette of the classes": space, "k-NN, dotted: chance": space}
-    figure, (left, right) = model_curves(parts, "layer", ["silhouette", "knn_pct"])
-    left.axhline(0, color="black", linewidth=0.8)
-    left.set_ylabel("silhouette")
-    mark_level(right, space["chance_pct"].mean(), linewidth=0.8)
-    right.set(ylabel="accuracy (%)", ylim=(0, None))
     return figure

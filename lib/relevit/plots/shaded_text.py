@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -68,8 +68,6 @@ def shaded_html(
     values: Float[Tensor, " tokens"],
     title: str | None = None,
     rationale: Spans | None = None,
-    *,
-    special_names: tuple[str, str] = SPECIAL_NAMES,
 ) -> str:
     """The text with its tokens shaded, as a piece of HTML for `IPython.display.HTML`.
 
@@ -79,26 +77,27 @@ def shaded_html(
     shades = token_shades(tokens, values)
     head = f"<b>{escape(title)}</b><br>" if title else ""
     note = "" if shades.any() else f' <i style="color:{ORIGINAL}">({MAP_WARNING})</i>'
-    body = "".join(map(_html, _pieces(tokens, shades, rationale or (), special_names)))
+    body = "".join(map(_html, _pieces(tokens, shades, rationale or ())))
     return f'<div style="{PAPER}">{head}{body}{note}</div>'
 
 
 def shaded_methods(
-    tokens: Tokens, maps: Mapping[str, Float[Tensor, " tokens"]], title: str, **options: Any
+    tokens: Tokens,
+    maps: Mapping[str, Float[Tensor, " tokens"]],
+    title: str,
+    rationale: Spans | None = None,
 ) -> str:
     """The same text once for each method under its name, as one piece of HTML."""
-    parts = [shaded_html(tokens, values, name, **options) for name, values in maps.items()]
+    parts = [shaded_html(tokens, values, name, rationale) for name, values in maps.items()]
     return f"<p>{escape(title)}</p>{''.join(parts)}"
 
 
-def _pieces(
-    tokens: Tokens, shades: np.ndarray, rationale: Spans, names: tuple[str, str]
-) -> list[Piece]:
+def _pieces(tokens: Tokens, shades: np.ndarray, rationale: Spans) -> list[Piece]:
     """What to draw, in the order of the text."""
     pieces, end, last_marked = [], 0, False
     for (start, stop), special, shade in zip(tokens.offsets, tokens.special, shades, strict=True):
         if special:
-            name = names[min(len(pieces), 1)]
+            name = SPECIAL_NAMES[min(len(pieces), 1)]
             pieces.append(Piece(" " if pieces else "", name, None, False, False))
             continue
         before = tokens.text[end:start] if end else " " * len(pieces)

@@ -15,24 +15,11 @@ from relevit.text.ranking import (
     concatenated,
     document_scores,
     leads,
-    paper_order,
     score_table,
     variants_first,
 )
 from relevit.text.rationales import rationale_rows, rationale_table, top_counts, with_rationale
-from relevit.text.token_maps import (
-    TEXT_METHODS,
-    attention_by_block,
-    attribute,
-    method_maps,
-    path_starts,
-    start_table,
-)
-from relevit.text.token_perturbation import (
-    curve_table,
-    left_after,
-    perturb_texts,
-    perturbation_table,
-)
-from relevit.text.tokens import cut_counts, encode, load_tokenizer, read_texts
+from relevit.text.token_maps import TEXT_METHODS, attention_by_block, attribute, method_maps
+from relevit.text.token_perturbation import curve_table, perturb_texts, perturbation_table
+from relevit.text.tokens import encode, load_tokenizer, read_texts
 from relevit.text.train import accuracy, train_on_corpus

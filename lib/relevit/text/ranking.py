@@ -93,29 +93,6 @@ def leads(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def paper_order(table: pd.DataFrame) -> pd.DataFrame:
-    """Whether the paper's order is that of our means: one row a statement, one column a score.
-
-    `table` is that of `score_table` for one corpus. Means alone: whether a difference is more
-    than chance is the verdicts' to say.
-    """
-    late = ("rollout", "gradcam")
-    others = [name for name in BASELINES if name not in late]
-    found: dict[str, dict[str, bool]] = {}
-    for score, higher in SCORES.items():
-        own = table[table["score"] == score].set_index("method")["value_pct"]
-        if own.empty:
-            continue
-        good = own if higher else -own
-        for name in VARIANTS:
-            ahead = good[name] > good[list(BASELINES)].max()
-            found.setdefault(f"{name} ahead of all baselines", {})[score] = bool(ahead)
-        for name in late:
-            behind = good[name] <= good[others].mean()
-            found.setdefault(f"{name} behind the mean of the others", {})[score] = bool(behind)
-    return pd.DataFrame(found).T.rename_axis("the paper says")
-
-
 def concatenated(parts: Mapping[str, pd.DataFrame], columns: Iterable[str]) -> pd.DataFrame:
     """Tables by corpus as one, with the column `corpus` in front; empty ones keep `columns`."""
     found = [table.assign(corpus=name) for name, table in parts.items()]

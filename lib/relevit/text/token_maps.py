@@ -1,23 +1,16 @@
-"""Attributions of whole texts: one value a token, for texts of any length at once.
-
-And what decides them: where the class token looks, where a path starts, which blocks count.
-"""
+"""Attributions of whole texts, one value a token, and where the class token looks."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from relevit.attention.recording import record_attention
-from relevit.attribution import METHODS, VARIANTS, method_options
+from relevit.attribution import METHODS
 from relevit.protocols import Protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens, same_length
@@ -35,7 +28,6 @@ TEXT_METHODS = (
     "token_wise",
 )
 _SCALED = ("raw_attention", "gradcam")  # from 0 to 1 as published (differences C19)
-STARTING = ("transformer_attribution", "ga", *VARIANTS)  # begin at a later block as published
 RANDOM = "random"  # any order at all: the floor
 Maps = dict[str, list[TokenMap]]
 
@@ -76,20 +68,18 @@ def method_maps(
     protocol: Protocol = "published",
     seed: int = 0,
     on_method: Callable[[], object] = lambda: None,
-) -> tuple[Maps, dict[str, float]]:
-    """Maps of each method for the predicted class, of a RANDOM order, and seconds a text.
+) -> Maps:
+    """Maps of each method for the predicted class, and of a RANDOM order.
 
     The published scripts explain the label instead; on texts answered rightly it is the same.
     """
-    maps, seconds = {}, {}
+    maps = {}
     for name in TEXT_METHODS:
-        start = time.perf_counter()
         maps[name] = attribute(model, texts.tokens, name, protocol=protocol)
-        seconds[name] = (time.perf_counter() - start) / len(texts)
         on_method()
     random = torch.Generator().manual_seed(seed)
     maps[RANDOM] = [torch.rand(len(one), generator=random) for one in texts.tokens]
-    return maps, seconds
+    return maps
 
 
 def attention_by_block(model: TextTransformer, tokens: Tokens) -> Float[Tensor, "blocks tokens"]:
@@ -98,73 +88,6 @@ def attention_by_block(model: TextTransformer, tokens: Tokens) -> Float[Tensor, 
     with torch.no_grad(), record_attention(model) as tape:
         model(model.embed(ids))
     return torch.stack([attention[0, :, 0].mean(dim=0).cpu() for attention in tape.maps])
-
-
-def start_table(
-    model: TextTransformer, texts: Texts, protocol: Protocol = "published"
-) -> pd.DataFrame:
-    """What leaving out the early blocks changes (differences D8), one row a method of STARTING.
-
-    Columns: published and described (the first block that counts), same_order (Spearman's
-    correlation of both maps over a text's own tokens, mean over texts), same_top_pct (texts whose
-    highest token is the same). The rules are those of `protocol` in both.
-    """
-    rows = {}
-    for name in STARTING:
-        starts = [
-            method_options(model, name, kind).get("start_block", 1)
-            for kind in ("published", "described")
-        ]
-        made = [
-            attribute(model, texts.tokens, name, protocol=protocol, start_block=start)
-            for start in starts
-        ]
-        pairs = [
-            (one[tokens.own], other[tokens.own])
-            for one, other, tokens in zip(*made, texts.tokens, strict=True)
-        ]
-        order = np.nanmean([rank_correlation(*pair) for pair in pairs])
-        top = np.mean([bool(one.argmax() == other.argmax()) for one, other in pairs])
-        rows[name] = (*starts, float(order), 100 * float(top))
-    columns = ["published", "described", "same_order", "same_top_pct"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("method")
-
-
-def path_starts(model: TextTransformer, tokens: Tokens) -> tuple[pd.DataFrame, Maps]:
-    """The path of one text from no embedding and from padding (differences D9).
-
-    The table has the predicted class's logit and probability at both starts and for the text
-    itself; the maps are token-wise's with either start, all else as published.
-    """
-    ids = torch.tensor([tokens.ids], device=model.device)
-    with torch.no_grad():
-        text = model.embed(ids)
-        starts = {
-            "zero (published)": text.new_zeros(1),
-            "padding (described)": model.path_baseline(text),
-        }
-        inputs = {**starts, "the text": text}
-        logits = torch.cat([model(start.expand_as(text)) for start in inputs.values()]).cpu()
-    target = logits[-1:].argmax(dim=1)
-    table = pd.DataFrame(
-        {
-            "logit": logits[:, target].flatten().tolist(),
-            "probability_pct": (100 * logits.softmax(dim=1))[:, target].flatten().tolist(),
-        },
-        index=pd.Index(inputs, name="input"),
-    )
-    maps = {
-        name: attribute(model, [tokens], "token_wise", target, protocol="published", baseline=start)
-        for name, start in starts.items()
-    }
-    return table, maps
-
-
-def rank_correlation(one: Float[Tensor, " parts"], other: Float[Tensor, " parts"]) -> float:
-    """Spearman's correlation of two maps; NaN where one is constant and has no order."""
-    if any(bool((values == values[0]).all()) for values in (one, other)):
-        return float("nan")
-    return float(spearmanr(one.numpy(), other.numpy()).statistic)
 
 
 def _need_readable(model: TextTransformer, tokens: Sequence[Tokens]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -51,12 +51,7 @@ AREA, FIRST_HALF = "auc_pct", "first_half_auc_pct"
 
 @torch.inference_mode()
 def token_perturbation_rows(
-    model: nn.Module,
-    texts: Texts,
-    maps: Sequence[TokenMap],
-    *,
-    clamp: bool = False,
-    mask_id: int | None = None,
+    model: nn.Module, texts: Texts, maps: Sequence[TokenMap], *, clamp: bool = False
 ) -> pd.DataFrame:
     """What a text classifier answers while more and more of its texts is erased.
 
@@ -66,9 +61,9 @@ def token_perturbation_rows(
     `relevit.evaluate.perturbation`.
 
     An erased token is [PAD] with attention mask 0 in place, as published: no token sees those
-    erased, and the others keep their positions. With `mask_id` it becomes that token, which the
-    others see. Rows and columns: as `relevit.evaluate.perturbation.perturbation_rows`, `index`
-    counting texts; the explained class is the one predicted for the whole text.
+    erased, and the others keep their positions. Rows and columns: as
+    `relevit.evaluate.perturbation.perturbation_rows`, `index` counting texts; the explained class
+    is the one predicted for the whole text.
     """
     values = [one.detach().cpu().clamp(min=0) if clamp else one.detach().cpu() for one in maps]
     order = sorted(range(len(texts)), key=lambda i: len(texts.tokens[i]))
@@ -77,7 +72,7 @@ def token_perturbation_rows(
         for start in range(0, len(order), PART):
             inputs: Inputs = {}
             for i in order[start : start + PART]:
-                inputs |= _inputs(model, i, texts.tokens[i], values[i], mask_id)
+                inputs |= _inputs(model, i, texts.tokens[i], values[i])
             answers |= _answers(model, inputs)
     tables = []
     for direction in DIRECTIONS:
@@ -93,11 +88,10 @@ def perturb_texts(
     maps: Mapping[str, Sequence[TokenMap]],
     *,
     protocol: Protocol = "published",
-    mask_id: int | None = None,
     on_method: Callable[[], object] = lambda: None,
 ) -> pd.DataFrame:
     """Rows of `token_perturbation_rows` for each method, by the rule of `protocol`."""
-    rule = options(protocol, "token_perturbation_rows") | {"mask_id": mask_id}
+    rule = options(protocol, "token_perturbation_rows")
     parts = []
     for name, values in maps.items():
         parts.append(token_perturbation_rows(model, texts, values, **rule).assign(method=name))
@@ -157,14 +151,6 @@ def curve_table(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(curves, ignore_index=True)
 
 
-def left_after(tokens: Tokens, values: TokenMap, share_pct: float) -> str:
-    """The words of a text of which a share is erased, most relevant first; a dot for each other."""
-    ranks = erasing_ranks(values[tokens.own][None], "positive")[0].tolist()
-    count = erased_parts(len(ranks), share_pct)
-    words = tokens.words[1:-1]
-    return " ".join("·" if rank < count else word for word, rank in zip(words, ranks, strict=True))
-
-
 def _keys(text: int, parts: int, direction: Direction) -> list[Key]:
     """A text's inputs, share by share.
 
@@ -175,39 +161,23 @@ def _keys(text: int, parts: int, direction: Direction) -> list[Key]:
     return [(text, n, direction if 0 < n < parts else "") for n in counts]
 
 
-def _inputs(
-    model: nn.Module, text: int, tokens: Tokens, values: TokenMap, mask_id: int | None
-) -> Inputs:
+def _inputs(model: nn.Module, text: int, tokens: Tokens, values: TokenMap) -> Inputs:
     """What is run of one text, each input once."""
     parts = int(tokens.own.sum())
-    ids = torch.tensor(tokens.ids, device=model.device)
-    whole = model.embed(ids[None])[0]
+    whole = model.embed(torch.tensor([tokens.ids], device=model.device))[0]
     made: Inputs = {}
     for direction in DIRECTIONS:
         ranks = torch.full((len(tokens),), parts)  # special tokens: after all others, so never
         ranks[tokens.own] = erasing_ranks(values[tokens.own][None], direction)[0]
         for key in _keys(text, parts, direction):
             if key not in made:
-                kept = (ranks >= key[1]).to(ids.device)
-                made[key] = _seen(model, ids, whole, kept, mask_id)
+                kept = (ranks >= key[1]).to(whole.device)
+                if model.reads == "last":  # there the last token stands first
+                    kept = torch.cat([kept[-1:], kept[:-1]])
+                # Erased tokens take part in nothing, so leaving them out saves half the work of
+                # the sweep; the others got their positions from the whole text.
+                made[key] = whole[kept]
     return made
-
-
-def _seen(
-    model: nn.Module,
-    ids: Int[Tensor, " tokens"],
-    whole: Float[Tensor, "tokens width"],
-    kept: Bool[Tensor, " tokens"],
-    mask_id: int | None,
-) -> Float[Tensor, "seen width"]:
-    """The embedded tokens that are run."""
-    if mask_id is not None:
-        return model.embed(torch.where(kept, ids, mask_id)[None])[0]
-    if model.reads == "last":  # there the last token stands first
-        kept = torch.cat([kept[-1:], kept[:-1]])
-    # Erased tokens take part in nothing, so leaving them out saves half the work of the sweep;
-    # the others got their positions from the whole text.
-    return whole[kept]
 
 
 def _answers(model: nn.Module, inputs: Inputs) -> dict[Key, Float[Tensor, " classes"]]:

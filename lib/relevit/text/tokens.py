@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -127,11 +126,10 @@ def encode(tokenizer: Tokenizer, text: str, limit: int) -> Tokens:
 
 @dataclass(frozen=True)
 class Texts:
-    """Documents as a model reads them; of `unreadable` others the tokenizer keeps nothing."""
+    """Documents as a model reads them."""
 
     documents: tuple[Document, ...]
     tokens: tuple[Tokens, ...]
-    unreadable: int = 0
 
     @property
     def labels(self) -> Int[Tensor, " texts"]:
@@ -152,27 +150,7 @@ def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], limit: int) 
     read = [(document, encode(tokenizer, document.text, limit)) for document in documents]
     kept = [(document, one) for document, one in read if len(one) > SPECIAL]
     readable, tokens = zip(*kept, strict=True) if kept else ((), ())
-    return Texts(readable, tokens, len(documents) - len(kept))
-
-
-def cut_counts(texts: Texts) -> dict[str, float]:
-    """What of `texts` the model does not read.
-
-    texts; unreadable; mean_tokens (of the whole texts, without special ones); cut (texts that
-    are longer than the limit); left_out_pct (share of all tokens that these lose); unknown_pct
-    (share of the tokens read that the vocabulary lacks).
-    """
-    own = np.array([len(one) - sum(one.special) for one in texts.tokens])
-    left_out = np.array([one.left_out for one in texts.tokens])
-    unknown = np.array([one.unknown_share for one in texts.tokens])
-    return {
-        "texts": len(texts),
-        "unreadable": texts.unreadable,
-        "mean_tokens": float((own + left_out).mean()),
-        "cut": int((left_out > 0).sum()),
-        "left_out_pct": float(100 * left_out.sum() / (own + left_out).sum()),
-        "unknown_pct": float(100 * (unknown * own).sum() / own.sum()),
-    }
+    return Texts(readable, tokens)
 
 
 def same_length(tokens: Sequence[Tokens]) -> list[list[int]]:

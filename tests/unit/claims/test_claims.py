@@ -22,8 +22,8 @@ RUNS, ABLATIONS = "04_cures/accuracies", "05_ablations/ablations"
 BACKBONES, KNN = "03_robustness/backbones", "03_robustness/knn_changes"
 AMOUNTS, CHANGES = "05_ablations/sensitivity", "03_robustness/changes"
 TEXT, F1, RIGHT = (f"09_text/text_{name}" for name in ("perturbation", "rationales", "accuracy"))
-CLIP, ZERO = "12_clip/clip_perturbation", "12_clip/clip_zero_shot"
-HEADS, SHIFT, MODELS = "08_iav/heads", "07_pretraining/shift", "07_pretraining/models"
+CLIP, ZERO = "09_text/clip_perturbation", "09_text/clip_zero_shot"
+HEADS, SHIFT, MODELS = "08_iav/heads", "08_iav/shift", "08_iav/models"
 SMALL = other(SEG, half=0.2) | other(AREAS, error=0.1)
 NEVER = ["RV-25", "BI-05", "BI-14", "BI-21", "IAV-21"]
 # What the made tables, on which the others hold, do not have, or cannot have at once.

@@ -1,45 +1,40 @@
-"""Parameters of the notebooks on IAV: which models, which reference, which seeds."""
+"""Parameters of the notebook on IAV: which models, which reference, which seeds."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from relevit.config import IavParams, PretrainingParams, StartParams
+from relevit.config import IavParams, StartParams
 from relevit.training.classifier import TrainSettings
 
-BOTH = (PretrainingParams, IavParams)
 HUB = ["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
 PAPER = {"models": HUB, "data": "cifar10", "data_root": "data"}
 
 
-def refused(cls, text, **values):
+def refused(text, **values):
     with pytest.raises(ValueError, match=text) as caught:
-        cls.checked(values, "here")
+        IavParams.checked(values, "here")
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
 
-# What both share
+# Models and data
 
 
-@pytest.mark.parametrize("cls", BOTH)
-def test_models_may_be_small_ones_or_the_papers(cls):
+def test_models_may_be_small_ones_or_the_papers():
     small = ["mini-deit", "mini-dino"]
-    assert cls.checked({"models": small}, "here").models == small
+    assert IavParams.checked({"models": small}, "here").models == small
     paper = {"models": ["deit-b", "dino-b"], "data": "cifar10", "data_root": "data"}
-    reference = {"reference": "dino-b"} if cls is IavParams else {}
-    assert cls.checked(paper | reference, "here").models == paper["models"]
+    assert IavParams.checked(paper | {"reference": "dino-b"}, "here").models == paper["models"]
 
 
-@pytest.mark.parametrize("cls", BOTH)
-def test_data_must_suit_the_models_and_lie_somewhere(cls):
-    values = {"reference": "dino-b"} if cls is IavParams else {}
-    refused(cls, "128 pixels, .* need 224; use cifar10", models=["deit-b", "dino-b"], **values)
-    refused(cls, r"data_root = '' .*data cifar10 has no folder", data="cifar10")
+def test_data_must_suit_the_models_and_lie_somewhere():
+    models = ["deit-b", "dino-b"]
+    refused("128 pixels, .* need 224; use cifar10", models=models, reference="dino-b")
+    refused(r"data_root = '' .*data cifar10 has no folder", data="cifar10")
 
 
-@pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize(
     ("models", "text"),
     [
@@ -49,8 +44,8 @@ def test_data_must_suit_the_models_and_lie_somewhere(cls):
         ("mini-dino", r"here: models = 'mini-dino' \(str\): .*valid list"),
     ],
 )
-def test_wrong_models(cls, models, text):
-    refused(cls, text, models=models)
+def test_wrong_models(models, text):
+    refused(text, models=models)
 
 
 # The reference
@@ -71,18 +66,14 @@ def test_a_reference_that_is_not_compared_is_named(values):
         rf"^here: reference = '{reference}' \(str\): .*it is not among models; name one of them "
         r"\[one of models, whose SmoothGrad"
     )
-    refused(IavParams, text, **values)
-
-
-# Seeds of RobustViT's runs
+    refused(text, **values)
 
 
 # Settings made from them
 
 
-@pytest.mark.parametrize("cfg", [PretrainingParams(epochs=3), StartParams(epochs=3, seed=4)])
-def test_training_settings_take_what_the_parameters_name_alike(cfg):
-    cpu = torch.device("cpu")
+def test_training_settings_take_what_the_parameters_name_alike():
+    cpu, cfg = torch.device("cpu"), StartParams(epochs=3, seed=4)
     found = TrainSettings.from_params(cfg.model_copy(update={"precision": "bfloat16"}), cpu)
     shared = ("lr", "head_lr", "epochs", "batch_size", "weight_decay")
     assert [getattr(found, n) for n in shared] == [getattr(cfg, n) for n in shared]
@@ -96,19 +87,18 @@ def test_training_settings_take_what_the_parameters_name_alike(cfg):
 
 
 @pytest.mark.parametrize(
-    ("cls", "values", "text"),
+    ("values", "text"),
     [
-        (IavParams, {"ratios_pct": [0.0]}, r"ratios_pct\.0 = 0\.0 .*greater than 0 \[shares of"),
-        (IavParams, {"ratios_pct": [100.0]}, r"ratios_pct\.0 = 100\.0 .*less than 100"),
-        (IavParams, {"label": "label"}, "label = 'label' .*'true' or 'predicted'"),
-        (IavParams, {"draws": 0}, r"draws = 0 .*greater than or equal to 1 \[noisy copies"),
-        (IavParams, {"images": 9}, "images = 9 .*greater than or equal to 10"),
-        (PretrainingParams, {"epochs": 1}, "epochs = 1 .*greater than or equal to 2"),
-        (PretrainingParams, {"blurs": [0.0]}, r"blurs\.0 = 0\.0 .*greater than 0 \[sigma"),
-        (PretrainingParams, {"swaps": [0]}, r"swaps\.0 = 0 .*greater than or equal to 1"),
-        (PretrainingParams, {"warmup": 1.0}, r"warmup = 1\.0 .*less than 1"),
-        (PretrainingParams, {"data": "cifar100"}, "data = 'cifar100' .*'cutouts' or 'cifar10'"),
+        ({"ratios_pct": [0.0]}, r"ratios_pct\.0 = 0\.0 .*greater than 0 \[shares of"),
+        ({"ratios_pct": [100.0]}, r"ratios_pct\.0 = 100\.0 .*less than 100"),
+        ({"draws": 0}, r"draws = 0 .*greater than or equal to 1 \[noisy copies"),
+        ({"images": 9}, "images = 9 .*greater than or equal to 10"),
+        ({"epochs": 1}, "epochs = 1 .*greater than or equal to 2"),
+        ({"blurs": [0.0]}, r"blurs\.0 = 0\.0 .*greater than 0 \[sigma"),
+        ({"swaps": [0]}, r"swaps\.0 = 0 .*greater than or equal to 1"),
+        ({"warmup": 1.0}, r"warmup = 1\.0 .*less than 1"),
+        ({"data": "cifar100"}, "data = 'cifar100' .*'cutouts' or 'cifar10'"),
     ],
 )
-def test_values_out_of_range(cls, values, text):
-    refused(cls, f"^here: {text}", **values)
+def test_values_out_of_range(values, text):
+    refused(f"^here: {text}", **values)

@@ -63,7 +63,7 @@ def test_every_model_with_every_seed_models_first(tmp_path):
     found = compared_runs(params(tmp_path, model_seeds=[3, 0], models=["mini-mae", "mini-deit"]))
     names = [(run.model, run.seed) for run in found]
     assert names == [("mini-mae", 3), ("mini-mae", 0), ("mini-deit", 3), ("mini-deit", 0)]
-    assert found[1].folder == tmp_path / "quick" / "07_pretraining" / "mini-mae.seed0"
+    assert found[1].folder == tmp_path / "quick" / "08_iav" / "mini-mae.seed0"
     assert all(run.classes == CLASSES for run in found)
     assert len({run.folder for run in found}) == 4
 
@@ -136,8 +136,8 @@ def test_a_model_of_the_hub_is_finetuned_from_its_file(tmp_path, data_root, monk
     weights = tmp_path / "weights"
     weights.mkdir()
     values = {"data": "cifar10", "data_root": data_root, "weights_root": str(weights)}
-    cfg = params(tmp_path, models=["dino-b"], **values)
-    run = compared_runs(cfg)[0]
+    cfg = params(tmp_path, models=["deit-b", "dino-b"], **values)
+    run = compared_runs(cfg)[-1]
     with pytest.raises(FileNotFoundError, match=r"weights has no dino-b\.safetensors"):
         finetune_run(cfg, run)
     for seed in (1, 2):

@@ -14,9 +14,7 @@ from relevit.iav import (
     attention_entropy,
     centred_scores,
     class_attention,
-    head_types,
     ia_scores,
-    identity_share,
     map_drift,
     patch_average,
     uniform_score,
@@ -106,35 +104,6 @@ def test_entropy_is_scipys_and_none_on_one_patch(attention):
     found = attention_entropy(attention)
     close(found, torch.from_numpy(entropy(attention.numpy(), axis=-1)))
     assert found[1, 0, 0] == 0
-
-
-# Heads
-
-
-def test_head_types_by_the_median(attention):
-    """Medians 0.5 (exactly), 0.55, 0.2 (mean 0.5) and 0.9 (mean 0.6)."""
-    columns = [
-        [0.4, 0.6, 0.1, 0.9],
-        [0.5, 0.6, 0.1, 0.9],
-        [0.1, 0.1, 0.3, 1.0],
-        [0.9, 0.9, 0.9, 0.0],
-    ]
-    scores = torch.tensor(columns, dtype=torch.float64).T.reshape(4, 2, 2)
-    assert head_types(scores).tolist() == [[False, True], [False, True]]
-    medians = torch.from_numpy(np.median(attention[..., 0].numpy(), axis=0))
-    assert torch.equal(head_types(attention[..., 0]), medians > 0.5)
-
-
-def test_shares_of_variance_are_eta_squared(attention):
-    """Layers: head decides; image decides; both as much; neither, only the two together."""
-    head = torch.tensor([[0.2, 0.8], [0.2, 0.8]]).double()
-    both = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double()
-    scores = torch.stack([head, head.T, head + head.T, both], dim=1)
-    close(identity_share(scores), torch.tensor([1.0, 0.0, 0.5, 0.0]).double())
-    values = attention[..., 0].numpy()
-    expected = [values[:, i].mean(axis=0).var() / values[:, i].var() for i in range(LAYERS)]
-    assert identity_share(attention[..., 0]).tolist() == pytest.approx(expected, rel=1e-12)
-    assert identity_share(torch.full((7, 2, 3), 0.1)).tolist() == [0, 0]
 
 
 # Maps

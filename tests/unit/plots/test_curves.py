@@ -22,13 +22,6 @@ def test_logs_are_drawn_as_they_are():
     assert drawn == [[2, 1]] * 4 + [[50, 60]]
 
 
-def test_loss_has_a_line_a_seed_and_the_guess():
-    history = pd.DataFrame({"epoch": [1, 2], "loss": [3.0, 1.0], "scale": [14.0, 15.0]})
-    loss, scale = pictures.joining_curves({0: history, 4: history}, 4.2).axes
-    assert [line.get_label() for line in loss.lines] == ["seed 0", "seed 4", "guess"]
-    assert len(scale.lines) == 2
-
-
 def test_rates_are_judged_at_the_kept_epoch():
     """A full dot passes, a cross does not; the dotted lines are the rule's limits."""
     column = class_loss_column(FinetuneParams())

@@ -111,9 +111,9 @@ def test_html_underlines_the_rationale_and_blanks_inside_it():
     assert UNDERLINED not in shaded_html(read(), relevance(a=1.0))
 
 
-def test_html_tells_what_was_not_read_and_takes_other_special_names():
-    html = shaded_html(read(left_out=12), relevance(a=1.0), special_names=("<s>", "</s>"))
-    assert plain(html).startswith("<s> a") and plain(html).endswith("</s> … 12 tokens not read")
+def test_html_tells_what_was_not_read():
+    html = shaded_html(read(left_out=12), relevance(a=1.0))
+    assert plain(html).startswith("[CLS] a") and plain(html).endswith("[SEP] … 12 tokens not read")
 
 
 def test_each_method_has_its_name_and_the_whole_text_on_white():

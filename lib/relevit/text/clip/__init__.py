@@ -4,18 +4,10 @@ Captions, zero-shot answers, two phrases on one image, and which words of a capt
 import what `relevit.text` may, and `relevit.text` itself.
 """
 
-from relevit.text.clip.captions import captioned, class_of_caption, colour_alone, described
+from relevit.text.clip.captions import captioned, colour_alone, described
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit.text.clip.encoders import join_encoder, ready_encoder
-from relevit.text.clip.phrases import (
-    first_of_groups,
-    group_pairs,
-    likely_pairs,
-    phrase_maps,
-    pointing,
-    setting_maps,
-    settings_table,
-)
+from relevit.text.clip.phrases import group_pairs, likely_pairs, phrase_maps, pointing
 from relevit.text.clip.towers import begin_towers, draw_examples, examples
 from relevit.text.clip.words import word_shares
 from relevit.text.clip.zero_shot import (
@@ -23,7 +15,6 @@ from relevit.text.clip.zero_shot import (
     erased_group,
     erased_images,
     projected,
-    published_zero_shot_perturbation,
     zero_shot_perturbation,
     zero_shot_rows,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from relevit.data.batch import Batch
 from relevit.data.cutouts import Cutouts
-from relevit.data.drawings import ANIMALS, CLASSES, Drawings
+from relevit.data.drawings import ANIMALS, Drawings
 from relevit.data.textures import FAMILIES
 
 # What colour most of a drawing has, of the 40 animals and the 100 things of `data.things`.
@@ -119,20 +119,6 @@ def described(name: str) -> str:
 def colour_alone(name: str) -> str:
     """A prompt with the colour and no class: what `described` gains without any knowledge of it."""
     return f"a photo of something {_COLOUR[name]}"
-
-
-def class_of_caption(text: str, classes: Sequence[str] = CLASSES) -> int:
-    """The place in `classes` of the one class that a caption names, found as whole words."""
-    rest, found = text.lower().replace("-", " "), []
-    for name in sorted(classes, key=len, reverse=True):  # "a hot dog" is no dog
-        rest, times = re.subn(rf"\b{re.escape(spoken(name).lower())}\b", "|", rest)
-        found += [name] if times else []
-    if len(found) != 1:
-        raise ValueError(
-            f"class_of_caption: {text!r} names {found or 'no known class'}; needed is one of "
-            f"{[spoken(name) for name in classes]}: write a caption with one of these words"
-        )
-    return classes.index(found[0])
 
 
 def _article(words: str) -> str:

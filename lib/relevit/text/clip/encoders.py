@@ -1,4 +1,4 @@
-"""Dual encoders as the parameters of 12_clip ask for them.
+"""Dual encoders as the parameters of 09_text ask for them.
 
 Source: Beyond Intuition Sec. 4.2 (CLIP ViT-B/32). Where CLIP is not at hand, two towers that never
 met are joined on captioned Cutouts of half of the classes; the other half has no caption in
@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.base.device import choose_device
-from relevit.config import ClipParams
+from relevit.config import TextParams
 from relevit.data.drawings import CLASSES, class_split
 from relevit.protocols import options
 from relevit.text.clip.captions import prompt
@@ -52,7 +52,7 @@ class Encoder:
         return self.dual.image_classifier(self.texts(phrases))
 
 
-def join_encoder(cfg: ClipParams, towers: Towers, drawn: Examples, seed: int) -> Encoder:
+def join_encoder(cfg: TextParams, towers: Towers, drawn: Examples, seed: int) -> Encoder:
     """Train the projections for one seed, which also draws the classes with captions.
 
     `drawn` is that of `draw_examples`. A text tower that learns is begun anew.
@@ -65,7 +65,7 @@ def join_encoder(cfg: ClipParams, towers: Towers, drawn: Examples, seed: int) ->
     return Encoder(dual, towers.tokenizer, prompts, {SEEN: seen, UNSEEN: unseen}, seed, history)
 
 
-def ready_encoder(cfg: ClipParams, classes: Sequence[str]) -> Encoder:
+def ready_encoder(cfg: TextParams, classes: Sequence[str]) -> Encoder:
     """CLIP as published, or with `source` random two blocks of its shape, on `cfg.device`."""
     prompts = tuple(map(partial(prompt, **options(cfg.protocol, "prompt")), classes))
     if cfg.source == "random":

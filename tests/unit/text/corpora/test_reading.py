@@ -21,6 +21,7 @@ def params(**others) -> TextParams:
 def on_disk(tmp_path, *corpora, **others) -> TextParams:
     return params(
         text_model="bert-base",
+        dual_model="clip-b32",
         source="random",
         corpora=list(corpora),
         corpus_root=str(tmp_path),
