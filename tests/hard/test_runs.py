@@ -23,7 +23,7 @@ from relevit.pipeline.run import STOPPED
 
 # After so many finished stages, and some part of the next one.
 STOPS = {1: "SIGKILL", 3: "SIGTERM", 6: "SIGKILL", 10: "SIGINT", 15: "SIGKILL"}
-STARVED = ("00_start", "99_report")
+STARVED = ("10_your_own", "99_report")
 WAIT_S, GONE_S, TEST_S = 1200.0, 30.0, 3600  # on a slow and busy machine
 LINE = "Stopped. Results so far are kept: the same command goes on."
 NO_SPACE = "No space left on device"

@@ -54,7 +54,6 @@ def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, na
 @pytest.mark.parametrize(
     ("deleted", "stages"),
     [
-        ("00_start", END | {"00_start"}),
         ("10_your_own", {"10_your_own", "99_report"}),
         ("07_segmentation", END | {"07_segmentation"}),
     ],

@@ -186,13 +186,6 @@ def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:
     )
 
 
-def legend_below(figure: Figure, axis: Axes) -> None:
-    """The legend of one panel in a row below all."""
-    handles, labels = axis.get_legend_handles_labels()
-    below = {"loc": "outside lower center", "ncols": len(handles), "frameon": False}
-    figure.legend(handles, labels, **below)
-
-
 def count_whole(axis: Axes) -> None:
     """Ticks at whole epochs, blocks or steps alone."""
     axis.xaxis.get_major_locator().set_params(integer=True)
