@@ -19,7 +19,7 @@ from relevit.data.benchmark import open_benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import look
 from relevit.evaluate.context import relevance_shares
-from relevit.evaluate.paired import ORIGINAL
+from relevit.evaluate.paired import ORIGINAL, original_gaps_pts
 from relevit.finetune import controls, runs
 from relevit.finetune.controls import OURS, OWN
 from relevit.models import load_model
@@ -71,6 +71,10 @@ def main() -> None:
         added[added["world"] == OWN], f"Change on the shifted sets, {len(cfg.seeds)} seeds"
     )
     bars.savefig(DOCS / "context_bars.png", dpi=100)
+    gaps = original_gaps_pts(pd.read_parquet(folder / "figures.parquet"))
+    title = "What relevance adds, over what the original leans on"
+    doses = plots.dose_response(added[added["arm"] == cfg.home_arm], gaps, title)
+    doses.savefig(DOCS / "dose.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ class RobustnessParams(Params):
         Field("cutouts", description="classes never finetuned; all but cutouts need knn_root")
     )
     knn_root: str = Field("", description="folder of the real data set")
-    knn_runs: int = Field(1, ge=1, description="of seeds, the first so many have features tested")
+    knn_runs: Positive = Field(1, description="of seeds, the first so many have features tested")
     neighbours: list[Positive] = Field([1, 10], min_length=1)
     known_images: Count = Field(
         120, ge=24, description="images with known classes; of a real set, at most so many"
@@ -204,7 +204,7 @@ class RobustnessParams(Params):
     )
     probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
     probe_test_images: Count = Field(80, ge=40, description="that it answers, of each set")
-    shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+    shown: int = Field(4, ge=2, le=20, description="images in a gallery row")
 
     @field_validator("arms")
     @classmethod

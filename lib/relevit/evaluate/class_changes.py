@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from relevit.data.cutouts import SHIFTED_SETS
-from relevit.data.drawings import ANIMALS, CLASSES
+from relevit.data.drawings import CLASSES, Drawings
 from relevit.evaluate.intervals import RESAMPLES, middle
 from relevit.evaluate.robustness import ORIGINAL, paired_changes
 
@@ -35,13 +35,13 @@ def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd
     return table
 
 
-def drawing_share_pct() -> pd.Series:
+def drawing_share_pct(drawings: Drawings) -> pd.Series:
     """How much of its square each class's drawing (3d style) covers, by name.
 
     All classes are pasted at the same sizes, so this is what makes an object small or large.
     """
-    alpha = ANIMALS.load("3d")[0][:, 3]
-    return pd.Series((100.0 * (alpha > 0.5).double().mean(dim=(1, 2))).numpy(), CLASSES)
+    alpha = drawings.load("3d")[0][:, 3]
+    return pd.Series((100.0 * (alpha > 0.5).double().mean(dim=(1, 2))).numpy(), drawings.classes)
 
 
 def rank_correlation(cause: pd.Series, change: pd.Series, seed: int = 0) -> dict[str, float]:
