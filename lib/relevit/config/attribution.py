@@ -42,7 +42,7 @@ class SegmentationParams(Params):
         24, ge=2, description="images with masks, before and after finetuning"
     )
     finetuned_erased: Count = Field(
-        10, ge=2, description="val images to erase, before and after finetuning"
+        6, ge=2, description="val images to erase, before and after finetuning"
     )
     method_models: list[AnyModelName] = Field(
         ["tiny", "tiny-mae"], min_length=1, description="models that compare all methods"
@@ -50,7 +50,7 @@ class SegmentationParams(Params):
     images: Count = Field(
         10, ge=2, description="of the first method model; at random under both protocols (E10)"
     )
-    other_images: Count = Field(6, ge=2, description="of the other models, the original included")
+    other_images: Count = Field(4, ge=2, description="of the other models, the original included")
     approximated: Count = Field(12, ge=2, description="images of the approximation test")
     unit: Unit = Field("pixel", description="what is erased (E5)")
     fill: Fill = Field("black", description="colour of what is erased (E7)")

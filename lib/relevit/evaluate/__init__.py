@@ -30,14 +30,7 @@ from relevit.evaluate.methods import (
     segmentation_table,
     shared_maps,
 )
-from relevit.evaluate.perturbation import (
-    Erasing,
-    accuracy_curves,
-    auc_table,
-    erase,
-    erased_parts,
-    erasing_ranks,
-)
+from relevit.evaluate.perturbation import Erasing, accuracy_curves, auc_table
 from relevit.evaluate.pointing import pointing_table
 from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
 from relevit.evaluate.segmentation import (
