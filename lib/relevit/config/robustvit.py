@@ -277,7 +277,7 @@ class CuresParams(Params):
     validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
     validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
-    shown: int = Field(6, ge=2, le=20, description="images in a gallery row")
+    shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
 
 class AblationsParams(Params):
