@@ -175,7 +175,7 @@ DIFFERENCES: dict[str, str] = {
     "D7": "Edits that a script needs to run at all; ours takes any model and method.",
     "D8": "ga.start_block, head_wise.start_block, token_wise.start_block",
     "D9": "integral.baseline",
-    "D10": "token_perturbation_rows.clamp, TextParams.erase",
+    "D10": "token_perturbation_rows.clamp",
     "D11": "head_wise.start_block, token_wise.start_block",
     "D12": "token_wise.after_attention",
     "D13": "There is no code that could differ from the text.",

@@ -57,7 +57,7 @@ LESSONS = {
     ),
     "08_iav": Lesson(
         "labels pay; heads without them agree more, and so does one that looks everywhere",
-        lambda top1, s, s_flat, _, without, t, t_flat, __: (
+        lambda top1, s, s_flat, without, t, t_flat: (
             top1 > without > 15 and t > s and t_flat > s_flat
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -26,7 +26,7 @@ from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
 
-PART = 25  # images explained between two calls of on_part
+PART = 25  # images explained at once
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Explanation:
         maps = {name: values[:count] for name, values in self.maps.items()}
         return Explanation(self.attention[:count], maps, self.grid)
 
-    def held_against(self, name: str, other: Float[Tensor, "images patches"]) -> Explanation:
-        """With one more map, of whatever origin (Any-AV)."""
-        return replace(self, maps={**self.maps, name: other})
+    def held_against(self, others: Mapping[str, Float[Tensor, "images patches"]]) -> Explanation:
+        """With more maps, of whatever origin (Any-AV)."""
+        return replace(self, maps={**self.maps, **others})
 
     def named(self, names: Mapping[str, str]) -> Explanation:
         """With these maps alone: `names` says what they are to be called."""
@@ -68,14 +68,8 @@ class Explainer:
     precision: Precision = "float32"
     seed: int = 0
 
-    def __call__(
-        self,
-        model: nn.Module,
-        spec: ModelSpec,
-        pictures: Batch,
-        on_part: Callable[[int], None] = lambda count: None,
-    ) -> Explanation:
-        """The heads' rows and SmoothGrad of each picture; `on_part` hears of progress."""
+    def __call__(self, model: nn.Module, spec: ModelSpec, pictures: Batch) -> Explanation:
+        """The heads' rows and SmoothGrad of each picture."""
         device = next(model.parameters()).device
         options = {"draws": self.draws, "chunk": self.chunk, "seed": self.seed}
         attention, maps = [], []
@@ -85,7 +79,6 @@ class Explainer:
                 values = METHODS["smoothgrad"](model, pixels, target, **options)
             maps.append(values.detach().float().cpu())
             attention.append(class_attention(model, pixels, chunk=self.chunk).float().cpu())
-            on_part(len(part))
         grid = patch_grid(model, pixels)
         return Explanation(torch.cat(attention), {"smoothgrad": torch.cat(maps)}, grid)
 

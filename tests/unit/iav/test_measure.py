@@ -77,7 +77,7 @@ def test_explanation_holds_what_its_parts_give(run, model, pictures, found):
 
 def test_any_map_can_be_held_against_the_heads_and_shown(found):
     mask = torch.eye(PATCHES)[:IMAGES]
-    more = found.held_against("mask", mask)
+    more = found.held_against({"mask": mask})
     assert list(more.maps) == ["smoothgrad", "mask"] and "mask" not in found.maps
     length = found.attention.norm(dim=-1)
     alone = torch.stack([found.attention[i, :, :, i] / length[i] for i in range(IMAGES)])

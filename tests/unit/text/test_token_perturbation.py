@@ -14,7 +14,7 @@ from relevit.text.tokens import Texts
 
 from .builders import tokens
 
-PAD, CLS, SEP, MASK = range(4)
+PAD, CLS, SEP = range(3)
 
 
 class Bag(nn.Module):
