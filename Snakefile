@@ -53,7 +53,7 @@ for name, before in READS.items():
             executed=f"{OUT}/{name}/executed.ipynb",
             summary=f"{OUT}/{name}/summary.json",
         threads: 1 if name == "99_report" else workflow.cores if name == "00_start" else THREADS
-        priority: 1 if name in FIRST else 0
+        priority: 3 if name == "00_start" else 1 if name in FIRST else 0
         resources:
             gpu=0 if name == "99_report" else 1,
         # Snakemake counts a stage as done that has left all its files, also where it has failed.

@@ -53,10 +53,7 @@ def test_changed_parameter_runs_what_follows_from_it(changeable, monkeypatch, na
 @pytest.mark.timeout(RUN_S)
 @pytest.mark.parametrize(
     ("deleted", "stages"),
-    [
-        ("10_your_own", {"10_your_own", "99_report"}),
-        ("07_segmentation", END | {"07_segmentation"}),
-    ],
+    [("10_your_own", {"10_your_own", "99_report"}), ("07_segmentation", END | {"07_segmentation"})],
 )
 def test_results_that_were_deleted_are_made_again(changeable, monkeypatch, deleted, stages):
     shutil.rmtree(results(changeable) / deleted)

@@ -191,7 +191,9 @@ class RobustnessParams(Params):
         Field("cutouts", description="classes never finetuned; all but cutouts need knn_root")
     )
     knn_root: str = Field("", description="folder of the real data set")
-    knn_runs: Positive = Field(1, description="of seeds, the first so many have features tested")
+    knn_runs: Count = Field(
+        1, ge=1, description="of seeds, the first so many have their features tested"
+    )
     neighbours: list[Positive] = Field([1, 10], min_length=1)
     known_images: Count = Field(
         120, ge=24, description="images with known classes; of a real set, at most so many"

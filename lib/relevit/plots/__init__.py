@@ -32,7 +32,6 @@ from relevit.plots.intervals import (
     added_bars,
     area_bars,
     average_bars,
-    change_bars,
     class_grid,
     dose_response,
     paired_changes,

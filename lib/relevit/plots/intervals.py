@@ -164,17 +164,6 @@ def accuracy_dots(table: pd.DataFrame, title: str) -> Figure:
     return intervals(rows, "place", "accuracy_pct", **style)
 
 
-def change_bars(changes: pd.DataFrame, title: str) -> Figure:
-    """Mean change of top-1 over seeds with its spread, one bar a set.
-
-    `changes` holds `dataset`, `change` and `std`, and optionally `group` for bars side by side,
-    whose name says its colour (MEANINGS). A missing spread, as of one seed, has no cap.
-    """
-    group = "group" if "group" in changes else None
-    style = {"group": group, "error": "std", "title": title, "label": CHANGE_PTS}
-    return intervals(changes, "dataset", "change", **style)
-
-
 def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
     """Change of top-1 on each set, a point a pair of models, with its 95 % interval.
 

@@ -64,7 +64,8 @@ def test_values_and_ends_are_those_of_the_table(across, points):
 
 def test_a_group_without_a_set_leaves_its_place_empty():
     rows = [("x", "annotated masks", 1.0, 0.4), ("y", "tokencut masks", 2.0, math.nan)]
-    (axis,) = pictures.change_bars(table("dataset group change std", *rows), "t").axes
+    shown = table("dataset group change std", *rows)
+    (axis,) = pictures.intervals(shown, "dataset", "change", group="group", error="std").axes
     middles = [bar.get_x() + bar.get_width() / 2 for bar in axis.patches]
     assert middles == pytest.approx([-0.2, 1.2]) and heights(axis) == [1, 2]
     assert ends(axis.containers[1])[0][0][1] == pytest.approx(0.6)
