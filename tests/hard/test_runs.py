@@ -18,12 +18,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.projects import PRESET, copy_project, edit, results
+from pipeline.projects import FEW, PRESET, copy_project, edit, results
 from relevit.pipeline.run import STOPPED
 
-# After so many finished stages, and some part of the next one.
-STOPS = {1: "SIGKILL", 3: "SIGTERM", 6: "SIGKILL", 10: "SIGINT", 15: "SIGKILL"}
-STARVED = ("10_your_own", "99_report")
+# After so many finished notebooks and runs, and some part of the next one.
+STOPS = {1: "SIGKILL", 3: "SIGTERM", 5: "SIGINT", 8: "SIGKILL"}
+MADE = ("summary.json", "run.json")
+STARVED = ("02_finetune", "04_cures")
 WAIT_S, GONE_S, TEST_S = 1200.0, 30.0, 3600  # on a slow and busy machine
 LINE = "Stopped. Results so far are kept: the same command goes on."
 NO_SPACE = "No space left on device"
@@ -92,7 +93,7 @@ def runs(tmp_path_factory) -> Iterator[dict[str, Future[Path]]]:
     folder = tmp_path_factory.mktemp("runs")
     projects = [copy_project(folder / name) for name in NAMES]
     for project in projects:
-        edit(project, "pipeline", disk_mb=1)
+        edit(project, "pipeline", disk_mb=1, notebooks=list(FEW))
     alone, stops, small = projects
     cores = sorted(os.sched_getaffinity(0))
     with ThreadPoolExecutor(2) as pool:
@@ -102,12 +103,16 @@ def runs(tmp_path_factory) -> Iterator[dict[str, Future[Path]]]:
         yield {"alone": first, "interrupted": second, "starved": third}
 
 
+def made(project: Path) -> list[Path]:
+    return [path for name in MADE for path in results(project).rglob(name)]
+
+
 def run_interrupted(project: Path, core: int) -> Path:
     chance = random.Random(22)
     for count, how in STOPS.items():
         since = (project / "said").stat().st_size if (project / "said").exists() else 0
         process = start(project, core)
-        wait_for(process, lambda c=count: len([*results(project).rglob("summary.json")]) >= c)
+        wait_for(process, lambda c=count: len(made(project)) >= c)
         time.sleep(chance.uniform(0, 3))
         assert process.poll() is None, said(project)
         if how == "SIGKILL":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .projects import PRESET, Ended, copy_project, run
+from .projects import FEW, PRESET, Ended, copy_project, edit, run
 
 
 @pytest.fixture
@@ -17,8 +17,9 @@ def project(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> tuple[Path, Ended]:
-    """A project in which the pipeline has run from start to end. Not to be changed."""
+    """A project in which the pipeline has made its FEW notebooks. Not to be changed."""
     folder = copy_project(tmp_path_factory.mktemp("finished"))
+    edit(folder, "pipeline", notebooks=list(FEW))
     return folder, run(folder, PRESET)
 
 
