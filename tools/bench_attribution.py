@@ -13,6 +13,7 @@ computed and counts 0. `one by one` is ours, image by image.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -195,7 +196,11 @@ def through_block(
 
 
 def published_transformer_attribution(model: nn.Module, image: Tensor, label: Tensor) -> Tensor:
-    """Relevance times gradient of every attention map of one image, [1, patches]."""
+    """Relevance times gradient of every attention map of one image, [1, patches].
+
+    In float64, as ours is worked out: in float32 rounding alone moves the map by up to 2 %.
+    """
+    kind, model, image = image.dtype, copy.deepcopy(model).double(), image.double()
     with keep_all(model) as (before, after):
         tape = backward_to_all_weights(model, image, label)
     one_hot = nn.functional.one_hot(label, model.num_classes).to(image)
@@ -210,8 +215,7 @@ def published_transformer_attribution(model: nn.Module, image: Tensor, label: Te
     joint = unit
     for matrix in matrices[start - 1 :]:
         joint = (matrix + unit) @ joint
-    model.zero_grad()
-    return joint[:, 0, 1:]
+    return joint[:, 0, 1:].to(kind)
 
 
 TASKS: dict[str, dict[str, Variant]] = {
