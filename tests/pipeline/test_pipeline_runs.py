@@ -81,7 +81,8 @@ def test_run_leaves_nothing_behind_but_results(finished):
 
 @pytest.mark.slow
 @pytest.mark.timeout(RUN_S)
-def test_damaged_file_stops_the_run_and_spoils_nothing(changeable):
+def test_damaged_file_stops_the_run_and_spoils_nothing(changeable, monkeypatch):
+    monkeypatch.chdir(changeable)
     params = CuresParams.from_preset(changeable / "params" / f"{PRESET}.yaml")
     weights = results(changeable) / "runs" / runs.own_runs(params, [0])[0].name / runs.WEIGHTS
     weights.write_bytes(weights.read_bytes()[:1000])
