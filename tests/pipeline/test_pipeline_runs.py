@@ -84,17 +84,17 @@ def test_run_leaves_nothing_behind_but_results(finished):
 def test_damaged_file_stops_the_run_and_spoils_nothing(changeable, monkeypatch):
     monkeypatch.chdir(changeable)
     params = CuresParams.from_preset(changeable / "params" / f"{PRESET}.yaml")
-    weights = results(changeable) / "runs" / runs.own_runs(params, [0])[0].name / runs.WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:1000])
-    shutil.rmtree(results(changeable) / "02_finetune")  # which reads them
+    answers = runs.own_runs(params, [0])[0].folder / runs.SETS / "val.parquet"
+    answers.write_bytes(answers.read_bytes()[:1000])
+    shutil.rmtree(results(changeable) / "04_cures")  # which reads them
     before = contents(results(changeable))
     ended = run(changeable, PRESET)
     assert ended.code not in (0, 2)
-    assert "is cut short or damaged" in ended.out + ended.err
+    assert f"{answers} is cut short, damaged or was edited" in ended.out + ended.err
     assert "Results so far are kept" in ended.out
     after = contents(results(changeable))
     for name in before:
-        if not name.startswith("02_"):
+        if not name.startswith("04_"):
             assert after.get(name) == before[name], name
 
 
