@@ -62,12 +62,23 @@ def method(
                 if not float64 or kind == torch.float64 or images.device.type == "mps":
                     return formula(model, images, target, **(row | given))
                 stack.enter_context(torch.autocast(images.device.type, enabled=False))
-                exact = copy.deepcopy(model).double()
-                return formula(exact, images.double(), target, **(row | given)).to(kind)
+                exact = formula(in_float64(model), images.double(), target, **(row | given))
+                return exact.to(kind)
 
         return explain
 
     return decorate
+
+
+def in_float64(model: nn.Module) -> nn.Module:
+    """A copy, with the tensors that modules have beside weights and buffers.
+
+    Adapters keep factors there, and the old `weight_norm` and pruning the weight itself, which is
+    in a graph and would not be copied.
+    """
+    beside = [value for module in model.modules() for value in vars(module).values()]
+    kept = [value for value in beside if isinstance(value, Tensor) and value.is_floating_point()]
+    return copy.deepcopy(model, {id(value): value.detach().double() for value in kept}).double()
 
 
 def method_options(model: nn.Module, name: str, protocol: str) -> Options:

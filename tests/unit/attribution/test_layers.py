@@ -132,6 +132,29 @@ def test_a_weight_that_is_computed_is_explained(build_vit, images, name, kind):
     close(explain(name, model, images), explain(name, plain, images), 1e-9)
 
 
+@pytest.mark.parametrize("kind", ["lora untrained", "parametrize", "old weight_norm", "pruned"])
+@pytest.mark.parametrize("name", LRP)
+def test_a_weight_that_is_computed_is_explained_in_float32(build_vit, images, name, kind):
+    """Which is worked out on a copy in float64."""
+    model = build_vit()
+    for path in READ:
+        wrap(model, path, kind)
+    model(images)
+    single = build_vit()
+    for path in READ:
+        wrap(single, path, kind)
+    single.load_state_dict(model.state_dict())
+    single = single.float()
+    for module in single.modules():
+        if isinstance(module, Adapted):
+            module.change = module.change.float()
+    single(images.float())
+    found = explain(name, single, images.float())
+    assert found.dtype == torch.float32
+    exact = explain(name, model, images)
+    assert (found - exact).norm() <= 1e-3 * exact.norm()
+
+
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in READ_WEIGHTS])
 def test_an_adapter_is_explained_as_merged(build_vit, images, name):
     adapted, merged = know_black(build_vit()), know_black(build_vit())
