@@ -1,4 +1,4 @@
-"""The losses of RobustViT (Sec. 3) and of its baselines (App. C and D), and the table of them.
+"""The losses of RobustViT (Sec. 3), of its baselines (App. C and D), and others of the same maps.
 
 total = w_relevance (w_background L_background + w_foreground L_foreground) + w_class L_class.
 
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy, cross_entropy
 
 Heatmaps = Float[Tensor, "batch 1 height width"]
 Masks = Float[Tensor, "batch 1 height width"]
@@ -110,11 +110,47 @@ def rrr_loss(
     return slopes.square().sum() / (1 if sum_over_batch else len(images))
 
 
+def cft_loss(heatmaps: Heatmaps, masks: Masks, *, margin: float = 1e-4) -> Value:
+    """Binary cross-entropy of the map with the mask, in nats, mean over pixels.
+
+    Source: Elisha, Barkan, Koenigstein 2026 (CFT). Its published code takes the logarithm of a map
+    that has been scaled to [0, 1], whose ends are exact zeros and ones: infinite there, and with
+    a gradient that is none. Here the map is kept `margin` away from both ends, so that such a
+    pixel costs at most 9.2 nats and teaches nothing.
+    """
+    _need_masks(masks, heatmaps)
+    return binary_cross_entropy(heatmaps.clamp(margin, 1 - margin), masks)
+
+
+def energy_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
+    """The share of the map's positive mass that lies off the object, mean over images.
+
+    Source: Rao et al. 2023 (ICCV), Eq. 5: one minus the energy pointing game, so that the size of
+    the map does not matter, and nor does where on the object it lies.
+    """
+    _need_masks(masks, heatmaps)
+    mass = heatmaps.clamp(min=0)
+    whole = mass.sum(dim=(1, 2, 3)).clamp_min(torch.finfo(mass.dtype).tiny)
+    return (1 - (mass * masks).sum(dim=(1, 2, 3)) / whole).mean()
+
+
+def l1_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
+    """Mean distance of the map from the mask: |R - S|.
+
+    Source: Rao et al. 2023 (ICCV), Eq. 4, there of the map divided by its largest value.
+    """
+    _need_masks(masks, heatmaps)
+    return (heatmaps - masks).abs().mean()
+
+
 # What a method trains beside its class term: name -> (loss, weight). A further loss is a further
 # entry. Weights are those of RobustViT Table 5; of the baselines the published scripts', for Tables
 # 6 and 7 have other ones for each model (`relevit.finetune.hyperparameters`).
 LOSSES: dict[str, dict[str, tuple[Loss, float]]] = {
     "relevance": {"background": (background_loss, 2.0), "foreground": (foreground_loss, 0.3)},
+    "cft": {"cft": (cft_loss, 1.0)},
+    "energy": {"energy": (energy_loss, 1.0)},
+    "l1": {"l1": (l1_loss, 1.0)},
     "gradmask": {"background": (gradmask_loss, 0.8)},
     "rrr": {"background": (rrr_loss, 0.8)},
 }

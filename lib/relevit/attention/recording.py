@@ -53,12 +53,12 @@ class Tape:
 
 
 @contextmanager
-def record_attention(model: nn.Module, *, last_only: bool = False) -> Iterator[Tape]:
+def record_attention(model: nn.Module, *, last: int | None = None) -> Iterator[Tape]:
     """Record every block's attention map, and its tokens, for a forward pass made inside.
 
     Fused attention keeps no map, so it is off inside and as it was afterwards, block by block;
     timm's global switch is not touched. A second forward pass starts the tape anew.
-    `last_only=True` records the last block alone; the others keep their fused attention.
+    `last` records the last so many blocks alone (None: all); the others keep their fused attention.
 
     Raises: ValueError for a model without global self-attention blocks; RuntimeError on
     leaving when no forward pass was made, or some block recorded nothing.
@@ -69,7 +69,7 @@ def record_attention(model: nn.Module, *, last_only: bool = False) -> Iterator[T
             f"record_attention: this {type(model).__name__} runs its blocks twice for gradient "
             "checkpointing; switch that off: model.set_grad_checkpointing(False)"
         )
-    watched = range(len(attentions))[-1 if last_only else 0 :]
+    watched = range(len(attentions))[-last if last else 0 :]
     tape, handles = Tape(), []
     with _switched(model, attentions[watched.start :], "fused_attn"):
         try:

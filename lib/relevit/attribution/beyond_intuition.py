@@ -243,7 +243,7 @@ def last_gradient(
 
     Without `exact_gradient` only the last block keeps a graph, from its attention map on.
     """
-    with record_attention(model, last_only=True) as tape:
+    with record_attention(model, last=1) as tape:
         if exact_gradient:
             with torch.enable_grad():
                 logits = model(images)

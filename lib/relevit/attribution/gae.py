@@ -58,6 +58,7 @@ def relevance_and_logits(
     *,
     exact_gradient: bool = False,
     explanation: TrainedMap = "gae",
+    last: int | None = None,
 ) -> tuple[Map, Float[Tensor, "batch classes"]]:
     """One forward pass, one gradient call: the relevance map in the graph, and the logits.
 
@@ -66,7 +67,8 @@ def relevance_and_logits(
     `True` keeps its graph too: the gradient that the text's formulas have.
     `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
     `attention` is the last block's, averaged over heads, `rollout` the rows of
-    (A_L + I) ... (A_1 + I). Neither depends on the class.
+    (A_L + I) ... (A_1 + I). Neither depends on the class. `last` is the number of blocks that the
+    map is of, counted from the end (None: all).
     """
     seen = observe(
         model,
@@ -75,7 +77,7 @@ def relevance_and_logits(
         gradients="all" if explanation == "gae" else "none",
         exact_gradient=exact_gradient,
         in_graph=True,
-        last_only=explanation == "attention",
+        last=1 if explanation == "attention" else last,
     )
     if explanation == "attention":
         rows = seen.rows(average_heads(seen)[-1])

@@ -72,13 +72,13 @@ def observe(
     pooling: Pooling | None = None,
     exact_gradient: bool = False,
     in_graph: bool = False,
-    last_only: bool = False,
+    last: int | None = None,
 ) -> Seen:
     """Run the model once.
 
     With `exact_gradient` maps and gradients are differentiable with respect to the weights, with
     `in_graph` the maps alone; otherwise they are detached and the weights are frozen meanwhile,
-    which is cheaper. `last_only` records the last block's map alone.
+    which is cheaper. `last` records the maps of the last so many blocks alone (None: all).
     Raises: ValueError for a bad target or pooling, or a model without global self-attention.
     """
     pooling, in_graph = head_pooling(model, pooling), in_graph or exact_gradient
@@ -86,7 +86,7 @@ def observe(
         stack.enter_context(torch.set_grad_enabled(in_graph or gradients != "none"))
         if not in_graph:
             stack.enter_context(frozen_weights(model))
-        with record_attention(model, last_only=last_only) as tape:
+        with record_attention(model, last=last) as tape:
             logits = model(images)
         target = checked_target(logits, target)
         wanted = {"none": [], "last": tape.maps[-1:], "all": tape.maps}[gradients]

@@ -157,12 +157,27 @@ def _sweep(preset: Preset) -> None:
 
 
 def _cures(preset: Preset) -> None:
-    """04_cures sets baselines beside our method, on one model."""
+    """04_cures sets baselines beside our method, on one model; its arms are runs of 02_finetune."""
+    cures, place = preset.stages["04_cures"], f"{preset.path}: 04_cures"
+    base = preset.stages["02_finetune"].run.model_dump() | cures.arm_settings
+    for arm, changes in cures.arms.items():
+        FinetuneParams.checked(base | changes, f"{place}: arm {arm!r}")
+    if cures.arms and not preset.pipeline.sweep:
+        return
     own, model = preset.pipeline.model, preset.stages["04_cures"].compared_model
     methods = {m for grid in preset.pipeline.sweep if model in grid.models for m in grid.methods}
     if "relevance" not in methods | {"relevance" * (model == own)} or methods <= {"relevance"}:
         but = "sweep in pipeline has not both our method and a baseline on it: add a line there"
         preset.refuse("04_cures", f"compared_model = {model!r}", but)
+
+
+def _prices(preset: Preset) -> None:
+    """Arms with automatic masks have the seeds that 01_masks makes masks for."""
+    cures, masked = preset.stages["04_cures"], preset.stages["01_masks"].seeds
+    seeds = cures.axis_seeds or cures.arm_seeds or cures.seeds
+    if "tokencut" in cures.prices and not set(seeds) <= set(masked):
+        but = f"01_masks makes masks for seeds {masked} alone: give both the same"
+        preset.refuse("04_cures", f"prices = {cures.prices} with seeds {seeds}", but)
 
 
 # Each with the stages that it reads: a preset may have some of the notebooks alone.
@@ -174,5 +189,6 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     (("02_finetune", "03_robustness"), _arms),
     (("02_finetune", "05_ablations"), _variants),
     (("00_start", "01_masks"), _sweep),
-    (("04_cures",), _cures),
+    (("02_finetune", "04_cures"), _cures),
+    (("01_masks", "04_cures"), _prices),
 )

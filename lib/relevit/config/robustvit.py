@@ -12,6 +12,7 @@ from relevit.config.base import Checked, Params, Seed, Seeds
 from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate, Size, Weight
 from relevit.config.words import (
     AnyModelName,
+    Augmentation,
     KeyBias,
     MaskSource,
     Method,
@@ -72,7 +73,7 @@ class FinetuneOptions(Checked):
 class FinetuneChoices(Checked):
     """What notebooks choose of finetuning and never leave open (`finetune.FinetuneSettings`)."""
 
-    method: Method = Field("relevance", description="what is trained; the others are baselines")
+    method: Method = Field("relevance", description="what is trained: losses of the map, baselines")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
     epochs: Epochs = Field(6, ge=1)
     batch_size: BatchSize = Field(8, ge=1, description="images")
@@ -85,6 +86,12 @@ class FinetuneChoices(Checked):
     options: FinetuneOptions = Field(
         FinetuneOptions(), description="differences that are not as the protocol has them"
     )
+    augmentation: Augmentation = Field(
+        "none", description="of half of each batch, by its masks, before crop and flip"
+    )
+    trained_blocks: int | None = Field(
+        None, ge=0, le=100, description="None: all weights; else the last so many, norm and head"
+    )
     weight_decay: float = Field(1.0e-4, ge=0, le=1)
     keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
 
@@ -96,6 +103,11 @@ class FinetuneChoices(Checked):
             raise ValueError(
                 "weight_classification is 0 and so are those of the relevance terms, which leaves "
                 "nothing to train; give one of them a weight"
+            )
+        if info.data.get("trained_blocks") == 0 and relevance != 0:
+            raise ValueError(
+                "trained_blocks is 0, so the head alone is trained, and the map is not its own; "
+                "give weight_relevance 0, or at least one block"
             )
         return foreground
 
@@ -166,6 +178,27 @@ class FinetuneNotebookParams(FinetuneParams):
         return FinetuneParams(**self.model_dump(include=of_a_run))
 
 
+Arms = dict[str, dict[str, Any]]  # by name, what each changes in the parameters of 02_finetune
+# What no arm may change; of 03_robustness, whose arms have twins without relevance, two more.
+NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed"}
+
+
+def checked_arms(arms: Arms, fixed: set[str]) -> Arms:
+    """Raise ValueError for the name of an arm, or for a parameter in which arms are alike."""
+    for arm, changes in arms.items():
+        if arm in ("ours", "original") or not re.fullmatch(r"[a-z0-9_-]+", arm):
+            raise ValueError(
+                f"arm {arm!r}: give it a name of small letters, digits, - and _, other than "
+                "ours and original"
+            )
+        if wrong := sorted(set(changes) & fixed):
+            raise ValueError(
+                f"arm {arm!r} changes {', '.join(wrong)}, in which twins and arms are alike; "
+                "leave it out"
+            )
+    return arms
+
+
 class RobustnessParams(Params):
     """03_robustness: the nine columns, with the relevance terms and without."""
 
@@ -173,7 +206,7 @@ class RobustnessParams(Params):
 
     seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     images_per_set: Count = Field(80, ge=40, description="test images of each set")
-    arms: dict[str, dict[str, Any]] = Field(
+    arms: Arms = Field(
         {}, description="settings beside those of 02_finetune, as its parameters, by name"
     )
     arm_seeds: list[Seed] = Field(
@@ -210,19 +243,8 @@ class RobustnessParams(Params):
 
     @field_validator("arms")
     @classmethod
-    def _can_be_compared(cls, arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        for arm, changes in arms.items():
-            if arm in ("ours", "original") or not re.fullmatch(r"[a-z0-9_-]+", arm):
-                raise ValueError(
-                    f"arm {arm!r}: give it a name of small letters, digits, - and _, other than "
-                    "ours and original"
-                )
-            if fixed := sorted(set(changes) & NOT_OF_AN_ARM):
-                raise ValueError(
-                    f"arm {arm!r} changes {', '.join(fixed)}, in which twins and arms are alike; "
-                    "leave it out"
-                )
-        return arms
+    def _can_be_compared(cls, arms: Arms) -> Arms:
+        return checked_arms(arms, NOT_OF_AN_ARM | {"method", "weight_relevance"})
 
     @field_validator("arm_seeds")
     @classmethod
@@ -237,11 +259,6 @@ class RobustnessParams(Params):
         if arm not in (known := ["ours", *info.data.get("arms", {})]):
             raise ValueError(f"it is no arm; use one of {', '.join(known)}")
         return arm
-
-
-# What an arm of 03_robustness may not change.
-NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed", "method"}
-NOT_OF_AN_ARM |= {"weight_relevance"}
 
 
 class MasksParams(Params):
@@ -279,7 +296,40 @@ class CuresParams(Params):
     validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
     validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
+    arms: Arms = Field(
+        {}, description="cures, as parameters of 02_finetune, by name; label is the control"
+    )
+    arm_settings: dict[str, Any] = Field(
+        {}, description="parameters of 02_finetune that are others than there for all arms"
+    )
+    arm_seeds: list[Seed] = Field([], description="runs of each arm; empty: seeds")
+    followed: list[str] = Field([], description="arms that are run along the axes, too")
+    axis_seeds: list[Seed] = Field([], description="of the axes; empty: those of the arms")
+    prices: list[MaskSource] = Field([], description="axis: kinds of masks beside annotated ones")
+    counts: list[Positive] = Field([], description="axis: images a class")
+    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        [], description="axis: worlds of Habitats with originals of their own, a seed each"
+    )
+    challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
+    looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
+
+    @field_validator("arms")
+    @classmethod
+    def _can_be_compared(cls, arms: Arms) -> Arms:
+        if arms and not {"label", "relevance"} <= set(arms):
+            raise ValueError(
+                f"{sorted(arms)} lack the control or the method; name one arm label and one "
+                "relevance"
+            )
+        return checked_arms(arms, NOT_OF_AN_ARM | {"masks", "images_per_class"})
+
+    @field_validator("followed")
+    @classmethod
+    def _are_arms(cls, followed: list[str], info: ValidationInfo) -> list[str]:
+        if lacking := sorted(set(followed) - set(info.data.get("arms", followed))):
+            raise ValueError(f"{lacking} are no arms; give some of those")
+        return followed
 
 
 class AblationsParams(Params):

@@ -10,11 +10,17 @@ from relevit.protocols import Protocol as Protocol  # one of these words
 Precision = Literal["float32", "bfloat16"]
 PrecisionChoice = Literal["auto", Precision]
 
-# Finetuning: what is trained, on whose masks, through which map.
+# Finetuning: what is trained, on whose masks, through which map. Losses of the map are
+# RobustViT's and others; baselines look at the gradient by the pixels.
 Baseline = Literal["gradmask", "rrr"]
-Method = Literal["relevance", Baseline]
-MaskSource = Literal["annotated", "tokencut"]
+MapLoss = Literal["relevance", "cft", "energy", "l1"]
+MAP_LOSSES = get_args(MapLoss)
+Method = Literal[MapLoss, Baseline]
+# `boxes` are those around annotated masks, `a_third` annotated masks of one image in three.
+MaskSource = Literal["annotated", "tokencut", "boxes", "a_third"]
 TrainedMap = Literal["gae", "attention", "rollout"]
+# What is done to half of the images of a batch by their masks (`finetune.augmenting`).
+Augmentation = Literal["none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop"]
 
 # Variants of the method; what each changes is in `finetune.variants`.
 Variant = Literal[

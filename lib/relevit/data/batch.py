@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
-TENSORS = ("images", "masks", "labels", "families", "props", "opacity")
+TENSORS = ("images", "masks", "labels", "families", "props", "opacity", "outlined")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Batch:
     props: Bool[Tensor, "batch 1 height width"] | None = None
     # With which the object is drawn: 1 hides nothing, 0 all.
     opacity: Float[Tensor, " batch"] | None = None
+    # Which have a mask; None: all.
+    outlined: Bool[Tensor, " batch"] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -19,21 +19,22 @@ from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.models.spec import ModelSpec
 
 PARTS = ("object", "props", "texture")
-Draw = Callable[..., Batch]
+Batches = Callable[..., Iterable[Batch]]
 
 
 def backgrounds_challenge(
-    classifier: Classifier, draw: Draw, images: int, *, seed: int = 0
+    classifier: Classifier, batches: Batches, images: int, *, seed: int = 0
 ) -> dict[str, float]:
     """Top-1 in percent on the three sets of CHALLENGE, and `background_gap_pts`.
 
     The gap is `mixed_same` less `mixed_random`: the same animals at home and in a random home.
-    `draw` is that of a benchmark whose homes can be chosen.
+    `batches` are the `test_batches` of a benchmark whose homes can be chosen.
     """
     top1 = {}
     for name in CHALLENGE:
-        shown = draw(name, range(images), seed=seed, size=classifier.spec.image_size)
-        answers = classifier.predict(shown.split(BATCH))
+        answers = classifier.predict(
+            batches(name, images, BATCH, seed=seed, size=classifier.spec.image_size)
+        )
         top1[f"{name}_pct"] = 100 * float((answers["label_rank"] == 0).mean())
     gap = top1["mixed_same_pct"] - top1["mixed_random_pct"]
     return top1 | {"background_gap_pts": gap}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from relevit.data.cutouts import SHIFTED_SETS
@@ -49,6 +50,28 @@ def paired_change(
     names = ["change_pts", "low_pts", "high_pts", "seeds"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
     return table.rename_axis("classes")
+
+
+def difference(ours: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
+    """Top-1 on the shifted sets of one arm less that of another, in points, by the seeds of both.
+
+    Both have rows as `paired_change` takes them, without `in_a`. Returns `change_pts`, `low_pts`,
+    `high_pts`, `seeds`, and `seeds_better`: in how many the first is the better one.
+    Raises: ValueError as `paired_change`, and where no seed is in both.
+    """
+    seeds = np.intersect1d(ours["seed"], other["seed"])
+    pair = [seen[seen["seed"].isin(seeds)].assign(in_a=True) for seen in (ours, other)]
+    found = paired_change(*pair).loc["all"]
+    means = [
+        seen[seen["dataset"].isin(SHIFTED_SETS)]
+        .groupby(["seed", "dataset"])["right"]
+        .mean()
+        .groupby("seed")
+        .mean()
+        for seen in pair
+    ]
+    found["seeds_better"] = (means[0] > means[1]).sum()
+    return found
 
 
 def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:

@@ -2,12 +2,13 @@
 
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
 batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
-`one_run` (on which images), `learning_rate`, `runs` (all of a preset), `variants`, `controls`
-and `table` (which notebook asks for which). Imports training,
+`one_run` (on which images), `augmenting` (what is done to them by their masks), `learning_rate`,
+`runs` (all of a preset), `variants`, `controls`, `cures` and `table` (which notebook asks for
+which). Imports training,
 evaluation and what lies below them.
 """
 
-from relevit.finetune import baselines, one_run, runs, table
+from relevit.finetune import augmenting, baselines, cures, one_run, runs, table
 from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_temperature, paper_weights
 from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
 from relevit.finetune.loop import finetune
@@ -17,8 +18,10 @@ from relevit.finetune.step import make_optimizer, step_losses
 __all__ = [
     "BASELINES",
     "FinetuneSettings",
+    "augmenting",
     "baselines",
     "choose_learning_rate",
+    "cures",
     "finetune",
     "highest_passing",
     "make_optimizer",

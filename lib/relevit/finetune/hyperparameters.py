@@ -14,7 +14,7 @@ from relevit.protocols import options
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 PAPER_MODEL = "vit-b"  # whose weights and rate stand for the paper's: they differ by model
 # Of models that Tables 5-7 do not have, the row with the rate that the text gives: supp. L, 8e-7.
-TEXT_MODELS = {("relevance", "dino-b"): "deit-b"}
+TEXT_MODELS = {("ours", "dino-b"): "deit-b"}
 Weights = dict[str, float]  # of each loss, of their sum (`relevance`), and of the class term
 
 
@@ -23,15 +23,16 @@ def script_weights(method: Method) -> Weights:
 
     Of ours they are those of RobustViT Table 5.
     """
-    weights = {"relevance": 0.8 if method == "relevance" else 1.0, "classification": 0.2}
+    weights = {"relevance": 1.0 if method in BASELINES else 0.8, "classification": 0.2}
     return weights | {name: weight for name, (_, weight) in LOSSES[method].items()}
 
 
 def paper_weights(method: Method, model: str = PAPER_MODEL) -> Weights:
-    """Those of RobustViT Tables 5 (ours), 6 (RRR) and 7 (GradMask)."""
+    """Those of RobustViT Tables 5 (ours), 6 (RRR), 7 (GradMask); other losses of maps as ours."""
     row = _row(method, model)
     own = {"classification": row["lambda_classification"], "background": row["lambda_bg"]}
-    return script_weights(method) | {name: float(weight) for name, weight in own.items()}
+    known = script_weights(method)
+    return known | {name: float(weight) for name, weight in own.items() if name in known}
 
 
 def paper_rate(method: Method, model: str = PAPER_MODEL) -> float:
@@ -41,7 +42,7 @@ def paper_rate(method: Method, model: str = PAPER_MODEL) -> float:
 
 def paper_temperature(method: Method, model: str = "", protocol: Protocol = "published") -> float:
     """What the logits of the class term are divided by: 1 but for ours, as published, on DeiT."""
-    if method != "relevance":
+    if method in BASELINES:
         return 1.0
     row = options(protocol, "confidence_loss", model.removesuffix("-cut"))
     return row.get("temperature", 1.0)
@@ -53,7 +54,7 @@ def _row(method: Method, model: str) -> pd.Series:
     Its own, or DeiT-B's for ours on DINO (supp. L gives that rate), or ViT-B's: the baselines were
     not run on ViT-L and AR-L, nor on other papers' models.
     """
-    table, name = hyperparameters(), "ours" if method == "relevance" else method
+    table, name = hyperparameters(), method if method in BASELINES else "ours"
     rows = table[table["method"] == name].set_index("model").rename(index=str.lower)
     own = model.removesuffix("-cut")
-    return rows.loc[own if own in rows.index else TEXT_MODELS.get((method, own), PAPER_MODEL)]
+    return rows.loc[own if own in rows.index else TEXT_MODELS.get((name, own), PAPER_MODEL)]

@@ -13,7 +13,7 @@ from scipy.stats import sem, ttest_1samp
 
 from relevit.config import CuresParams, FinetuneParams
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.words import Protocol
+from relevit.config.words import MAP_LOSSES, Protocol
 from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.one_run import kept_epoch
 from relevit.finetune.validation import CLASS_LOSSES
@@ -31,7 +31,7 @@ def class_loss_column(params: FinetuneChoices) -> str:
     A model that relies less on its context is less sure of its answers, so that their confidence
     says nothing of harm where labels are trained, as baselines do too.
     """
-    own_answers = params.method == "relevance" and params.class_term == "confidence"
+    own_answers = params.method in MAP_LOSSES and params.class_term == "confidence"
     return "validation_confidence_loss" if own_answers else "validation_label_loss"
 
 
@@ -96,7 +96,7 @@ def rate_factor(method: str, protocol: Protocol) -> float:
     up for that, and so does this factor: the paper's rate over its rate for our method, of the
     same model. In `described` the background term is far above eps; its grid is ours.
     """
-    if method == "relevance" or protocol == "described":
+    if method in MAP_LOSSES or protocol == "described":
         return 1.0
     return paper_rate(method) / paper_rate("relevance")
 
@@ -118,5 +118,5 @@ def arm_params(
         "validation_images": cfg.validation_images,
         "validation_maps": cfg.validation_maps,
     }
-    papers = {} if method == "relevance" else dict.fromkeys(LOSS_WEIGHTS)
+    papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
     return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")

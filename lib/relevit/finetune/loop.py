@@ -6,7 +6,8 @@ the list of differences, each a named setting (`relevit.finetune.settings`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from relevit.data.batch import Batch
+from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.finetune.validation import CLASS_LOSSES
@@ -48,6 +50,7 @@ def finetune(
     Images larger than `spec` takes are cropped (`augment`). Raises: as `run_epochs`.
     """
     optimizer = make_optimizer(model, settings)
+    others = backgrounds(train, settings.augmentation)
 
     def train_epoch(epoch: int) -> dict[str, float]:
         for group in optimizer.param_groups:
@@ -56,7 +59,7 @@ def finetune(
         plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
         rows = []
         for step, (places, rng) in enumerate(plan, 1):
-            batch = train.select(places)
+            batch = augmented(train.select(places), settings.augmentation, others, rng)
             rows.append(train_step(model, spec, optimizer, batch, rng, settings))
             on_step(epoch, step, len(plan))
         means = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
@@ -66,21 +69,37 @@ def finetune(
         model.eval()
         return {f"validation_{k}": v for k, v in validate(model, settings).items()}
 
-    history = run_epochs(
-        model,
-        optimizer,
-        folder,
-        architecture=spec.name,
-        identity={"kind": "relevance", "log": CLASS_LOSSES, "inputs": inputs, **settings.identity},
-        epochs=settings.epochs,
-        train_epoch=train_epoch,
-        validate=validate_epoch,
-        criterion="validation_loss_total" if settings.keep != "last" else None,
-        validated=validated,
-        on_epoch=on_epoch,
-    )
+    identity = {"kind": "relevance", "log": CLASS_LOSSES, "inputs": inputs, **settings.identity}
+    with only(model, optimizer.param_groups[0]["params"]):
+        history = run_epochs(
+            model,
+            optimizer,
+            folder,
+            architecture=spec.name,
+            identity=identity,
+            epochs=settings.epochs,
+            train_epoch=train_epoch,
+            validate=validate_epoch,
+            criterion="validation_loss_total" if settings.keep != "last" else None,
+            validated=validated,
+            on_epoch=on_epoch,
+        )
     model.eval()
     return history
+
+
+@contextmanager
+def only(model: nn.Module, trained: Collection[nn.Parameter]) -> Iterator[None]:
+    """These weights alone need gradients inside: what lies before them runs without a graph."""
+    kept = {id(weight) for weight in trained}
+    frozen = [each for each in model.parameters() if id(each) not in kept and each.requires_grad]
+    for weight in frozen:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in frozen:
+            weight.requires_grad_(True)
 
 
 def train_step(
@@ -101,6 +120,7 @@ def train_step(
         masks.to(device).float(),
         batch.labels.to(device),
         settings,
+        outlined=None if batch.outlined is None else batch.outlined.to(device),
     )
     losses.total.backward()
     optimizer.step()

@@ -14,6 +14,7 @@ from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint
 from relevit.base.stages import results_of
 from relevit.config import FinetuneParams
+from relevit.config.words import MaskSource
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.finetune.loop import finetune
@@ -81,6 +82,8 @@ def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch
         found["images"] = bench.rules
     if seed := bench.validation_seed(cfg.seed):
         found["validation_seed"] = seed
+    if cfg.masks not in ("annotated", "tokencut"):
+        found["masks"] = cfg.masks
     if cfg.masks == "tokencut":
         found["masks"] = file_fingerprint(results_of(cfg, "01_masks") / MASKS)
     return found
@@ -100,8 +103,8 @@ def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     """
     labels = finetuned_classes(cfg, bench) * cfg.images_per_class
     batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
-    if cfg.masks == "annotated":
-        return batch
+    if cfg.masks != "tokencut":
+        return with_masks(batch, cfg.masks)
     found = load_masks(results_of(cfg, "01_masks"), cfg.seed, batch.images)
     _need_kept(found, f"the training images of seed {cfg.seed}")
     return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
@@ -113,10 +116,30 @@ def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     Automatic masks are boolean, of the size that the model takes. Those images are mirrored
     outwards before the crop, like Cutouts; the published code squeezes them, too (F10).
     """
-    if cfg.masks != "annotated":
+    if cfg.masks == "tokencut":
         return training_images(cfg, bench)
     labels = finetuned_classes(cfg, bench) * cfg.images_per_class
-    return bench.to_crop(labels, cfg.seed, bench.spec(cfg.model).image_size, cfg.protocol)
+    size = bench.spec(cfg.model).image_size
+    return with_masks(bench.to_crop(labels, cfg.seed, size, cfg.protocol), cfg.masks)
+
+
+def with_masks(batch: Batch, source: MaskSource) -> Batch:
+    """Images with cheaper masks than the annotated ones that they have.
+
+    `boxes` are around each mask; `a_third` leaves those of one image in three.
+    """
+    if source == "a_third":
+        return replace(batch, outlined=torch.arange(len(batch)) % 3 == 0)
+    if source != "boxes":
+        return batch
+    solid = (batch.masks > 0.5).byte()
+    # From the first pixel of the object to the last, along both axes.
+    rows, columns = (
+        part.cummax(-1).values * part.flip(-1).cummax(-1).values.flip(-1)
+        for part in (solid.amax(-1), solid.amax(-2))
+    )
+    boxes = rows[..., :, None] * columns[..., None, :]
+    return replace(batch, masks=boxes.to(batch.masks.dtype))
 
 
 def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
@@ -126,7 +149,7 @@ def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | 
     For seed 0 both are the first photographs of their classes, and together of all classes, so
     that the photographs which another seed validates on are among them.
     """
-    if cfg.masks == "annotated":
+    if cfg.masks != "tokencut":
         return None
     size, folder = bench.spec(cfg.model).image_size, results_of(cfg, "01_masks")
     draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)

@@ -400,7 +400,7 @@ def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) 
     shown = shared_out(bench, model, row.looked_at).split(BATCH)
     found = relevance_shares(network, bench.spec(model), shown).mean().to_dict()
     if bench.challenging and row.challenge:
-        found |= backgrounds_challenge(classifier, bench.draw, row.challenge)
+        found |= backgrounds_challenge(classifier, bench.test_batches, row.challenge)
     return found
 
 

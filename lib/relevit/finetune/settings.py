@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices, FinetuneParams
-from relevit.config.words import Precision
+from relevit.config.words import MAP_LOSSES, Precision
 from relevit.finetune.hyperparameters import (
     Weights,
     paper_temperature,
@@ -26,12 +26,14 @@ class FinetuneSettings(FinetuneChoices):
     it; `rules` are the two together. In both protocols: AdamW on all parameters (A10), the class to
     explain from the label (A5), the arg-max of the current model (A9). `epochs` and
     `batch_size` are by default the text's, whatever the masks (A12).
-    `method` other than relevance: a baseline (`relevit.finetune.baselines`), to which only the
+    A `method` that is none of the map: a baseline (`relevit.finetune.baselines`), to which only the
     label and its own term apply; its images are shuffled every epoch, where the published scripts
     keep one order (B13), and of epochs with equal loss the latest is kept, where they keep the
     first (A13): both as for the method itself (F11).
     `explanation` is the map that the losses look at, `class_term="label"` replaces the confidence
-    term by the label's (B23). `keep` is the epoch whose weights are used (A13).
+    term by the label's (B23). `keep` is the epoch whose weights are used (A13). `augmentation` is
+    that of `relevit.finetune.augmenting`; with `trained_blocks` the last blocks, the norm and the
+    head alone are trained (0: the head), and the maps are of these blocks.
     Raises: ValueError, naming the setting, when one is out of range.
     """
 
@@ -61,7 +63,7 @@ class FinetuneSettings(FinetuneChoices):
     @property
     def class_loss(self) -> str:
         """The class term of `losses.CLASS_TERMS`; baselines have the label's."""
-        return self.class_term if self.method == "relevance" else "label"
+        return self.class_term if self.method in MAP_LOSSES else "label"
 
     def lr_at(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 1."""

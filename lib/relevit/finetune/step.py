@@ -21,12 +21,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.attention.recording import attention_for_gradients, unfused_attention
 from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import autocast
+from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import CLASS_TERMS, LOSSES, evaluated
 
@@ -50,7 +51,7 @@ class StepLosses:
 
     def numbers(self) -> dict[str, float]:
         """The terms as plain numbers, for the log; 0 for one that was not computed."""
-        found = {name: self.terms.get(name, torch.zeros(())) for name in LOSSES["relevance"]}
+        found = dict.fromkeys(LOSSES["relevance"], torch.zeros(())) | dict(self.terms)
         found |= {name: getattr(self, name) for name in ("relevance", "classification", "total")}
         return {f"loss_{name}": float(value.detach()) for name, value in found.items()}
 
@@ -62,24 +63,28 @@ def step_losses(
     labels: Labels,
     settings: FinetuneSettings,
     *,
+    outlined: Bool[Tensor, " batch"] | None = None,
     train: bool = True,
 ) -> StepLosses:
     """All losses of a batch from one forward pass, shared by the maps and the class term.
 
     `images` are normalised, `masks` in [0, 1], 1 on the object. `train=False` leaves out the graph
     of second derivatives, which the numbers alone do not need. In training a control, whose
-    relevance terms weigh nothing, makes no maps and has no terms.
+    relevance terms weigh nothing, makes no maps and has no terms. Images that are not `outlined`
+    have no mask: losses of the map are means over the others.
     Raises: ValueError for masks that do not fit the images.
     """
     weights, losses = settings.weights, LOSSES[settings.method]
-    if train and weights["relevance"] == 0:
+    if (train and weights["relevance"] == 0) or (outlined is not None and not outlined.any()):
         losses = {}
     seen = settings.rules | {"masks": masks, "labels": labels}
     seen["exact_gradient"] = seen["exact_gradient"] and train
-    if settings.method != "relevance":
+    if settings.method in BASELINES:
         seen |= look_at_pixels(model, images, exact_gradient=seen["exact_gradient"])
     elif losses:
         seen |= look_at_maps(model, images, labels, settings, seen["exact_gradient"])
+        if outlined is not None:
+            seen |= {name: seen[name][outlined] for name in ("heatmaps", "masks")}
     else:
         with autocast(images.device, settings.precision), attention_for_gradients(model):
             seen["logits"] = _at_least_float32(model(images))
@@ -107,6 +112,7 @@ def look_at_maps(
             labels if settings.target == "label" else None,
             exact_gradient=exact_gradient,
             explanation=settings.explanation,
+            last=settings.trained_blocks,
         )
     heatmaps = to_heatmap(
         _at_least_float32(relevance),
@@ -130,10 +136,33 @@ def look_at_pixels(model: nn.Module, images: Images, *, exact_gradient: bool) ->
 
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:
-    """AdamW with weight decay on all parameters, biases and norms too (differences A10)."""
+    """AdamW with weight decay on all that is trained, biases and norms too (differences A10)."""
     return torch.optim.AdamW(
-        model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+        trained_weights(model, settings.trained_blocks),
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        fused=True,
     )
+
+
+def trained_weights(model: nn.Module, blocks: int | None) -> list[nn.Parameter]:
+    """The weights of a Vision Transformer that are trained.
+
+    None: all; else those of the last `blocks` blocks, of the norm after them and of the head, or
+    of the head alone where it is 0 (Kirichenko et al. 2023).
+    Raises: ValueError for more blocks than there are, or a head that has no weights.
+    """
+    if blocks is None:
+        return list(model.parameters())
+    depth = len(model.blocks)
+    if blocks > depth:
+        raise ValueError(f"trained_blocks: {blocks} of a model that has {depth}; give at most that")
+    behind = ("norm.", "fc_norm.", "head.") if blocks else ("head.",)
+    parts = (*behind, *(f"blocks.{i}." for i in range(depth - blocks, depth)))
+    found = [weight for name, weight in model.named_parameters() if name.startswith(parts)]
+    if not found:
+        raise ValueError(f"trained_blocks: the head of this {type(model).__name__} has no weights")
+    return found
 
 
 def _at_least_float32(values: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from relevit.config import (
 from relevit.config.preset import Preset
 from relevit.config.robustvit import LOSS_WEIGHTS
 from relevit.data.benchmark import open_benchmark
-from relevit.finetune import controls, runs, variants
+from relevit.finetune import controls, cures, runs, variants
 from relevit.finetune.runs import Row
 
 # Of a run, what the table shows; further differences stand in its name.
@@ -81,7 +81,8 @@ def _cures(cfg: CuresParams) -> list[Row]:
     models = dict.fromkeys([cfg.model, *(row.params.model for row in sweep)])
     each = {"images_per_set": cfg.images_per_set}
     originals = [runs.original(cfg, model, **each) for model in models]
-    return [*originals, *runs.own_runs(cfg, cfg.seeds, **each), *sweep, *search]
+    arms = cures.cures(cfg).values()
+    return [*originals, *runs.own_runs(cfg, cfg.seeds, **each), *sweep, *search, *arms]
 
 
 def _ablations(cfg: AblationsParams) -> list[Row]:
