@@ -29,7 +29,7 @@ class Lesson(NamedTuple):
 LESSONS = {
     "00_start": Lesson(
         "and often wrong elsewhere, also where the home alone is another",
-        lambda val, a, home, elsewhere: a < val - 15 and elsewhere < home - 15,
+        lambda val, a, home, elsewhere: val >= 90 and a < val - 15 and elsewhere < home - 15,
     ),
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_finetune": Lesson(
@@ -40,10 +40,13 @@ LESSONS = {
     ),
     "03_robustness": Lesson(
         "the shifted sets rise, and that is due to relevance",
-        lambda ours, control, adds, level, low, high, val: ours > 0 < low and val > -3,
+        lambda ours, control, adds, level, low, high, val, found, chance: (
+            ours > 0 < low and val > -3 and found > 3 * chance
+        ),
     ),
     "04_cures": Lesson(
-        "the published background terms train nothing", lambda gap, ours, best: gap == 0
+        "the published background terms train nothing, and ours gains more than a baseline",
+        lambda gap, fitted, ours, best: gap == 0 > fitted and ours > best,
     ),
     "06_attribution": Lesson(
         "maps that know the class; a few pixels make a model sure of a wrong label",
@@ -58,7 +61,7 @@ LESSONS = {
     "08_iav": Lesson(
         "labels pay; heads without them agree more, and so does one that looks everywhere",
         lambda top1, s, s_flat, without, t, t_flat: (
-            top1 > without > 15 and t > s and t_flat > s_flat
+            top1 > without > 30 and t > s and t_flat > s_flat
         ),
     ),
     "05_ablations": Lesson(

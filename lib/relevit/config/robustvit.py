@@ -297,12 +297,17 @@ class CuresParams(Params):
     validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
     arms: Arms = Field(
-        {}, description="cures, as parameters of 02_finetune, by name; label is the control"
+        {
+            "label": {"weight_relevance": 0},
+            "relevance": {},
+            "swap": {"weight_relevance": 0, "augmentation": "swap"},
+        },
+        description="cures, as parameters of 02_finetune, by name; label is the control",
     )
     arm_settings: dict[str, Any] = Field(
         {}, description="parameters of 02_finetune that are others than there for all arms"
     )
-    arm_seeds: list[Seed] = Field([], description="runs of each arm; empty: seeds")
+    arm_seeds: list[Seed] = Field([0], description="runs of each arm; empty: seeds")
     followed: list[str] = Field([], description="arms that are run along the axes, too")
     axis_seeds: list[Seed] = Field([], description="of the axes; empty: those of the arms")
     prices: list[MaskSource] = Field([], description="axis: kinds of masks beside annotated ones")

@@ -52,8 +52,10 @@ def paired_change(
     return table.rename_axis("classes")
 
 
-def difference(ours: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
-    """Top-1 on the shifted sets of one arm less that of another, in points, by the seeds of both.
+def difference(
+    ours: pd.DataFrame, other: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS
+) -> pd.Series:
+    """Top-1 of one arm less that of another, in points, mean over `sets`, by the seeds of both.
 
     Both have rows as `paired_change` takes them, without `in_a`. Returns `change_pts`, `low_pts`,
     `high_pts`, `seeds`, and `seeds_better`: in how many the first is the better one.
@@ -61,9 +63,9 @@ def difference(ours: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
     """
     seeds = np.intersect1d(ours["seed"], other["seed"])
     pair = [seen[seen["seed"].isin(seeds)].assign(in_a=True) for seen in (ours, other)]
-    found = paired_change(*pair).loc["all"]
+    found = paired_change(*pair, sets).loc["all"]
     means = [
-        seen[seen["dataset"].isin(SHIFTED_SETS)]
+        seen[seen["dataset"].isin(sets)]
         .groupby(["seed", "dataset"])["right"]
         .mean()
         .groupby("seed")

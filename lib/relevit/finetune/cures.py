@@ -8,17 +8,31 @@ of masks by their price, images of a class, and how much the original leans on i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from copy import deepcopy
+from importlib.resources import files
+from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from relevit.base.stages import preset_file, read_stage
 from relevit.config import BenchmarkParams, CuresParams, FinetuneParams
 from relevit.config.words import MaskSource
+from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.composing import home_family
 from relevit.data.cutouts import SHIFTED_SETS
+from relevit.evaluate.paired import difference
+from relevit.finetune.augmenting import augmented, backgrounds
+from relevit.finetune.loop import only, train_step
 from relevit.finetune.runs import FailedError, Row, answers, read
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import make_optimizer
+from relevit.models.spec import ModelSpec
 
 ORIGINAL = "original"
 OWN = "own"  # the world of the preset's own original
@@ -36,6 +50,7 @@ class Cure(NamedTuple):
 
 
 KEYS = list(Cure._fields)
+ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
 
 
 def needs_masks(params: FinetuneParams) -> bool:
@@ -110,7 +125,35 @@ def study(found: Mapping[Cure, Row]) -> tuple[pd.DataFrame, pd.DataFrame, dict[s
     return pd.concat(parts, ignore_index=True), pd.DataFrame(figures), lost
 
 
-def worst(seen: pd.DataFrame, bench: Benchmark) -> pd.Series:
+def compared(answers: pd.DataFrame, figures: pd.DataFrame, bench: Benchmark) -> pd.DataFrame:
+    """One row an arm, kind of masks, images a class and world, of what `study` returned.
+
+    `change_pts` against the original and `lead_pts` against `relevance` with the same masks and
+    images are of the shifted sets, with their intervals, and `val_pts` of `val`; all as
+    `paired.difference`. Further `seeds`, `seeds_better` than relevance, `worst_class_pct` and
+    `worst_home_pct`, and means of the figures.
+    """
+    found = []
+    for group, seen in answers[answers["arm"] != ORIGINAL].groupby(KEYS[:-1], sort=False):
+        row = dict(zip(KEYS, group, strict=False))
+        here = answers[answers["world"] == row["world"]]
+        same = (here["masks"] == row["masks"]) & (
+            here["images_per_class"] == row["images_per_class"]
+        )
+        before, rival = here[here["arm"] == ORIGINAL], here[same & (here["arm"] == "relevance")]
+        row |= difference(seen, before).drop("seeds_better")
+        row["val_pts"] = difference(seen, before, ["val"])["change_pts"]
+        if row["arm"] != "relevance":
+            lead = difference(seen, rival)
+            row |= {f"lead_{end}": lead[key] for end, key in ENDS.items()}
+            row["seeds_better"] = lead["seeds_better"]
+        mine = figures[(figures[KEYS[:-1]] == group).all(axis=1)]
+        means = mine[mine["seed"].isin(seen["seed"])].mean(numeric_only=True)
+        found.append(row | worst(seen, bench) | means.drop(["seed", "images_per_class"]).to_dict())
+    return pd.DataFrame(found)
+
+
+def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
     """Top-1 in percent of the class, and of the home whose five classes, that a model knows least.
 
     Mean over seeds of each run's worst, on the shifted sets: a mean over classes hides whom a cure
@@ -124,4 +167,41 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> pd.Series:
         name: 100 * shown.groupby(["seed", by])["right"].mean().groupby("seed").min()
         for name, by in groups.items()
     }
-    return pd.DataFrame(found).mean()
+    return pd.DataFrame(found).mean().to_dict()
+
+
+def step_price(
+    network: nn.Module, spec: ModelSpec, train: Batch, settings: FinetuneSettings, steps: int = 3
+) -> dict[str, float]:
+    """What a step of training costs: `seconds`, the median of some, and `memory_mib`.
+
+    The memory is what autograd keeps for the backward pass, each storage once: nearly all that a
+    step needs beside weights and optimiser. `network` is left as it is.
+    """
+    network, others = deepcopy(network).train(), backgrounds(train, settings.augmentation)
+    optimizer, kept, taken = make_optimizer(network, settings), {}, []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    weights = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
+    batch = train.select(range(settings.batch_size))
+    with only(network, optimizer.param_groups[0]["params"]):
+        for step in range(steps + 1):
+            begun, rng = perf_counter(), np.random.default_rng(step)
+            changed = augmented(batch, settings.augmentation, others, rng)
+            with saved_tensors_hooks(keep, lambda kept: kept) if step == 0 else nullcontext():
+                train_step(network, spec, optimizer, changed, rng, settings)
+            taken.append(perf_counter() - begun)
+    used = sum(size for place, size in kept.items() if place not in weights)
+    return {"seconds": float(np.median(taken[1:])), "memory_mib": used / 2**20}
+
+
+def of_study() -> pd.DataFrame:
+    """What `make study` came to, with the columns of `compared`: five seeds, 40 classes of things.
+
+    Source: docs/cures.md. The runs were made once, on a GPU in float32.
+    """
+    with (files("relevit") / "assets" / "data" / "cures_study.csv").open(encoding="utf-8") as table:
+        return pd.read_csv(table)
