@@ -126,11 +126,13 @@ def energy_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
     """The share of the map's positive mass that lies off the object, mean over images.
 
     Source: Rao et al. 2023 (ICCV), Eq. 5: one minus the energy pointing game, so that the size of
-    the map does not matter, and nor does where on the object it lies.
+    the map does not matter, and nor does where on the object it lies. A map without any
+    positive mass costs 1.
     """
     _need_masks(masks, heatmaps)
     mass = heatmaps.clamp(min=0)
-    whole = mass.sum(dim=(1, 2, 3)).clamp_min(torch.finfo(mass.dtype).tiny)
+    whole = mass.sum(dim=(1, 2, 3))
+    whole = torch.where(whole > 0, whole, 1)  # a tiny number would make slopes of 1e38
     return (1 - (mass * masks).sum(dim=(1, 2, 3)) / whole).mean()
 
 

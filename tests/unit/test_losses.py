@@ -10,15 +10,20 @@ import torch
 from relevit.losses import (
     background_loss,
     background_of,
+    cft_loss,
     confidence_loss,
+    energy_loss,
     foreground_loss,
     gradmask_loss,
+    l1_loss,
     label_loss,
     rrr_loss,
 )
 
 RELEVANCE = torch.tensor([1.0, 0.5, 0.25, 0.0]).double().reshape(1, 1, 2, 2)
 BINARY = torch.tensor([1.0, 0.0, 0.0, 1.0]).double().reshape(1, 1, 2, 2)
+MARGIN = 1e-4  # by which cross-entropy keeps a map away from 0 and 1
+OF_MAPS = (background_loss, foreground_loss, cft_loss, energy_loss, l1_loss)
 FRACTIONAL = torch.tensor([1.0, 0.75, 0.0, 0.25]).double().reshape(1, 1, 2, 2)
 
 
@@ -36,12 +41,39 @@ FRACTIONAL = torch.tensor([1.0, 0.75, 0.0, 0.25]).double().reshape(1, 1, 2, 2)
         (foreground_loss, BINARY, {"towards_mask": True}, (0 + 0 + 0 + 1) / 4),
         (foreground_loss, FRACTIONAL, {}, ((0.375 - 1) ** 2 + 1 + 1) / 4),
         (foreground_loss, FRACTIONAL, {"towards_mask": True}, (0.375**2 + 0.25**2) / 4),
+        (energy_loss, BINARY, {}, 1 - 1 / 1.75),
+        (energy_loss, FRACTIONAL, {}, 1 - (1 + 0.5 * 0.75) / 1.75),
+        (l1_loss, BINARY, {}, (0 + 0.5 + 0.25 + 1) / 4),
+        (l1_loss, FRACTIONAL, {}, (0 + 0.25 + 0.25 + 0.25) / 4),
+        (cft_loss, BINARY, {}, -math.log((1 - MARGIN) * 0.5 * 0.75 * MARGIN) / 4),
+        (cft_loss, FRACTIONAL, {}, -math.log((1 - MARGIN) ** 1.75 * 0.5 * 0.75 * MARGIN**0.25) / 4),
     ],
 )
 def test_terms_of_the_map(loss, masks, options, expected):
-    assert float(loss(RELEVANCE, masks, **options)) == expected
+    assert float(loss(RELEVANCE, masks, **options)) == pytest.approx(expected, rel=1e-12)
     twice = loss(torch.cat([RELEVANCE, RELEVANCE]), torch.cat([masks, masks]), **options)
-    assert float(twice) == expected, "the mean over the batch"
+    assert float(twice) == pytest.approx(expected, rel=1e-12), "the mean over the batch"
+
+
+@pytest.mark.parametrize("loss", OF_MAPS)
+def test_slopes_are_those_of_finite_differences_and_finite_at_the_ends(loss):
+    random = torch.Generator().manual_seed(0)
+    maps, masks = torch.rand(2, 2, 1, 3, 3, generator=random).double()
+    assert torch.autograd.gradcheck(lambda x: loss(x, masks), (maps.requires_grad_(),))
+    for value in (0.0, 1.0):
+        ends = torch.full_like(maps, value, requires_grad=True)
+        found = loss(ends, masks.round())
+        (slopes,) = torch.autograd.grad(found, ends)
+        assert found.isfinite() and slopes.abs().max() <= 1
+
+
+def test_energy_does_not_see_the_size_of_a_map_and_l1_is_zero_at_the_mask():
+    for scale in (1e-6, 3.0):
+        torch.testing.assert_close(
+            energy_loss(scale * RELEVANCE, FRACTIONAL), energy_loss(RELEVANCE, FRACTIONAL)
+        )
+    assert energy_loss(0 * RELEVANCE, BINARY) == 1
+    assert l1_loss(FRACTIONAL, FRACTIONAL) == 0
 
 
 def test_gradients_pull_the_map_onto_the_object():
@@ -107,7 +139,7 @@ def test_baselines_of_a_linear_model(linear, code, edges):
         (BINARY * math.nan, "from nan to nan"),
     ],
 )
-@pytest.mark.parametrize("loss", [background_loss, foreground_loss])
+@pytest.mark.parametrize("loss", OF_MAPS)
 def test_masks_that_do_not_fit_are_named(loss, masks, told):
     with pytest.raises(ValueError, match=f"losses: masks.*{told}"):
         loss(RELEVANCE, masks)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from relevit.config import NOTEBOOKS, FinetuneParams, Params, PipelineParams
+from relevit.config import NOTEBOOKS, FinetuneNotebookParams, FinetuneParams, Params, PipelineParams
 from relevit.config.messages import short
 from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
 
@@ -159,7 +159,8 @@ def _sweep(preset: Preset) -> None:
 def _cures(preset: Preset) -> None:
     """04_cures sets baselines beside our method, on one model; its arms are runs of 02_finetune."""
     cures, place = preset.stages["04_cures"], f"{preset.path}: 04_cures"
-    base = preset.stages["02_finetune"].run.model_dump() | cures.arm_settings
+    # Read here: `notebooks` may leave out 02_finetune, whose parameters arms have all the same.
+    base = FinetuneNotebookParams.from_preset(preset.path).run.model_dump() | cures.arm_settings
     for arm, changes in cures.arms.items():
         FinetuneParams.checked(base | changes, f"{place}: arm {arm!r}")
     if cures.arms and not preset.pipeline.sweep:
@@ -189,6 +190,6 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     (("02_finetune", "03_robustness"), _arms),
     (("02_finetune", "05_ablations"), _variants),
     (("00_start", "01_masks"), _sweep),
-    (("02_finetune", "04_cures"), _cures),
+    (("04_cures",), _cures),
     (("01_masks", "04_cures"), _prices),
 )

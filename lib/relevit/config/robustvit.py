@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from relevit.config.base import Checked, Params, Seed, Seeds
 from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate, Size, Weight
 from relevit.config.words import (
+    MAP_LOSSES,
     AnyModelName,
     Augmentation,
     KeyBias,
@@ -152,6 +153,13 @@ class FinetuneParams(FinetuneChoices, Params):
     validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = "auto"
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
+
+    @field_validator("masks")
+    @classmethod
+    def _are_of_all_images(cls, masks: MaskSource, info: ValidationInfo) -> MaskSource:
+        if masks == "a_third" and info.data.get("method", "relevance") not in MAP_LOSSES:
+            raise ValueError("the terms of baselines need masks of all images; give another kind")
+        return masks
 
     @classmethod
     def values_of_preset(cls, path: Path) -> dict[str, Any]:
@@ -328,6 +336,13 @@ class CuresParams(Params):
                 "relevance"
             )
         return checked_arms(arms, NOT_OF_AN_ARM | {"masks", "images_per_class"})
+
+    @field_validator("arm_settings")
+    @classmethod
+    def _are_of_arms(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if wrong := sorted(set(settings) & NOT_OF_AN_ARM):
+            raise ValueError(f"{', '.join(wrong)} belong to the preset and its axes; leave it out")
+        return settings
 
     @field_validator("followed")
     @classmethod

@@ -11,18 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, interpolate, max_pool2d
 
 from relevit.config.words import Augmentation
 from relevit.data.batch import Batch
 
-Pictures = UInt8[Tensor, "images 3 height width"]
 Whole = Float[Tensor, "images 3 height width"]
+Backgrounds = Float[Tensor, "backgrounds 3 height width"]
 Masks = Float[Tensor, "images 1 height width"]
 
-SWAPS = ("swap", "swap_seams", "swap_strange", "swap_sizes")
+SWAPS = ("swap", "swap_seams", "swap_sizes")  # onto backgrounds of other training images
 RIM = 2  # pixels around an object in which its colours are mixed with those of its background
 SEAM = 4  # pixels of its own background that an object of `swap_seams` keeps around it
 LEAST = 0.02  # of a picture that has to be background to be filled in from
@@ -31,7 +31,7 @@ AROUND = 0.1  # of the object's box that `crop` leaves on each side of it
 GREY = 127.5
 
 
-def backgrounds(train: Batch, kind: Augmentation) -> Whole | None:
+def backgrounds(train: Batch, kind: Augmentation) -> Backgrounds | None:
     """The pictures without their objects, for a swap; None where nothing is swapped.
 
     What an object and its rim cover is filled in by ever coarser means of what surrounds them, or,
@@ -40,7 +40,8 @@ def backgrounds(train: Batch, kind: Augmentation) -> Whole | None:
     """
     if kind not in SWAPS:
         return None
-    masks, pictures = _grown(train.masks.float(), RIM), train.images.float()
+    # Of an edge's pixel, whatever its share, nothing may stay.
+    masks, pictures = _grown((train.masks > 0).float(), RIM), train.images.float()
     fit = ((1 - masks).mean(dim=(1, 2, 3)) >= LEAST) & _outlined(train)
     if int(fit.sum()) < 2:
         raise ValueError(
@@ -55,7 +56,7 @@ def backgrounds(train: Batch, kind: Augmentation) -> Whole | None:
 
 
 def augmented(
-    batch: Batch, kind: Augmentation, others: Whole | None, rng: np.random.Generator
+    batch: Batch, kind: Augmentation, others: Backgrounds | None, rng: np.random.Generator
 ) -> Batch:
     """A batch of which half has been changed by `kind`; the rest is as before.
 
@@ -83,7 +84,7 @@ def augmented(
 
 
 def _behind(
-    kind: Augmentation, pictures: Whole, others: Whole | None, rng: np.random.Generator
+    kind: Augmentation, pictures: Whole, others: Backgrounds | None, rng: np.random.Generator
 ) -> Whole:
     if kind == "swap_strange":  # of no texture that there is: four by four colours, smoothed
         colours = torch.from_numpy(rng.uniform(0, 255, (len(pictures), 3, 4, 4))).float()

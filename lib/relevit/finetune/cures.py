@@ -55,8 +55,7 @@ ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
 
 def needs_masks(params: FinetuneParams) -> bool:
     """Whether a run would be another one with other masks."""
-    looks = params.weight_relevance != 0
-    return looks or params.augmentation != "none"
+    return params.weight_relevance != 0 or params.augmentation != "none"
 
 
 def cures(cfg: CuresParams) -> dict[Cure, Row]:

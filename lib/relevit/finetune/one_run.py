@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,13 @@ def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
 def with_masks(batch: Batch, source: MaskSource) -> Batch:
     """Images with cheaper masks than the annotated ones that they have.
 
-    `boxes` are around each mask; `a_third` leaves those of one image in three.
+    `boxes` are around each mask; `a_third` leaves those of one image in three of each class, with
+    classes taking turns at whose first image it is.
     """
     if source == "a_third":
-        return replace(batch, outlined=torch.arange(len(batch)) % 3 == 0)
+        labels = batch.labels.tolist()
+        turns = {label: count(place) for place, label in enumerate(dict.fromkeys(labels))}
+        return replace(batch, outlined=torch.tensor([next(turns[x]) % 3 == 0 for x in labels]))
     if source != "boxes":
         return batch
     solid = (batch.masks > 0.5).byte()

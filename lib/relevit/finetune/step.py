@@ -33,6 +33,7 @@ from relevit.losses import CLASS_TERMS, LOSSES, evaluated
 
 Images = Float[Tensor, "batch 3 height width"]
 Labels = Int[Tensor, " batch"]
+HEADS = ("head.", "head_dist.")  # of timm's models; a distilled one has both
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,13 @@ def step_losses(
     of second derivatives, which the numbers alone do not need. In training a control, whose
     relevance terms weigh nothing, makes no maps and has no terms. Images that are not `outlined`
     have no mask: losses of the map are means over the others.
-    Raises: ValueError for masks that do not fit the images.
+    Raises: ValueError for masks that do not fit the images, or a baseline with `outlined`, whose
+    terms are of whole batches.
     """
     weights, losses = settings.weights, LOSSES[settings.method]
+    if outlined is not None and settings.method in BASELINES:
+        but = "needs masks of all images; leave none out"
+        raise ValueError(f"step_losses: {settings.method} {but}")
     if (train and weights["relevance"] == 0) or (outlined is not None and not outlined.any()):
         losses = {}
     seen = settings.rules | {"masks": masks, "labels": labels}
@@ -83,14 +88,15 @@ def step_losses(
         seen |= look_at_pixels(model, images, exact_gradient=seen["exact_gradient"])
     elif losses:
         seen |= look_at_maps(model, images, labels, settings, seen["exact_gradient"])
-        if outlined is not None:
-            seen |= {name: seen[name][outlined] for name in ("heatmaps", "masks")}
     else:
         with autocast(images.device, settings.precision), attention_for_gradients(model):
             seen["logits"] = _at_least_float32(model(images))
 
     with autocast(images.device, "float32"):  # a caller's would reach the baselines' gradients
-        terms = {name: evaluated(loss, seen) for name, (loss, _) in losses.items()}
+        known = seen
+        if losses and outlined is not None:
+            known = seen | {name: seen[name][outlined] for name in ("heatmaps", "masks")}
+        terms = {name: evaluated(loss, known) for name, (loss, _) in losses.items()}
     relevance = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
     classification = evaluated(CLASS_TERMS[settings.class_loss], seen)
     total = weights["relevance"] * relevance + weights["classification"] * classification
@@ -112,7 +118,7 @@ def look_at_maps(
             labels if settings.target == "label" else None,
             exact_gradient=exact_gradient,
             explanation=settings.explanation,
-            last=settings.trained_blocks,
+            last=settings.trained_blocks or None,  # a head alone has no map of its own: all
         )
     heatmaps = to_heatmap(
         _at_least_float32(relevance),
@@ -157,7 +163,7 @@ def trained_weights(model: nn.Module, blocks: int | None) -> list[nn.Parameter]:
     depth = len(model.blocks)
     if blocks > depth:
         raise ValueError(f"trained_blocks: {blocks} of a model that has {depth}; give at most that")
-    behind = ("norm.", "fc_norm.", "head.") if blocks else ("head.",)
+    behind = ("norm.", "fc_norm.", *HEADS) if blocks else HEADS
     parts = (*behind, *(f"blocks.{i}." for i in range(depth - blocks, depth)))
     found = [weight for name, weight in model.named_parameters() if name.startswith(parts)]
     if not found:

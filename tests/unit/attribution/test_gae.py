@@ -29,7 +29,7 @@ def score_and_maps(model, image, label):
     return score, maps
 
 
-def gae_by_the_book(model, images, target, *, exact=False):
+def gae_by_the_book(model, images, target, *, exact=False, last=0):
     """One image after the other: R <- R + A_bar R as full matrices, one gradient a block.
 
     The class token's row, or for a model that averages its patches the mean of their rows.
@@ -41,7 +41,7 @@ def gae_by_the_book(model, images, target, *, exact=False):
     for image, label in zip(images, target, strict=True):
         score, maps = score_and_maps(model, image, label)
         relevance = torch.eye(maps[0].shape[-1]).double()
-        for attention in maps:
+        for attention in maps[-last:]:
             (gradient,) = torch.autograd.grad(
                 score, attention, retain_graph=True, create_graph=exact
             )
@@ -72,6 +72,22 @@ def test_gae_equals_the_computation_by_the_book(build_vit, images, kind, options
     close(gae(model, images, target, protocol=protocol), expected)
     exact = gae(model, images, target, protocol=protocol, exact_gradient=True)
     close(exact.detach(), expected)
+
+
+@pytest.mark.parametrize("last", [1, 3, 5])
+def test_map_of_the_last_blocks_is_the_propagation_through_those_alone(build_vit, images, last):
+    model, target = build_vit(depth=5), torch.tensor([4, 0, 2])
+    for weight in model.blocks[: 5 - last].parameters():
+        weight.requires_grad_(False)  # as in training the last blocks alone
+    ours, logits = relevance_and_logits(model, images, target, last=last)
+    close(ours, gae_by_the_book(build_vit(depth=5), images, target, last=last))
+    close(logits, model(images))
+    rollout, _ = relevance_and_logits(model, images, target, explanation="rollout", last=last)
+    for image, row in zip(images, rollout, strict=True):
+        relevance = torch.eye(17).double()
+        for attention in score_and_maps(model, image, 0)[1][-last:]:
+            relevance = relevance + attention[0].mean(0) @ relevance
+        close(row, relevance[0, 1:])
 
 
 # Gradients of the map

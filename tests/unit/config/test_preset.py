@@ -95,6 +95,34 @@ def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("cft: {method: cft}", "cft: {methd: cft}", "arm 'cft': methd = 'cft' is no parameter"),
+        ("cft: {method: cft}", "cft: {masks: boxes}", "arms = {'label': {'weight_relevance': 0}"),
+        ("    label: {weight_relevance: 0}\n", "", "lack the control or the method; name one arm"),
+        ("    relevance: {}\n", "", "lack the control or the method; name one arm label and one"),
+        ("[label, relevance, swap,", "[nobody,", "followed = ['nobody', 'both'] (list): value"),
+        ("  counts: [1", "  axis_seeds: [7]\n  counts: [1", "with seeds [7], but 01_masks makes"),
+        (
+            "arm_settings: {class_term: label,",
+            "arm_settings: {seed: 3,",
+            "arm_settings = {'seed': 3, ",
+        ),
+        ("last_layer: {weight_relevance: 0,", "last_layer: {", "the map is not its own; give wei"),
+    ],
+)
+def test_wrong_arms_of_cures_are_one_clear_line(tmp_path, old, new, message):
+    text = (project_root() / "params" / "study.yaml").read_text()
+    assert text.count(old) == 1
+    path = tmp_path / "study.yaml"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        read_preset(path)
+    assert str(caught.value).startswith(f"{path}: 04_cures: ")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
     "path", sorted((project_root() / "params").glob("*.yaml")), ids=lambda path: path.stem
 )
 def test_every_preset_of_the_suite_is_read_as_a_whole(path):

@@ -38,11 +38,12 @@ def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
     monkeypatch.setattr(Classifier, "predict", predict)
     seeds = []
 
-    def draw(*args, seed, **options):
+    def batches(*args, seed, **options):
         seeds.append(seed)
-        return BENCH.draw(*args, seed=seed, **options)
+        return BENCH.test_batches(*args, seed=seed, **options)
 
-    found = backgrounds_challenge(Classifier(load_model("tiny", "random"), SPEC), draw, 400, seed=7)
+    classifier = Classifier(load_model("tiny", "random"), SPEC)
+    found = backgrounds_challenge(classifier, batches, 400, seed=7)
     assert seeds == [7, 7, 7]
     rates = [found[f"{name}_pct"] for name in context.CHALLENGE]
     assert rates == pytest.approx(expected, abs=2.5)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.evaluate.paired import GROUPS, ORIGINAL, added_table, paired_change, runs_of
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.evaluate.paired import (
+    GROUPS,
+    ORIGINAL,
+    added_table,
+    difference,
+    paired_change,
+    runs_of,
+)
 
 
 def answers(right, seeds=(0,), sets=("a", "r")) -> pd.DataFrame:
@@ -46,6 +54,22 @@ def test_tables_of_other_images_are_refused(part):
     }[part]
     with pytest.raises(ValueError, match="are in both tables; give answers of both to the same"):
         paired_change(ours, other, ("a", "r"))
+
+
+def test_difference_is_of_the_seeds_of_both_on_the_shifted_sets():
+    """Of seeds 0 and 1 the first arm knows 10 and 2 more of 40; an original has more seeds."""
+    sets, more = ("val", *SHIFTED_SETS), {0: 30, 1: 22, 2: 0}
+    ours = answers(lambda seed, name, i: name != "val" and i < more[seed], (0, 1, 2), sets)
+    other = answers(lambda seed, name, i: i < 20, (0, 1, 3), sets)
+    found = difference(ours.drop(columns="in_a"), other.drop(columns="in_a"))
+    assert found["change_pts"] == pytest.approx(100 * (10 + 2) / 2 / 40)
+    assert (found["seeds"], found["seeds_better"]) == (2, 2)
+    assert found["low_pts"] < found["change_pts"] < found["high_pts"]
+    back = difference(other, ours)
+    assert back["change_pts"] == -found["change_pts"] and back["seeds_better"] == 0
+    assert difference(ours, ours)[["change_pts", "seeds_better"]].eq(0).all(), "a tie is not better"
+    with pytest.raises(ValueError, match="0 of 0 images are in both tables"):
+        difference(ours[ours["seed"] == 2], other)
 
 
 def study() -> pd.DataFrame:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
+from relevit.finetune.loop import augment, finetune
 from relevit.finetune.one_run import kept_epoch
+from relevit.training.epochs import epoch_plan
 
 from ..micro_finetuning import (
     RESULT,
     SETTINGS,
+    SPEC,
     Stop,
     micro_model,
+    pictures,
     result,
     run,
     stop,
@@ -49,6 +55,57 @@ def test_same_run_same_bytes(undisturbed, tmp_path):
     assert torch.equal(weights(model), undisturbed[1])
     assert result(tmp_path) == undisturbed[2]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(RESULT)
+
+
+CONTROL = SETTINGS.changed(weights={"relevance": 0.0}, class_term="label", keep="last")
+
+
+def test_control_takes_the_plain_step_bit_for_bit(tmp_path):
+    model, plain, shown = micro_model(), micro_model(), pictures("finetune", 10)
+    run(tmp_path, CONTROL.changed(epochs=1, batch_size=10), model=model)
+    optimizer = torch.optim.AdamW(
+        plain.parameters(), lr=CONTROL.lr, weight_decay=CONTROL.weight_decay, fused=True
+    )
+    ((places, rng),) = epoch_plan(10, 10, CONTROL.seed, 1)
+    batch = shown.select(places)
+    logits = plain(SPEC.normalise(augment(batch, rng, SPEC.image_size)[0]))
+    (CONTROL.weights["classification"] * cross_entropy(logits, batch.labels)).backward()
+    optimizer.step()
+    assert torch.equal(weights(model), weights(plain))
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_last_blocks_alone_change_and_what_needs_gradients_is_as_before(
+    tmp_path, blocks, broken
+):
+    settings = (CONTROL if blocks == 0 else SETTINGS).changed(trained_blocks=blocks, epochs=1)
+    model = micro_model()
+    model.cls_token.requires_grad_(False)
+    flags = [weight.requires_grad for weight in model.parameters()]
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    if broken:
+        with pytest.raises(Stop):
+            run(tmp_path, settings, model=model, after_step=stop)
+    else:
+        run(tmp_path, settings, model=model)
+    changed = {name for name, each in model.named_parameters() if not each.equal(before[name])}
+    parts = (
+        "head.",
+        *(["norm."] if blocks else []),
+        *(f"blocks.{i}." for i in range(2)[2 - blocks :]),
+    )
+    assert changed == {name for name in before if name.startswith(parts)}
+    assert [weight.requires_grad for weight in model.parameters()] == flags
+
+
+@pytest.mark.parametrize("place", [0, 7])
+def test_a_loss_of_few_outlined_images_is_logged_wherever_they_come(tmp_path, place):
+    """Of three batches at most one has the image with a mask."""
+    train = replace(pictures("finetune", 10), outlined=torch.arange(10) == place)
+    settings = SETTINGS.changed(method="cft", epochs=2)
+    history = finetune(micro_model(), SPEC, train, validate, settings, tmp_path, inputs={})
+    assert all(row["train_loss_cft"] > 0 for row in history[1:])
 
 
 def test_model_trains_in_train_mode_and_is_validated_and_left_in_eval_mode(tmp_path):

@@ -6,11 +6,17 @@ import pytest
 import torch
 
 from relevit.config import BenchmarkParams, FinetuneParams
+from relevit.data.batch import Batch
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.drawings import class_split
 from relevit.data.photographs import imagenet
 from relevit.data.real.classes import split_classes
-from relevit.finetune.one_run import finetuned_classes, training_images, validation_masks
+from relevit.finetune.one_run import (
+    finetuned_classes,
+    training_images,
+    validation_masks,
+    with_masks,
+)
 from relevit.masks import AutomaticMasks, save_masks
 from replicas.imagenet_s import write_imagenet_s
 
@@ -30,6 +36,43 @@ def test_fewer_classes_are_the_first_of_those_finetuned():
     cfg = FinetuneParams(seed=4, classes=6, images_per_class=2)
     assert finetuned_classes(cfg, CUTOUTS) == class_split(4)[0][:6]
     assert training_images(cfg, CUTOUTS).labels.tolist() == finetuned_classes(cfg, CUTOUTS) * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_boxes_are_the_smallest_rectangles_around_the_masks(dtype):
+    """The last mask is empty, and so is its box; a share of a half is not object."""
+    drawn = torch.rand(40, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+    drawn = (
+        torch.where(drawn > 0.93, drawn, drawn / 2).to(dtype)
+        if dtype.is_floating_point
+        else (drawn > 0.93)
+    )
+    drawn[-1] = 0
+    few = torch.zeros(40).long()
+    batch = Batch(torch.zeros(40, 3, 9, 9).byte(), drawn, few)
+    found = with_masks(batch, "boxes").masks
+    assert found.dtype == dtype
+    for mask, box in zip(drawn[:, 0] > 0.5, found[:, 0], strict=True):
+        expected = torch.zeros(9, 9)
+        if mask.any():
+            (top, left), (bottom, right) = mask.nonzero().amin(0), mask.nonzero().amax(0)
+            expected[top : bottom + 1, left : right + 1] = 1
+        assert torch.equal(box.float(), expected)
+
+
+@pytest.mark.parametrize("classes", [2, 6, 40])
+def test_a_third_is_one_image_in_three_of_each_class(classes):
+    """Six classes: every third image would be all of two classes, and none of four."""
+    labels = torch.randperm(40)[:classes].repeat(3)
+    blank = torch.zeros(len(labels), 1, 2, 2).bool()
+    batch = Batch(blank.expand(-1, 3, -1, -1).byte(), blank, labels)
+    outlined = with_masks(batch, "a_third").outlined
+    assert sorted(labels[outlined].tolist()) == sorted(labels[:classes].tolist())
+    if classes == 40:
+        assert torch.equal(outlined, torch.arange(120) % 3 == 0), "as the study has them"
+    assert with_masks(batch, "annotated") is batch
+    with pytest.raises(ValueError, match=r"masks = 'a_third' .*baselines need masks of all images"):
+        FinetuneParams.checked({"method": "rrr", "masks": "a_third"}, "here")
 
 
 def masks_of(batch, kept):

@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relevit.attribution import METHODS, gae, to_heatmap
+from relevit.attribution import METHODS, gae, relevance_and_logits, to_heatmap
+from relevit.config.words import MAP_LOSSES
 from relevit.finetune.hyperparameters import BASELINES
+from relevit.finetune.loop import only
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import step_losses
-from relevit.losses import background_loss, foreground_loss
+from relevit.finetune.step import make_optimizer, step_losses, trained_weights
+from relevit.losses import LOSSES, background_loss, foreground_loss
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
 
@@ -141,6 +143,76 @@ def test_precision_is_that_of_the_model_and_not_of_the_losses(weight):
     assert rough.logits.dtype == rough.total.dtype == torch.float32
     assert not torch.equal(rough.logits, plain.logits), "the model ran in float32"
     torch.testing.assert_close(rough.classification, plain.classification, rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("method", MAP_LOSSES)
+def test_terms_are_of_the_outlined_images_alone_and_the_class_term_of_all(method):
+    model, settings = micro_model(), SETTINGS.changed(method=method, class_term="label")
+    images, masks, labels = step_inputs()
+    for kept in ([0, 1, 0, 1], [0, 0, 0, 0]):
+        outlined = torch.tensor(kept).bool()
+        losses = step_losses(model, images, masks, labels, settings, outlined=outlined)
+        torch.testing.assert_close(losses.classification, cross_entropy(model(images), labels))
+        if not outlined.any():
+            assert losses.heatmaps is None and not losses.terms and losses.relevance == 0
+            continue
+        part = (each[outlined] for each in (images, masks, labels))
+        alone = step_losses(model, *part, settings)
+        assert set(losses.terms) == set(LOSSES[method])
+        torch.testing.assert_close(losses.terms, alone.terms)
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_baselines_need_all_masks(method):
+    outlined = torch.tensor([True, False, True, True])
+    with pytest.raises(ValueError, match=f"step_losses: {method} needs masks of all images"):
+        step_losses(
+            micro_model(), *step_inputs(), SETTINGS.changed(method=method), outlined=outlined
+        )
+
+
+# The last blocks alone
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_training_all_blocks_is_training_all_but_what_comes_before_them(exact):
+    """The terms, and the gradient of each weight that is trained, are the same bit for bit."""
+    model, found = micro_model(), []
+    trained = trained_weights(model, 2)
+    for blocks, weights in ((None, list(model.parameters())), (2, trained)):
+        settings = SETTINGS.changed(trained_blocks=blocks, options={"exact_gradient": exact})
+        with only(model, weights):
+            losses = step_losses(model, *step_inputs(), settings)
+            slopes = torch.autograd.grad(losses.total, trained)
+        found.append([losses.total, losses.heatmaps, *slopes])
+    assert all(torch.equal(ours, all_) for all_, ours in zip(*found, strict=True))
+    before = {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias"}
+    ids = {id(weight) for weight in trained}
+    assert {name for name, each in model.named_parameters() if id(each) not in ids} == before
+
+
+def test_maps_of_a_run_are_those_of_its_trained_blocks():
+    model, (images, masks, labels) = micro_model(), step_inputs()
+    for blocks, last in ((1, 1), (0, None)):  # a head alone has no map of its own
+        settings = SETTINGS.changed(trained_blocks=blocks)
+        losses = step_losses(model, images, masks, labels, settings, train=False)
+        maps, _ = relevance_and_logits(model, images, labels, last=last)
+        torch.testing.assert_close(losses.heatmaps, to_heatmap(maps, (SIZE, SIZE), GRID))
+
+
+@pytest.mark.parametrize("kind", ["plain", "average", "distilled"])
+def test_head_and_norm_are_trained_whatever_they_are_called(build_vit, kind):
+    model = build_vit(kind)
+    names = {id(weight): name.split(".")[0] for name, weight in model.named_parameters()}
+    heads = {name for name in names.values() if name.startswith("head")}
+    norm = {"average": "fc_norm"}.get(kind, "norm")
+    for blocks, parts in ((0, heads), (1, heads | {norm, "blocks"})):
+        assert {names[id(weight)] for weight in trained_weights(model, blocks)} == parts
+    with pytest.raises(ValueError, match="trained_blocks: 3 of a model that has 2"):
+        make_optimizer(model, SETTINGS.changed(trained_blocks=3))
+    headless = build_vit(num_classes=0)
+    with pytest.raises(ValueError, match="the head of this VisionTransformer has no weights"):
+        trained_weights(headless, 0)
 
 
 # The baselines, in float64
