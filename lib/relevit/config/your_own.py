@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.config.base import Params
 from relevit.config.numbers import Count, Epochs, Rate, Weight
-from relevit.config.robustvit import ClassTerm, FinetuneChoices, Kept
+from relevit.config.robustvit import LOSS_WEIGHTS, ClassTerm, FinetuneChoices, Kept
 from relevit.config.words import Corrupted, PrecisionChoice
+
+Cure = Literal["label", "relevance", "swap", "both"]
 
 
 class OwnChoices(FinetuneChoices):
@@ -21,6 +23,9 @@ class OwnChoices(FinetuneChoices):
     """
 
     method: Literal["relevance"] = Field("relevance", description="what is trained")
+    augmentation: Literal["swap", "swap_seams", "swap_strange", "swap_sizes"] = Field(
+        "swap", description="of half of each batch, where the cure is swap or both"
+    )
     data: str = Field("", description="images: a folder, a table of paths or a COCO file")
     masks: str = Field(
         "",
@@ -51,7 +56,11 @@ class OwnChoices(FinetuneChoices):
         [2.0e-6, 1.0e-5, 5.0e-5], min_length=1, description="learning rates that the rule tries"
     )
     limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
-    control: bool = Field(True, description="finetune without the relevance terms, too")
+    control: bool = Field(True, description="finetune by the cure of against, too")
+    against: Cure = Field("label", description="the cure that it is compared with")
+    cure: Literal["auto", Cure] = Field(
+        "auto", validate_default=True, description="auto: by the masks, as the study supports"
+    )
     validation_images: Count = Field(400, ge=8, description="at most, for the rule")
     validation_maps: Count = Field(16, ge=4, description="at most, for the losses after each epoch")
     test_images: Count = Field(2000, ge=8, description="at most, of each test set")
@@ -60,12 +69,35 @@ class OwnChoices(FinetuneChoices):
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
     precision: PrecisionChoice = "auto"
 
+    @field_validator("cure")  # the last of those that it looks at
+    @classmethod
+    def _has_something_to_train(cls, cure: str, info: ValidationInfo) -> str:
+        relevance, label, background, foreground = map(info.data.get, LOSS_WEIGHTS)
+        if foreground is None:  # of weights that were refused
+            return cure
+        asked = [cure, *([info.data.get("against")] if info.data.get("control") else [])]
+        looking = [each for each in asked if each in ("auto", "relevance", "both")]
+        if looking and (relevance == 0 or background == foreground == 0):
+            raise ValueError(
+                f"{looking[0]} trains the relevance terms, which weigh 0; give them a weight, or "
+                "take the cures label and swap"
+            )
+        if label == 0 and {"label", "swap"} & set(asked):
+            raise ValueError(
+                "weight_classification is 0, which leaves label and swap nothing to train; give "
+                "it a weight, or cure relevance with control false"
+            )
+        return cure
+
 
 class OwnParams(OwnChoices, Params):
     """10_your_own: the method on one's own model and images; without data on an example."""
 
     notebook: ClassVar[str] = "10_your_own"
 
+    cure: Literal["auto", Cure] = Field(
+        "relevance", validate_default=True, description="the notebook's is RobustViT's"
+    )
     own_model: str = Field("tiny", description="any name of timm's, or one of the suite's")
     epochs: Epochs = Field(2, ge=1)
     images_per_class: Count = Field(2, ge=1, description="finetuned on")

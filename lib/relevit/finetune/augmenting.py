@@ -47,12 +47,18 @@ def backgrounds(train: Batch, kind: Augmentation) -> Backgrounds | None:
         raise ValueError(
             f"augmentation {kind}: {int(fit.sum())} of {len(train)} training images have a mask "
             "and a background beside it, and a swap needs two; give masks that leave some of the "
-            "picture, or augmentation none"
+            "picture, or swap nothing (augmentation none; cure relevance or label)"
         )
-    pictures, masks = pictures[fit], masks[fit]
+    pictures, masks = train.images[fit].float(), _grown(train.masks[fit].float(), RIM)
     if kind == "swap_seams":
         return pictures * (1 - masks) + GREY * masks
     return _filled(pictures * (1 - masks), 1 - masks)
+
+
+def fit_for_swap(train: Batch) -> Bool[Tensor, " images"]:
+    """Which pictures have an object, and enough of a background to be filled in from."""
+    free = 1 - _grown(train.masks.float(), RIM)
+    return (free.mean(dim=(1, 2, 3)) >= LEAST) & _outlined(train)
 
 
 def augmented(

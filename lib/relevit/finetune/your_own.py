@@ -1,9 +1,9 @@
-"""RobustViT's method on one's own model and images, from a folder to tables.
+"""RobustViT's method, and its like, on one's own model and images, from a folder to tables.
 
 `prepare` reads and checks all there is before any long work, `search` finetunes by the paper's rule
-for the learning rate, `control` does the same without the relevance terms, `answer_all` and
-`look_at_all` test each model, `compare` says what changed, image by image. `finetune_folder` does
-it all. Everything is in the folder that it is given, and goes on where it stopped.
+for the learning rate, `networks` does the same by the cure that it is compared with, `answer_all`
+and `look_at_all` test each model, `changes` says what changed, image by image. `finetune_folder`
+does it all. Everything is in the folder that it is given, and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
 from relevit.base.results import Kept, read_json
-from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import SHIPPED
-from relevit.config.your_own import OwnChoices
+from relevit.config.your_own import Cure, OwnChoices
 from relevit.data.batch import Batch, join
 from relevit.data.drawings import CLASSES
 from relevit.data.image_set import AHEAD
@@ -49,6 +48,7 @@ from relevit.evaluate.looking import Look, look, look_rows
 from relevit.evaluate.predictions import BATCH, make_classifier, predict
 from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
+from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
@@ -62,7 +62,7 @@ from relevit.training.epochs import WEIGHTS, History
 
 RUN = "run.json"  # what a folder was made from
 SAID = "log.txt"  # what was said of it, and when
-ORIGINAL, WITH, WITHOUT = "original", "with relevance", "without"
+ORIGINAL = "original"
 EXAMPLE_SETS = ("a", "si_location")
 HELD_OUT = "held_out"  # the test images that look like those of training
 TOKENCUT = "tokencut"
@@ -74,7 +74,8 @@ FEWEST_IMAGES = 10  # of a set, below which one says nothing
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
 # What may change in a folder without making its results another run's.
-FREE = ("rates", "limit_pts", "control", "shown", "looked_at", "test_images", "precision")
+FREE = ("rates", "limit_pts", "control", "against", "shown", "looked_at", "test_images")
+FREE += ("precision",)
 Say = Callable[[str], object]
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
 
@@ -117,17 +118,25 @@ class OwnRun:
     device: torch.device
     out: Path
     identity: Mapping[str, Any]
+    cure: Cure
+    why: str  # it is that one
+
+    @property
+    def twin(self) -> Cure | None:
+        """The cure that it is compared with; None where it is the same one, or not asked for."""
+        c = self.choices
+        return c.against if c.control and c.against != self.cure else None
 
     @property
     def settings(self) -> FinetuneSettings:
         """Of the runs, at the first of the rates."""
+        return self.settings_of(self.cure)
+
+    def settings_of(self, cure: Cure) -> FinetuneSettings:
+        """As `settings`, by any cure."""
         c = self.choices
-        return FinetuneSettings(
-            **{name: getattr(c, name) for name in FinetuneChoices.model_fields},
-            lr=c.rates[0],
-            precision=choose_precision(c.precision, self.device),
-            weights={name.removeprefix("weight_"): getattr(c, name) for name in LOSS_WEIGHTS},
-        )
+        precision = choose_precision(c.precision, self.device)
+        return FinetuneSettings(**cure_settings(c, cure), lr=c.rates[0], precision=precision)
 
     @property
     def shown(self) -> Listing:
@@ -196,16 +205,21 @@ def prepare(
     _claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
+    images = _training_images(choices, data, model, where, say)
+    drawn = data.finetuning if data.masks == "annotated" else None
+    cure, why = taken_cure(choices, images.train, drawn)
+    say(f"cure {cure} ({ABOUT[cure]}): {why}")
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
-    images = _training_images(choices, data, model, where, say)
-    if not model.new_head:
+    else:
         _need_knowledge(model, images.validation)
     if images.kept is not None:
         part = data.finetuning.select(images.kept.nonzero()[:, 0])
         masked = _with_files(part, images.train.masks, model.view, out / "masks")
         data = replace(data, finetuning=masked)
-    return OwnRun(choices, data, model, images, where, out, identity)
+    run = OwnRun(choices, data, model, images, where, out, identity, cure, why)
+    _plan(run, say)
+    return run
 
 
 def examine_first(choices: OwnChoices) -> Findings:
@@ -456,9 +470,15 @@ def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
         say(f"  {name:12} {len(part.images):6} images")
     for note in data.notes:
         say(f"  note: {note}")
-    steps = -(-len(data.finetuning) // c.batch_size)
-    rates, then = ", ".join(f"{rate:.0e}" for rate in c.rates), ", then one without relevance"
-    say(f"rates {rates}: epochs {c.epochs}, steps in each {steps}{then if c.control else ''}")
+
+
+def _plan(run: OwnRun, say: Say) -> None:
+    c, steps = run.choices, -(-len(run.data.finetuning) // run.choices.batch_size)
+    rates = ", ".join(f"{rate:.0e}" for rate in c.rates)
+    then = f", then one with {ABOUT[run.twin]}" if run.twin else ""
+    if c.control and not run.twin:
+        then = f", and nothing to compare with, for against is {run.cure}, too"
+    say(f"rates {rates}: epochs {c.epochs}, steps in each {steps}{then}")
 
 
 @dataclass
@@ -505,13 +525,12 @@ def search(
     """
     rows = []
     for place, lr in enumerate(sorted(run.choices.rates)):
-        settings = run.settings.changed(lr=lr)
         try:
-            history = _finetuned(run, settings, _folder_of(run, lr), say, step, place)[1]
+            history = _finetuned(run, run.cure, lr, say, step, place)[1]
         except FloatingPointError:  # far too high: a finding, not an accident
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
-            rows.append(judge(lr, history, settings) | {"log": history})
+            rows.append(judge(lr, history, run.settings) | {"log": history})
         say(f"rate {lr:.0e}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
 
@@ -567,35 +586,33 @@ def networks(
     say: Say = lambda line: None,
     step: Step = lambda what, done, steps: None,
 ) -> dict[str, nn.Module]:
-    """The original, the twin without the relevance terms (if asked for), and ours, at a rate.
+    """The original, its twin by `OwnRun.twin` (if there is one), and ours, at a rate, by name.
 
     There is no twin where its loss became infinite.
     """
     found = {ORIGINAL: run.model.network}
-    if run.choices.control:
-        say("the same images and steps without the relevance terms")
-        weights = run.settings.weights | {"relevance": 0.0}
-        settings, folder = run.settings.changed(lr=lr, weights=weights), f"without_lr_{lr:.1e}"
+    if run.twin:
+        say(f"the same images, steps and rate with {ABOUT[run.twin]}")
         try:
             last = len(run.choices.rates)
-            found[WITHOUT] = _finetuned(run, settings, run.out / folder, say, step, last)[0]
+            found[NAMES[run.twin]] = _finetuned(run, run.twin, lr, say, step, last)[0]
         except FloatingPointError:
             say("its loss became infinite: it is left out")
-    found[WITH] = _finetuned(run, run.settings.changed(lr=lr), _folder_of(run, lr), say, step)[0]
+    found[NAMES[run.cure]] = _finetuned(run, run.cure, lr, say, step)[0]
     return found
 
 
-def _folder_of(run: OwnRun, lr: float) -> Path:
-    return run.out / f"with_lr_{lr:.1e}"
+def _folder_of(run: OwnRun, cure: Cure, lr: float) -> Path:
+    return run.out / f"{NAMES[cure].replace(' ', '_')}_lr_{lr:.1e}"
 
 
 def _finetuned(
-    run: OwnRun, settings: FinetuneSettings, folder: Path, say: Say, step: Step, before: int = 0
+    run: OwnRun, cure: Cure, lr: float, say: Say, step: Step, before: int = 0
 ) -> tuple[nn.Module, History]:
-    """One run from the original, after so many of its length; read when `folder` holds it."""
-    epochs, name = settings.epochs, f"rate {settings.lr:.0e}"
-    runs = len(run.choices.rates) + run.choices.control
-    name += "" if settings.weights["relevance"] else " without relevance"
+    """One run from the original, after so many of its length; read when its folder is there."""
+    settings = run.settings_of(cure).changed(lr=lr)
+    epochs, name = settings.epochs, f"rate {lr:.0e}, cure {cure}"
+    runs = len(run.choices.rates) + bool(run.twin)
     goes_on = True  # unless its first epoch is seen
 
     def on_epoch(row: Mapping[str, Any]) -> None:
@@ -624,7 +641,7 @@ def _finetuned(
         run.images.train,
         figures,
         settings,
-        folder,
+        _folder_of(run, cure, lr),
         inputs=dict(run.identity),
         on_epoch=on_epoch,
         on_step=on_step,
@@ -824,8 +841,9 @@ def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def changes(answers: pd.DataFrame) -> pd.DataFrame:
-    """What finetuning changed and what relevance added, on each set, paired image by image.
+    """What finetuning changed and what its cure added, on each set, paired image by image.
 
+    The models are those of `networks`, in their order.
     Columns: dataset, change (`with relevance - original` and so on), images, gained and lost
     (images newly right and newly wrong), change_pts, low_pts and high_pts (95 % over images,
     `evaluate.intervals`). One run each: what other seeds would give is not in it.
@@ -833,12 +851,13 @@ def changes(answers: pd.DataFrame) -> pd.DataFrame:
     right = answers.assign(right=answers["label_rank"] == 0).pivot(
         index=["dataset", "index"], columns="model", values="right"
     )
-    pairs = [(WITH, ORIGINAL), (WITHOUT, ORIGINAL), (WITH, WITHOUT)]
-    rows = []
-    for dataset in answers["dataset"].unique():
-        for after, before in pairs:
-            if {after, before} <= set(right.columns):
-                rows.append({"dataset": dataset} | _change(right.loc[dataset], after, before))
+    original, *twin, ours = answers["model"].unique()
+    pairs = [(ours, original), *((name, original) for name in twin), *((ours, n) for n in twin)]
+    rows = [
+        {"dataset": dataset} | _change(right.loc[dataset], after, before)
+        for dataset in answers["dataset"].unique()
+        for after, before in pairs
+    ]
     return pd.DataFrame(rows)
 
 
@@ -890,7 +909,7 @@ def finetune_folder(
     """Finetune a model on where it looks, from a folder of images to tables in `out`.
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
-    same without the relevance terms, so that what they add is told from what more training does.
+    same by the cure `against`, so that what `cure` adds is told from what more training does.
     Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet,
     `run.json` and `log.txt`; a run that was stopped goes on. `network` as in `prepare`. `say` is
     told each line for people, `step` each step.
@@ -922,5 +941,5 @@ def save(result: OwnResult, answers: pd.DataFrame) -> None:
     }
     for name, table in tables.items():
         write_atomically(result.run.out / f"{name}.parquet", table.to_parquet)
-    made = _folder_of(result.run, result.lr) / WEIGHTS
+    made = _folder_of(result.run, result.run.cure, result.lr) / WEIGHTS
     write_atomically(result.weights, lambda target: shutil.copyfile(made, target))

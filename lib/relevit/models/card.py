@@ -35,6 +35,7 @@ CITATION = """@inproceedings{chefer2022optimizing,
 def write_card(
     path: Path,
     own: OwnModel,
+    about: str,
     settings: Mapping[str, Any],
     data: Mapping[str, Any],
     numbers: pd.DataFrame,
@@ -42,15 +43,17 @@ def write_card(
 ) -> None:
     """Write the card of finetuned `weights` to `path`, a README.md beside them.
 
-    `settings` are those of the finetuning and `data` facts of the images, both listed as they are;
-    `numbers` compares before and after, a row a test set. The licence is left to the reader.
+    `about` says what was trained, `settings` are those of the finetuning and `data` facts of the
+    images, both listed as they are; `numbers` compares before and after, a row a test set. The
+    licence is left to the reader.
     """
     spec = own.spec
     parts = [
         f"---\n{yaml.safe_dump(FRONT, sort_keys=False)}{LICENCE}---\n",
-        f"# {spec.name}, finetuned on its relevance maps\n",
-        "A Vision Transformer finetuned so that its answers rest on the object and not on the "
-        "background, by the method of RobustViT (Chefer, Schwartz, Wolf 2022).\n",
+        f"# {spec.name}, finetuned with {about}\n",
+        "A Vision Transformer finetuned by RelEViT. The relevance terms, where they are named, are "
+        "those of RobustViT (Chefer, Schwartz, Wolf 2022): answers shall rest on the object and "
+        "not on the background.\n",
         f"- architecture: `{spec.timm_name}`, {spec.classes} classes, "
         f"{spec.image_size} x {spec.image_size} pixels",
         f"- head before finetuning: {'new' if own.new_head else 'as it came'}",

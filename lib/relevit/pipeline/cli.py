@@ -36,7 +36,11 @@ EXAMPLES = {
   relevit finetune --model deit3_small_patch16_224 --weights mine.safetensors --data my_images \\
       --shifted night rain --out run
   relevit finetune --model dinov2-s --new-head --data my_images --masks tokencut --out run
+  relevit finetune --model dinov2-s --new-head --data my_images --cure swap --against relevance \\
+      --out run
 
+Cures: label (the class term alone), relevance (RobustViT's terms), swap (the class term, half of
+each batch on other images' backgrounds), both.
 Stop it at any time: the same command goes on. run/report.html says what came of it, and
 run/weights.safetensors is the model as plain timm takes it.
 """,
@@ -123,6 +127,8 @@ def finetune(options: argparse.Namespace) -> int:
         "own_options": _pairs(options.model_options),
         "shifted": options.shifted,
         "new_head": options.new_head,
+        "cure": options.cure,
+        "against": options.against,
         "corrupted": _corrupted(options),
         "rates": None if options.rate is None else [options.rate],
     }
@@ -305,6 +311,10 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--new-head", action="store_true", help="fit a new head to the classes first"
     )
+    parser.add_argument(
+        "--cure", metavar="CURE", help="label, relevance, swap or both; else by the masks (auto)"
+    )
+    parser.add_argument("--against", metavar="CURE", help="that it is compared with (label)")
     parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
     parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
     parser.add_argument(

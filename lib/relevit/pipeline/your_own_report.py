@@ -21,15 +21,8 @@ from relevit import plots
 from relevit.base.files import write_atomically
 from relevit.config.your_own import OwnChoices
 from relevit.finetune.learning_rate import highest_passing
-from relevit.finetune.your_own import (
-    HELD_OUT,
-    ORIGINAL,
-    WITH,
-    WITHOUT,
-    OwnResult,
-    about_rate,
-    examples,
-)
+from relevit.finetune.own_cure import ABOUT, NAMES, SWAPPED
+from relevit.finetune.your_own import HELD_OUT, ORIGINAL, OwnResult, OwnRun, about_rate, examples
 from relevit.models.card import load_code, write_card
 from relevit.plots.style import picture_kind, stored
 
@@ -47,6 +40,8 @@ FLAGS = {
     "ignored_values": "--ignore",
     "shifted": "--shifted",
     "new_head": "--new-head",
+    "cure": "--cure",
+    "against": "--against",
 }
 
 
@@ -62,7 +57,7 @@ def write_report(result: OwnResult) -> Path:
         notes.insert(0, about_rate(run, result.rates, result.lr))
     page = template.render(
         title=f"{run.model.spec.name} on {run.data.train.name}",
-        finding=finding(result.changes),
+        finding=finding(run, result.changes),
         notes=notes,
         parts=[part(result) for part in (_images, _accuracy, _maps, _rate, _use, _made)],
     )
@@ -70,29 +65,32 @@ def write_report(result: OwnResult) -> Path:
     write_atomically(path, lambda target: target.write_text(page, encoding="utf-8"))
     facts = {"classes": len(run.data.classes), "images": len(run.data.finetuning)}
     settings = run.settings.changed(lr=result.lr).identity
-    write_card(run.out / CARD, run.model, settings, facts, accuracy_table(result), result.weights)
+    table, about = accuracy_table(result), ABOUT[run.cure]
+    write_card(run.out / CARD, run.model, about, settings, facts, table, result.weights)
     return path
 
 
-def finding(changes: pd.DataFrame) -> str:
-    """The main sentence: what relevance added on the shifted sets, or on the held-out images."""
+def finding(run: OwnRun, changes: pd.DataFrame) -> str:
+    """The main sentence: what the cure added on the shifted sets, or on the held-out images."""
+    ours = NAMES[run.cure]
     shifted = changes[changes["dataset"] != HELD_OUT]
     rows = shifted if len(shifted) else changes
     where = "on the shifted sets" if len(shifted) else "on the held-out images"
     means = rows.groupby("change", sort=False)["change_pts"].mean()
-    text = f"Finetuned on where it looks, top-1 changes by {means[f'{WITH} - {ORIGINAL}']:+z.1f} "
-    text += f"points {where}."
-    if f"{WITHOUT} - {ORIGINAL}" not in means:
-        return f"{text} No control came to its end, so what relevance added is not known."
-    added = rows[rows["change"] == f"{WITH} - {WITHOUT}"]
+    text = f"Finetuned with {ABOUT[run.cure]}, top-1 changes by "
+    text += f"{means[f'{ours} - {ORIGINAL}']:+z.1f} points {where}."
+    twin = NAMES[run.twin] if run.twin else ""
+    if f"{twin} - {ORIGINAL}" not in means:
+        return f"{text} No other cure is beside it, so what this one adds is not known."
+    added = rows[rows["change"] == f"{ours} - {twin}"]
     gains, losses = int((added["low_pts"] > 0).sum()), int((added["high_pts"] < 0).sum())
     beyond = f"a gain beyond chance on {gains} of {len(added)} sets and a loss on {losses}"
     if len(added) == 1:
         known = "a gain beyond" if gains else "a loss beyond" if losses else "no more than"
         beyond = f"{known} chance"
     return (
-        f"{text} The same finetuning without the relevance terms changes it by "
-        f"{means[f'{WITHOUT} - {ORIGINAL}']:+z.1f}, so that these terms add "
+        f"{text} The same images and steps with {ABOUT[run.twin]} change it by "
+        f"{means[f'{twin} - {ORIGINAL}']:+z.1f}. The difference of the two is "
         f"{added['change_pts'].mean():+z.1f}: {beyond} (95 % over images, one run)."
     )
 
@@ -101,7 +99,7 @@ def command(choices: OwnChoices, out: Path) -> str:
     """The line in a terminal that makes the same run."""
     words, settings, default = [], [], _values(OwnChoices())
     for name, value in _values(choices).items():
-        if value == default[name] and name not in ("own_model", "data"):
+        if value == default.get(name) and name not in ("own_model", "data"):
             continue
         if name in FLAGS:
             words += [FLAGS[name], *_words(value)]
@@ -137,8 +135,7 @@ def _yaml(value: Any) -> str:
 def accuracy_table(result: OwnResult) -> pd.DataFrame:
     """Top-1 in percent, a row a set and a column a model."""
     table = result.accuracies.pivot(index="dataset", columns="model", values="top1_pct")
-    order = [name for name in (ORIGINAL, WITHOUT, WITH) if name in table]
-    return table.loc[result.accuracies["dataset"].unique(), order].round(1)
+    return table.loc[result.accuracies["dataset"].unique(), list(result.models)].round(1)
 
 
 def _images(result: OwnResult) -> dict[str, Any]:
@@ -168,9 +165,10 @@ def _accuracy(result: OwnResult) -> dict[str, Any]:
     return {
         "heading": "The answers",
         "texts": [
+            f"The cure is {result.run.cure}: {result.run.why}. {_models(result.run)}",
             "Every model answers the same images. Gained and lost are images newly right and newly "
             "wrong; the interval, 95 %, is over images. Another seed would finetune to other "
-            "weights: repeat the run with a few before you rely on it."
+            "weights: repeat the run with a few before you rely on it.",
         ],
         "tables": [
             _html(accuracy_table(result)),
@@ -179,6 +177,16 @@ def _accuracy(result: OwnResult) -> dict[str, Any]:
         ],
         "figures": [_img(plots.paired_changes(result.changes, "Change of top-1, 95 % intervals"))],
     }
+
+
+def _models(run: OwnRun) -> str:
+    """What the tables call the models."""
+    cures = [cure for cure in (run.twin, run.cure) if cure]
+    told = " and ".join(f'"{NAMES[cure]}" is {ABOUT[cure]}' for cure in cures)
+    text = f"In the tables {told}."
+    if not set(SWAPPED).isdisjoint(cures):
+        text += " Swapped: half of each batch is on the backgrounds of other training images."
+    return text
 
 
 def _by_class(result: OwnResult) -> str:
@@ -229,6 +237,8 @@ def _rate(result: OwnResult) -> dict[str, Any]:
         f"{run.choices.limit_pts:g} points and the classification loss does not rise. "
         f"{about_rate(run, result.rates, result.lr).capitalize()}."
     )
+    if run.twin:
+        text += f" It was found with {ABOUT[run.cure]}; the cure beside it ran at the same rate."
     return {"heading": "The learning rate", "texts": [text], "figures": [_img(figure)]}
 
 
@@ -245,12 +255,13 @@ def _made(result: OwnResult) -> dict[str, Any]:
     text = f"On {run.device}, in {run.settings.precision}, by this command:"
     if run.identity["weights"] and not run.choices.own_weights:
         text = f"{text[:-1]} but with a model that was handed over in Python:"
-    columns = {
-        "value": map(_yaml, _values(run.choices).values()),
-        "default": map(_yaml, _values(OwnChoices()).values()),
-        "what it is": (field.description or "" for field in OwnChoices.model_fields.values()),
+    value, default = _values(run.choices), _values(OwnChoices())
+    rows = {
+        name: (_yaml(value.get(name)), _yaml(default.get(name)), field.description or "")
+        for name, field in OwnChoices.model_fields.items()
     }
-    table = pd.DataFrame(columns, index=list(OwnChoices.model_fields))
+    columns = ["value", "default", "what it is"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     changed = table["value"] != table["default"]
     return {
         "heading": "How it was made",

@@ -167,10 +167,10 @@ def accuracy_dots(table: pd.DataFrame, title: str) -> Figure:
 def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
     """Change of top-1 on each set, a point a pair of models, with its 95 % interval.
 
-    `changes` as from `finetune.your_own.changes`.
+    `changes` as from `finetune.your_own.changes`: ours, its control, and the two together.
     """
-    pairs = {"with relevance - original": OURS, "without - original": MEANINGS[KINDS["without"]]}
-    colours = dict.fromkeys(changes["change"], INK) | pairs
+    pairs = changes["change"].unique()
+    colours = dict(zip(pairs, (OURS, MEANINGS[KINDS["without"]], INK), strict=False))
     style = {"low": "low_pts", "high": "high_pts", "points": True, "colours": colours}
     style |= {"group": "change", "title": title, "label": CHANGE_PTS}
     figure = intervals(changes, "dataset", "change_pts", **style)

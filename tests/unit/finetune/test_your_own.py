@@ -22,13 +22,16 @@ from relevit.data.own.example import write_example
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing
 from relevit.finetune import your_own
-from relevit.finetune.your_own import HELD_OUT, ORIGINAL, WITH, WITHOUT
+from relevit.finetune.own_cure import NAMES
+from relevit.finetune.your_own import HELD_OUT, ORIGINAL
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.spec import View
 from relevit.training.epochs import WEIGHTS
 
+WITH, WITHOUT = NAMES["relevance"], NAMES["label"]
 SMALL = {
     "own_model": "tiny",
+    "cure": "relevance",
     "epochs": 2,
     "images_per_class": 1,
     "rates": [5e-6, 5e-5],
@@ -84,7 +87,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_step_is_told_once(done):
     """Of two rates and the twin, of two epochs with 40 images in batches of 8 each."""
     assert [told[1:] for told in STEPS] == [(step, 30) for step in range(1, 31)]
-    names = ["rate 5e-06", "rate 5e-05", f"rate {done.lr:.0e} without relevance"]
+    names = [f"rate {rate}, cure relevance" for rate in ("5e-06", "5e-05")]
+    names.append(f"rate {done.lr:.0e}, cure label")
     whats = [f"{name}, epoch {epoch} of 2" for name in names for epoch in (1, 2)]
     assert [told[0] for told in STEPS] == [what for what in whats for _ in range(5)]
 
@@ -125,7 +129,7 @@ def test_changes_are_paired_image_by_image(done):
 def test_the_twin_differs_in_the_relevance_terms_alone(done):
     ours, twin = (
         json.loads(read_tensors(done.run.out / f"{name}_lr_{done.lr:.1e}" / WEIGHTS)[1]["identity"])
-        for name in ("with", "without")
+        for name in ("with_relevance", "without")
     )
     assert (ours["weights"].pop("relevance"), twin["weights"].pop("relevance")) == (0.8, 0.0)
     assert ours == twin
@@ -164,7 +168,10 @@ def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     process = subprocess.Popen(command, env=alike)
-    while process.poll() is None and not (out / "with_lr_5.0e-06" / "checkpoint.pt").exists():
+    while (
+        process.poll() is None
+        and not (out / "with_relevance_lr_5.0e-06" / "checkpoint.pt").exists()
+    ):
         time.sleep(0.005)
     assert process.poll() is None, "it ended before the moment came"
     process.send_signal(signal.SIGKILL)
@@ -173,7 +180,7 @@ def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     ours, theirs = contents(out), contents(done.run.out)
     assert set(ours) == set(theirs)
     assert [name for name in theirs if ours[name] != theirs[name]] == ["log.txt"]
-    assert "rate 5e-06: going on from epoch" in ours["log.txt"].decode()
+    assert "rate 5e-06, cure relevance: going on from epoch" in ours["log.txt"].decode()
 
 
 @pytest.mark.slow
@@ -319,9 +326,9 @@ def test_a_folder_with_another_run_is_left_alone(done, choices):
 def test_a_notebook_run_again_with_other_values_replaces_its_run(choices, tmp_path):
     out = tmp_path / "run"
     your_own.prepare(choices, out, "cpu")
-    (out / "with_lr_5.0e-06").mkdir()
+    (out / "with_relevance_lr_5.0e-06").mkdir()
     your_own.prepare(choices, out, "cpu", replace_other=True)
-    assert (out / "with_lr_5.0e-06").is_dir(), "the same run goes on"
+    assert (out / "with_relevance_lr_5.0e-06").is_dir(), "the same run goes on"
     your_own.prepare(but(choices, epochs=3), out, "cpu", replace_other=True)
     assert {path.name for path in out.iterdir()} == {"run.json"}
     mine = tmp_path / "mine"

@@ -27,6 +27,7 @@ def written(tmp_path):
     write_card(
         tmp_path / "README.md",
         own,
+        "the relevance terms",
         {"lr": 1e-5, "weights": {"background": 2.0}},
         {"images": 120},
         NUMBERS,

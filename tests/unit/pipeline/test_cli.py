@@ -33,6 +33,7 @@ def run(images) -> Path:
         for name, animal in zip(NAMES, ("ant", "beetle", "whale", "tiger", "cat"), strict=True):
             (data / kind / name).symlink_to(images / "data" / kind / animal)
     arguments = ["finetune", "--model", "tiny", "--new-head", "--data", str(data)]
+    arguments += ["--cure", "swap", "--against", "relevance"]
     arguments += ["--out", str(images / "run"), "--set", "epochs=1", "rates=[1.0e-5]"]
     arguments += [f"head_classes=[{','.join(NAMES)}]", "validation_images=8", "test_images=8"]
     with pytest.MonkeyPatch.context() as patch:
@@ -59,8 +60,12 @@ def test_a_run_ends_in_a_report_and_a_card(run):
         "Where it looks",
         "The learning rate",
         "<th>interval</th>",
-        "these terms add",
+        "Finetuned with the class term on swapped backgrounds, top-1 changes by ",
+        "The same images and steps with the relevance terms change it by ",
+        "The cure is swap: as asked. In the tables &#34;with relevance&#34; is the relevance terms",
+        "<td>with swaps - with relevance</td>",
         "relevit finetune --data",
+        "--against relevance --cure swap",
         "<th>weight_classification</th>\n      <td>0.05</td>",
     ):
         assert part in page
@@ -96,6 +101,7 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epochs"], "no key=value"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[1"], "no valid YAML"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--device", "cuda:7"], "cuda"),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--cure", "all"], "cure = 'all'"),
     ],
 )
 def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, arguments, said):

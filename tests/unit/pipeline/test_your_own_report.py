@@ -24,6 +24,9 @@ MANY = {
     "rates": [2e-6],
     "corrupted": "skip",
     "control": False,
+    "cure": "swap",
+    "trained_blocks": 3,
+    "against": "both",
     "weight_classification": 0.2,
     "options": {"normalise": False},
 }
