@@ -41,6 +41,7 @@ EXAMPLES = {
 
 Cures: label (the class term alone), relevance (RobustViT's terms), swap (the class term, half of
 each batch on other images' backgrounds), both.
+
 Stop it at any time: the same command goes on. run/report.html says what came of it, and
 run/weights.safetensors is the model as plain timm takes it.
 """,
@@ -314,7 +315,7 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cure", metavar="CURE", help="label, relevance, swap or both; else by the masks (auto)"
     )
-    parser.add_argument("--against", metavar="CURE", help="that it is compared with (label)")
+    parser.add_argument("--against", metavar="CURE", help="cure to compare with (label)")
     parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
     parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
     parser.add_argument(
