@@ -40,16 +40,14 @@ def backgrounds(train: Batch, kind: Augmentation) -> Backgrounds | None:
     """
     if kind not in SWAPS:
         return None
-    # Of an edge's pixel, whatever its share, nothing may stay.
-    masks, pictures = _grown((train.masks > 0).float(), RIM), train.images.float()
-    fit = ((1 - masks).mean(dim=(1, 2, 3)) >= LEAST) & _outlined(train)
+    fit = fit_for_swap(train)
     if int(fit.sum()) < 2:
         raise ValueError(
             f"augmentation {kind}: {int(fit.sum())} of {len(train)} training images have a mask "
             "and a background beside it, and a swap needs two; give masks that leave some of the "
             "picture, or swap nothing (augmentation none; cure relevance or label)"
         )
-    pictures, masks = train.images[fit].float(), _grown(train.masks[fit].float(), RIM)
+    pictures, masks = train.images[fit].float(), _covered(train.masks[fit])
     if kind == "swap_seams":
         return pictures * (1 - masks) + GREY * masks
     return _filled(pictures * (1 - masks), 1 - masks)
@@ -57,8 +55,13 @@ def backgrounds(train: Batch, kind: Augmentation) -> Backgrounds | None:
 
 def fit_for_swap(train: Batch) -> Bool[Tensor, " images"]:
     """Which pictures have an object, and enough of a background to be filled in from."""
-    free = 1 - _grown(train.masks.float(), RIM)
+    free = 1 - _covered(train.masks)
     return (free.mean(dim=(1, 2, 3)) >= LEAST) & _outlined(train)
+
+
+def _covered(masks: Tensor) -> Masks:
+    # Of an edge's pixel, whatever its share, nothing may stay.
+    return _grown((masks > 0).float(), RIM)
 
 
 def augmented(

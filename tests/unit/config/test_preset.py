@@ -97,11 +97,11 @@ def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("cft: {method: cft}", "cft: {methd: cft}", "arm 'cft': methd = 'cft' is no parameter"),
-        ("cft: {method: cft}", "cft: {masks: boxes}", "arms = {'label': {'weight_relevance': 0}"),
+        ("cft: {method: cft,", "cft: {methd: cft,", "arm 'cft': methd = 'cft' is no parameter"),
+        ("cft: {method: cft,", "cft: {masks: boxes,", "arms = {'label': {'weight_relevance': 0}"),
         ("    label: {weight_relevance: 0}\n", "", "lack the control or the method; name one arm"),
         ("    relevance: {}\n", "", "lack the control or the method; name one arm label and one"),
-        ("[label, relevance, swap,", "[nobody,", "followed = ['nobody', 'both'] (list): value"),
+        ("[label, relevance, swap,", "[nobody,", "followed = ['nobody', 'both', "),
         ("  counts: [1", "  axis_seeds: [7]\n  counts: [1", "with seeds [7], but 01_masks makes"),
         (
             "arm_settings: {class_term: label,",

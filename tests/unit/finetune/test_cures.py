@@ -35,7 +35,7 @@ def project(tmp_path, monkeypatch):
 
 
 def params(**others) -> CuresParams:
-    given = {"model": "tiny", "seeds": [0, 1], "arms": ARMS, "followed": FOLLOWED}
+    given = {"model": "tiny", "arms": ARMS, "arm_seeds": [0, 1], "followed": FOLLOWED}
     return CuresParams(**given | {"arm_settings": {"class_term": "label"}} | others)
 
 
@@ -92,7 +92,7 @@ def test_worst_class_and_home_are_of_each_run_and_their_mean_over_seeds():
     ]
     seen = pd.DataFrame(rows, columns=["seed", "dataset", "index", "label", "right"])
     found = worst(seen, habitats())
-    assert found.to_dict() == pytest.approx({"worst_class_pct": 25, "worst_home_pct": 85})
+    assert found == pytest.approx({"worst_class_pct": 25, "worst_home_pct": 85})
 
 
 def test_wrong_arms_are_refused_where_they_are_read():
