@@ -137,7 +137,7 @@ def energy_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
 
 
 def l1_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
-    """Mean distance of the map from the mask: |R - S|.
+    """Mean distance of the map from the mask: the absolute of R - S.
 
     Source: Rao et al. 2023 (ICCV), Eq. 4, there of the map divided by its largest value.
     """

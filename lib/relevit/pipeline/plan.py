@@ -42,7 +42,7 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
     for name, cls in NOTEBOOKS.items():
         if name in preset.stages:
             values = cls.values_of_preset(preset.path)
-            _write(results / FOLDER / f"{name}.yaml", yaml.safe_dump(values, sort_keys=False))
+            _write(results / FOLDER / f"{name}.yaml", yaml.safe_dump(values))
     for name, row in known.items():
         needs = [each.name for each in runs.needs(row)]
         asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
