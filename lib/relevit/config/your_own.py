@@ -79,8 +79,9 @@ class OwnChoices(FinetuneChoices):
         looking = [each for each in asked if each in ("auto", "relevance", "both")]
         if looking and (relevance == 0 or background == foreground == 0):
             raise ValueError(
-                f"{looking[0]} trains the relevance terms, which weigh 0; give them a weight, or "
-                "take the cures label and swap"
+                f"{looking[0]} trains the relevance terms, which weigh 0 by weight_relevance = "
+                f"{relevance:g}, weight_background = {background:g}, weight_foreground = "
+                f"{foreground:g}; give them a weight, or take the cures label and swap"
             )
         if label == 0 and {"label", "swap"} & set(asked):
             raise ValueError(
