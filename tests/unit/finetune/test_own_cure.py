@@ -84,7 +84,7 @@ def test_a_swap_that_is_asked_for_needs_two_backgrounds(tmp_path, asked):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"weight_relevance": 0.0}, "auto trains the relevance terms, which weigh 0 by weight_relevance = 0"),
+        ({"weight_relevance": 0.0}, "which weigh 0 by weight_relevance = 0, weight"),
         ({"cure": "swap", "against": "both", "weight_relevance": 0.0}, "both trains the relevance"),
         ({"cure": "relevance", "weight_background": 0.0, "weight_foreground": 0.0}, "weigh 0"),
         ({"weight_classification": 0.0}, "leaves label and swap nothing to train; give it"),
