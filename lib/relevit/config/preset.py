@@ -175,7 +175,7 @@ def _cures(preset: Preset) -> None:
 def _prices(preset: Preset) -> None:
     """Arms with automatic masks have the seeds that 01_masks makes masks for."""
     cures, masked = preset.stages["04_cures"], preset.stages["01_masks"].seeds
-    seeds = cures.axis_seeds or cures.arm_seeds or cures.seeds
+    seeds = cures.arm_seeds or cures.seeds
     if "tokencut" in cures.prices and not set(seeds) <= set(masked):
         but = f"01_masks makes masks for seeds {masked} alone: give both the same"
         preset.refuse("04_cures", f"prices = {cures.prices} with seeds {seeds}", but)

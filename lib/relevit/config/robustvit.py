@@ -317,7 +317,6 @@ class CuresParams(Params):
     )
     arm_seeds: list[Seed] = Field([0], description="runs of each arm; empty: seeds")
     followed: list[str] = Field([], description="arms that are run along the axes, too")
-    axis_seeds: list[Seed] = Field([], description="of the axes; empty: those of the arms")
     prices: list[MaskSource] = Field([], description="axis: kinds of masks beside annotated ones")
     counts: list[Positive] = Field([], description="axis: images a class")
     home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(

@@ -98,7 +98,7 @@ def _behind(
     if kind == "swap_strange":  # of no texture that there is: four by four colours, smoothed
         colours = torch.from_numpy(rng.uniform(0, 255, (len(pictures), 3, 4, 4))).float()
         return interpolate(colours, pictures.shape[-2:], mode="bilinear", align_corners=False)
-    if kind == "grey" or others is None:
+    if kind == "grey":
         return torch.full_like(pictures, GREY)
     return others[torch.from_numpy(rng.integers(len(others), size=len(pictures)))]
 

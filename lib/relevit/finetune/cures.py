@@ -26,16 +26,15 @@ from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.composing import home_family
 from relevit.data.cutouts import SHIFTED_SETS
-from relevit.evaluate.paired import difference
+from relevit.evaluate.paired import ORIGINAL, difference
 from relevit.finetune.augmenting import augmented, backgrounds
+from relevit.finetune.controls import OWN
 from relevit.finetune.loop import only, train_step
 from relevit.finetune.runs import FailedError, Row, answers, read
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
 from relevit.models.spec import ModelSpec
 
-ORIGINAL = "original"
-OWN = "own"  # the world of the preset's own original
 SET_AND_INDEX = ["dataset", "index"]
 
 
@@ -66,10 +65,9 @@ def cures(cfg: CuresParams) -> dict[Cure, Row]:
     found: dict[Cure, Row] = {}
     if not cfg.arms:
         return found
+    followed = {name: cfg.arms[name] for name in cfg.followed}
     for seed in cfg.arm_seeds or cfg.seeds:
         found |= _runs(cfg, OWN, cfg.benchmark, seed, cfg.arms)
-    followed = {name: cfg.arms[name] for name in cfg.followed}
-    for seed in cfg.axis_seeds or cfg.arm_seeds or cfg.seeds:
         for masks in cfg.prices:
             found |= _runs(cfg, OWN, cfg.benchmark, seed, followed, masks=masks)
         for count in cfg.counts:
@@ -146,7 +144,7 @@ def compared(answers: pd.DataFrame, figures: pd.DataFrame, bench: Benchmark) -> 
             lead = difference(seen, rival)
             row |= {f"lead_{end}": lead[key] for end, key in ENDS.items()}
             row["seeds_better"] = lead["seeds_better"]
-        mine = figures[(figures[KEYS[:-1]] == group).all(axis=1)]
+        mine = figures[(figures[KEYS[:-1]] == list(group)).all(axis=1)]
         means = mine[mine["seed"].isin(seen["seed"])].mean(numeric_only=True)
         found.append(row | worst(seen, bench) | means.drop(["seed", "images_per_class"]).to_dict())
     return pd.DataFrame(found)

@@ -11,7 +11,7 @@ from relevit.base.stages import read_stage
 from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
 from relevit.evaluate.accuracies import COLUMNS, beside_original
-from relevit.evaluate.paired import paired_change
+from relevit.evaluate.paired import difference
 from relevit.finetune.runs import FailedError, Row, answers, read
 
 ANSWER = ["dataset", "index"]  # an image
@@ -90,7 +90,7 @@ def score(
     `found` maps values of `keys` (the first columns of the tables; the last is the seed) to rows,
     `original` are the original's predictions. Returns the rows of `beside_original` with the keys
     and the rate; the change on the shifted sets, a row for each group of runs that differ in the
-    seed alone, with its interval as `paired_change` has it; and the reasons of runs that failed.
+    seed alone, with its interval as `difference` has it; and the reasons of runs that failed.
     """
     parts, marks, lost = [], [], {}
     before = original.assign(right=original["label_rank"] == 0)
@@ -102,13 +102,13 @@ def score(
             continue
         named, answered = dict(zip(keys, values, strict=True)), answers(row)
         parts.append(beside_original(answered, original).assign(**named, lr=lr))
-        both = answered.assign(right=answered["label_rank"] == 0, in_a=True, **named)
+        both = answered.assign(right=answered["label_rank"] == 0, **named)
         marks.append(both.merge(before[[*ANSWER, "right"]], on=ANSWER, suffixes=("", "_before")))
     columns = [*keys, *COLUMNS, "lr"]
     if not parts:
         return pd.DataFrame(columns=columns), pd.DataFrame(), lost
     shifted = {
-        group: paired_change(runs, runs.assign(right=runs["right_before"])).loc["all"]
+        group: difference(runs, runs.assign(right=runs["right_before"]))
         for group, runs in pd.concat(marks).groupby([*keys[:-1]], sort=False)
     }
     changes = pd.DataFrame.from_dict(shifted, orient="index")

@@ -102,7 +102,7 @@ def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
         ("    label: {weight_relevance: 0}\n", "", "lack the control or the method; name one arm"),
         ("    relevance: {}\n", "", "lack the control or the method; name one arm label and one"),
         ("[label, relevance, swap,", "[nobody,", "followed = ['nobody', 'both', "),
-        ("  counts: [1", "  axis_seeds: [7]\n  counts: [1", "with seeds [7], but 01_masks makes"),
+        ("  arm_seeds: []", "  arm_seeds: [7]", "with seeds [7], but 01_masks makes"),
         (
             "arm_settings: {class_term: label,",
             "arm_settings: {seed: 3,",
