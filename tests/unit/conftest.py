@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +95,13 @@ def no_network(monkeypatch) -> None:
         raise AssertionError(f"this test tried to reach {address}")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture
+def project_of_one_preset(request, tmp_path, monkeypatch) -> Path:
+    """A project in which `quick` is the PRESET of the test's module, and the folder one is in."""
+    for folder in ("notebooks", "params"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "params" / "quick.yaml").write_text(request.module.PRESET)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -18,12 +18,8 @@ OWN = FinetuneParams(seed=3, epochs=4, **SHARED)
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch):
-    for folder in ("notebooks", "params"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "params" / "quick.yaml").write_text(PRESET)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def project(project_of_one_preset):
+    return project_of_one_preset
 
 
 def made(**changed):

@@ -18,13 +18,7 @@ common: {model: tiny, seeds: [1]}
 02_finetune: {epochs: 1, images_per_class: 1, lr: 1.0e-4, class_term: confidence}
 """
 
-
-@pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch):
-    for folder in ("notebooks", "params"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "params" / "quick.yaml").write_text(PRESET)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("project_of_one_preset")
 
 
 def params(**others) -> RobustnessParams:

@@ -33,13 +33,7 @@ common: {model: tiny, seeds: [0, 1]}
 02_finetune: {epochs: 1, images_per_class: 3, lr: 1.0e-4, class_term: confidence}
 """
 
-
-@pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch):
-    for folder in ("notebooks", "params"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "params" / "quick.yaml").write_text(PRESET)
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("project_of_one_preset")
 
 
 def params(**others) -> CuresParams:
