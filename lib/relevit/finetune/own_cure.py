@@ -62,6 +62,8 @@ def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tupl
 
 
 def _is_box(mask: Bool[np.ndarray, "height width"]) -> bool:
-    """Whether an object fills its bounding box."""
+    """Whether an object fills its bounding box; an empty mask says nothing against it."""
+    if not mask.any():
+        return True
     rows, columns = (mask.any(axis=axis).nonzero()[0] for axis in (1, 0))
     return bool(mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all())

@@ -18,6 +18,7 @@ SHAPES = {
     "disc": lambda y, x: (y - 12) ** 2 + (x - 16) ** 2 < 60,
     "box": lambda y, x: (y > 9) & (x > 15),
     "all": lambda y, x: y + x >= 0,
+    "none": lambda y, x: y + x < 0,
 }
 
 
@@ -60,6 +61,7 @@ def drawn(folder, shapes) -> tuple[Batch, Listing]:
     ("shapes", "by_hand", "cure", "why"),
     [
         (["box", "box"], True, "relevance", "the masks are boxes, with which"),
+        (["box", "none", "box"], True, "relevance", "the masks are boxes, with which"),
         (["box", "disc"], True, "both", "masks that are no boxes"),
         (["box", "box"], False, "both", "masks that are no boxes"),
         (["disc", "all"], True, "relevance", "1 of 2 training images have a mask and a background"),
