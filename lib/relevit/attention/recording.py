@@ -63,15 +63,10 @@ def record_attention(model: nn.Module, *, last: int | None = None) -> Iterator[T
     Raises: ValueError for a model without global self-attention blocks; RuntimeError on
     leaving when no forward pass was made, or some block recorded nothing.
     """
-    attentions = attention_layers(model)
-    if getattr(model, "grad_checkpointing", False):
-        raise ValueError(
-            f"record_attention: this {type(model).__name__} runs its blocks twice for gradient "
-            "checkpointing; switch that off: model.set_grad_checkpointing(False)"
-        )
+    attentions = watched_layers(model)
     watched = range(len(attentions))[-last if last else 0 :]
     tape, handles = Tape(), []
-    with _switched(model, attentions[watched.start :], "fused_attn"):
+    with switched(model, attentions[watched.start :], "fused_attn"):
         try:
             for i in watched:
                 note = partial(_keep_input, tape, i == watched.start)
@@ -91,12 +86,12 @@ def record_attention(model: nn.Module, *, last: int | None = None) -> Iterator[T
 
 def frozen_weights(model: nn.Module) -> AbstractContextManager[None]:
     """Switch off gradients to all weights inside the context and restore each one after it."""
-    return _switched(model, list(model.parameters()), "requires_grad")
+    return switched(model, list(model.parameters()), "requires_grad")
 
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:
     """Eval mode inside the context; afterwards each part has the mode that it had."""
-    return _switched(model, list(model.modules()), "training")
+    return switched(model, list(model.modules()), "training")
 
 
 def unfused_attention(model: nn.Module) -> AbstractContextManager[None]:
@@ -105,17 +100,19 @@ def unfused_attention(model: nn.Module) -> AbstractContextManager[None]:
     Fused attention cannot be differentiated twice. timm's global switch is not touched.
     Raises: ValueError for a model without global self-attention blocks.
     """
-    return _switched(model, attention_layers(model), "fused_attn")
+    return switched(model, attention_layers(model), "fused_attn")
 
 
 @contextmanager
-def _switched(model: nn.Module, parts: Sequence[Any], switch: str) -> Iterator[None]:
+def switched(
+    model: nn.Module, parts: Sequence[Any], switch: str, to: bool = False
+) -> Iterator[None]:
     """A switch of these parts off inside the context; after it each is as it was."""
     with alone(model):
         before = [getattr(part, switch) for part in parts]
         try:
             for part in parts:
-                setattr(part, switch, False)
+                setattr(part, switch, to)
             yield
         finally:
             for part, value in zip(parts, before, strict=True):
@@ -133,6 +130,17 @@ def attention_for_gradients(model: nn.Module) -> Iterator[None]:
     slow = on_processor and torch.is_autocast_enabled("cpu")
     with unfused_attention(model) if slow else nullcontext():
         yield
+
+
+def watched_layers(model: nn.Module) -> list[nn.Module]:
+    """As `attention_layers`, of a model that runs each block once. Raises: ValueError, too."""
+    attentions = attention_layers(model)
+    if getattr(model, "grad_checkpointing", False):
+        raise ValueError(
+            f"record_attention: this {type(model).__name__} runs its blocks twice for gradient "
+            "checkpointing; switch that off: model.set_grad_checkpointing(False)"
+        )
+    return attentions
 
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:
@@ -155,14 +163,18 @@ def _keep_input(tape: Tape, first: bool, block: nn.Module, args: tuple) -> None:
     tape.inputs.append(args[0])
 
 
-def _keep_map(tape: Tape, index: int, module: nn.Module, args: tuple, output: Tensor) -> None:
-    tokens = tape.inputs[-1].shape[1]
-    if output.ndim != 4 or output.shape[2:] != (tokens, tokens):
+def need_global(index: int, tokens: int, shape: tuple[int, ...]) -> None:
+    """Raise ValueError for a map of this shape that is not of all tokens by all tokens."""
+    if len(shape) != 4 or shape[2:] != (tokens, tokens):
         raise ValueError(
-            f"record_attention: block {index} made a map of shape {tuple(output.shape)}, not "
+            f"record_attention: block {index} made a map of shape {shape}, not "
             "[batch, heads, tokens, tokens]; use a model with global self-attention over its "
             f"patches ({FAMILIES})"
         )
+
+
+def _keep_map(tape: Tape, index: int, module: nn.Module, args: tuple, output: Tensor) -> None:
+    need_global(index, tape.inputs[-1].shape[1], tuple(output.shape))
     # With frozen weights nothing before the first map needs a gradient: it becomes a leaf, and
     # the backward pass stops there.
     if torch.is_grad_enabled() and not output.requires_grad:

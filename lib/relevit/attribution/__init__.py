@@ -7,7 +7,7 @@ those of the papers' text or of their code (`relevit.protocols`); each can be gi
 """
 
 from relevit.attention.patches import patch_grid, to_heatmap
-from relevit.attribution.gae import gae, relevance_and_logits
+from relevit.attribution.gae import gae
 from relevit.attribution.method import method_options
 from relevit.attribution.methods import (
     BASELINES,
@@ -17,6 +17,7 @@ from relevit.attribution.methods import (
     explain,
     explain_all,
 )
+from relevit.attribution.trained_maps import relevance_and_logits
 
 __all__ = [
     "BASELINES",

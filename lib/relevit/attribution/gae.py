@@ -12,13 +12,7 @@ whose head averages the patches has no such row: there it is the mean of the pat
 
 from __future__ import annotations
 
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from relevit.attention.recording import Inputs
-from relevit.attribution.method import Target
-from relevit.attribution.seen import Map, Matrices, Seen, average_heads, observe, reads
-from relevit.config.words import TrainedMap
+from relevit.attribution.seen import Map, Matrices, Seen, reads
 
 
 @reads("all")
@@ -49,39 +43,3 @@ def positive_part(seen: Seen, *, mean_first: bool = False) -> Matrices:
     if mean_first:
         return [product.mean(dim=1).clamp(min=0) for product in products]
     return [product.clamp(min=0).mean(dim=1) for product in products]
-
-
-def relevance_and_logits(
-    model: nn.Module,
-    images: Inputs,
-    target: Target = None,
-    *,
-    exact_gradient: bool = False,
-    explanation: TrainedMap = "gae",
-    last: int | None = None,
-) -> tuple[Map, Float[Tensor, "batch classes"]]:
-    """One forward pass, one gradient call: the relevance map in the graph, and the logits.
-
-    For training: the model works in the mode that it has, with its dropout in train mode.
-    `exact_gradient=False` takes grad A as a constant, as the published code does (differences A2);
-    `True` keeps its graph too: the gradient that the text's formulas have.
-    `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
-    `attention` is the last block's, averaged over heads, `rollout` the rows of
-    (A_L + I) ... (A_1 + I). Neither depends on the class. `last` is the number of blocks that the
-    map is of, counted from the end (None: all).
-    """
-    seen = observe(
-        model,
-        images,
-        target,
-        gradients="all" if explanation == "gae" else "none",
-        exact_gradient=exact_gradient,
-        in_graph=True,
-        last=1 if explanation == "attention" else last,
-    )
-    if explanation == "attention":
-        rows = seen.rows(average_heads(seen)[-1])
-    else:
-        matrices = positive_part(seen) if explanation == "gae" else average_heads(seen)
-        rows = seen.propagate(matrices)
-    return seen.pool(rows), seen.logits

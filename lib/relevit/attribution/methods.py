@@ -16,6 +16,7 @@ from relevit.attribution.gae import ga, gae
 from relevit.attribution.integrated_gradients import integrated_gradients
 from relevit.attribution.lrp import lrp
 from relevit.attribution.method import Target, method_options
+from relevit.attribution.readout import legrad, readout
 from relevit.attribution.smoothgrad import smoothgrad
 from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
 from relevit.protocols import Protocol
@@ -33,6 +34,8 @@ METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "token_wise": token_wise,
     "smoothgrad": smoothgrad,
     "integrated_gradients": integrated_gradients,
+    "legrad": legrad,
+    "readout": readout,
 }
 
 SIGNED = ("lrp", "integrated_gradients")  # below zero is what speaks against the class

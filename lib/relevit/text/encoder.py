@@ -143,7 +143,14 @@ class TextTransformer(nn.Module):
         tokens, bias = embedded, self._bias(embedded, mask)
         for block in self.blocks:
             tokens = block(tokens, bias)
-        tokens = self.norm(tokens)
+        return self.forward_head(self.norm(tokens), mask)
+
+    def forward_head(
+        self,
+        tokens: Float[Tensor, "batch tokens width"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """Logits of tokens that have passed the last norm, as timm's models have it."""
         if self.reads != "mean":
             pooled = tokens[:, 0]
         elif mask is None:

@@ -182,9 +182,10 @@ def test_published_relevance_is_split_as_if_concatenated(dino, faces, half, toke
 
 
 READ_BY_CLASS_TOKEN = ("raw_attention", "rollout", "gradcam", "ga")
+OWN_HEAD = ("gae", "lrp", *PIXELS, "legrad", "readout")  # read what the head reads, or pixels
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("gae", "lrp", *PIXELS)])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in OWN_HEAD])
 def test_published_baselines_read_the_class_token_of_both(dino, faces, name):
     own = explain(name, dino, faces, 4)
     both, row = (explain(name, dino, faces, 4, pooling=pool) for pool in ("both", "class_token"))

@@ -1,0 +1,91 @@
+"""Read-outs against autograd through whole blocks, which follows the formula word by word."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relevit.attribution import METHODS, relevance_and_logits
+from relevit.attribution.readout import read_and_logits
+
+from ..attribution_cases import close
+from ..conftest import KINDS
+
+TARGET = torch.tensor([4, 0, 2])
+CASES = [*((kind, {}) for kind in KINDS), ("average", {"class_token": False, "reg_tokens": 2})]
+
+
+def by_the_book(model, images, *, weigh=True, exact=False, last=0):
+    """One gradient a block, of what the model's own norm and head answer behind it."""
+    maps, outputs = [], []
+    for block in model.blocks:
+        block.attn.fused_attn = False
+        block.attn.attn_drop.register_forward_hook(lambda *args: maps.append(args[-1]))
+        block.register_forward_hook(lambda *args: outputs.append(args[-1]))
+    model(images)
+    relevance = 0
+    for attention, tokens in list(zip(maps, outputs, strict=True))[-last:]:
+        answer = model.forward_head(model.norm(tokens)).gather(1, TARGET[:, None]).sum()
+        (slope,) = torch.autograd.grad(answer, attention, retain_graph=True, create_graph=exact)
+        matrix = torch.relu(slope * attention if weigh else slope).mean(dim=1)
+        prefix, heads = model.num_prefix_tokens, 2 if hasattr(model, "head_dist") else 1
+        read = slice(prefix, None) if model.global_pool == "avg" else slice(0, heads)
+        relevance = relevance + matrix[:, read, prefix:].mean(dim=1)
+    return relevance
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("name", ["readout", "legrad"])
+@pytest.mark.parametrize(("kind", "options"), CASES)
+def test_closed_form_equals_autograd(build_vit, images, kind, options, name, last):
+    model, weigh = build_vit(kind, **options), name == "readout"
+    wanted = by_the_book(build_vit(kind, **options), images, weigh=weigh, last=last).detach()
+    assert wanted.std(dim=1).min() > 0, "the map is too flat to tell anything"
+    found, logits = read_and_logits(model, images, TARGET, weigh=weigh, last=last or None)
+    close(found, wanted)
+    close(logits, model(images).detach())
+    if not last:
+        close(METHODS[name](model, images, TARGET), wanted)
+
+
+@pytest.mark.parametrize("name", ["readout", "legrad"])
+@pytest.mark.parametrize("kind", ["plain", "registers", "average"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_gradient_of_the_map(build_vit, images, kind, name, exact):
+    """`exact` takes the gradient through grad A as well; LeGrad has nothing else to learn from."""
+    weights = torch.linspace(-1, 2, 48).reshape(3, 16).double()
+    model, slow = build_vit(kind), build_vit(kind)
+    how = {"explanation": name, "exact_gradient": exact}
+    relevance, _ = relevance_and_logits(model, images, TARGET, **how)
+    (relevance * weights).sum().backward()
+    exact = exact or name == "legrad"
+    (by_the_book(slow, images, weigh=name == "readout", exact=exact) * weights).sum().backward()
+    moved = 0
+    for (part, ours), theirs in zip(model.named_parameters(), slow.parameters(), strict=True):
+        wanted = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
+        found = torch.zeros_like(ours) if ours.grad is None else ours.grad
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12, msg=part)
+        moved += bool(wanted.abs().max() > 1e-6)
+    assert moved >= 6
+
+
+def test_attention_stays_fused_and_is_left_as_it_was(build_vit, images):
+    model = build_vit()
+    model.blocks[0].attn.fused_attn = False
+    METHODS["readout"](model, images)
+    assert [block.attn.fused_attn for block in model.blocks][:2] == [False, True]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
+        relevance_and_logits(model, images, TARGET, explanation="readout")
+    tokens = 16 + model.num_prefix_tokens
+    assert not any(shape[-2:] == (tokens, tokens) for shape in kept if len(shape) == 4)
+
+
+def test_model_without_a_head_that_reads_tokens_is_refused(build_vit, images):
+    class Headless(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = build_vit().blocks
+
+    with pytest.raises(ValueError, match=r"Headless has no norm and head .* take a Vision"):
+        METHODS["readout"](Headless(), images)
