@@ -149,7 +149,7 @@ class _Attending(TorchFunctionMode):
         return dropout(_softmax(query, key, bias), kwargs.get("dropout_p", 0.0)) @ value
 
     def read_outs(self, target: Tensor, exact: bool) -> Iterator[ReadOut]:
-        """Of each block that was seen; in the graph, their gradients only where they are `exact`."""
+        """Of each block that was seen; their gradients are in the graph where they are `exact`."""
         for block, tokens, query, key, value, bias in self.taken:
             attention = _softmax(query, key, bias)
             if not exact:
@@ -167,9 +167,7 @@ class _Attending(TorchFunctionMode):
 
 def _softmax(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
     scores = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
-    if bias is not None:
-        scores = scores.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else scores + bias
-    return scores.softmax(dim=-1)
+    return (scores if bias is None else scores + bias).softmax(dim=-1)
 
 
 @contextmanager

@@ -368,3 +368,21 @@ class AblationsParams(Params):
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
     images_per_set: Count = Field(60, ge=40, description="test images of each set")
+    maps: Arms = Field(
+        {
+            "gae": {},
+            "readout": {"explanation": "readout"},
+            "readout_last2": {"explanation": "readout", "trained_blocks": 2},
+        },
+        description="maps to train on and blocks to train, as parameters of 02_finetune, by name",
+    )
+    map_settings: dict[str, Any] = Field(
+        {}, description="parameters of 02_finetune that are others than there for all maps"
+    )
+    challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
+    looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
+
+    @field_validator("maps")
+    @classmethod
+    def _can_be_compared(cls, maps: Arms) -> Arms:
+        return checked_arms(maps, NOT_OF_AN_ARM | {"masks", "images_per_class"})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from relevit.base.stages import read_stage
+from relevit.base.stages import preset_file, read_stage
 from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
 from relevit.evaluate.accuracies import COLUMNS, beside_original
-from relevit.evaluate.paired import difference
+from relevit.evaluate.paired import ORIGINAL, difference
+from relevit.finetune.controls import OWN
+from relevit.finetune.cures import Cure
 from relevit.finetune.runs import FailedError, Row, answers, read
 
 ANSWER = ["dataset", "index"]  # an image
@@ -53,9 +55,11 @@ def variant(base: FinetuneParams, name: str, **others: Any) -> FinetuneParams:
 
 def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
     """The runs of 05_ablations: `variants` by name and seed, `counts` by images a class, classes
-    and seed, `rates` by factor and seed. A row that two of them ask for is one run.
+    and seed, `rates` by factor and seed, `maps` as those of 04_cures. A row that two of them ask
+    for is one run.
 
-    The learning rate of all is the one that the rule chose for `full`.
+    The learning rate of all is the one that the rule chose for `full`, but for maps that have
+    another in the preset. Raises: ValueError for parameters of a map that 02_finetune lacks.
     """
     base = read_stage(
         cfg, FinetuneParams, model=cfg.compared_model, images_per_class=cfg.base_images
@@ -79,7 +83,34 @@ def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
             for f in (1.0, *cfg.rate_factors)
             for s in seeds
         },
+        "maps": dict(_maps(cfg, full)),
     }
+
+
+def _maps(cfg: AblationsParams, full: FinetuneParams) -> Iterator[tuple[Cure, Row]]:
+    """The runs on each of `maps`, and the original, with the figures of 04_cures."""
+    asked = {key: getattr(cfg, key) for key in ("images_per_set", "looked_at")}
+    asked["challenge"] = cfg.challenge_images
+    for seed in cfg.variant_seeds:
+        base = full.model_copy(update={"seed": seed})
+        own = ("annotated", cfg.base_images, OWN, seed)
+        yield Cure(ORIGINAL, *own), Row(base, original=True, **asked)
+        for arm, changes in cfg.maps.items():
+            where = f"{preset_file(cfg.preset)}: 05_ablations: map {arm!r}"
+            values = base.model_dump() | cfg.map_settings | changes
+            yield Cure(arm, *own), Row(FinetuneParams.checked(values, where), **asked)
+
+
+def twin(cfg: AblationsParams, arm: str, **changes: Any) -> str | None:
+    """The arm of `maps` that trains the same blocks on labels alone, with these changes."""
+    plain = {"trained_blocks": None, "weight_relevance": None, "augmentation": "none"}
+    wanted = {"trained_blocks": cfg.maps[arm].get("trained_blocks"), "weight_relevance": 0}
+    twins = (
+        name
+        for name, own in cfg.maps.items()
+        if {key: own.get(key, value) for key, value in plain.items()} == plain | wanted | changes
+    )
+    return next(twins, None)
 
 
 def score(

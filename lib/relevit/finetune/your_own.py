@@ -50,6 +50,7 @@ from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
 from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import trained_weights
 from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.checkpoints import load_weights, save_weights
@@ -195,6 +196,7 @@ def prepare(
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
+    trained_weights(model.network, choices.trained_blocks)  # which says where there are none
     identity = {
         "choices": choices.model_dump(exclude=set(FREE)),
         "weights": _origin(weights, network),

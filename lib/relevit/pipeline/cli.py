@@ -40,7 +40,8 @@ EXAMPLES = {
       --out run
 
 Cures: label (the class term alone), relevance (RobustViT's terms), swap (the class term, half of
-each batch on other images' backgrounds), both.
+each batch on other images' backgrounds), both. --blocks 3 trains the last three blocks alone, and
+a step costs less than half.
 
 Stop it at any time: the same command goes on. run/report.html says what came of it, and
 run/weights.safetensors is the model as plain timm takes it.
@@ -130,6 +131,7 @@ def finetune(options: argparse.Namespace) -> int:
         "new_head": options.new_head,
         "cure": options.cure,
         "against": options.against,
+        "trained_blocks": options.blocks,
         "corrupted": _corrupted(options),
         "rates": None if options.rate is None else [options.rate],
     }
@@ -316,6 +318,9 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
         "--cure", metavar="CURE", help="label, relevance, swap or both; else by the masks (auto)"
     )
     parser.add_argument("--against", metavar="CURE", help="cure to compare with (label)")
+    parser.add_argument(
+        "--blocks", type=int, metavar="N", help="train the last N blocks, norm and head (all)"
+    )
     parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
     parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
     parser.add_argument(

@@ -12,8 +12,10 @@ from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
 from relevit.evaluate.accuracies import COLUMNS
 from relevit.finetune import variants as module
+from relevit.finetune.controls import OWN
+from relevit.finetune.cures import ORIGINAL, Cure
 from relevit.finetune.runs import FailedError, Row
-from relevit.finetune.variants import VARIANTS, ablations, score, variant
+from relevit.finetune.variants import VARIANTS, ablations, score, twin, variant
 
 
 def answered(ranks, name="val"):
@@ -59,7 +61,32 @@ def test_a_run_that_two_sections_ask_for_is_one(here):
     assert names["counts"][3, 40, 1] == full == names["rates"][1.0, 1]
     own = FinetuneParams(model="tiny", images_per_class=3, seed=1)
     assert Row(own).name == full, "the preset's own run, where its model is the compared one"
-    assert len({n for each in names.values() for n in each.values()}) == 2 * (2 + 2 + 1)
+    assert names["maps"][Cure("gae", "annotated", 3, OWN, 1)] == full
+    assert len({n for each in names.values() for n in each.values()}) == 2 * (2 + 2 + 1 + 2) + 1
+
+
+def test_maps_are_rows_beside_their_labels_and_their_swap(here):
+    maps = {
+        "gae": {},
+        "readout_last2": {"explanation": "readout", "trained_blocks": 2},
+        "label": {"weight_relevance": 0.0},
+        "label_last2": {"weight_relevance": 0.0, "trained_blocks": 2},
+        "swap_last2": {"weight_relevance": 0.0, "trained_blocks": 2, "augmentation": "swap"},
+    }
+    cfg = AblationsParams(maps=maps, map_settings={"weight_background": 1.0})
+    found = ablations(cfg)["maps"]
+    assert [key.arm for key in found] == [ORIGINAL, *maps]
+    for key, row in found.items():
+        if key.arm != ORIGINAL:
+            changes = {"weight_background": 1.0} | maps[key.arm]
+            assert row.params == found[key].params.model_copy(update=changes)
+    labels = {arm: twin(cfg, arm) for arm in maps}
+    blocks = {arm: "label_last2" if "last2" in arm else "label" for arm in maps}
+    assert labels == blocks
+    swaps = {arm: twin(cfg, arm, augmentation="swap") for arm in ("gae", "readout_last2")}
+    assert swaps == {"gae": None, "readout_last2": "swap_last2"}
+    with pytest.raises(ValueError, match=r"quick\.yaml: 05_ablations: map 'odd': speed = 3 is no"):
+        ablations(AblationsParams(maps={"odd": {"speed": 3}}))
 
 
 def test_variant_that_diverged_leaves_its_reason(here, monkeypatch):

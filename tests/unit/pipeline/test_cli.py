@@ -102,6 +102,7 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
         (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[1"], "no valid YAML"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--device", "cuda:7"], "cuda"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--cure", "all"], "cure = 'all'"),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--blocks", "9"], "9 of a model that"),
     ],
 )
 def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, arguments, said):
