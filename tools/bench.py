@@ -4,8 +4,9 @@
 
 What is compared, and with which floor, is told by `bench_relevance` (relevance maps,
 finetuning steps), `bench_attribution` (attribution methods), `bench_path` (points of a path
-integral), `bench_tokencut` (automatic masks), `bench_smoothgrad` (many images and models) and
-`bench_evaluation` (pictures on disk, against timm's validation).
+integral), `bench_tokencut` (automatic masks), `bench_smoothgrad` (many images and models),
+`bench_maps` (maps to train on, blocks) and `bench_evaluation` (pictures on disk, against timm's
+validation).
 Times are of random weights and images but in `bench_path` and `bench_tokencut`.
 Exit code 1: numbers differ; a missed target is only printed.
 """
@@ -24,6 +25,7 @@ import torch
 
 import bench_attribution
 import bench_evaluation
+import bench_maps
 import bench_path
 import bench_relevance
 import bench_smoothgrad
@@ -41,6 +43,7 @@ OTHERS = {
     "path": bench_path,  # on the CPU, whatever the device; so is tokencut
     "tokencut": bench_tokencut,
     "smoothgrad": bench_smoothgrad,
+    "maps": bench_maps,
 }
 
 

@@ -1,6 +1,7 @@
 """Which rate and weight each cure gets: by validation images of the animals alone.
 
-`python tools/cure_settings.py` runs every arm of 04_cures in params/study.yaml on the workshop's
+`python tools/cure_settings.py` runs every arm of 04_cures and map of 05_ablations in
+params/study.yaml (or those that are named) on the workshop's
 original (finish `00_start` of it first), seed 0, at each rate and weight below, and prints all of
 them. Of those that harm neither accuracy nor the class loss (`learning_rate.judge`), the highest
 rate is chosen, and of its weights the highest: the paper's rule for the rate, and its like for the
@@ -17,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from relevit.base.stages import preset_file, read_stage
-from relevit.config import CuresParams, FinetuneNotebookParams, FinetuneParams
+from relevit.config import AblationsParams, CuresParams, FinetuneNotebookParams, FinetuneParams
 from relevit.finetune import runs
 from relevit.finetune.runs import Row
 
@@ -45,7 +46,7 @@ def asked(arms: dict[str, dict[str, Any]]) -> list[tuple[str, Row]]:
 
 
 def table(
-    rows: list[tuple[str, Row]], study: CuresParams, limit_pts: float
+    rows: list[tuple[str, Row]], limit_pts: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What each run came to, and the rate and weight that are chosen of each arm (NaN: none)."""
     found = runs.judged(row for _, row in rows)
@@ -54,7 +55,7 @@ def table(
     found["passes"] = (found["drop_pts"] <= limit_pts) & ~found["rising"].astype(bool)
     shown = ["arm", "lr", "weight", "drop_pts", "class_loss_before", "class_loss", "passes"]
     passing = found[found["passes"]].sort_values(["lr", "weight"])
-    best = passing.groupby("arm")[["lr", "weight"]].last().reindex(list(study.arms))
+    best = passing.groupby("arm")[["lr", "weight"]].last().reindex(list(dict(rows)))
     return found[shown], best
 
 
@@ -62,13 +63,14 @@ def main() -> None:
     """Run what is missing, several side by side, and print the table and what is chosen."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=1)
-    jobs = parser.parse_args().jobs
-    study = CuresParams.from_preset(preset_file("study"))
-    limit_pts = FinetuneNotebookParams.from_preset(preset_file("study")).limit_pts
-    rows = asked(study.arms)
-    with ProcessPoolExecutor(jobs) as pool:
+    parser.add_argument("--arms", nargs="+", help="these alone")
+    options, study = parser.parse_args(), preset_file("study")
+    arms = CuresParams.from_preset(study).arms | AblationsParams.from_preset(study).maps
+    limit_pts = FinetuneNotebookParams.from_preset(study).limit_pts
+    rows = asked({name: arms[name] for name in options.arms or arms})
+    with ProcessPoolExecutor(options.jobs) as pool:
         list(pool.map(runs.make, [row for _, row in rows]))
-    for found in table(rows, study, limit_pts):
+    for found in table(rows, limit_pts):
         print(found.to_string(), end="\n\n")
 
 

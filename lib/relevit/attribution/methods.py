@@ -52,13 +52,15 @@ def explain(
     *,
     method: str = "gae",
     protocol: str = "published",
+    positive: bool = False,
     **options: Any,
 ) -> Float[Tensor, "batch 1 height width"]:
     """Where the model finds a class: heatmaps from 0 to 1, each over its own range.
 
     `images` are normalised as the model wants them (`ModelSpec.normalise`), on its device;
     `method` is one of METHODS, and `options` are its own. `target`: one class for all images or
-    one for each, None for the predicted ones. The model works in eval mode meanwhile. A map that
+    one for each, None for the predicted ones. `positive` sets what speaks against the class, in
+    maps that are SIGNED, to 0 first. The model works in eval mode meanwhile. A map that
     is the same everywhere gives a heatmap of zeros.
     Raises: ValueError for an unknown method or protocol, images or targets of another form, NaN in
     an image, and as the methods do.
@@ -70,6 +72,7 @@ def explain(
     maps = METHODS[method](model, images, target, protocol=protocol, **options)
     # Published code makes a constant map NaN.
     maps = maps.detach().nan_to_num(nan=0.0)
+    maps = maps.clamp(min=0) if positive and method in SIGNED else maps
     return to_heatmap(maps, tuple(images.shape[-2:]), patch_grid(model, images))
 
 

@@ -40,18 +40,21 @@ def backgrounds_challenge(
     return top1 | {"background_gap_pts": gap}
 
 
-def relevance_shares(model: nn.Module, spec: ModelSpec, batches: Iterable[Batch]) -> pd.DataFrame:
+def relevance_shares(
+    model: nn.Module, spec: ModelSpec, batches: Iterable[Batch], method: str = "gae"
+) -> pd.DataFrame:
     """One row an image: the share of its relevance on object, props and texture, in percent.
 
-    Maps are GAE's for the predicted class, raised to pixels and with their lowest value at 0, as
-    the finetuning looks at them. Where things beside the object are not known, what is not object
+    Maps are for the predicted class, GAE's or another method's, raised to pixels and with their
+    lowest value at 0, as the finetuning looks at them; of signed maps what speaks for the class.
+    Where things beside the object are not known, what is not object
     is texture.
     """
     device = next(model.parameters()).device
     parts = []
     for batch in batches:
         pixels = spec.normalise(batch.images.to(device))
-        heat = explain(model, pixels).cpu().double()
+        heat = explain(model, pixels, method=method, positive=True).cpu().double()
         heat = heat / heat.sum(dim=(1, 2, 3), keepdim=True).clamp_min(1e-12)
         on_object = batch.masks > 0.5
         on_props = torch.zeros_like(on_object) if batch.props is None else batch.props

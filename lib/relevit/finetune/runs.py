@@ -61,6 +61,7 @@ SETS = "sets"  # its answers
 ORIGINAL = "original"
 DIVERGED = "diverged"
 FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
+HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at")
 # Parameters whose value says what they are.
 UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
@@ -394,11 +395,13 @@ def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
 
 
 def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) -> dict[str, float]:
-    """Means of `relevance_shares`, and of Habitats what `backgrounds_challenge` finds."""
+    """Means of `relevance_shares`, `on_object_libra_pct` by a map of HELD_OUT, and of Habitats what `backgrounds_challenge` finds."""
     model = row.params.model
     network = load_model(model, weights, device=row.params.device)
-    shown = shared_out(bench, model, row.looked_at).split(BATCH)
+    shown = list(shared_out(bench, model, row.looked_at).split(BATCH))
     found = relevance_shares(network, bench.spec(model), shown).mean().to_dict()
+    held_out = relevance_shares(network, bench.spec(model), shown, HELD_OUT)
+    found["on_object_libra_pct"] = held_out["on_object_pct"].mean()
     if bench.challenging and row.challenge:
         found |= backgrounds_challenge(classifier, bench.test_batches, row.challenge)
     return found
