@@ -13,8 +13,9 @@ PROTOCOLS = ("published", "described")
 LRP = ("partial_lrp", "lrp", "transformer_attribution")
 START_BLOCK = ("rollout", "ga", "transformer_attribution", "head_wise", "token_wise")
 OURS = ("head_wise", "token_wise")
+RULES = ("attn_lrp", "libra_grad")  # of the backward pass
 PIXELS = ("smoothgrad", "integrated_gradients")
-GRAPH = ("raw_attention", "rollout", "gradcam", "gae", "ga", "head_wise", "token_wise")
+GRAPH = ("raw_attention", "rollout", "gradcam", "attention_gradient", "gae", "ga", *OURS)
 CLASS_AGNOSTIC = ("raw_attention", "rollout")
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 

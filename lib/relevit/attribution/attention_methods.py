@@ -1,4 +1,4 @@
-"""Raw attention, rollout and GradCAM: what can be read off attention and its gradient.
+"""Raw attention, rollout, GradCAM, and attention times its gradient, as one forward pass has them.
 
 Each is a formula of what one forward pass leaves behind (`Seen`). GAE and GA are in `gae`.
 """
@@ -71,6 +71,17 @@ def gradcam(
         cam = (rows * slopes.mean(dim=(2, 3), keepdim=True)).mean(dim=1).clamp(min=0)
         found = pool_rows(cam, seen.pooling, 0)
     return scaled_to_one(found) if scale else found
+
+
+@reads("last")
+def attention_gradient(seen: Seen) -> Map:
+    """Attention of the last block times its gradient, clamped at 0, mean over heads.
+
+    In the rows that the head reads: the last step of GAE alone, the plain map that a longer method
+    has to beat.
+    """
+    product = (seen.maps[-1] * seen.gradients[-1]).clamp(min=0)
+    return seen.pool(seen.rows(product.mean(dim=1)))
 
 
 # What published code does otherwise

@@ -10,10 +10,17 @@ from torch import Tensor, nn
 
 from relevit.attention.patches import patch_grid, to_heatmap
 from relevit.attention.recording import Inputs
-from relevit.attribution.attention_methods import gradcam, raw_attention, rollout
+from relevit.attribution.attention_methods import (
+    attention_gradient,
+    gradcam,
+    raw_attention,
+    rollout,
+)
+from relevit.attribution.attn_lrp import attn_lrp
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
 from relevit.attribution.gae import ga, gae
 from relevit.attribution.integrated_gradients import integrated_gradients
+from relevit.attribution.libra_grad import libra_grad
 from relevit.attribution.lrp import lrp
 from relevit.attribution.method import Target, method_options
 from relevit.attribution.readout import legrad, readout
@@ -34,11 +41,15 @@ METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "token_wise": token_wise,
     "smoothgrad": smoothgrad,
     "integrated_gradients": integrated_gradients,
+    "attention_gradient": attention_gradient,
     "legrad": legrad,
     "readout": readout,
+    "attn_lrp": attn_lrp,
+    "libra_grad": libra_grad,
 }
 
-SIGNED = ("lrp", "integrated_gradients")  # below zero is what speaks against the class
+# Below zero is what speaks against the class.
+SIGNED = ("lrp", "integrated_gradients", "attn_lrp", "libra_grad")
 VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
 # What its Tables 1 and 2 compare them with. Here the segmentation test has partial LRP too, and LRP
 # explains the model that is given; the published script has neither (differences D7).

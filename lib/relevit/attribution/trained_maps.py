@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
+from relevit.attribution.attn_lrp import attn_lrp_and_logits
 from relevit.attribution.gae import positive_part
 from relevit.attribution.method import Target
 from relevit.attribution.readout import read_and_logits
@@ -30,10 +31,12 @@ def relevance_and_logits(
     `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
     `attention` is the last block's, averaged over heads, `rollout` the rows of
     (A_L + I) ... (A_1 + I); neither depends on the class. `readout` is `attribution.readout`.
-    `legrad` is made of gradients alone, and has them exact always: as constants they
+    `legrad` and `attn_lrp` are made of gradients, and have them exact always: as constants they
     would teach nothing. `last` is the number of blocks that the map is of, counted from the end
     (None: all).
     """
+    if explanation == "attn_lrp":
+        return attn_lrp_and_logits(model, images, target, last=last, in_graph=True)
     if explanation in ("readout", "legrad"):
         return read_and_logits(
             model,

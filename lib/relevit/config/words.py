@@ -18,7 +18,7 @@ MAP_LOSSES = get_args(MapLoss)
 Method = Literal[MapLoss, Baseline]
 # `boxes` are those around annotated masks, `a_third` annotated masks of one image in three.
 MaskSource = Literal["annotated", "tokencut", "boxes", "a_third"]
-TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad"]
+TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad", "attn_lrp"]
 # What is done to half of the images of a batch by their masks (`finetune.augmenting`).
 Augmentation = Literal["none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop"]
 

@@ -27,7 +27,7 @@ from relevit.models.loading import load_model
 from replicas import weights as micro
 
 from .. import patch_finder as finder
-from ..attribution_cases import PIXELS, PROTOCOLS, close, explain, know_black
+from ..attribution_cases import PIXELS, PROTOCOLS, RULES, close, explain, know_black
 
 SIZES = {
     "img_size": 28,
@@ -182,7 +182,7 @@ def test_published_relevance_is_split_as_if_concatenated(dino, faces, half, toke
 
 
 READ_BY_CLASS_TOKEN = ("raw_attention", "rollout", "gradcam", "ga")
-OWN_HEAD = ("gae", "lrp", *PIXELS, "legrad", "readout")  # read what the head reads, or pixels
+OWN_HEAD = ("gae", "lrp", *PIXELS, *RULES, "legrad", "readout")  # read what the head reads, or pixels
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in OWN_HEAD])

@@ -1,0 +1,171 @@
+"""Another gradient of a model that runs as it is: the parts that AttnLRP and LibraGrad share.
+
+A mode watches the functions that the model calls. Where a rule is known, the same numbers are
+computed with some factors held constant, or counted in part, in the backward pass. Relevance is
+then an input times its gradient. Logits stay the same but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.token_rows import head_pooling
+from relevit.attribution.method import Target, checked_target
+
+Rule = Callable[..., Tensor]
+
+
+class Rules(TorchFunctionMode):
+    """Functions of torch and the rule of each, `rule(rules, function, *arguments)`.
+
+    Rules hold in `relevances` alone: any other backward pass through the same graph has the plain
+    gradient, so that one forward pass serves a map and a loss of the logits.
+    """
+
+    def __init__(self, table: dict[Callable[..., Any], Rule]) -> None:
+        super().__init__()
+        self.table, self.in_force = table, False
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        rule = self.table.get(func)
+        return (partial(rule, self, func) if rule else func)(*args, **(kwargs or {}))
+
+    def held(self, tensor: Tensor) -> Tensor:
+        """The same, a constant where rules are in force."""
+        return Counted.apply(self, 0.0, tensor)
+
+    def halved(self, tensor: Tensor) -> Tensor:
+        """The same, with half of the gradient where rules are in force."""
+        return Counted.apply(self, 0.5, tensor)
+
+    def relevances(
+        self, score: Tensor, tensors: Sequence[Tensor], in_graph: bool = False
+    ) -> list[Tensor]:
+        """Each tensor times the gradient of the `score` by the rules."""
+        self.in_force = True
+        try:
+            found = torch.autograd.grad(score, tensors, create_graph=in_graph)
+        finally:
+            self.in_force = False
+        return [tensor * slope for tensor, slope in zip(tensors, found, strict=True)]
+
+
+class Counted(torch.autograd.Function):
+    """The identity; its gradient counts in part while rules are in force."""
+
+    @staticmethod
+    def forward(ctx, rules, share, tensor):
+        ctx.rules, ctx.share = rules, share
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, slope):
+        if not ctx.rules.in_force:
+            return None, None, slope
+        return None, None, slope * ctx.share if ctx.share else None
+
+
+def explain_by_rules(
+    model: nn.Module,
+    images: Inputs,
+    target: Target,
+    rules: Rules,
+    *,
+    of: Literal["images", "tokens"],
+    last: int | None = None,
+    in_graph: bool = False,
+) -> tuple[list[Tensor], Float[Tensor, "batch classes"]]:
+    """Relevance of each value for one class's logit, and the logits.
+
+    Of the images, or of the tokens before each of the `last` blocks (None: all), first block first.
+    With `in_graph` both may be differentiated; otherwise they are detached, which is cheaper.
+    Raises: ValueError for a bad target, or a model without global self-attention.
+    """
+    head_pooling(model)  # refuses what no method explains
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
+        if not in_graph:
+            stack.enter_context(frozen_weights(model))
+        inputs = images.detach().requires_grad_()
+        with record_attention(model, last=last) as tape, rules:
+            logits = model(inputs)
+        score = logits.gather(1, checked_target(logits, target)[:, None]).sum()
+        wanted = [inputs] if of == "images" else tape.inputs
+        found = rules.relevances(score, wanted, in_graph)
+    if in_graph:
+        return found, logits
+    return [values.detach() for values in found], logits.detach()
+
+
+def norm(
+    rules: Rules,
+    function: Rule,
+    values: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float | None = 1e-5,
+) -> Tensor:
+    """Layer norm and RMS norm, whose divisor is a constant."""
+    axes, kind = tuple(range(-len(shape), 0)), values.dtype if weight is None else weight.dtype
+    values = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    if function is F.layer_norm:
+        values = values - values.mean(axes, keepdim=True)
+    eps = torch.finfo(values.dtype).eps if eps is None else eps
+    divisor = (values.square().mean(axes, keepdim=True) + eps).sqrt()
+    values = values / rules.held(divisor)
+    values = values if weight is None else values * weight
+    return (values if bias is None else values + bias).to(kind)
+
+
+def unit_length(
+    rules: Rules, function: Rule, values: Tensor, p: float = 2.0, dim: int = 1, **options: Any
+) -> Tensor:
+    """Vectors of length 1, whose divisor is a constant."""
+    length = values.norm(p, dim, keepdim=True).clamp(min=options.get("eps", 1e-12))
+    return values / rules.held(length)
+
+
+def activation(rules: Rules, function: Rule, values: Tensor, *args: Any, **options: Any) -> Tensor:
+    """What a function that is 0 at 0 makes of a value, as a constant multiple of it."""
+    made = function(values, *args, **options | ({"inplace": False} if "inplace" in options else {}))
+    return values * rules.held(made / torch.where(values == 0, 1.0, values))
+
+
+def product(rules: Rules, function: Rule, a: Any, b: Any) -> Tensor:
+    """Half to each factor that the images have made; gains and positions are none."""
+    made = function(a, b)
+    both = all(
+        isinstance(x, Tensor) and x.requires_grad and x.ndim > 2 and not hasattr(x, "is_constant")
+        for x in (a, b)
+    )
+    return rules.halved(made) if both and a.ndim == b.ndim else made
+
+
+def constant(rules: Rules, function: Rule, *args: Any, **options: Any) -> Tensor:
+    """A factor that hands nothing on: its product is one of a single factor."""
+    made = rules.held(function(*args, **options))
+    made.is_constant = True
+    return made
+
+
+# In both papers
+SHARED: dict[Callable[..., Any], Rule] = {
+    F.layer_norm: norm,
+    F.rms_norm: norm,
+    F.normalize: unit_length,
+    **dict.fromkeys((F.gelu, F.silu, F.mish, F.elu, F.hardswish), activation),
+    **dict.fromkeys((torch.tanh, Tensor.tanh, F.tanh), activation),
+    **dict.fromkeys((torch.sigmoid, Tensor.sigmoid, F.sigmoid), constant),  # of QuickGELU, gates
+    **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__), product),
+}

@@ -1,0 +1,28 @@
+"""LibraGrad: tokens times a gradient whose paths are balanced, averaged over the blocks."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from relevit.attention.recording import Inputs
+from relevit.attention.token_rows import prefix_tokens
+from relevit.attribution.backward_rules import SHARED, Rules, constant, explain_by_rules
+from relevit.attribution.method import Target, method
+from relevit.attribution.seen import Map
+
+
+@method()
+def libra_grad(model: nn.Module, images: Inputs, target: Target = None) -> Map:
+    """Libra FullGrad+: the mean over blocks of a patch's tokens times their gradient. Signed.
+
+    Attention maps, the divisors of norms and the gates of activations are constants, and a product
+    hands half to each factor. Then the logit is the sum over the tokens before any block, plus
+    the biases behind them times their gradients. As in the authors' reference notebook the map has
+    no terms of biases.
+    Source: Mehri, Baghshah, Pilehvar 2025 (CVPR).
+    """
+    rules = Rules(SHARED | dict.fromkeys((torch.softmax, Tensor.softmax, F.softmax), constant))
+    found, _ = explain_by_rules(model, images, target, rules, of="tokens")
+    return sum(found).sum(dim=2)[:, prefix_tokens(model) :] / len(found)
