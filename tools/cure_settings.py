@@ -45,9 +45,7 @@ def asked(arms: dict[str, dict[str, Any]]) -> list[tuple[str, Row]]:
     return found
 
 
-def table(
-    rows: list[tuple[str, Row]], limit_pts: float
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def table(rows: list[tuple[str, Row]], limit_pts: float) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What each run came to, and the rate and weight that are chosen of each arm (NaN: none)."""
     found = runs.judged(row for _, row in rows)
     found["arm"] = [arm for arm, _ in rows]

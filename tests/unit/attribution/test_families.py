@@ -182,7 +182,14 @@ def test_published_relevance_is_split_as_if_concatenated(dino, faces, half, toke
 
 
 READ_BY_CLASS_TOKEN = ("raw_attention", "rollout", "gradcam", "ga")
-OWN_HEAD = ("gae", "lrp", *PIXELS, *RULES, "legrad", "readout")  # read what the head reads, or pixels
+OWN_HEAD = (
+    "gae",
+    "lrp",
+    *PIXELS,
+    *RULES,
+    "legrad",
+    "readout",
+)  # read what the head reads, or pixels
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in OWN_HEAD])

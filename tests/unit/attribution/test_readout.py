@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
 from relevit.attribution import METHODS, relevance_and_logits
 from relevit.attribution.readout import read_and_logits
+from relevit.config.words import TrainedMap
+from relevit.finetune.loop import only
+from relevit.finetune.step import trained_weights
 
 from ..attribution_cases import close
 from ..conftest import KINDS
@@ -89,3 +94,26 @@ def test_model_without_a_head_that_reads_tokens_is_refused(build_vit, images):
 
     with pytest.raises(ValueError, match=r"Headless has no norm and head .* take a Vision"):
         METHODS["readout"](Headless(), images)
+
+
+@pytest.mark.parametrize("name", get_args(TrainedMap))
+def test_map_of_the_last_blocks_is_that_of_the_whole_graph(build_vit, images, name):
+    """Also where all before them is frozen, as in a training of these blocks alone."""
+    how = {"explanation": name, "last": 2}
+    whole, model = build_vit(depth=3), build_vit(depth=3)
+    wanted, _ = relevance_and_logits(whole, images, TARGET, **how)
+    trained = trained_weights(model, 2)
+    with only(model, trained):
+        found, logits = relevance_and_logits(model, images, TARGET, **how)
+        close(found, wanted)
+        close(logits, whole(images))
+        slopes = [
+            torch.autograd.grad(relevance.square().sum(), weights, allow_unused=True)
+            for relevance, weights in ((found, trained), (wanted, trained_weights(whole, 2)))
+        ]
+    moved = 0
+    for ours, theirs in zip(*slopes, strict=True):
+        moved += ours is not None
+        if ours is not None:
+            close(ours, theirs)
+    assert moved >= 4
