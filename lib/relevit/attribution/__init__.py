@@ -1,4 +1,4 @@
-"""Attribution methods: what every patch contributes to a class, by twelve rules.
+"""Attribution methods: what every patch contributes to a class, by seventeen rules.
 
 Each is `(model, images, target=None, *, protocol="published", **options) -> [batch, patches]`, for
 whole batches, each image as if alone (differences C6), with `images` normalised and `target` one

@@ -395,7 +395,7 @@ def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
 
 
 def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) -> dict[str, float]:
-    """Means of `relevance_shares`, the object's share by HELD_OUT, and of Habitats the challenge."""
+    """Means of `relevance_shares`, the object by HELD_OUT, and of Habitats the challenge."""
     model = row.params.model
     network = load_model(model, weights, device=row.params.device)
     shown = list(shared_out(bench, model, row.looked_at).split(BATCH))
