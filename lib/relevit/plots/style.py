@@ -54,9 +54,19 @@ CLASS_COLOURS = {group: MEANINGS[f"classes {group}"] for group in "AB"}
 # Attribution methods, by what they are made of.
 FAMILIES = {
     "attention": {"raw_attention": "#26367d", "rollout": "#8c9ce0"},
-    "gradients": {"gradcam": "#5c4a00", "smoothgrad": "#a1811a", "integrated_gradients": "#d9bf55"},
-    "LRP": {"partial_lrp": "#a0d199", "lrp": "#55a058", "transformer_attribution": "#1a5a2e"},
-    "attention x gradient": {"gae": "#7a1f6b", "ga": "#d98fca"},
+    "gradients": {
+        "gradcam": "#5c4a00",
+        "smoothgrad": "#a1811a",
+        "integrated_gradients": "#d9bf55",
+        "libra_grad": "#2b2200",
+    },
+    "LRP": {
+        "partial_lrp": "#a0d199",
+        "lrp": "#55a058",
+        "transformer_attribution": "#1a5a2e",
+        "attn_lrp": "#0c2f14",
+    },
+    "attention x gradient": {"gae": "#7a1f6b", "ga": "#d98fca", "attention_gradient": "#b0529f"},
     "Beyond Intuition": {"head_wise": "#76d3cf", "token_wise": "#00666c"},
 }
 METHODS = {name: colour for family in FAMILIES.values() for name, colour in family.items()}

@@ -1,0 +1,119 @@
+"""AttnLRP and LibraGrad: logits as ever, sums that hold, and a map to train on.
+
+AttnLRP's values are held to its authors' in `golden/test_attn_lrp.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from timm.layers import GluMlp, SwiGLU
+from timm.layers.activations import QuickGELU
+from timm.models.eva import Eva
+from torch import Tensor, nn
+
+from relevit.attention.recording import record_attention
+from relevit.attribution import METHODS
+from relevit.attribution.attn_lrp import attn_lrp_and_logits
+from relevit.attribution.backward_rules import SHARED, Rules, constant
+from relevit.text.encoder import build_tiny
+
+from ..attribution_cases import RULES, close
+from ..conftest import SIZES
+
+TARGET = torch.tensor([4, 0, 2])
+FACTORS = torch.linspace(-1, 2, 48).reshape(3, 16).double()
+ROTARY = {"swiglu_mlp": True, "use_rot_pos_emb": True, "scale_mlp": True}
+KINDS = {
+    "ViT": {},
+    "mean": {"global_pool": "avg", "init_values": 0.5},
+    "SwiGLU, RMS norm": {"mlp_layer": SwiGLU, "norm_layer": nn.RMSNorm},
+    "packed SwiGLU": {"mlp_layer": GluMlp, "act_layer": nn.SiLU},
+    "QuickGELU": {"act_layer": QuickGELU},
+    "EVA-02": None,
+}
+
+
+@pytest.fixture(params=KINDS)
+def model(request, build_vit):
+    if request.param != "EVA-02":
+        return build_vit(**KINDS[request.param])
+    torch.manual_seed(0)
+    made = Eva(**SIZES, **ROTARY, norm_layer=nn.LayerNorm).double().eval()
+    with torch.no_grad():
+        for weights in made.parameters():
+            weights += 0.2 * torch.randn_like(weights)
+    return made
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.05])
+def test_logits_and_their_gradient_are_those_of_the_model(model, images, gamma):
+    _, logits = attn_lrp_and_logits(model, images, TARGET, gamma=gamma, in_graph=True)
+    plain = model(images)
+    close(logits, plain, 1e-10, 1e-12)
+    used = [weights for weights in model.parameters() if weights.requires_grad]
+    ours, theirs = (
+        torch.autograd.grad(made.square().sum(), used, materialize_grads=True)
+        for made in (logits, plain)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        close(one, other, 1e-8, 1e-9)
+
+
+def test_libra_grad_is_complete(model, images):
+    """Before any block, the tokens and the biases behind them give the logit, all of it.
+
+    What the paper proves; the plain gradient does not have it.
+    """
+    rules = Rules(SHARED | {Tensor.softmax: constant})
+    named = dict(model.named_parameters())
+    names = [name for name in named if name.endswith("bias") and "q_bias" not in name]
+    names = [name for name in names if not name.startswith("patch_embed")]
+    with record_attention(model) as tape, rules:
+        score = model(images[:1])[0, 3]
+    found = rules.relevances(score, [*tape.inputs, *(named[name] for name in names)])
+    tokens, biases = found[: len(tape.inputs)], found[len(tape.inputs) :]
+    for i, one in enumerate(tokens):
+        earlier = tuple(f"blocks.{number}." for number in range(i))
+        behind = [b.sum() for n, b in zip(names, biases, strict=True) if not n.startswith(earlier)]
+        close(one.sum() + sum(behind), score, 1e-9)
+    mean = sum(tokens).sum(dim=2)[:, model.num_prefix_tokens :] / len(tokens)
+    close(METHODS["libra_grad"](model, images[:1], 3), mean.detach(), 1e-9, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [{"gamma": 0.0}, {"gamma": 0.05}, {"last": 1}], ids=["epsilon", "gamma", "last"]
+)
+def test_map_in_the_graph_has_its_exact_gradient(model, images, options):
+    def figure(in_graph=False):
+        relevance, _ = attn_lrp_and_logits(model, images, TARGET, in_graph=in_graph, **options)
+        assert relevance.shape == (3, 16) and relevance.requires_grad == in_graph
+        return (relevance * FACTORS).sum()
+
+    for weights in (model.blocks[0].norm1.weight, model.blocks[1].attn.proj.weight):
+        (slope,) = torch.autograd.grad(figure(in_graph=True), weights)
+        way = torch.randn_like(weights)
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                weights += sign * 1e-6 * way
+            values.append(float(figure()))
+            with torch.no_grad():
+                weights -= sign * 1e-6 * way
+        difference = (values[0] - values[1]) / 2e-6
+        assert float((slope * way).sum()) == pytest.approx(difference, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("reads", ["first", "mean", "last"])
+@pytest.mark.parametrize("name", [*RULES, "attention_gradient"])
+def test_a_text_gets_one_value_a_token(name, reads):
+    model = build_tiny(40, 3, width=16, reads=reads).double()
+    embedded = model.embed(torch.tensor([[1, 5, 6, 7, 2], [1, 9, 8, 7, 2]])).detach()
+    both, one = (METHODS[name](model, texts, 1) for texts in (embedded, embedded[1:]))
+    assert both.shape == (2, 5 - model.num_prefix_tokens) and (both.std(dim=1) > 0).all()
+    close(both[1:], one)
+
+
+def test_gamma_below_zero_is_an_error(build_vit, images):
+    with pytest.raises(ValueError, match=r"gamma -1: the rule takes 0 .* or more"):
+        METHODS["attn_lrp"](build_vit(), images, gamma=-1)
