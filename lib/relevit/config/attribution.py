@@ -33,7 +33,7 @@ class AttributionParams(Params):
 
 
 class SegmentationParams(Params):
-    """07_segmentation: two tests of relevance maps, outlining the object and erasing it."""
+    """07_segmentation: tests of relevance maps, outlining, erasing and leaving parts out."""
 
     notebook: ClassVar[str] = "07_segmentation"
 
@@ -50,7 +50,12 @@ class SegmentationParams(Params):
     images: Count = Field(
         10, ge=2, description="of the first method model; at random under both protocols (E10)"
     )
-    other_images: Count = Field(4, ge=2, description="of the other models, the original included")
+    other_images: Count = Field(
+        4, ge=2, description="of the other models, and scenes for the slow methods and to erase"
+    )
+    scenes: Count = Field(
+        12, ge=2, description="of each of two sets, drawn without each part; not of photographs"
+    )
     approximated: Count = Field(12, ge=2, description="images of the approximation test")
     unit: Unit = Field("pixel", description="what is erased (E5)")
     fill: Fill = Field("black", description="colour of what is erased (E7)")

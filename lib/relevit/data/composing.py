@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from relevit.data.cutouts import Cutouts, Recipe
 
 PROP_STYLE = "3d"
-PROPS, PLACES, PROP_TURN_DEG = 2, 12, 15.0  # things in an image; places tried for each
+THINGS = ("thing 1", "thing 2")  # of an image, in the order of drawing
+PARTS = ("animal", *THINGS, "texture")  # of an image, which can be left out
+PROPS, PLACES, PROP_TURN_DEG = len(THINGS), 12, 15.0  # things in an image; places tried for each
+# In place of a texture that is left out: its mean colour would still tell the home.
+GROUND = 0.5
 TURNED = 1.3  # of its side is the square around a thing that is turned by that, and a pixel
 
 
@@ -71,8 +75,12 @@ def compose(
     wanted: Sequence[tuple[int, int, int | None]],
     seed: int,
     size: int,
+    without: Collection[str] = (),
 ) -> Batch:
-    """Images of a set from their index, label and texture family (None for a drawn one)."""
+    """Images of a set from their index, label and texture family (None for a drawn one).
+
+    `without` are those of PARTS that are not drawn; what is chosen at random stays.
+    """
     recipe = world.recipes[set_name]
     # The first generation's sets had no name before theirs, nor had the animals.
     names = (world.name, world.drawings.name, recipe.twins or set_name)
@@ -83,14 +91,18 @@ def compose(
         for values in zip(*((p.brightness, p.opacity) for p in placed), strict=True)
     )
     picture = _backgrounds(placed, size)
+    if "texture" in without:
+        picture.fill_(GROUND)
     picture = picture * (1 - recipe.paper) + recipe.paper
     behind = torch.zeros(len(placed), 1, size, size, dtype=torch.float64)
-    for layer in range(PROPS if world.habitats and recipe.props else 0):
+    for layer, thing in enumerate(THINGS if world.habitats and recipe.props else ()):
+        if thing in without:
+            continue
         _paste_props(picture, behind, [p.props[layer] for p in placed], bright, world)
     pixel = torch.arange(size)
     points = _points(pixel[:, None], pixel, size).expand(len(placed), -1, -1, -1)
     colour, alpha = _pasted(world.drawings.load(recipe.style), [p.animal for p in placed], points)
-    if recipe.empty:
+    if recipe.empty or "animal" in without:
         colour, alpha = torch.zeros_like(colour), torch.zeros_like(alpha)
     masks = alpha > 0.5
     colour = (colour * bright).minimum(alpha) * opacity

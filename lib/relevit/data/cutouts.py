@@ -7,7 +7,7 @@ al. 2021), which pastes cut-out photographs on backgrounds and varies one thing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from torch.nn.functional import interpolate
 
 from relevit.data.batch import Batch, join
 from relevit.data.benchmark import Benchmark, Split
-from relevit.data.composing import compose, home_family
+from relevit.data.composing import PARTS, compose, home_family
 from relevit.data.drawings import ANIMALS, PRETRAINING, Drawings, class_split
 from relevit.data.image_set import ImageSet
 from relevit.data.textures import SEEN, SIDE
@@ -140,12 +140,15 @@ class Cutouts(Benchmark):
         families: Sequence[int] | None = None,
         seed: int = 0,
         size: int | None = None,
+        without: Collection[str] = (),
     ) -> Batch:
         """Draw images of one set; same arguments, same bytes, in whatever order or batches.
 
         `labels` gives their classes, by default the index modulo their number, so that any whole
         multiple of it is balanced. `families` puts the same animals on other textures and changes
-        nothing else. `size` is the side in pixels, at most 128; an even one up to 256 is drawn at
+        nothing else. `without` are those of `composing.PARTS` that are left out, and nothing else
+        changes: what lay under a part is seen, and a texture leaves a grey ground. Masks are of
+        what is drawn. `size` is the side in pixels, at most 128; an even one up to 256 is drawn at
         half of it and enlarged, as textures are no finer.
         """
         size = size or SIZE
@@ -153,8 +156,10 @@ class Cutouts(Benchmark):
             raise ValueError(
                 f"{self.name}: set {set_name!r} is unknown; use one of {tuple(self.recipes)}"
             )
+        if unknown := [part for part in without if part not in PARTS]:
+            raise ValueError(f"{self.name}: part {unknown[0]!r} is unknown; use some of {PARTS}")
         if SIDE < size <= 2 * SIDE and size % 2 == 0:
-            options = {"labels": labels, "families": families, "seed": seed}
+            options = {"labels": labels, "families": families, "seed": seed, "without": without}
             return _twice_as_large(self.draw(set_name, indices, size=size // 2, **options))
         if not 16 <= size <= SIDE:
             raise ValueError(
@@ -165,7 +170,7 @@ class Cutouts(Benchmark):
         families = [None] * len(indices) if families is None else families
         wanted = list(zip(indices, labels, families, strict=True))
         parts = [wanted[i : i + CHUNK] for i in range(0, len(wanted), CHUNK)]
-        return join([compose(self, set_name, part, seed, size) for part in parts])
+        return join([compose(self, set_name, part, seed, size, without) for part in parts])
 
     def pictures(
         self, set_name: str, count: int, *, seed: int = 0, size: int | None = None

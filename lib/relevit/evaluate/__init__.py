@@ -8,6 +8,16 @@ finetuning or pictures.
 
 from relevit.evaluate import class_changes, knn, robustness, sis
 from relevit.evaluate.approximation import approximation_errors, error_table
+from relevit.evaluate.causal import (
+    causal_scores,
+    causal_table,
+    draw_scenes,
+    outside_pct,
+    pair_gaps,
+    part_masses,
+    part_worths,
+    worth_maps,
+)
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import (
     cured_first,

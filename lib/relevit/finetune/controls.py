@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from relevit.base.stages import preset_file, read_stage
-from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams
+from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams, SegmentationParams
 from relevit.data.benchmark import open_benchmark
 from relevit.evaluate.paired import ORIGINAL
-from relevit.finetune.runs import Row, answers, read
+from relevit.finetune.runs import Row, answers, original, own_runs, read
 
 CONTROL = {"weight_relevance": 0.0}
 OURS = "ours"  # the arm of the preset's own settings
@@ -60,6 +60,13 @@ def compared(cfg: RobustnessParams) -> dict[Model, Row]:
         for seed in cfg.home_seeds or cfg.seeds:
             found |= _world(cfg, f"home {share:g}", images, seed, {one: arms[one]})
     return found
+
+
+def with_and_without(cfg: SegmentationParams) -> dict[str, Row]:
+    """The original, and the preset's own run of the first seed `with` relevance and `without`."""
+    (own,) = own_runs(cfg, cfg.seeds[:1])
+    control = Row(own.params.model_copy(update=CONTROL))
+    return {ORIGINAL: original(cfg), "with": own, "without": control}
 
 
 def _world(

@@ -15,6 +15,7 @@ from relevit.config import (
     FinetuneNotebookParams,
     FinetuneParams,
     RobustnessParams,
+    SegmentationParams,
 )
 from relevit.config.preset import Preset
 from relevit.config.robustvit import LOSS_WEIGHTS
@@ -91,6 +92,12 @@ def _ablations(cfg: AblationsParams) -> list[Row]:
     return [base, *(row for group in groups for row in group.values())]
 
 
+def _segmentation(cfg: SegmentationParams) -> list[Row]:
+    """Scenes are drawn without their parts for a run and its control; photographs cannot be."""
+    control = controls.with_and_without(cfg)["without"]
+    return [*_own(cfg), *([control] if open_benchmark(cfg).composable else [])]
+
+
 def _own(cfg: Any) -> list[Row]:
     return runs.own_runs(cfg, cfg.seeds)
 
@@ -100,9 +107,10 @@ _ASKED: dict[str, Callable[..., list[Row]]] = {
     "03_robustness": _robustness,
     "04_cures": _cures,
     "05_ablations": _ablations,
+    "07_segmentation": _segmentation,
     "06_attribution": lambda cfg: runs.own_runs(cfg, [cfg.seed]),
 }
-_ASKED |= dict.fromkeys(("07_segmentation", "08_iav", "99_report"), _own)
+_ASKED |= dict.fromkeys(("08_iav", "99_report"), _own)
 
 
 def of_preset(preset: Preset) -> dict[str, Row]:
