@@ -6,7 +6,7 @@ adds to another (`paired`). May import attribution, losses, masks and what lies 
 finetuning or pictures.
 """
 
-from relevit.evaluate import class_changes, knn, robustness, sis
+from relevit.evaluate import causal, class_changes, knn, robustness, sis
 from relevit.evaluate.approximation import approximation_errors, error_table
 from relevit.evaluate.causal import (
     causal_scores,

@@ -32,6 +32,7 @@ from relevit.plots.intervals import (
     added_bars,
     area_bars,
     average_bars,
+    causal_dots,
     class_grid,
     dose_response,
     paired_changes,

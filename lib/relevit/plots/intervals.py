@@ -374,6 +374,21 @@ def area_bars(areas: pd.DataFrame, title: str) -> Figure:
     return _method_bars(rows, ("direction", AREA_TITLES), title)
 
 
+def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:
+    """How well each method's masses tell the worths of parts, for each model and set.
+
+    `table` is of `causal_table`, with model_run and dataset; `sets` has titles.
+    """
+    rows = table[table["score"] == "rank_correlation"].replace({"model_run": KINDS})
+    keys = ["dataset", "model_run", "method"]
+    # The panels share their places, also where a set lacks a method.
+    everything = pd.MultiIndex.from_product([rows[key].unique() for key in keys], names=keys)
+    rows = rows.set_index(keys).reindex(everything).reset_index()
+    style = {"group": "model_run", "panel": ("dataset", sets), "across": True, "points": True}
+    style |= {"low": "low", "high": "high", "label": "rank correlation"}
+    return intervals(rows, "method", "value", title="Do maps tell what parts are worth?", **style)
+
+
 def _method_bars(table: pd.DataFrame, panel: tuple[str, Mapping[str, str]], title: str) -> Figure:
     shown = table[table[panel[0]].isin(list(panel[1]))]
     colours = [method_colour(name) for name in dict.fromkeys(shown["method"])]

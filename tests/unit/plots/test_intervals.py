@@ -167,3 +167,16 @@ def test_classes_are_sorted_and_coloured_by_what_was_finetuned():
     figure = pictures.class_grid(shown, [0], "t")
     assert heights(figure.axes[0]) == [-2, 0, 3]
     assert figure.axes[0].get_xlabel() == "c1 … c0"
+
+
+def test_worths_have_the_same_places_in_both_sets_also_where_a_method_is_missing():
+    columns = "method score scenes value low high model_run dataset"
+    rows = [
+        (method, "rank_correlation", 9, value, value - 0.1, value + 0.1, "with", dataset)
+        for method, value, dataset in (("gae", 0.1, "val"), ("lrp", 0.2, "val"), ("gae", 0.3, "a"))
+    ]
+    figure = pictures.causal_dots(table(columns, *rows), {"val": "home", "a": "away"})
+    home, away = figure.axes[:2]
+    assert [label.get_text() for label in home.get_yticklabels()] == ["gae", "lrp"]
+    xs, ys = away.containers[0].lines[0].get_data()
+    assert xs[0] == 0.3 and math.isnan(xs[1]) and ys.tolist() == [0, 1]
