@@ -385,8 +385,8 @@ def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:
     everything = pd.MultiIndex.from_product([rows[key].unique() for key in keys], names=keys)
     rows = rows.set_index(keys).reindex(everything).reset_index()
     style = {"group": "model_run", "panel": ("dataset", sets), "across": True, "points": True}
-    style |= {"low": "low", "high": "high", "label": "rank correlation"}
-    return intervals(rows, "method", "value", title="Do maps tell what parts are worth?", **style)
+    style |= {"low": "low", "high": "high", "title": "rank correlation of mass and worth"}
+    return intervals(rows, "method", "value", **style)
 
 
 def _method_bars(table: pd.DataFrame, panel: tuple[str, Mapping[str, str]], title: str) -> Figure:

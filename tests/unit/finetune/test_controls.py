@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from relevit.config import BenchmarkParams, RobustnessParams
-from relevit.finetune.controls import OURS, OWN, Model, compared
+from relevit.config import BenchmarkParams, RobustnessParams, SegmentationParams
+from relevit.finetune.controls import OURS, OWN, Model, compared, with_and_without
 from relevit.finetune.runs import needs, own_runs
 from relevit.finetune.table import backbones
 
@@ -37,6 +37,10 @@ def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone():
         assert ours.model_copy(update={"weight_relevance": 0.0}) == twin
         assert (ours.lr, ours.seed) == (1.0e-4, 1)
     assert models[Model(OWN, 1, "labels", True)].params.weight_classification == 0.5
+    # The maps of the same two are tested.
+    tested = with_and_without(SegmentationParams(model="tiny", seeds=[1]))
+    for arm, on in (("with", True), ("without", False)):
+        assert tested[arm].name == models[Model(OWN, 1, OURS, on)].name
 
 
 def test_arms_and_worlds_may_have_fewer_seeds_and_worlds_another_arm():
