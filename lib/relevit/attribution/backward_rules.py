@@ -96,7 +96,9 @@ def explain_by_rules(
         stack.enter_context(torch.enable_grad())
         if not in_graph:
             stack.enter_context(frozen_weights(model))
-        inputs = images.detach().requires_grad_()
+        inputs = images.detach().requires_grad_(of == "images")
+        first = list(model.blocks)[-last if last else 0]
+        stack.callback(first.register_forward_pre_hook(_need_gradient).remove)
         with record_attention(model, last=last) as tape, rules:
             logits = model(inputs)
         score = logits.gather(1, checked_target(logits, target)[:, None]).sum()
@@ -105,6 +107,12 @@ def explain_by_rules(
     if in_graph:
         return found, logits
     return [values.detach() for values in found], logits.detach()
+
+
+def _need_gradient(block: nn.Module, args: tuple) -> None:
+    """What lies before these tokens runs without a graph where nothing there is trained."""
+    if not args[0].requires_grad:
+        args[0].requires_grad_()
 
 
 def norm(

@@ -66,7 +66,13 @@ FAMILIES = {
         "transformer_attribution": "#1a5a2e",
         "attn_lrp": "#0c2f14",
     },
-    "attention x gradient": {"gae": "#7a1f6b", "ga": "#d98fca", "attention_gradient": "#b0529f"},
+    "attention x gradient": {
+        "gae": "#7a1f6b",
+        "ga": "#d98fca",
+        "attention_gradient": "#b0529f",
+        "readout": "#eebfe4",
+        "legrad": "#45103c",
+    },
     "Beyond Intuition": {"head_wise": "#76d3cf", "token_wise": "#00666c"},
 }
 METHODS = {name: colour for family in FAMILIES.values() for name, colour in family.items()}
