@@ -43,9 +43,10 @@ def attn_lrp_and_logits(
     Epsilon rule at linear layers, half to each factor of a product, the softmax by its first
     Taylor term, norms and activations as constant multiples. `gamma` strengthens, at the linear
     layers outside of attention, the products that have the sign of their sum (None: 0.05 for
-    images, one of the values that the authors search over; 0 for text, as in the paper). Summed over a patch's pixels, or over a token of a text.
-    `last` stops at the tokens before the last so many blocks. With `in_graph` map and logits are
-    differentiable, the map exactly and the logits as ever. The model works in the mode it has.
+    images, one of the values that the authors search over; 0 for text, as in the paper). Summed
+    over a patch's pixels, or over a token of a text. `last` stops at the tokens before the last so
+    many blocks. With `in_graph` map and logits are differentiable, the map exactly and the logits
+    as ever. The model works in the mode it has.
     Raises: ValueError for a bad target or gamma, for a model without global self-attention, and
     where the map is of pixels as `patch_sides`.
     """
