@@ -2,12 +2,13 @@
 
 Sphinx reads the Markdown and the notebooks where they lie, so that a link leads to the same place
 in the repository and on the pages. `prepare` folds a notebook's bookkeeping, `name_cells` lets
-links lead to its cells, and `ShowCells` brings what they have drawn to the gallery. Formulas become
-MathML, which needs neither a script nor a network.
+links lead to its cells, and `ShowCells` brings what they have drawn to the gallery. What the poster
+draws is in poster.py. Formulas become MathML, which needs neither a script nor a network.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from functools import cache
@@ -25,8 +26,12 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 import relevit
 from relevit.pipeline.notebooks import clean, finished_notebooks
+from relevit.protocols import DIFFERENCES
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "docs"))
+import poster  # noqa: E402
+
 # Tags of cells that are folded, and what then stands in their place. MyST-NB's own tags
 # (hide-input, hide-cell, remove-cell, ...) may be used beside them.
 FOLDED = {
@@ -34,13 +39,17 @@ FOLDED = {
     "parameters": "Parameters",
     "injected-parameters": "Parameters of this run",
     "bookkeeping": "Bookkeeping",
-    "nbval-check-output": "Checks",
 }
-WITHOUT_SOURCE = "notebooks/99_report"
-INDEX, GALLERY = "docs/index", "docs/gallery"  # show what the cells that they link to have drawn
+REPORT = "notebooks/99_report"  # without source
+INDEX, GALLERY = "docs/index", "docs/gallery"  # the latter shows what its cells have drawn
+LISTED = "docs/differences"
+# F1 is a score, too.
+DIFFERENCE = re.compile(rf"\b(?:{'|'.join(name for name in DIFFERENCES if name != 'F1')})\b")
 NAMES = "|".join(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 MENTION = re.compile(rf"(?<!\[)`({NAMES})`")
 RESULT_LINK = re.compile(rf'href="({NAMES})\.ipynb')
+
+PROSE = (nodes.paragraph, nodes.emphasis, nodes.strong)
 
 project = "RelEViT"
 version = release = relevit.__version__
@@ -70,12 +79,19 @@ html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_additional_pages = {"index": "to_docs.html"}  # the pages keep the repository's folders
 html_copy_source = html_show_copyright = False
+html_js_files = ["pages.js"]
+if repository := os.environ.get("GITHUB_REPOSITORY"):  # where they are published from
+    html_theme_options = {
+        "source_repository": f"https://github.com/{repository}/",
+        "source_branch": "main",
+        "source_directory": "",
+    }
 
 
 def prepare(app: Sphinx, docname: str, source: list[str]) -> None:
     """A page's source as it is shown: names of notebooks are links, and cells are folded."""
     if not docname.startswith("notebooks/"):
-        source[0] = MENTION.sub(_link, source[0])
+        source[0] = MENTION.sub(_link, fill(app, docname, source[0]))
         return
     if preset := app.config.preset:
         source[0] = run_of(preset)[Path(docname).name].read_text(encoding="utf-8")
@@ -89,11 +105,31 @@ def prepare(app: Sphinx, docname: str, source: list[str]) -> None:
             cell.metadata["tags"] = [
                 *tags,
                 *(["hide-cell"] if summary else []),
-                *(["remove-input"] if docname == WITHOUT_SOURCE else []),
+                *(["remove-input"] if docname == REPORT else []),
             ]
             prepare_results(cell, summary)
     app.env.temp_data["cells"] = [place_of(cell) for cell in notebook.cells]
     source[0] = nbformat.writes(notebook)
+
+
+def fill(app: Sphinx, docname: str, text: str) -> str:
+    """The poster's drawings, and the verdicts, in the places that their pages have for them."""
+    results = ROOT / "docs" / "results.md"
+    report = ROOT / f"{REPORT}.ipynb"
+    if preset := app.config.preset:
+        report = run_of(preset)[report.stem]
+    found = {}
+    if docname == INDEX:
+        numbers = results.read_text(encoding="utf-8")
+        found = {"bars": poster.bars(numbers), "doses": poster.doses(numbers)}
+    elif docname == "docs/verdicts":
+        found = dict(zip(("counts", "five", "all"), poster.verdicts(report), strict=True))
+    if found:
+        app.env.note_dependency(results if docname == INDEX else report)
+    for name, drawn in found.items():
+        block = f'```{{raw}} html\n<div class="cell_output">{drawn}</div>\n```'
+        text = text.replace(f"<!-- {name} -->", block)
+    return text
 
 
 @cache
@@ -147,8 +183,29 @@ def name_cells(app: Sphinx, doctree: nodes.document) -> None:
     known |= {place: (0, place, place) for place in app.env.temp_data.get("cells", ())}
 
 
+def link_differences(app: Sphinx, doctree: nodes.document) -> None:
+    """Lead from an id such as A8 in prose to its row of the list of differences."""
+    page = app.env.docname
+    if page == LISTED:
+        for row in doctree.findall(nodes.row):
+            if row.astext().split("\n")[0] in DIFFERENCES:
+                row["ids"].append(row.astext().split("\n")[0])
+        return
+    target = app.builder.get_relative_uri(page, LISTED)
+    for text in list(doctree.findall(nodes.Text)):
+        said, inside = text.astext(), text.parent
+        if not isinstance(inside, PROSE) or not DIFFERENCE.search(said):
+            continue
+        parts, end = [], 0
+        for found in DIFFERENCE.finditer(said):
+            link = nodes.reference("", found[0], refuri=f"{target}#{found[0]}", internal=True)
+            parts += [nodes.Text(said[end : found.start()]), link]
+            end = found.end()
+        inside.replace(text, [*parts, nodes.Text(said[end:])])
+
+
 class ShowCells(SphinxPostTransform):
-    """Below a link to a cell its results, or in the gallery the first picture."""
+    """Below a link to a cell, in the gallery, its first picture."""
 
     default_priority = 1  # while links are not yet led, and kinds of results not yet chosen from
 
@@ -156,7 +213,7 @@ class ShowCells(SphinxPostTransform):
         """What Sphinx calls for every page."""
         for link in list(self.document.findall(pending_xref)):
             place = link.get("reftargetid") or ""
-            if self.env.docname not in (INDEX, GALLERY) or not place.startswith("cell-id="):
+            if self.env.docname != GALLERY or not place.startswith("cell-id="):
                 continue
             page = self.env.get_doctree(link["reftarget"])
             results = [
@@ -166,8 +223,7 @@ class ShowCells(SphinxPostTransform):
                 for result in cell.findall(nodes.container)
                 if result.get("nb_element") == "mime_bundle"
             ]
-            if self.env.docname == GALLERY:
-                results = [each for each in results if any(each.findall(nodes.image))][:1]
+            results = [each for each in results if any(each.findall(nodes.image))][:1]
             after = link.parent.parent.index(link.parent) + 1
             link.parent.parent[after:after] = results
 
@@ -197,6 +253,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", check_preset)
     app.connect("source-read", prepare)
     app.connect("doctree-read", name_cells)
-    # These show cells, and so are written anew when any notebook has changed.
-    app.connect("env-updated", lambda *_: [INDEX, GALLERY])
+    app.connect("doctree-read", link_differences)
+    # It shows cells, and so is written anew when any notebook has changed.
+    app.connect("env-updated", lambda *_: [GALLERY])
     return {"parallel_read_safe": True, "parallel_write_safe": True}

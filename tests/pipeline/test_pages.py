@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,14 +41,37 @@ def test_every_link_and_picture_is_there(pages):
 def test_pages_show_what_they_are_for(pages):
     texts = Page(pages / "docs" / "gallery.html").texts
     assert len(texts) > 30 and set(texts) != {"Figure"}, "pictures of cells, with their texts"
-    home = (pages / "docs" / "index.html").read_text()
-    assert "<em>contradicted</em>" in home, "the findings of the report"
+    verdicts = (pages / "docs" / "verdicts.html").read_text()
+    assert verdicts.count("<summary>criterion</summary>") == 5 + 87
     api = (pages / "docs" / "api" / "relevit.attribution.html").read_text()
     assert "<code" in api and 'id="relevit.attribution.explain"' in api
     finetune = (pages / "notebooks" / "02_finetune.html").read_text()
     assert "<math" in finetune and 'admonition-title">Parameters</p>' in finetune
     report = (pages / "notebooks" / "99_report.html").read_text()
     assert "cell_input" not in report and "IPython.core" not in report
+    start = (pages / "notebooks" / "00_start.html").read_text()
+    assert 'href="../docs/differences.html#A8">A8</a>' in start
+
+
+@pytest.mark.slow
+def test_the_poster_says_what_the_report_found(pages):
+    poster = (pages / "docs" / "index.html").read_text()
+    report = (pages / "notebooks" / "99_report.html").read_text()
+    number = r"([+-][\d.]+)"
+    relevance, without, adds, low, high = re.search(
+        rf"by {number} points on.*?changes it by {number}\..*?<strong>{number} points</strong>"
+        rf" \(95 % interval {number} to {number},",
+        report,
+        re.DOTALL,
+    ).groups()
+    assert f"with relevance {relevance} (" in poster and f"without {without} (" in poster
+    assert f"relevance adds {adds} ({low} to {high})" in poster
+
+
+@pytest.mark.slow
+def test_a_page_has_one_title(pages):
+    for path in [*pages.glob("docs/*.html"), *pages.glob("notebooks/*.html")]:
+        assert path.read_text().count("<h1") == 1, path.name
 
 
 def test_pages_of_a_run_that_is_not_there_are_refused(tmp_path):

@@ -1,0 +1,12 @@
+"use strict";
+/* What the theme leaves out for those who hear a page, or go through it by keyboard. */
+addEventListener("load", () => {
+  const each = (which, change) => document.querySelectorAll(which).forEach(change);
+  each(".caption[role=heading]", (caption) => caption.setAttribute("aria-level", 2));
+  each(".toc-drawer", (list) => list.setAttribute("aria-label", "Contents of this page"));
+  each("summary[aria-label]", (summary) => summary.removeAttribute("aria-label"));
+  each("th", (head) => head.textContent.trim() || head.setAttribute("role", "cell"));
+  each(".table-wrapper, .cell_output, .formula, pre", (place) => {
+    if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; // can be scrolled
+  });
+});

@@ -1,0 +1,109 @@
+"""What the poster and the page of verdicts show of numbers that stand elsewhere.
+
+Bars, and dose and response, are of the tables of docs/results.md; verdicts are what the report's
+notebook has stored. So no number is typed for the pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+
+CLAIMS = "99-23"  # the report's cell of counts and of all verdicts
+MATTER = ("RV-01", "RV-08", "RV-11", "BI-07", "IAV-11")  # accuracy, maps, losses, methods, heads
+NUMBER = re.compile(r"([+-][\d.]+)\**\s+\(([+-][\d.]+) to ([+-][\d.]+)\)")
+LABEL = 150  # pixels left of the bars
+
+
+class Found(NamedTuple):
+    """A number with its 95 % interval, in points."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+
+
+def numbers(text: str, start: str) -> list[Found]:
+    """All numbers with an interval in the first row of a table that begins so."""
+    row = next(line for line in text.splitlines() if line.startswith(f"| {start}"))
+    return [Found(*map(float, found)) for found in NUMBER.findall(row)]
+
+
+def bars(text: str) -> str:
+    """The change on the shifted sets as bars with their interval, drawn as SVG."""
+    names = ("with relevance", "without", "relevance adds")
+    rows = list(zip(names, numbers(text, "seven shifted sets"), strict=True))
+    scale, zero = 12, LABEL + 110
+    parts = []
+    for number, (name, one) in enumerate(rows):
+        y, x = 34 * number + 18, zero + scale * min(0, one.value)
+        low, high = (zero + scale * end for end in (one.low, one.high))
+        parts.append(
+            f'<text x="{LABEL - 8}" y="{y + 5}" text-anchor="end">{name}</text>'
+            f'<rect class="bar{number}" x="{x:.0f}" y="{y - 10}" height="20" '
+            f'width="{scale * abs(one.value):.0f}"/>'
+            f'<path d="M{low:.0f} {y}H{high:.0f}M{low:.0f} {y - 5}v10M{high:.0f} {y - 5}v10"/>'
+            f'<text x="{max(high, zero) + 8:.0f}" y="{y + 5}">{one.value:+.1f}</text>'
+        )
+    parts.append(f'<path d="M{zero} 0V106"/>')
+    said = "; ".join(f"{name} {one}" for name, one in rows)
+    return svg("".join(parts), 470, 108, f"Change on the shifted sets, in points: {said}")
+
+
+def doses(text: str) -> str:
+    """What relevance adds over the background gap of the original, with intervals, as SVG."""
+    row = re.compile(r"^\| (\d+) %[a-z ]* \| (\d+) \| ([+-].*)$", re.MULTILINE)
+    rows = [(share, int(gap), Found(*map(float, NUMBER.findall(rest)[0])))
+            for share, gap, rest in row.findall(text)]  # fmt: skip
+    parts = [f'<path d="M{LABEL - 8} {_y(0)}H460"/>']
+    for share, gap, one in rows:
+        x = LABEL + 4 * gap + (3 if share == "80" else -3)  # two have a gap of 0
+        parts.append(
+            f'<path d="M{x} {_y(one.low):.0f}V{_y(one.high):.0f}"/>'
+            f'<circle cx="{x}" cy="{_y(one.value):.0f}" r="5"/>'
+        )
+        if share != "80":
+            parts.append(f'<text x="{x - 10}" y="{_y(one.value):.0f}" text-anchor="end">'
+                         f"{one.value:+.1f}</text>")  # fmt: skip
+    for gap in {gap for _, gap, _ in rows}:
+        parts.append(f'<text x="{LABEL + 4 * gap}" y="148" text-anchor="middle">{gap}</text>')
+    said = "; ".join(f"gap {gap}: {one}" for _, gap, one in rows)
+    return svg("".join(parts), 470, 152, f"What relevance adds, over the background gap: {said}")
+
+
+def _y(points: float) -> float:
+    return 112 - 5 * points
+
+
+def svg(inner: str, width: int, height: int, said: str) -> str:
+    """A drawing in the colours of the page, with what it says in words."""
+    return (
+        f'<svg class="drawn" role="img" viewBox="0 0 {width} {height}" aria-label="{said}">'
+        f"{inner}</svg>"
+    )
+
+
+def verdicts(report: Path) -> tuple[str, str, str]:
+    """Counts, the rows that matter, and all verdicts, paper by paper, as HTML."""
+    cells = nbformat.read(report, as_version=4).cells
+    outputs = next(cell.outputs for cell in cells if cell.id == CLAIMS)
+    counts, page = (output.data["text/html"] for output in outputs)
+    page = re.sub(r"<tr>(<td[^>]*>)(\w+-\d+)<", r'<tr id="\2">\1\2<', page)
+    page = page.replace("<details><summary><b>", "<details open><summary><b>")
+    return counts, _rows(page, MATTER), page
+
+
+def _rows(page: str, ids: Sequence[str]) -> str:
+    head = re.search(r'<table class="verdicts"><tr>.*?</tr>', page)
+    rows: Iterable[str] = (
+        re.search(rf'<tr id="{name}">.*?</tr>', page)[0].replace(f' id="{name}"', "")
+        for name in ids
+    )
+    return f"{head[0]}{''.join(rows)}</table>"

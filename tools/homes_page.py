@@ -1,0 +1,101 @@
+"""Write what the page of homes shows, and the poster's picture, from the workshop preset.
+
+make reproduce && python tools/homes_page.py
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import torch
+from matplotlib.figure import Figure
+from PIL import Image
+
+from relevit import plots
+from relevit.base.files import project_root
+from relevit.base.stages import preset_file
+from relevit.config import RobustnessParams
+from relevit.data.batch import Batch
+from relevit.data.benchmark import Benchmark, open_benchmark
+from relevit.data.cutouts import home_family
+from relevit.data.habitats import HOMES
+from relevit.data.textures import SEEN
+from relevit.evaluate import paired
+from relevit.evaluate.looking import Look, look
+from relevit.finetune.controls import OURS, OWN, Model, compared
+from relevit.finetune.runs import weights_of
+from relevit.models.loading import load_model
+from relevit.plots.style import stored
+
+DOCS = project_root() / "docs"
+KEYS = {"original": (paired.ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
+FAMILIES = range(len(SEEN))
+QUALITY = 15  # of a WebP: textures are noise, which no eye compares, and 55 is twice as large
+
+
+def scenes(bench: Benchmark, size: int) -> Batch:
+    """Every animal in every home, by animal: the scenes of 00_start's first forty animals."""
+    animals = [animal for animal in range(len(bench.classes)) for _ in FAMILIES]
+    families = [*FAMILIES] * len(bench.classes)
+    return bench.draw("validation", animals, labels=animals, families=families, size=size)
+
+
+def data(bench: Benchmark, looks: dict[str, Look], patch: int) -> dict:
+    """Names, answers, how sure, and maps: a byte for each patch, in base64."""
+    models = {}
+    for name, seen in looks.items():
+        middle = slice(patch // 2, None, patch)  # where an enlarged map has the patch's own value
+        maps = (255 * seen.heatmaps[:, 0, middle, middle]).round().to(torch.uint8)
+        models[name] = {
+            "answers": seen.predictions.tolist(),
+            "sure": seen.confidence_pct.round().int().tolist(),
+            "maps": base64.b64encode(maps.numpy().tobytes()).decode(),
+        }
+    return {
+        "animals": list(bench.classes),
+        "homes": [HOMES[family].name for family in FAMILIES],
+        "home": [home_family(label) for label in range(len(bench.classes))],
+        "models": models,
+    }
+
+
+def flip(bench: Benchmark, batch: Batch, looks: dict[str, Look]) -> Figure:
+    """The animal seen best of those that are right at home, and elsewhere after finetuning alone.
+
+    Elsewhere is the first such home. Without relevance the answer stays wrong there.
+    """
+    right = {name: seen.right for name, seen in looks.items()}
+    found = right["with"] & ~right["original"] & ~right["without"]
+    home = torch.tensor([label * len(FAMILIES) + home_family(label) for label in batch.labels])
+    found &= torch.stack(list(right.values())).all(dim=0)[home]
+    elsewhere = int((found * batch.opacity).argmax())
+    pair = [int(home[elsewhere]), elsewhere]
+    places = [HOMES[number % len(FAMILIES)].name for number in pair]
+    animal = bench.classes[int(batch.labels[elsewhere])]
+    names = [f"{animal}, at home:\n{places[0]}", f"elsewhere:\n{places[1]}"]
+    shown = {name: seen.select(pair) for name, seen in looks.items()}
+    return plots.looks_grid(batch.images[pair], names, shown, batch.masks[pair])
+
+
+def main() -> None:
+    plots.set_style()
+    cfg = RobustnessParams.from_preset(preset_file("workshop"))
+    bench, twins = open_benchmark(cfg), compared(cfg)
+    spec = bench.spec(cfg.model)
+    batch = scenes(bench, spec.image_size)
+    looks = {}
+    for name, key in KEYS.items():
+        weights = weights_of(twins[Model(OWN, cfg.seeds[0], *key)])
+        looks[name] = look(load_model(spec.name, weights), spec, batch, bench.classes)
+    rows = batch.images.unflatten(0, (-1, len(FAMILIES)))  # [animals, homes, 3, size, size]
+    whole = rows.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)
+    Image.fromarray(whole.numpy()).save(DOCS / "_static" / "homes.webp", quality=QUALITY, method=6)
+    found = json.dumps(data(bench, looks, spec.image_size // spec.grid[0]), separators=(",", ":"))
+    (DOCS / "_static" / "homes.js").write_text(f"const HOMES = {found};\n", encoding="utf-8")
+    kept, _ = stored(flip(bench, batch, looks), "jpeg")
+    (DOCS / "flip.jpg").write_bytes(kept)
+
+
+if __name__ == "__main__":
+    main()
