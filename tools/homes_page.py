@@ -26,6 +26,7 @@ from relevit.evaluate.looking import Look, look
 from relevit.finetune.controls import OURS, OWN, Model, compared
 from relevit.finetune.runs import weights_of
 from relevit.models.loading import load_model
+from relevit.plots.images import Tile, pixels_of, tile_grid
 from relevit.plots.style import stored
 
 DOCS = project_root() / "docs"
@@ -60,22 +61,31 @@ def data(bench: Benchmark, looks: dict[str, Look], patch: int) -> dict:
     }
 
 
-def flip(bench: Benchmark, batch: Batch, looks: dict[str, Look]) -> Figure:
-    """The animal seen best of those that are right at home, and elsewhere after finetuning alone.
+def flipping(batch: Batch, looks: dict[str, Look]) -> list[int]:
+    """Two scenes of one animal: at home, where all are right, and where relevance alone mends it.
 
-    Elsewhere is the first such home. Without relevance the answer stays wrong there.
+    It is the animal that is seen best.
     """
     right = {name: seen.right for name, seen in looks.items()}
     found = right["with"] & ~right["original"] & ~right["without"]
     home = torch.tensor([label * len(FAMILIES) + home_family(label) for label in batch.labels])
     found &= torch.stack(list(right.values())).all(dim=0)[home]
     elsewhere = int((found * batch.opacity).argmax())
-    pair = [int(home[elsewhere]), elsewhere]
-    places = [HOMES[number % len(FAMILIES)].name for number in pair]
-    animal = bench.classes[int(batch.labels[elsewhere])]
-    names = [f"{animal}, at home:\n{places[0]}", f"elsewhere:\n{places[1]}"]
-    shown = {name: seen.select(pair) for name, seen in looks.items()}
-    return plots.looks_grid(batch.images[pair], names, shown, batch.masks[pair])
+    return [int(home[elsewhere]), elsewhere]
+
+
+def picture(names: list[str], batch: Batch, looks: dict[str, Look]) -> Figure:
+    """A row for each scene: the image, and the map and the answer of each model."""
+    rows = []
+    for number, name in enumerate(names):
+        pixels = pixels_of(batch.images[number])
+        tiles = [Tile(pixels, "image")]
+        for model, seen in looks.items():
+            said, heat = f"{model}\n{seen.titles[number]}", seen.heatmaps[number, 0]
+            outline = batch.masks[number, 0]
+            tiles.append(Tile(pixels, said, seen.colours[number], heat, outline))
+        rows.append((name, tiles))
+    return tile_grid(rows)
 
 
 def main() -> None:
@@ -93,7 +103,11 @@ def main() -> None:
     Image.fromarray(whole.numpy()).save(DOCS / "_static" / "homes.webp", quality=QUALITY, method=6)
     found = json.dumps(data(bench, looks, spec.image_size // spec.grid[0]), separators=(",", ":"))
     (DOCS / "_static" / "homes.js").write_text(f"const HOMES = {found};\n", encoding="utf-8")
-    kept, _ = stored(flip(bench, batch, looks), "jpeg")
+    pair = flipping(batch, looks)
+    animal, homes = pair[0] // len(FAMILIES), [HOMES[one % len(FAMILIES)].name for one in pair]
+    names = [f"{bench.classes[animal]},\nat home:\n{homes[0]}", f"elsewhere:\n{homes[1]}"]
+    shown = {name: seen.select(pair) for name, seen in looks.items()}
+    kept, _ = stored(picture(names, batch.select(pair), shown), "jpeg")
     (DOCS / "flip.jpg").write_bytes(kept)
 
 
