@@ -119,7 +119,7 @@ bench: setup  ## Measure speed and memory
 	$(BIN)/python tools/bench.py
 
 lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the newest versions)
-	$(UV) pip compile pyproject.toml --extra dev --extra own --extra text --universal --python-version 3.11 \
+	$(UV) pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
 

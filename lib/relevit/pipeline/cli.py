@@ -22,6 +22,20 @@ from relevit.data.real.catalogue import CATALOGUE
 from relevit.pipeline.doctor import examine, lines
 
 NAMES = "head_classes"  # of which one may be called no, or 01
+FIRST = "dinov2-s8"  # comes with the package, and finds the animal in a photograph, too
+
+WELCOME = """Where does a Vision Transformer look? Can looking at the right thing make it better?
+
+  relevit explain cat.jpg                          draw where a model looks: cat_map.png
+  relevit explain cat.jpg --model NAME --top 3     any ViT of timm, which fetches its weights
+  relevit example my_images                        write images and masks to try the rest with
+  relevit check my_images/data                     say what is in a folder of images
+  relevit finetune --model NAME --data my_images/data --out run
+                                                   finetune a model on where it looks, and report
+  relevit doctor FOLDER                            check the papers' data sets
+
+relevit COMMAND --help has examples and all options.
+"""
 
 EXAMPLES = {
     "example": """examples:
@@ -47,6 +61,7 @@ Stop it at any time: the same command goes on. run/report.html says what came of
 run/weights.safetensors is the model as plain timm takes it.
 """,
     "explain": """examples:
+  relevit explain cat.jpg          # dinov2-s8, which is inside, knows 40 animals; cat_map.png
   relevit explain cat.jpg --model vit_base_patch16_224.augreg_in1k -o map.png
   relevit explain cat.jpg --model run --method gae,token_wise --target cat -o map.pdf  # an --out
   relevit explain cat.jpg --compare run_a run_b --top 3 -o map.png
@@ -61,6 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack letters of a file's name
         stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
+    if options.command is None:
+        _say(WELCOME.rstrip())
+        return 0
     try:
         return COMMANDS[options.command](options)
     except (ValueError, OSError, ImportError) as error:
@@ -153,19 +171,29 @@ def explain(options: argparse.Namespace) -> int:
     from relevit.data.own.outlines import MaskValues
     from relevit.pipeline.explaining import explain_pictures, prepare
 
+    out = options.output or _unnamed(options.images)
     work = prepare(
         options.images,
-        options.output,
+        out,
         [name.strip() for name in options.method.split(",")],
         masks=options.masks,
         values=MaskValues(tuple(options.object), tuple(options.ignore)),
         save_maps=options.save_maps,
         skip_unreadable=options.skip_unreadable,
     )
-    subjects = [_subject(name, options) for name in options.compare or [options.model]]
+    if not (options.model or options.compare):
+        _say(f"model: {FIRST}, which knows 40 animals and nothing else; for others give --model")
+    models = options.compare or [options.model or FIRST]
+    subjects = [_subject(name, options) for name in models]
     explain_pictures(work, subjects, target=options.target, top=options.top, say=_say)
-    _say(*(f"left out: {reason}" for reason in work.left_out), f"written: {options.output}")
+    _say(*(f"left out: {reason}" for reason in work.left_out), f"written: {out}")
     return 0
+
+
+def _unnamed(images: list[Path]) -> Path:
+    """Where maps go that are given no place: of one picture a file here, else a folder."""
+    one = len(images) == 1 and not images[0].is_dir()
+    return Path(f"{images[0].stem}_map.png" if one else "maps")
 
 
 def _subject(name: str, options: argparse.Namespace) -> Any:
@@ -275,7 +303,7 @@ COMMANDS = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="relevit", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
 
     def command(name: str, about: str) -> argparse.ArgumentParser:
         how = {"formatter_class": argparse.RawDescriptionHelpFormatter}
@@ -346,7 +374,7 @@ def _of_explain(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--target", help="class by name or number, a name first; else its answer")
     shown.add_argument("--top", type=int, default=1, metavar="N", help="the N likeliest classes")
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="PNG, JPEG or PDF of one image, or folder"
+        "-o", "--output", type=Path, help="PNG, JPEG or PDF of one image, or folder (NAME_map.png)"
     )
     parser.add_argument("--save-maps", action="store_true", help="NPY of each map, in the folder")
     parser.add_argument("--masks", type=Path, help="folder of masks, if not masks/ beside images/")
@@ -371,8 +399,9 @@ def _of_doctor(parser: argparse.ArgumentParser) -> None:
 
 
 def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--model", help="a timm name, a suite's name, or an --out")
+    given = parser.add_mutually_exclusive_group(required=not compare)
+    inside = f" ({FIRST})" if compare else ""
+    given.add_argument("--model", help=f"a timm name, a suite's name, or an --out{inside}")
     if compare:
         given.add_argument("--compare", nargs="+", metavar="MODEL", help="some such, side by side")
     parser.add_argument("--weights", help="file of its weights; else timm fetches them")

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from relevit.pipeline.cli import main
+from relevit.pipeline.cli import COMMANDS, main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
 
@@ -114,6 +114,20 @@ def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, argu
     error = capsys.readouterr().err
     assert error.startswith("error: ") and said in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_alone_it_says_what_one_can_do(capsys):
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) < 13 and all(f"relevit {name} " in said for name in COMMANDS)
+
+
+def test_a_picture_is_enough(images, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    image = next((images / "a" / "cat").glob("*.jpg"))
+    assert main(["explain", str(image)]) == 0
+    assert "40 animals" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == [f"{image.stem}_map.png"]
 
 
 def test_stopped_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, capsys):
