@@ -1,7 +1,8 @@
 """Store the outputs of a finished run in the committed notebooks: `relevit.pipeline.notebooks`.
 
 Whoever opens a notebook first sees what `make reproduce` computed, and not what fits into a minute.
-The outputs are copied, never computed by hand, and only where the run had the same cells.
+The outputs are copied, never computed by hand, and only where the run had the same cells. The same
+run's numbers go into `docs/results/` (`relevit.pipeline.results`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nbformat import NotebookNode
 from relevit.base.files import project_root, write_atomically
 from relevit.base.stages import EXECUTED
 from relevit.config import NOTEBOOKS
+from relevit.pipeline.results import result_files
 
 # What differs between two runs with equal results, and what papermill notes for itself.
 NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
@@ -142,15 +144,17 @@ def main(arguments: list[str] | None = None) -> int:
             folder / f"{name}.ipynb": filled(folder / f"{name}.ipynb", executed[name])
             for name in options.names or executed
         }
-        for path, notebook in made.items():
-            text = nbformat.writes(notebook) + "\n"
+        texts = {path: nbformat.writes(notebook) + "\n" for path, notebook in made.items()}
+        numbers = result_files(executed, options.preset)
+        texts |= {project_root() / "docs" / "results" / name: numbers[name] for name in numbers}
+        for path, text in texts.items():
             write_atomically(
                 path, lambda target, text=text: target.write_text(text, encoding="utf-8")
             )
-    except (ValueError, OSError) as error:
+    except (ValueError, KeyError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"stored the outputs of {len(made)} notebooks")
+    print(f"stored the outputs of {len(made)} notebooks, and {len(numbers)} files of numbers")
     return 0
 
 

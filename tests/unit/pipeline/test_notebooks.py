@@ -74,6 +74,8 @@ def run(tmp_path, monkeypatch):
         cells = [new_code_cell("print(1)", id="c", outputs=[printed("1\n")])]
         nbformat.write(new_notebook(cells=cells), paths[name])
     monkeypatch.setattr(notebooks, "finished_notebooks", lambda _: paths)
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    monkeypatch.setattr(notebooks, "result_files", lambda *_: {"sets.csv": "set\n"})
     return paths
 
 
@@ -84,8 +86,10 @@ def test_all_are_stored_or_none(run, tmp_path, capsys):
     before = stored.read_text()
     assert notebooks.main(["quick"]) == 2
     assert "01_masks.ipynb: the run had another cell 'c'" in capsys.readouterr().err
-    assert stored.read_text() == before
+    numbers = tmp_path / "docs" / "results" / "sets.csv"
+    assert stored.read_text() == before and not numbers.exists()
     assert notebooks.main(["quick", "00_start"]) == 0
+    assert numbers.read_text() == "set\n"
     (cell,) = nbformat.read(stored, as_version=4).cells
     assert cell.outputs[0].text == "1\n"
 
