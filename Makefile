@@ -41,7 +41,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (80 to 120 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (70 to 100 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 	@$(MAKE) --no-print-directory site PRESET=workshop
 

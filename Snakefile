@@ -29,7 +29,7 @@ READS["99_report"] = list(READS)
 HAS = PLAN["notebooks"]  # a preset may have some of them alone, as study
 READS = {name: [n for n in before if n in HAS] for name, before in READS.items() if name in HAS}
 # Started first where there is a choice: what most others wait for.
-FIRST = ("00_start", "03_robustness")
+FIRST = ("00_start", "01_masks", "03_robustness")
 
 
 def made(run):

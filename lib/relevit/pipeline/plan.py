@@ -55,10 +55,12 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
     notebooks = {
         name: {"about": about(name), "runs": list(read.get(name, {}))} for name in preset.stages
     }
+    first = {run for name in FIRST for run in read.get(name, {})}
+    first |= {need.name for run in first for need in runs.needs(known[run])}
     plan = {
         "real": preset.pipeline.benchmark.data == IMAGENET,
         "notebooks": notebooks,
-        "batches": list(_batches(known, {n for f in FIRST for n in read.get(f, {})}, at_once)),
+        "batches": list(_batches(known, first, at_once)),
     }
     _write(results / FOLDER / PLAN, json.dumps(plan, indent=2))
 
