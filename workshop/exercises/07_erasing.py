@@ -235,4 +235,4 @@ faithfulness.colour(answer)
 
 # %% [markdown]
 # So an accuracy that falls does not prove that a map is right. What counts is the distance to the
-# random map's curve, erased in the same way: `07_segmentation` compares seventeen methods like this.
+# random map's curve, erased in the same way: `07_segmentation` compares all methods like this.

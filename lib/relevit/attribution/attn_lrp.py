@@ -14,7 +14,7 @@ from relevit.attention.recording import Inputs, attention_layers
 from relevit.attention.token_rows import prefix_tokens
 from relevit.attribution.backward_rules import SHARED, Rule, Rules, explain_by_rules, product
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixel_gradients import sum_over_patches
+from relevit.attribution.pixels.pixel_gradients import sum_over_patches
 from relevit.attribution.seen import Map
 
 GAMMA = 0.05

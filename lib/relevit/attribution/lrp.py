@@ -20,7 +20,7 @@ from relevit.attention.token_rows import Pooling, head_pooling
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixel_gradients import patch_sides, sum_over_patches
+from relevit.attribution.pixels.pixel_gradients import patch_sides, sum_over_patches
 from relevit.attribution.replay import Replay, check_parts, check_replay, replay
 from relevit.attribution.seen import Map, Seen, observe
 

@@ -11,9 +11,9 @@ import torch
 from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
 
 from relevit.attribution import METHODS, patch_grid
-from relevit.attribution.integrated_gradients import integrated_gradients_pixels
 from relevit.attribution.path import integration_path
-from relevit.attribution.smoothgrad import noise_patterns, smoothgrad_pixels
+from relevit.attribution.pixels.integrated_gradients import integrated_gradients_pixels
+from relevit.attribution.pixels.smoothgrad import noise_patterns, smoothgrad_pixels
 
 from .. import attribution_cases
 from ..attribution_cases import HALF, PIXELS, know_black

@@ -99,7 +99,11 @@ def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
     [
         ("cft: {method: cft,", "cft: {methd: cft,", "arm 'cft': methd = 'cft' is no parameter"),
         ("cft: {method: cft,", "cft: {masks: boxes,", "arms = {'label': {'weight_relevance': 0}"),
-        ("    label: {weight_relevance: 0}\n", "", "lack the control or the method; name one arm"),
+        (
+            "  arms:\n    label: {weight_relevance: 0}\n",
+            "  arms:\n",
+            "lack the control or the method; name one arm",
+        ),
         ("    relevance: {}\n", "", "lack the control or the method; name one arm label and one"),
         ("[label, relevance, swap,", "[nobody,", "followed = ['nobody', 'both', "),
         ("  arm_seeds: []", "  arm_seeds: [7]", "with seeds [7], but 01_masks makes"),

@@ -8,7 +8,7 @@ from torch import nn
 
 from relevit.attribution.method import Target, method
 from relevit.attribution.path import Baseline, Rule, integration_path, on_the_way, path_baseline
-from relevit.attribution.pixel_gradients import (
+from relevit.attribution.pixels.pixel_gradients import (
     CHUNK,
     Pixels,
     classes_to_explain,

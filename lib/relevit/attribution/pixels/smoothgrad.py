@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixel_gradients import (
+from relevit.attribution.pixels.pixel_gradients import (
     CHUNK,
     Pixels,
     classes_to_explain,

@@ -1,0 +1,1 @@
+"""Methods that ask the pixels: their gradients, averaged over noise or along a path."""
