@@ -3,7 +3,7 @@
 Source: IAV Sec. V.A, Fig. 3 b to d: blur, and jigsaws of a 2 x 2 grid and of the patch grid.
 The paper gives neither degrees of blur nor numbers of swaps, and does not say how a swap is
 drawn: the levels are parameters here, and the draws are described at `jigsaw`. What a model loses
-is measured in `relevit.iav.corruptions`.
+is measured in `relevit.evaluate.corruptions`.
 """
 
 from __future__ import annotations

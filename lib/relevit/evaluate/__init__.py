@@ -26,6 +26,7 @@ from relevit.evaluate.looking import (
     look,
     look_at_parts,
     look_rows,
+    pointing_table,
 )
 from relevit.evaluate.methods import (
     ABLATION,
@@ -41,7 +42,6 @@ from relevit.evaluate.methods import (
     shared_maps,
 )
 from relevit.evaluate.perturbation import Erasing, accuracy_curves, auc_table
-from relevit.evaluate.pointing import pointing_table
 from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
 from relevit.evaluate.segmentation import (
     METRICS,

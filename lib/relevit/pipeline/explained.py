@@ -20,8 +20,7 @@ from relevit.attribution import explain_all, patch_grid, to_heatmap
 from relevit.attribution.methods import SIGNED
 from relevit.data.own.listing import same_form
 from relevit.data.real.classes import IMAGENET_NAMES
-from relevit.evaluate.looking import foreground_iou_pct, object_share_pct
-from relevit.evaluate.pointing import points_at_object
+from relevit.evaluate.looking import foreground_iou_pct, object_share_pct, points_at_object
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 

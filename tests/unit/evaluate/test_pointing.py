@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relevit.data.pairs import draw_pairs
-from relevit.evaluate.pointing import own_share_pct, pointing_table
+from relevit.evaluate.looking import own_share_pct, pointing_table
 
 
 @pytest.fixture(scope="module")

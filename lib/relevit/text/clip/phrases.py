@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from relevit.config import TextParams
 from relevit.data.batch import Batch
 from relevit.data.pairs import draw_pairs
+from relevit.evaluate.looking import own_share_pct, points_at_own
 from relevit.evaluate.methods import shared_maps
-from relevit.evaluate.pointing import own_share_pct, points_at_own
 from relevit.models.spec import ModelSpec
 from relevit.protocols import Protocol
 from relevit.text.clip.dual import CLIP_METHODS
@@ -83,7 +83,7 @@ def pointing(
     """The pointing game with one phrase for each object; a pair counts for the group of both.
 
     Columns: COLUMNS; images counts explanations, own_object_pct is 50 by chance
-    (`relevit.evaluate.pointing`). There are no rows of photographs, whose pairs have no masks.
+    (`relevit.evaluate.looking`). There are no rows of photographs, whose pairs have no masks.
     """
     own = {name: points_at_own(pairs, both, grid) for name, both in maps.items()}
     rows = []

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from relevit.data.corruptions import jigsaw
-from relevit.iav import corruptions
-from relevit.iav.corruptions import shift_table
+from relevit.evaluate import corruptions
+from relevit.evaluate.corruptions import shift_table
 from relevit.models.spec import ModelSpec
 
 SPEC = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
