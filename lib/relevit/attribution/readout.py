@@ -60,15 +60,22 @@ def readout(
 
 @method()
 def legrad(
-    model: nn.Module, images: Inputs, target: Target = None, *, exact_gradient: bool = False
+    model: nn.Module,
+    images: Inputs,
+    target: Target = None,
+    *,
+    exact_gradient: bool = False,
+    last: int | None = 2,
 ) -> Map:
-    """Sum over blocks of (grad A)^+, averaged over heads and over the queries that the head reads.
+    """Sum over the `last` blocks (None: all) of (grad A)^+, averaged over heads and queries.
 
-    Source: Bousselham, Boggust, Chaybouti, Strobelt, Kuehne 2024, LeGrad. Its scaling to [0, 1] is
-    left to the heatmap. With `exact_gradient` the map is differentiable.
+    Source: Bousselham, Boggust, Chaybouti, Strobelt, Kuehne 2024, LeGrad, and its code: where the
+    head reads a class token, it reads the mean over all tokens of a block instead, and the default
+    are the last two blocks. The scaling to [0, 1] is left to the heatmap. With `exact_gradient` the
+    map is differentiable.
     Raises: as `readout`.
     """
-    how = {"weigh": False, "exact_gradient": exact_gradient}
+    how = {"mean": True, "exact_gradient": exact_gradient, "last": last}
     return read_and_logits(model, images, target, **how)[0]
 
 
@@ -77,27 +84,32 @@ def read_and_logits(
     images: Inputs,
     target: Target = None,
     *,
-    weigh: bool = True,
+    mean: bool = False,
     exact_gradient: bool = False,
     in_graph: bool = False,
     last: int | None = None,
 ) -> tuple[Map, Float[Tensor, "batch classes"]]:
-    """The map of `readout`, or without `weigh` that of `legrad`, and the logits.
+    """The map of `readout`, or with `mean` that of `legrad`, and the logits.
 
     `in_graph` and `exact_gradient` as `observe`; the maps are of the `last` so many blocks.
     """
     pooling, prefix = head_pooling(model), prefix_tokens(model)
+    read = None if mean else READ.get(pooling)
     summed: Any = 0
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
         if not (in_graph or exact_gradient):
             stack.enter_context(frozen_weights(model))
-        attending = stack.enter_context(_attending(model, READ.get(pooling), last))
+        attending = stack.enter_context(_attending(model, read, last))
+        attending.of_mean = mean and pooling in READ
         logits = model(images)
         target = checked_target(logits, target)
         for found in attending.read_outs(target, exact_gradient):
-            products = found.gradient * found.attention if weigh else found.gradient
-            rows = read_rows(products.clamp(min=0).mean(dim=1), pooling, prefix)
+            if mean:
+                summed = summed + found.gradient.clamp(min=0).mean(dim=(1, 2))[:, prefix:]
+                continue
+            products = (found.gradient * found.attention).clamp(min=0).mean(dim=1)
+            rows = read_rows(products, pooling, prefix)
             summed = summed + pool_rows(rows, pooling, prefix)
     if in_graph or exact_gradient:
         return summed, logits
@@ -123,6 +135,7 @@ class _Attending(TorchFunctionMode):
         self.model, self.read, self.step_by_step = model, read, step_by_step
         self.block: tuple[nn.Module, Tensor] | None = None  # the one that runs, with its tokens
         self.given: Tensor | None = None
+        self.of_mean = False  # whether the head reads the mean of all tokens in its token's place
         self.taken: list[_Taken] = []
 
     def __torch_function__(
@@ -158,8 +171,11 @@ class _Attending(TorchFunctionMode):
             if not exact:
                 mixed = mixed.detach().requires_grad_()
             self.given = mixed
-            logits = self.model.forward_head(self.model.norm(block(tokens)))
+            output = block(tokens)
             self.given = None
+            if self.of_mean:
+                output = output.mean(dim=1, keepdim=True).expand(-1, 2, -1)
+            logits = self.model.forward_head(self.model.norm(output))
             answer = logits.gather(1, target[:, None]).sum()
             [slope] = torch.autograd.grad(answer, mixed, create_graph=exact)
             yield ReadOut(attention, slope.to(value.dtype) @ value.transpose(-1, -2))

@@ -42,7 +42,7 @@ def relevance_and_logits(
             model,
             images,
             target,
-            weigh=explanation == "readout",
+            mean=explanation == "legrad",
             exact_gradient=exact_gradient or explanation == "legrad",
             in_graph=True,
             last=last,

@@ -20,8 +20,11 @@ TARGET = torch.tensor([4, 0, 2])
 CASES = [*((kind, {}) for kind in KINDS), ("average", {"class_token": False, "reg_tokens": 2})]
 
 
-def by_the_book(model, images, *, weigh=True, exact=False, last=0):
-    """One gradient a block, of what the model's own norm and head answer behind it."""
+def by_the_book(model, images, *, mean=False, exact=False, last=0):
+    """One gradient a block, of what the model's own norm and head answer behind it.
+
+    With `mean` as LeGrad's code: the head reads the mean over all tokens where it reads one.
+    """
     maps, outputs = [], []
     for block in model.blocks:
         block.attn.fused_attn = False
@@ -30,12 +33,14 @@ def by_the_book(model, images, *, weigh=True, exact=False, last=0):
     model(images)
     relevance = 0
     for attention, tokens in list(zip(maps, outputs, strict=True))[-last:]:
+        if mean and model.global_pool == "token":
+            tokens = tokens.mean(dim=1)[:, None].repeat(1, 2, 1)
         answer = model.forward_head(model.norm(tokens)).gather(1, TARGET[:, None]).sum()
         (slope,) = torch.autograd.grad(answer, attention, retain_graph=True, create_graph=exact)
-        matrix = torch.relu(slope * attention if weigh else slope).mean(dim=1)
+        matrix = torch.relu(slope if mean else slope * attention).mean(dim=1)
         prefix, heads = model.num_prefix_tokens, 2 if hasattr(model, "head_dist") else 1
         read = slice(prefix, None) if model.global_pool == "avg" else slice(0, heads)
-        relevance = relevance + matrix[:, read, prefix:].mean(dim=1)
+        relevance = relevance + matrix[:, slice(None) if mean else read, prefix:].mean(dim=1)
     return relevance
 
 
@@ -43,10 +48,10 @@ def by_the_book(model, images, *, weigh=True, exact=False, last=0):
 @pytest.mark.parametrize("name", ["readout", "legrad"])
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_closed_form_equals_autograd(build_vit, images, kind, options, name, last):
-    model, weigh = build_vit(kind, **options), name == "readout"
-    wanted = by_the_book(build_vit(kind, **options), images, weigh=weigh, last=last).detach()
+    model, mean = build_vit(kind, **options), name == "legrad"
+    wanted = by_the_book(build_vit(kind, **options), images, mean=mean, last=last).detach()
     assert wanted.std(dim=1).min() > 0, "the map is too flat to tell anything"
-    found, logits = read_and_logits(model, images, TARGET, weigh=weigh, last=last or None)
+    found, logits = read_and_logits(model, images, TARGET, mean=mean, last=last or None)
     close(found, wanted)
     close(logits, model(images).detach())
     if not last:
@@ -64,7 +69,7 @@ def test_gradient_of_the_map(build_vit, images, kind, name, exact):
     relevance, _ = relevance_and_logits(model, images, TARGET, **how)
     (relevance * weights).sum().backward()
     exact = exact or name == "legrad"
-    (by_the_book(slow, images, weigh=name == "readout", exact=exact) * weights).sum().backward()
+    (by_the_book(slow, images, mean=name == "legrad", exact=exact) * weights).sum().backward()
     moved = 0
     for (part, ours), theirs in zip(model.named_parameters(), slow.parameters(), strict=True):
         wanted = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
