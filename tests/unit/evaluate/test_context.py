@@ -56,7 +56,7 @@ def test_shares_are_of_the_whole_and_lie_where_the_masks_are(monkeypatch):
     assert list(shares.columns) == [f"on_{part}_pct" for part in PARTS]
     assert shares.sum(axis=1).to_numpy() == pytest.approx(100)
     alone = batch.masks.float()
-    monkeypatch.setattr(context, "explain", lambda model, images: alone)
+    monkeypatch.setattr(context, "explain", lambda model, images, **how: alone)
     only = relevance_shares(model, SPEC, [batch])
     assert only["on_object_pct"].to_numpy() == pytest.approx(100)
     alone = batch.props.float()
