@@ -29,7 +29,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "gae, last 3": {"trained_blocks": 3},
     "readout, last 3": {"explanation": "readout", "trained_blocks": 3},
 }
-# What is held against what, and the aim.
+# What is held against what, and the target.
 RATIOS = (("readout", "labels", 1.1), ("gae", "labels", None), ("gae, last 3", "gae", 0.65))
 MODELS = ("vit_small_patch14_dinov2", "vit_base_patch16_224")
 TINY = {"embed_dim": 64, "depth": 4, "num_heads": 4}
@@ -71,6 +71,6 @@ def describe(row: dict[str, Any]) -> str:
     for a, b, aim in RATIOS:
         pairs = zip(row["seconds"][a], row["seconds"][b], strict=True)
         times, kept = median(x / y for x, y in pairs), row["memory_mib"][a] / row["memory_mib"][b]
-        said = "" if aim is None else f", aim {aim}"
+        said = "" if aim is None else f", target <= {aim}"
         lines.append(f"  {a} / {b}: {times:.2f} in time, {kept:.2f} in memory{said}")
     return "\n".join(lines)

@@ -33,9 +33,9 @@ LESSONS = {
     ),
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_finetune": Lesson(
-        "relevance goes to the object, and too high a rate forgets",
+        "relevance goes to the object, and too high a rate costs",
         lambda before, after, rate, change, high, lost: (
-            after > before + 2 and rate < high and change >= -3 > lost
+            after > before + 2 and rate < high and change >= -3 and lost < min(0, change)
         ),
     ),
     "03_robustness": Lesson(
@@ -69,7 +69,7 @@ LESSONS = {
     ),
     "05_ablations": Lesson(
         "the background term makes the gain, and rates beyond the rule cost",
-        lambda full, without, times, beyond: full > 0 > without and beyond < 0,
+        lambda full, without, *others: full > 0 > without and others[-1] < 0,
     ),
     "09_text": Lesson(
         "words that decide, and maps that follow a phrase",

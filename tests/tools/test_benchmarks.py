@@ -8,6 +8,7 @@ import json
 import pytest
 
 from relevit.attribution import METHODS
+from relevit.base.device import fast_bfloat16
 
 from .conftest import TINY
 
@@ -15,7 +16,12 @@ OPTIONS = (*TINY, "--device=cpu", "--no-memory", "--clock=cpu")
 NAMES = ("token_wise", "head_wise", "transformer_attribution")
 TASKS = {
     "attribution": (NAMES, 3),
-    "evaluation": (("evaluation", "--evaluation-model=vit_tiny_patch16_224"), 1),
+    # Where bfloat16 is fast it is held against float32, too.
+    "evaluation": (
+        ("evaluation", "--evaluation-model=vit_tiny_patch16_224"),
+        1 + fast_bfloat16("cpu"),
+    ),
+    "maps": (("maps",), 4),
     "smoothgrad": (("smoothgrad",), 1),
     "tokencut": (("tokencut",), 3),
 }
