@@ -54,7 +54,7 @@ notebooks: setup  ## Store the outputs of a finished `make reproduce` in the not
 	$(STRIP) notebooks/*.ipynb
 
 # The final table, and what relevance adds in other worlds.
-study: setup  ## When does it help, and which cure? (14 hours on 2 cores, docs/context.md, docs/cures.md)
+study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
 	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
 
 workshop: setup  ## Exercises for students and teachers, and slides, in outputs/exercises
