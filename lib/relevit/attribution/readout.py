@@ -51,8 +51,8 @@ def readout(
 ) -> Map:
     """Sum over blocks of (grad A * A)^+, averaged over heads: read out, and not carried on.
 
-    Ours, between GAE (Chefer et al. 2021), whose product it takes, and LeGrad (Bousselham et al.
-    2024), whose gradient it takes. With `exact_gradient` the map is differentiable.
+    Ours: the product is GAE's (Chefer et al. 2021), and that each block is read out is LeGrad's
+    (Bousselham et al. 2024). With `exact_gradient` the map is differentiable.
     Raises: ValueError for a model without a head of its own that reads tokens.
     """
     return read_and_logits(model, images, target, exact_gradient=exact_gradient)[0]
