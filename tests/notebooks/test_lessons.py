@@ -34,8 +34,9 @@ LESSONS = {
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_finetune": Lesson(
         "relevance goes to the object, and too high a rate costs",
-        lambda before, after, rate, change, high, lost: (
-            after > before + 2 and rate < high and change >= -3 and lost < min(0, change)
+        lambda before, after, rate, change, high, lost, loss_before, loss: (
+            (after > before + 2 and rate < high and change >= -3 and lost < min(0, change))
+            and (lost < -3 or loss > loss_before)  # what the rule refuses it for
         ),
     ),
     "03_robustness": Lesson(

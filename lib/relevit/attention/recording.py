@@ -64,7 +64,7 @@ def record_attention(model: nn.Module, *, last: int | None = None) -> Iterator[T
     leaving when no forward pass was made, or some block recorded nothing.
     """
     attentions = watched_layers(model)
-    watched = range(len(attentions))[-last if last else 0 :]
+    watched = last_blocks(len(attentions), last)
     tape, handles = Tape(), []
     with switched(model, attentions[watched.start :], "fused_attn"):
         try:
@@ -130,6 +130,13 @@ def attention_for_gradients(model: nn.Module) -> Iterator[None]:
     slow = on_processor and torch.is_autocast_enabled("cpu")
     with unfused_attention(model) if slow else nullcontext():
         yield
+
+
+def last_blocks(depth: int, last: int | None) -> range:
+    """The `last` blocks of so many, counted from 0; None: all. Raises: ValueError."""
+    if last is not None and not 1 <= last <= depth:
+        raise ValueError(f"last {last}: this model has {depth} blocks; give 1 to {depth}, or None")
+    return range(depth - (last or depth), depth)
 
 
 def watched_layers(model: nn.Module) -> list[nn.Module]:

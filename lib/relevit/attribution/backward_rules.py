@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.recording import Inputs, frozen_weights, last_blocks, record_attention
 from relevit.attention.token_rows import head_pooling
 from relevit.attribution.method import Target, checked_target
 
@@ -97,7 +97,7 @@ def explain_by_rules(
         if not in_graph:
             stack.enter_context(frozen_weights(model))
         inputs = images.detach().requires_grad_(of == "images")
-        first = list(model.blocks)[-last if last else 0]
+        first = model.blocks[last_blocks(len(model.blocks), last)[0]]
         stack.callback(first.register_forward_pre_hook(_need_gradient).remove)
         with record_attention(model, last=last) as tape, rules:
             logits = model(inputs)

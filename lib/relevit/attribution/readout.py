@@ -26,7 +26,9 @@ from torch.overrides import TorchFunctionMode
 from relevit.attention.recording import (
     Inputs,
     alone,
+    attention_layers,
     frozen_weights,
+    last_blocks,
     need_global,
     switched,
     watched_layers,
@@ -65,16 +67,17 @@ def legrad(
     target: Target = None,
     *,
     exact_gradient: bool = False,
-    last: int | None = 2,
+    last: int | None = None,
 ) -> Map:
-    """Sum over the `last` blocks (None: all) of (grad A)^+, averaged over heads and queries.
+    """Sum over the `last` blocks of (grad A)^+, averaged over heads and queries.
 
     Source: Bousselham, Boggust, Chaybouti, Strobelt, Kuehne 2024, LeGrad, and its code: where the
-    head reads a class token, it reads the mean over all tokens of a block instead, and the default
-    are the last two blocks. The scaling to [0, 1] is left to the heatmap. With `exact_gradient` the
+    head reads a class token, it reads the mean over all tokens of a block instead, and where none
+    is said the last two blocks are taken. The scaling to [0, 1] is left to the heatmap. With `exact_gradient` the
     map is differentiable.
     Raises: as `readout`.
     """
+    last = min(2, len(attention_layers(model))) if last is None else last
     how = {"mean": True, "exact_gradient": exact_gradient, "last": last}
     return read_and_logits(model, images, target, **how)[0]
 
@@ -197,7 +200,7 @@ def _attending(model: nn.Module, read: int | None, last: int | None) -> Iterator
             f"readout: this {type(model).__name__} has no norm and head (forward_head) that could "
             "read the tokens of a block; take a Vision Transformer of timm, or another map"
         )
-    blocks = list(model.blocks)[-last if last else 0 :]
+    blocks = [model.blocks[i] for i in last_blocks(len(model.blocks), last)]
     on_processor = next(model.parameters()).device.type == "cpu"
     mode = _Attending(model, read, on_processor and torch.is_autocast_enabled("cpu"))
 

@@ -70,7 +70,8 @@ def intervals(
     across = style.get("across", False)
     places, groups = table[place].nunique(), table[group].nunique() if group else 1
     length = 1.0 + 0.2 * places * max(1, 0.7 * groups)
-    size = (1.8 + 2.2 * len(titles), length) if across else (max(8, 3 * len(titles)), 2.8)
+    beside = 2.4 if group else 0  # room for the legend
+    size = (1.8 + 2.2 * len(titles) + beside, length) if across else (max(8, 3 * len(titles)), 2.8)
     if across and len(titles) == 1:
         size = (8, length)
     figure, axes = panels(len(titles), *size, sharey=True)

@@ -91,6 +91,13 @@ def test_attention_stays_fused_and_is_left_as_it_was(build_vit, images):
     assert not any(shape[-2:] == (tokens, tokens) for shape in kept if len(shape) == 4)
 
 
+@pytest.mark.parametrize("name", ["gae", "legrad", "attn_lrp"])
+@pytest.mark.parametrize("last", [0, 3])
+def test_blocks_that_the_model_does_not_have_are_refused(build_vit, images, name, last):
+    with pytest.raises(ValueError, match=rf"last {last}: this model has 2 blocks; give 1 to 2"):
+        relevance_and_logits(build_vit(), images, TARGET, explanation=name, last=last)
+
+
 def test_model_without_a_head_that_reads_tokens_is_refused(build_vit, images):
     class Headless(torch.nn.Module):
         def __init__(self):
