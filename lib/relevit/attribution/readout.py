@@ -73,8 +73,8 @@ def legrad(
 
     Source: Bousselham, Boggust, Chaybouti, Strobelt, Kuehne 2024, LeGrad, and its code: where the
     head reads a class token, it reads the mean over all tokens of a block instead, and where none
-    is said the last two blocks are taken. The scaling to [0, 1] is left to the heatmap. With `exact_gradient` the
-    map is differentiable.
+    is said the last two blocks are taken. The scaling to [0, 1] is left to the heatmap. With
+    `exact_gradient` the map is differentiable.
     Raises: as `readout`.
     """
     last = min(2, len(attention_layers(model))) if last is None else last
