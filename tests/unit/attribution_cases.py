@@ -37,6 +37,17 @@ def close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-12, atol: float = 
     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=atol)
 
 
+def same_gradients(model: nn.Module, slow: nn.Module) -> int:
+    """Both have the same gradients of all weights; of how many weights these are not 0."""
+    moved = 0
+    for (name, ours), theirs in zip(model.named_parameters(), slow.parameters(), strict=True):
+        wanted = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
+        found = torch.zeros_like(ours) if ours.grad is None else ours.grad
+        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12, msg=name)
+        moved += bool(wanted.abs().max() > 1e-6)
+    return moved
+
+
 def read(matrix, model):
     """The row that the head reads, over the patches; the mean of the patches' rows without one."""
     prefix = model.num_prefix_tokens
