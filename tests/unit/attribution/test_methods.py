@@ -12,7 +12,8 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
-from relevit.attribution import METHODS, explain_all, method_options
+from relevit.attribution import METHODS, explain_all, method_options, patch_grid, to_heatmap
+from relevit.attribution import explain as heatmap_of
 from relevit.attribution.methods import SIGNED
 from relevit.protocols import PUBLISHED
 
@@ -316,3 +317,12 @@ def test_heads_that_no_method_explains_are_refused(images, build_vit, name):
     bare.global_pool = "token"
     with pytest.raises(ValueError, match=r"no class token.*use pooling='patches' or a model"):
         explain(name, bare, images)
+
+
+def test_positive_leaves_out_what_speaks_against_the_class(build_vit, images):
+    model, target = build_vit(), torch.tensor([4, 0, 2])
+    maps = METHODS["libra_grad"](model, images, target)
+    assert (maps < 0).any(dim=1).all()
+    found = heatmap_of(model, images, target, method="libra_grad", positive=True)
+    size, grid = tuple(images.shape[-2:]), patch_grid(model, images)
+    close(found, to_heatmap(maps.clamp(min=0), size, grid))
