@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
