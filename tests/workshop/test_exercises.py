@@ -1,160 +1,212 @@
-"""Every exercise: its form, its solution, its stub, and the copies that are made of it."""
+"""The exercises of the notebooks: their form, what is said to an answer, and students' copies."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import itertools
+import math
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
-from checks.feedback import Wrong
+import torch
 from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
-from relevit import models
-from relevit.models import load_model
-from relevit.pipeline import exercises
+from relevit.pipeline import checks, exercises
+from relevit.pipeline.checks import Wrong
 
-from .answers import SOURCES, checked_at_once, is_check
+pytestmark = pytest.mark.wrong_types  # what checks types in tests is not there for students
 
-PATHS = sorted(SOURCES.glob("*.py"))
-TITLE = re.compile(r"## Exercise (\d): .+ \(\d+ minutes.*\)")
-sources = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-
-
-def parts(path) -> list[list]:
-    """The cells of each exercise, from its title on."""
-    found: list[list] = []
-    for cell in exercises.read_source(path).cells:
-        if cell.source.startswith("## Exercise"):
-            found.append([])
-        if found:
-            found[-1].append(cell)
-    return found
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+NAMES = {"torch": torch}  # what a solution needs
 
 
-@sources
-def test_form(path):
-    """Two to four exercises, each with time, two hints, a place to write in and a check."""
-    found = parts(path)
-    assert 2 <= len(found) <= 4
-    for number, cells in enumerate(found, start=1):
-        title = TITLE.match(cells[0].source)
-        assert title and int(title.group(1)) == number, cells[0].source.splitlines()[0]
-        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        hints = re.findall(r"<details><summary>(.+?)</summary>", text)
-        assert hints == ["Hint 1", "Hint 2"], f"exercise {number}"
-        assert sum(exercises.has_solution(cell) for cell in cells) == 1, f"exercise {number}"
-        assert sum(is_check(cell) for cell in cells) == 1, f"exercise {number}"
+def exercises_of(path: Path) -> list[tuple]:
+    """Prose, exercise and check of a notebook, one after the other."""
+    cells = nbformat.read(path, as_version=4).cells
+    return [
+        part
+        for part in zip(cells, cells[1:], cells[2:], strict=False)
+        if exercises.has_solution(part[1])
+    ]
+
+
+FOUND = {
+    check.source: (prose, cell)
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+    for prose, cell, check in exercises_of(path)
+}
+each = pytest.mark.parametrize("check", FOUND)
+
+
+def run(source: str, check: str, names: dict = NAMES) -> None:
+    """A cell, and then its check."""
+    names = {**names, "checks": checks}
+    exec(source, names)
+    exec(check, names)
+
+
+@each
+def test_an_exercise_has_prose_with_two_hints_and_a_check_of_one_line(check):
+    prose, _ = FOUND[check]
+    assert "**Your turn.**" in prose.source
+    assert re.findall(r"<summary>(.+?)</summary>", prose.source) == ["Hint 1", "Hint 2"]
+    assert re.fullmatch(r"checks\.(\w+)\(\1\)", check)
+
+
+@each
+def test_the_solution_passes_and_the_stub_does_not(check, capsys):
+    names = dict(NAMES)
+    for _, cell in FOUND.values():  # a later one may build on an earlier one
+        exec(cell.source, names)
+    run(FOUND[check][1].source, check, names)
+    assert capsys.readouterr().out.startswith("✓ ")
+    with pytest.raises(Wrong, match="still empty"):
+        run(exercises.stub(FOUND[check][1].source), check, names)
+
+
+@each
+def test_every_slip_hears_its_own_sentence(check, monkeypatch):
+    name = re.match(r"checks\.(\w+)", check).group(1)
+    judge, called = checks._judge, []
+    monkeypatch.setattr(checks, "_judge", lambda *parts: called.append(parts))
+    getattr(checks, name)(None)
+    ((_, inputs, right, praise, slips),) = called
+    assert len(slips) >= 9
+    for text, slip in slips.items():
+        with pytest.raises(Wrong) as said:
+            judge(lambda *_, slip=slip: slip, inputs, right, praise, slips)
+        assert str(said.value) == text
+
+
+# Answers as beginners write them: the body of the function, and part of what it hears
+
+
+def recursion(body: str, start: str = "torch.eye(a.shape[-1])", read: str = "R[0, 1:]") -> str:
+    loop = f"R = {start}\n  for A, G in zip(a, g): R = {body}\n  return {read}"
+    return f"def gae(a, g):\n  {loop}"
+
+
+MEAN = "(A * G).clamp(min=0).mean(0)"
+WRONG = [
+    (recursion(f"R + {MEAN} @ R", read="R[1:, 0]"), "transposed"),
+    (recursion(f"R + {MEAN} @ R", read="R[0]"), "own entry is still in"),
+    (recursion(f"{MEAN} @ R"), "identity out"),
+    (recursion("R + (A * G).clamp(min=0).sum(0) @ R"), "sum over heads"),
+    (recursion("R + (A * G).mean(0).clamp(min=0) @ R"), "after the mean over heads"),
+    (recursion("R + (A * G).mean(0) @ R"), "negative products in"),
+    (recursion(f"R + R @ {MEAN}"), "wrong side"),
+    (recursion(f"R + {MEAN} @ R", start="torch.eye(3)"), "stopped with RuntimeError"),
+    ("def background_loss(r, s): return (r * s).square().mean()", "on the object"),
+    ("def background_loss(r, s): return ((r * (1 - s)) ** 2).sum()", "take the sum"),
+    ("def background_loss(r, s): return (r * (1 - s)).mean()", "not squared"),
+    ("def background_loss(r, s): return r[s == 0].square().mean()", "pixels alone"),
+    ("def background_loss(r, s):\n  r *= 1 - s\n  return r.square().mean()", "input number 1"),
+    ("def background_loss(r, s): (r * (1 - s)).square().mean()", "returns nothing"),
+    ("def adds(t): return 100 * (t['with'] - t['original']).mean()", "twin has changed, too"),
+    ("def adds(t): return 100 * (t['with'] - t['without']).mean()", "large set counts more"),
+    ("def adds(t): return (t['with'] - t['without']).groupby('dataset').mean().mean()", "share"),
+    ("def follow(m): return m[2] @ m[1] @ m[0]", "identity out"),
+    ("def follow(m):\n  r = torch.eye(5)\n  for a in m: r = r + r @ a\n  return r", "wrong side"),
+    ("def miou(c, m): return 100 * (c & m).sum() / (c | m).sum()", "object alone"),
+    ("def miou(c, m): return 200 * (c & m).sum() / (c.sum() + m.sum())", "Dice"),
+    ("def miou(c, m): return 100 * (c == m).float().mean()", "pixel accuracy"),
+    ("def area(s, a): return sum(a)", "without the widths"),
+    ("def area(s, a): return torch.trapezoid(torch.tensor([*a, 0.]), torch.tensor([*s, 1.]))",
+     "30 for 30 %"),
+    ("def area(s, a): return torch.trapezoid(torch.tensor([*a, 0.]), torch.tensor([*s, 100.]))",
+     "100 times too large"),
+    ("def ia_score(a, m): return (a * m).sum(-1)", "plain inner product"),
+    ("def ia_score(a, m): return (a.softmax(-1) * m.softmax(-1)).sum(-1)", "softmax"),
+    ("def ia_score(a, m): return (a * m).mean(-1) / a.norm(dim=-1) / m.norm()", "over patches"),
+    ("def ia_score(a, m): return (a * m).sum(-1) / a.norm() / m.norm()", "for all heads together"),
+    ("def ia_score(a, m): return [(a * m).sum(-1), 1]", "returns a list"),
+    ("def ia_score(a, m): return a.log().sum(-1) * math.nan", "NaN"),
+    ("def centred_score(a, m):\n  a = a - a.mean()\n  m = m - m.mean()\n"
+     "  return (a * m).sum(-1) / a.norm(dim=-1) / m.norm()", "one mean for all heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "sentence"), WRONG, ids=range(len(WRONG)))
+def test_wrong_answers(source, sentence):
+    name = re.match(r"def (\w+)", source).group(1)
+    with pytest.raises(Wrong) as said:
+        run(source, f"checks.{name}({name})", {"torch": torch, "math": math})
+    assert sentence in str(said.value)
+    assert said.value._render_traceback_() == [f"✗ {said.value}"]
+
+
+RIGHT = [
+    recursion("R + (A.double() * G.double()).relu().mean(0) @ R", "torch.eye(5).double()"),
+    "def background_loss(r, s): return (r ** 2 * (1 - s)).mean().item()",
+    "def adds(t):\n  m = t.groupby(level=0).mean() * 100\n  return (m['with'] - m['without']).mean()",
+    "def miou(c, m): return sum(float((a & b).sum() / (a | b).sum()) for a, b in "
+    "((c, m), (~c, ~m))) * 50",
+    "def ia_score(a, m): return torch.nn.functional.cosine_similarity(a, m, dim=-1)",
+]
+
+
+@pytest.mark.parametrize("source", RIGHT, ids=range(len(RIGHT)))
+def test_right_answers_other_than_ours(source, capsys):
+    name = re.match(r"def (\w+)", source).group(1)
+    run(source, f"checks.{name}({name})")
+    assert capsys.readouterr().out.startswith("✓ ")
 
 
 @pytest.mark.slow
-@pytest.mark.wrong_types  # what checks types in tests is not there for students
-@sources
-def test_solutions_pass_and_stubs_do_not(path, capsys, monkeypatch, tmp_path):
-    """All cells in their order, as in the teacher's copy, with the smallest model."""
-    monkeypatch.chdir(tmp_path)
-    if path.stem != "08_iav":  # which looks at a block that this one lacks
-        monkeypatch.setattr(models, "load_model", lambda name: load_model("tiny"))
-    names: dict = {"display": lambda *shown: None}
-    code = [cell for cell in exercises.read_source(path).cells if cell.cell_type == "code"]
-    at_once = [cell.source for cell, _ in checked_at_once(path)]
-    for cell, after in itertools.zip_longest(code, code[1:]):
-        if cell.source in at_once:
-            exec(exercises.stub(cell.source), names)
-            with pytest.raises(Wrong, match=r"empty|no answer yet|no prediction yet"):
-                exec(after.source, names)
-        capsys.readouterr()
-        solved = exercises.has_solution(cell)
-        exec(exercises.solution(cell.source) if solved else cell.source, names)
-        assert not is_check(cell) or capsys.readouterr().out.startswith("✓ "), cell.source
+def test_a_notebook_shows_the_sentence_alone():
+    """No traceback, which a beginner would not read, and no look at the check's own source."""
+    code = ["from relevit.pipeline import checks", "checks.gae(lambda attention, gradients: None)"]
+    notebook = new_notebook(cells=list(map(new_code_cell, code)))
+    NotebookClient(notebook, allow_errors=True, kernel_name="python3").execute()
+    (output,) = notebook.cells[-1].outputs
+    assert output.traceback == ["✗ Your function returns nothing: end it with `return`."]
 
 
-@sources
-def test_two_wrong_answers_are_told_apart(path):
-    """Each check but that of a prediction, which takes every number."""
-    module = importlib.import_module(checked(path))
-    cases = importlib.import_module(f"workshop.test_{module.__name__.split('.')[1]}").WRONG
-    for check, function in inspect.getmembers(module, inspect.isfunction):
-        own = function.__module__ == module.__name__ and not check.startswith("_")
-        if own and "answer" in inspect.signature(function).parameters:
-            sentences = {sentence for case, _, sentence in cases if case is function}
-            assert len(sentences) >= 2, check
-
-
-def checked(path) -> str:
-    """The module of checks that a source imports."""
-    found = re.search(r"(?m)^from checks import (\w+)$", path.read_text())
-    assert found, path
-    return f"checks.{found.group(1)}"
+# Students' copies
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exercises")
-    assert exercises.main(["--out", str(folder)]) == 0
-    return folder
+def copies(tmp_path_factory) -> list[Path]:
+    return exercises.write_copies(NOTEBOOKS, tmp_path_factory.mktemp("class") / "students")
 
 
-def test_students_copies_hold_no_solution_and_no_output(copies):
-    for path in PATHS:
-        solved = [c for c in exercises.read_source(path).cells if exercises.has_solution(c)]
-        cells = nbformat.read(copies / "students" / f"{path.stem}.ipynb", as_version=4).cells
+def test_copies_hold_no_solution_and_no_output(copies):
+    text = "".join(path.read_text() for path in copies)
+    assert text.count("# Your code here.") == len(FOUND) >= 6
+    for path in copies:
+        cells = nbformat.read(path, as_version=4).cells
         assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
-        text = "\n".join(cell.source for cell in cells)
-        assert "SOLUTION" not in text
-        for cell in solved:
-            body = exercises.SOLUTION.search(cell.source).group(2).strip()
-            assert body not in text
-        assert text.count("# Your code here.") == len(solved)
+        for cell in nbformat.read(NOTEBOOKS / path.name, as_version=4).cells:
+            if found := exercises.SOLUTION.search(cell.source):
+                lines = [line.strip() for line in found.group().splitlines()]
+                assert all(line not in text for line in lines if len(line) > 30)
+    assert "SOLUTION" not in text
 
 
-def test_teachers_copies_fold_the_solutions(copies):
-    for path in PATHS:
-        cells = nbformat.read(copies / "teachers" / f"{path.stem}.ipynb", as_version=4).cells
-        folded = [cell for cell in cells if cell.metadata.get("jupyter", {}).get("source_hidden")]
-        solved = [c for c in exercises.read_source(path).cells if exercises.has_solution(c)]
-        assert [cell.source for cell in folded] == [exercises.solution(c.source) for c in solved]
-
-
-@pytest.mark.slow
-def test_a_stubs_check_says_one_sentence_in_the_notebook(copies):
-    """No traceback, which a beginner would not read, and no look at the check's own source."""
-    code = [
-        "from checks import finetune",
-        "def gae(attention, gradients):\n    raise NotImplementedError",
-        "finetune.gae(gae)",
-    ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in code])
-    where = {"metadata": {"path": str(copies / "students")}}
-    client = NotebookClient(notebook, allow_errors=True, resources=where, kernel_name="python3")
-    client.execute()
-    (output,) = notebook.cells[-1].outputs
-    assert output.traceback == [
-        "✗ The function is still empty: write its body, run its cell, and then this one."
-    ]
+def test_links_of_a_copy_lead_to_the_projects_files(copies):
+    for path in copies:
+        links = re.findall(r"\]\((\.\.[^)#]*)", path.read_text())
+        assert links and all((path.parent / link).is_file() for link in links)
 
 
 def test_a_copy_that_was_worked_on_is_not_overwritten(tmp_path, capsys):
-    assert exercises.main(["--out", str(tmp_path)]) == 0
-    jupyters_own = tmp_path / ".ipynb_checkpoints" / "other.ipynb"
-    jupyters_own.parent.mkdir()
-    jupyters_own.write_text("of a notebook beside the copies")
-    assert exercises.main(["--out", str(tmp_path)]) == 0, "an untouched copy may be made again"
-    path = tmp_path / "students" / PATHS[0].with_suffix(".ipynb").name
+    main = ["--out", str(tmp_path)]
+    assert [exercises.main(main), exercises.main(main)] == [0, 0], "an untouched one may be"
+    path = next((tmp_path / "students").glob("*.ipynb"))
     notebook = nbformat.read(path, as_version=4)
-    next(cell for cell in notebook.cells if cell.cell_type == "code").source = "my_work = 1"
+    notebook.cells[-1].source = "my work"
     nbformat.write(notebook, path)
-    assert exercises.main(["--out", str(tmp_path)]) == 2
+    capsys.readouterr()
+    assert exercises.main(main) == 2
     assert f"{path} has been worked on" in capsys.readouterr().err
-    assert "my_work = 1" in path.read_text()
+    assert "my work" in path.read_text()
 
 
 def test_marks_that_are_no_pair_are_refused(tmp_path):
-    path = tmp_path / "broken.py"
-    path.write_text("# %%\nx = 1\n### BEGIN SOLUTION\nx = 2\n")
-    with pytest.raises(ValueError, match=r"broken\.py: cell 0 has the marks .*one '### BEGIN"):
-        exercises.read_source(path)
-    with pytest.raises(FileNotFoundError, match="no sources"):
-        exercises.write_copies(tmp_path, tmp_path / "out")
+    path = tmp_path / "notebooks" / "broken.ipynb"
+    path.parent.mkdir()
+    cell = new_code_cell("x = 1\n### BEGIN SOLUTION\nx = 2", id="here")
+    nbformat.write(new_notebook(cells=[cell]), path)
+    with pytest.raises(ValueError, match=r"broken\.ipynb: cell 'here' has the marks .*one '### B"):
+        exercises.write_copies(path.parent, tmp_path / "out")

@@ -201,7 +201,6 @@ def test_what_is_erased_has_the_colour_that_is_answered(
 def test_a_step_is_that_by_hand(network, spec):
     batch = pictures("finetune", 3)
     explorer = step_explorer(network, spec, batch, QUIET)
-    explorer.rate.value = 1
     text = shown(explorer)[1]
     explorer.background.value = explorer.foreground.value = explorer.classification.value = 0.0
     still = shown(explorer)[1]  # weight decay alone moves next to nothing

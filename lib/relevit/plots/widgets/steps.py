@@ -20,17 +20,17 @@ from relevit.plots.style import ORIGINAL, OURS
 from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 TERMS = {"background": "background", "foreground": "foreground", "classification": "class term"}
-FASTER, FIRST = (1, 3, 10, 30), 10  # times the rate of a run, which has many steps
+FASTER = (1, 3, 10, 30)  # times the rate of a run
 MOST = 3  # images, so that a step takes a moment
 
 
 class StepExplorer(Explorer):
     """A widget to weigh the three losses and take one step on a copy of the model.
 
-    It begins with the weights of `settings` and FIRST times its rate: one step at the rate of a
-    run, which has many, changes little that one could see. The losses are those of `batch`, in
-    float32, before the step and after it; the model that is given stays as it is. A slider for each
-    of TERMS, `rate` and `image` are the controls.
+    It begins with the weights and the rate of `settings`. With the presets `quick` and `workshop`
+    that step lowers the background and the class term, and one at ten times the rate raises the
+    class term. The losses are those of `batch`, in float32, before the step and after it; the model
+    that is given stays as it is. A slider for each of TERMS, `rate` and `image` are the controls.
     Raises: ValueError for a baseline, which has no map, or more than MOST images.
     """
 
@@ -58,7 +58,7 @@ class StepExplorer(Explorer):
         self.classification = _weight("class term", weights["classification"], 1.0)
         self.image, self._after = slider("image", 1, len(batch)), {}
         rates = [(f"{settings.lr * times:.1e} ({times} x the run's)", times) for times in FASTER]
-        self.rate = choice("rate", rates, FIRST)
+        self.rate = choice("rate", rates)
         controls = [getattr(self, name) for name in (*TERMS, "rate", "image")]
         super().__init__(controls)
 
