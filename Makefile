@@ -15,7 +15,7 @@ STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study workshop rehearse notebooks site lab test test-units test-others hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study class rehearse notebooks site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -57,7 +57,7 @@ notebooks: setup  ## Store the outputs of a finished `make reproduce` in the not
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
 	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
 
-workshop: setup  ## Exercises for students and teachers, and slides, in outputs/exercises
+class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
 	$(BIN)/python -m relevit.pipeline.exercises
 
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)

@@ -1,4 +1,4 @@
-"""What a workshop hands out: `python -m relevit.pipeline.exercises` makes copies and slides.
+"""What `make class` hands out: students' copies of notebooks, handout and quiz, and slides.
 
 The exercises are cells of the notebooks, and the committed notebooks have the solutions, between
 nbgrader's marks. A student's copy is such a notebook with a stub in the place of each solution, and
@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root
-from relevit.pipeline.slides import write_slides
+from relevit.pipeline.slides import write_page, write_slides
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION = re.compile(rf"(?ms)^([ ]*){BEGIN}\n.*?^[ ]*{END}$")
@@ -110,14 +111,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=project_root() / "outputs" / "class")
     folder = parser.parse_args(arguments).out
     root = project_root()
+    texts = root / "workshop"
     try:
-        written = write_copies(root / "notebooks", folder / "students")
-        deck = folder / "slides.html"
-        slides = write_slides(root / "workshop" / "slides.md", root / "notebooks", deck)
+        write_copies(root / "notebooks", folder / "students")
+        slides = write_slides(texts / "slides.md", root / "notebooks", folder / "slides.html")
+        for name in ("handout", "quiz"):
+            write_page(texts / f"{name}.md", folder / "students" / f"{name}.html")
+        given = shutil.make_archive(str(folder / "class"), "zip", folder, "students")
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{len(written)} notebooks for students, {slides} slides: {folder}")
+    print(f"for students: {folder / 'students'}, the same as {given}")
+    print(f"for the speaker: {folder / 'slides.html'}, {slides} slides, notes with the key S")
     return 0
 
 

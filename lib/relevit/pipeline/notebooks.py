@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -71,6 +73,15 @@ def filled(path: Path, executed: Path) -> NotebookNode:
             )
         cell.outputs = made[cell.id].outputs
     return clean(repeatable(notebook))
+
+
+def committed(path: Path) -> NotebookNode:
+    """A notebook as git has it, whatever was run in it since; as it lies there without git."""
+    git = shutil.which("git") or ""
+    asked = [git, "show", f"HEAD:./{path.name}"]
+    found = subprocess.run(asked, cwd=path.parent, capture_output=True) if git else None
+    stored = found.stdout if found and found.returncode == 0 else path.read_bytes()
+    return nbformat.reads(stored.decode("utf-8"), as_version=4)
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:

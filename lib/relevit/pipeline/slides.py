@@ -1,54 +1,76 @@
-"""A deck of slides from the notebooks' figures: `workshop/slides.md`, made by nbconvert.
+"""What a class reads: slides with notes, made by nbconvert, and pages for paper and screen.
 
-A slide begins at a line `---`. A line `figure: NOTEBOOK CELL [NUMBER] | what it shows` is the
-picture that the cell of that committed notebook has stored, the first unless a number says which.
+Both are Markdown in `workshop/`, with formulas between dollar signs. A slide begins at a line
+`---`; what follows a line `Note:` is for the speaker (key S). A line
+`figure: NOTEBOOK CELL [NUMBER] [crop LEFT,TOP,RIGHT,BOTTOM] | what it shows` is the picture that
+the cell of that committed notebook stores, the first unless a number says which, or the part of it
+between these percents of its width and height. Such lines below each other stand side by side.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from importlib.resources import files
 from pathlib import Path
 
-import nbformat
+from docutils.utils.math.latex2mathml import tex2mathml
+from jinja2 import Template
 from nbconvert import SlidesExporter
+from nbconvert.filters.markdown import markdown2html
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
+from PIL import Image
 
-FIGURE = re.compile(r"(?m)^figure: (\S+) (\S+)(?: (\d+))? \| (.+)$")
-PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
+from relevit.pipeline.notebooks import committed
+
+FIGURE = re.compile(
+    r"(?m)^figure: (?P<name>\S+) (?P<cell>\S+)(?: (?P<number>\d+))?"
+    r"(?: crop (?P<crop>[\d.]+(?:,[\d.]+){3}))? \| (?P<shown>.+)$"
+)
+FIGURES = re.compile(r"(?m)(?:^figure: .*\n?)+")
+FORMULA = re.compile(r"\$([^$\n]+)\$")
+PICTURES = ("image/png", "image/jpeg")
 ASSETS = files("relevit") / "assets"
 TEMPLATE = "slides"  # in ASSETS: reveal.js, and a page that holds it
 
 
 def deck(source: Path, notebooks: Path) -> NotebookNode:
-    """The slides as a notebook of Markdown cells.
+    """The slides as a notebook of Markdown cells, each followed by one of notes if it has any.
 
     Raises: ValueError for a figure that is not there.
     """
     read: dict[str, NotebookNode] = {}
 
     def picture(match: re.Match[str]) -> str:
-        name, cell, number, shown = match.groups()
+        name, cell = match["name"], match["cell"]
         if name not in read:
             path = notebooks / f"{name}.ipynb"
             if not path.is_file():
                 raise ValueError(f"{source}: {match.group()!r}: there is no {path}")
-            read[name] = nbformat.read(path, as_version=4)
-        found = _pictures(read[name], cell)
-        wanted = int(number or 1)
+            read[name] = committed(path)
+        found, wanted = _pictures(read[name], cell), int(match["number"] or 1)
         if not 1 <= wanted <= len(found):
             raise ValueError(
-                f"{source}: {match.group()!r}: cell {cell!r} of {name} has {len(found)} pictures; "
-                "give the id of a cell that shows one"
+                f"{source}: {match.group()!r}: cell {cell!r} of {name}, as committed, stores "
+                f"{len(found)} pictures; name a cell that stores one, or store those of a run: "
+                "make reproduce, make notebooks, then commit"
             )
-        return f'<img alt="{shown}" src="{found[wanted - 1]}">'
+        address = _address(*found[wanted - 1], match["crop"])
+        return f'<img alt="{match["shown"]}" src="{address}">'
 
+    def row(match: re.Match[str]) -> str:
+        return f'<p class="figures">{FIGURE.sub(picture, match.group())}</p>\n'
+
+    cells = []
     parts = re.split(r"(?m)^---$", source.read_text(encoding="utf-8"))
-    cells = [new_markdown_cell(FIGURE.sub(picture, part.strip())) for part in parts]
-    for number, cell in enumerate(cells):
-        cell.id = f"slide-{number + 1:02d}"
-        cell.metadata["slideshow"] = {"slide_type": "slide"}
+    for number, part in enumerate(parts, start=1):
+        shown, _, said = _with_formulas(part).partition("\nNote:\n")
+        for kind, text in (("slide", FIGURES.sub(row, shown.strip())), ("notes", said.strip())):
+            if text:
+                cells.append(new_markdown_cell(text, id=f"{kind}-{number:02d}"))
+                cells[-1].metadata["slideshow"] = {"slide_type": kind}
     title = cells[0].source.partition("\n")[0].lstrip("# ")
     return new_notebook(cells=cells, metadata={"title": title})
 
@@ -60,23 +82,39 @@ def write_slides(source: Path, notebooks: Path, target: Path) -> int:
     html, _ = exporter.from_notebook_node(notebook)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(html, encoding="utf-8")
-    return len(notebook.cells)
+    return sum(cell.metadata["slideshow"]["slide_type"] == "slide" for cell in notebook.cells)
 
 
-def _pictures(notebook: NotebookNode, id: str) -> list[str]:
-    """The addresses of a cell's pictures, which hold the pictures themselves."""
-    found = []
+def write_page(source: Path, target: Path) -> None:
+    """A Markdown file as one HTML file that needs no network and prints on A4."""
+    text = source.read_text(encoding="utf-8")
+    template = Template((ASSETS / TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))
+    title = text.partition("\n")[0].lstrip("# ")
+    html = template.render(title=title, body=markdown2html(_with_formulas(text)))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(html, encoding="utf-8")
+
+
+def _with_formulas(text: str) -> str:
+    """Formulas as MathML, on one line each, which Markdown leaves alone."""
+    return FORMULA.sub(
+        lambda found: re.sub(r"\n\s*", "", tex2mathml(found[1], as_block=False)), text
+    )
+
+
+def _pictures(notebook: NotebookNode, id: str) -> list[tuple[str, str]]:
+    """Kind and base64 text of each picture that a cell stores."""
     outputs = [out for cell in notebook.cells if cell.id == id for out in cell.get("outputs", [])]
-    for data in (output.get("data", {}) for output in outputs):
-        kind = next((kind for kind in PICTURES if kind in data), None)
-        if kind == "image/svg+xml":
-            found.append(f"data:{kind};utf8,{_quoted(data[kind])}")
-        elif kind:
-            found.append(f"data:{kind};base64,{data[kind].strip()}")
-    return found
+    bundles = [output.get("data", {}) for output in outputs]
+    return [(kind, data[kind].strip()) for data in bundles for kind in PICTURES if kind in data]
 
 
-def _quoted(svg: str) -> str:
-    from urllib.parse import quote
-
-    return quote(svg)
+def _address(kind: str, data: str, crop: str | None) -> str:
+    """An address that holds the picture itself, or the part of it that `crop` names."""
+    if crop:
+        picture = Image.open(io.BytesIO(base64.b64decode(data)))
+        sides = zip(map(float, crop.split(",")), picture.size * 2, strict=True)
+        part = picture.crop([round(percent * side / 100) for percent, side in sides])
+        part.save(into := io.BytesIO(), picture.format, quality=90)
+        data = base64.b64encode(into.getvalue()).decode()
+    return f"data:{kind};base64,{data}"
