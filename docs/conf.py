@@ -25,7 +25,7 @@ from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 import relevit
-from relevit.pipeline.notebooks import clean, finished_notebooks
+from relevit.pipeline.notebooks import check_whole, clean, committed, finished_notebooks
 from relevit.protocols import DIFFERENCES
 
 ROOT = Path(__file__).parents[1]
@@ -237,13 +237,20 @@ def draw_formula(writer: Any, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
-def check_preset(app: Sphinx, config: Config) -> None:
-    """Refuse a run that is not finished, before any work."""
+def check_outputs(app: Sphinx, config: Config) -> None:
+    """Refuse what has not run as a whole, before any work; say which notebooks have changed."""
+    stored = sorted((ROOT / "notebooks").glob("*.ipynb"))
     try:
         if config.preset:
             run_of(config.preset)
+            return
+        for path in stored:
+            check_whole(path)
     except (ValueError, OSError) as error:
         sys.exit(f"site: {error}")
+    for path in stored:
+        if nbformat.read(path, as_version=4) != committed(path):
+            print(f"site: {path} is shown as it is now, and not as committed")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -251,7 +258,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("preset", "", "env")  # whose run; "": what the notebooks store
     app.add_html_math_renderer("mathml", (draw_formula, None), (draw_formula, None))
     app.add_post_transform(ShowCells)
-    app.connect("config-inited", check_preset)
+    app.connect("config-inited", check_outputs)
     app.connect("source-read", prepare)
     app.connect("doctree-read", name_cells)
     app.connect("doctree-read", link_differences)

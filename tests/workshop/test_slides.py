@@ -1,46 +1,94 @@
-"""The deck: twenty slides, whose figures are stored in the notebooks."""
+"""The deck and the pages: figures of committed notebooks, notes, formulas, no network."""
 
 from __future__ import annotations
 
+import base64
+import io
 import re
+import subprocess
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
+from PIL import Image
 
-from relevit.pipeline import slides
+from relevit.pipeline import notebooks, slides
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "workshop" / "slides.md"
-SVG = '<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0#1"/></svg>'
+WORKSHOP = ROOT / "workshop"
+NETWORK = re.compile(r'(?:src|href)="(?:https?:)?//|@import')
+# What the texts say of the stored run, and the cells that show it.
+SAID = {
+    ("03_robustness", "03-seen"): ("+6.1", "-4.3", "+10.4", "+7.7", "+13.0"),
+    ("00_start", "00-19"): ("95.0", "41.2", "51.2", "54.3"),
+    ("08_iav", "07-seen"): ("supervised: 82", "scores 0.44"),
+}
 
 
-def test_deck_has_twenty_slides_and_every_figure(tmp_path):
-    count = slides.write_slides(SOURCE, ROOT / "notebooks", tmp_path / "slides.html")
-    assert count == 20
-    html = (tmp_path / "slides.html").read_text()
-    wanted = len(slides.FIGURE.findall(SOURCE.read_text()))
-    pictures = re.findall(r'<img alt="([^"]+)" src="data:image/', html)
-    assert wanted >= 12 and len(pictures) == wanted
-    assert not slides.FIGURE.search(html)
-    assert not re.search(r'(?:src|href)="(?:https?:)?//|@import', html), "needs a network"
-    assert html.count("Reveal.initialize(") == 1
+def png(width: int, height: int) -> str:
+    Image.new("RGB", (width, height)).save(into := io.BytesIO(), "PNG")
+    return base64.b64encode(into.getvalue()).decode()
 
 
-def test_figures_by_number_and_kind(tmp_path):
-    outputs = [
-        new_output("display_data", {"image/jpeg": "AAAA", "text/plain": "Figure"}),
-        new_output("display_data", {"image/svg+xml": SVG}),
-    ]
-    cell = new_code_cell("plot()", id="p", outputs=outputs)
-    nbformat.write(new_notebook(cells=[cell]), tmp_path / "one.ipynb")
-    source = tmp_path / "slides.md"
-    source.write_text("# A\nfigure: one p | first\n---\nfigure: one p 2 | second\n")
-    cells = slides.deck(source, tmp_path).cells
-    assert '<img alt="first" src="data:image/jpeg;base64,AAAA">' in cells[0].source
-    assert 'src="data:image/svg+xml;utf8,%3Csvg' in cells[1].source and "#" not in cells[1].source
-    for line, said in (("one p 3", "has 2 pictures"), ("two p", "there is no")):
-        source.write_text(f"figure: {line} | lost\n")
-        with pytest.raises(ValueError, match=said):
-            slides.deck(source, tmp_path)
+def store(path: Path, *pictures: str) -> None:
+    """A notebook of one cell `p` that stores these pictures."""
+    outputs = [new_output("display_data", {"image/png": picture}) for picture in pictures]
+    cell = new_code_cell("plot()", id="p", outputs=outputs, execution_count=1 if pictures else None)
+    nbformat.write(new_notebook(cells=[cell]), path)
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    (path := tmp_path / "slides.md").write_text("# A\nfigure: one p | it\n")
+    return path
+
+
+def test_deck_has_every_figure_and_its_notes(tmp_path):
+    count = slides.write_slides(WORKSHOP / "slides.md", ROOT / "notebooks", tmp_path / "s.html")
+    html = (tmp_path / "s.html").read_text()
+    wanted = len(slides.FIGURE.findall((WORKSHOP / "slides.md").read_text()))
+    assert count == 20 == html.count('<aside class="notes">')
+    assert len(re.findall(r'<img alt="[^"]+" src="data:image/', html)) == wanted >= 12
+    assert not re.search(r"(?m)^figure:|^Note:", html) and not NETWORK.search(html)
+
+
+@pytest.mark.parametrize("name", ["handout", "quiz"])
+def test_pages_need_no_network_and_show_formulas(name, tmp_path):
+    slides.write_page(WORKSHOP / f"{name}.md", tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text()
+    assert not NETWORK.search(html) and "$" not in html
+    assert html.count("<math") >= 5 if name == "handout" else html.count("<details>") == 10
+
+
+def test_figures_by_number_and_part(tmp_path, source):
+    store(tmp_path / "one.ipynb", png(8, 8), png(40, 20))
+    source.write_text("# A\nfigure: one p 2 crop 50,0,100,50 | part\n")
+    (cell,) = slides.deck(source, tmp_path).cells
+    data = re.search(r'src="data:image/png;base64,([^"]+)"', cell.source)[1]
+    assert Image.open(io.BytesIO(base64.b64decode(data))).size == (20, 10)
+
+
+def test_a_notebook_that_has_run_does_not_change_a_slide(tmp_path, source):
+    store(tmp_path / "one.ipynb", png(8, 8))
+    git = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b"]
+    before = slides.deck(source, tmp_path)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        subprocess.run([*git, *command], check=True)
+    store(tmp_path / "one.ipynb", png(9, 9))
+    assert slides.deck(source, tmp_path) == before
+
+
+def test_a_notebook_without_outputs_is_refused(tmp_path, source):
+    store(tmp_path / "one.ipynb")
+    with pytest.raises(ValueError, match="cell 'p' of one, .* 0 pictures; .* make notebooks"):
+        slides.deck(source, tmp_path)
+    with pytest.raises(ValueError, match=r"one.ipynb: .* git checkout .* make notebooks"):
+        notebooks.check_whole(tmp_path / "one.ipynb")
+
+
+@pytest.mark.parametrize(("name", "cell"), SAID)
+def test_numbers_said_are_stored(name, cell):
+    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    stored = str(next(each.outputs for each in cells if each.id == cell))
+    assert [number for number in SAID[name, cell] if number not in stored] == []

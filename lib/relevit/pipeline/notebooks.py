@@ -84,6 +84,17 @@ def committed(path: Path) -> NotebookNode:
     return nbformat.reads(stored.decode("utf-8"), as_version=4)
 
 
+def check_whole(path: Path) -> None:
+    """Raises: ValueError for a notebook that was run in part, or stripped of its outputs."""
+    cells = nbformat.read(path, as_version=4).cells
+    counts = [cell.execution_count for cell in cells if cell.cell_type == "code"]
+    if counts != list(range(1, len(counts) + 1)):
+        raise ValueError(
+            f"{path}: its outputs are not of one whole run; for the committed ones run "
+            f"git checkout {path}, for those of a run make reproduce and make notebooks"
+        )
+
+
 def clean(notebook: NotebookNode) -> NotebookNode:
     """Drop timings, progress bars, widgets and papermill's notes; number the code cells from 1."""
     for name in NOISE:
