@@ -250,7 +250,7 @@ def check_outputs(app: Sphinx, config: Config) -> None:
         sys.exit(f"site: {error}")
     for path in stored:
         if nbformat.read(path, as_version=4) != committed(path):
-            print(f"site: {path} is shown as it is now, and not as committed")
+            sys.stdout.write(f"site: {path} is shown as it is now, and not as committed\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -81,7 +81,7 @@ def test_a_notebook_that_has_run_does_not_change_a_slide(tmp_path, source):
 
 def test_a_notebook_without_outputs_is_refused(tmp_path, source):
     store(tmp_path / "one.ipynb")
-    with pytest.raises(ValueError, match="cell 'p' of one, .* 0 pictures; .* make notebooks"):
+    with pytest.raises(ValueError, match=r"cell 'p' of one, .* 0 pictures; .* make notebooks"):
         slides.deck(source, tmp_path)
     with pytest.raises(ValueError, match=r"one.ipynb: .* git checkout .* make notebooks"):
         notebooks.check_whole(tmp_path / "one.ipynb")
