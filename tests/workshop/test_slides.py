@@ -83,6 +83,9 @@ def test_a_notebook_without_outputs_is_refused(tmp_path, source):
     store(tmp_path / "one.ipynb")
     with pytest.raises(ValueError, match=r"cell 'p' of one, .* 0 pictures; .* make notebooks"):
         slides.deck(source, tmp_path)
+    source.write_text("# A\nfigure: one p\n")
+    with pytest.raises(ValueError, match="'figure: one p' is no figure; write figure: NOTEBOOK"):
+        slides.deck(source, tmp_path)
     with pytest.raises(ValueError, match=r"one.ipynb: .* git checkout .* make notebooks"):
         notebooks.check_whole(tmp_path / "one.ipynb")
 

@@ -39,7 +39,7 @@ TEMPLATE = "slides"  # in ASSETS: reveal.js, and a page that holds it
 def deck(source: Path, notebooks: Path) -> NotebookNode:
     """The slides as a notebook of Markdown cells, each followed by one of notes if it has any.
 
-    Raises: ValueError for a figure that is not there.
+    Raises: ValueError for a figure that is not there, or written in another form.
     """
     read: dict[str, NotebookNode] = {}
 
@@ -61,6 +61,12 @@ def deck(source: Path, notebooks: Path) -> NotebookNode:
         return f'<img alt="{match["shown"]}" src="{address}">'
 
     def row(match: re.Match[str]) -> str:
+        for line in match.group().splitlines():
+            if not FIGURE.fullmatch(line):
+                raise ValueError(
+                    f"{source}: {line!r} is no figure; write figure: NOTEBOOK CELL [NUMBER] "
+                    "[crop LEFT,TOP,RIGHT,BOTTOM] | what it shows"
+                )
         return f'<p class="figures">{FIGURE.sub(picture, match.group())}</p>\n'
 
     cells = []
