@@ -54,7 +54,7 @@ PROSE = (nodes.paragraph, nodes.emphasis, nodes.strong)
 project = "RelEViT"
 version = release = relevit.__version__
 root_doc = INDEX
-include_patterns = ["docs/*.md", "docs/api/*", "notebooks/*.ipynb", "workshop/[Rg]*.md", "C*.md"]
+include_patterns = ["docs/*.md", "docs/api/*", "notebooks/*.ipynb", "workshop/[Rg]*.md", "[CR]*.md"]
 exclude_patterns = [".*", "lib", "outputs", "tests"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 templates_path = [str(ROOT / "docs" / "_templates")]
@@ -77,10 +77,9 @@ html_title = f"RelEViT {version}"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
-html_js_files = [("sort.js", {"defer": ""})]
 html_additional_pages = {"index": "to_docs.html"}  # the pages keep the repository's folders
 html_copy_source = html_show_copyright = False
-html_js_files = ["pages.js"]
+html_js_files = [("sort.js", {"defer": ""}), "pages.js"]
 if repository := os.environ.get("GITHUB_REPOSITORY"):  # where they are published from
     html_theme_options = {
         "source_repository": f"https://github.com/{repository}/",

@@ -51,6 +51,7 @@ def test_pages_show_what_they_are_for(pages):
     assert "cell_input" not in report and "IPython.core" not in report
     start = (pages / "notebooks" / "00_start.html").read_text()
     assert 'href="../docs/differences.html#A8">A8</a>' in start
+    assert "sort.js" in start and "pages.js" in start
 
 
 @pytest.mark.slow
@@ -70,7 +71,7 @@ def test_the_poster_says_what_the_report_found(pages):
 
 @pytest.mark.slow
 def test_a_page_has_one_title(pages):
-    for path in [*pages.glob("docs/*.html"), *pages.glob("notebooks/*.html")]:
+    for path in [*pages.glob("R*.html"), *pages.glob("[dnw]*/*.html")]:
         assert path.read_text().count("<h1") == 1, path.name
 
 
