@@ -16,7 +16,7 @@ from relevit.pipeline import cli
 from .projects import ROOT
 
 WRITTEN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PLACES = [ROOT / name for name in ("Dockerfile", "binder/postBuild", "docs/start.md")]
+PLACES = [ROOT / name for name in ("Dockerfile", "binder/postBuild", "docs/install.md")]
 FENCE = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 CUDA = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")
 

@@ -42,8 +42,8 @@ def test_each_column_is_explained(path):
     assert f"](results/{path.name})" in PAGE.read_text()
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", PAGE], ids=lambda path: path.name)
-def test_the_tables_in_words_are_those_of_the_files(page):
+@pytest.mark.parametrize(("page", "rows"), [(ROOT / "README.md", 2), (PAGE, 10)])
+def test_the_tables_in_words_are_those_of_the_files(page, rows):
     told = pd.read_csv(ROOT / "docs/results/added.csv").query(
         "world == 'own' and arm == 'ours' and classes == 'all'"
     )
@@ -53,7 +53,7 @@ def test_the_tables_in_words_are_those_of_the_files(page):
     before["shifted_average"] = before.drop(["val", "v2"]).mean()
     names = {"seven shifted sets": "shifted_average"}
     shown = [row for row in rows_of(page) if len(row) == 6 and re.search(r"\d", row[2])]
-    assert len(shown) == len(told) == 10
+    assert len(shown) == rows and len(told) == 10
     for name, _, original, *changes in shown:
         name = names.get(name, name.strip("`"))
         found = [original, *changes]
