@@ -77,6 +77,7 @@ html_title = f"RelEViT {version}"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_favicon = "_static/icon.svg"
 html_additional_pages = {"index": "to_docs.html"}  # the pages keep the repository's folders
 html_copy_source = html_show_copyright = False
 html_js_files = [("sort.js", {"defer": ""}), "pages.js"]
