@@ -73,6 +73,7 @@ default_role = "code"  # `names` in docstrings
 
 html_theme = "furo"
 pygments_dark_style = "monokai"
+highlight_language = "text"  # of what names none: commands, folders
 html_title = f"RelEViT {version}"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
