@@ -5,7 +5,9 @@ addEventListener("load", () => {
   each(".caption[role=heading]", (caption) => caption.setAttribute("aria-level", 2));
   each(".toc-drawer", (list) => list.setAttribute("aria-label", "Contents of this page"));
   each("summary[aria-label]", (summary) => summary.removeAttribute("aria-label"));
-  each("dt dl, dt dl dd", (part) => part.setAttribute("role", "none")); // lines of a signature
+  each("dt > dl", (lines) => { // a signature is no list
+    lines.outerHTML = lines.outerHTML.replace(/<(\/?)d[dl]>/g, "<$1div>");
+  });
   each("th", (head) => head.textContent.trim() || head.setAttribute("role", "cell"));
   each(".table-wrapper, .cell_output, .formula, pre", (place) => {
     if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; // can be scrolled
