@@ -16,7 +16,7 @@ from jaxtyping import Float
 from matplotlib.colors import to_hex
 from torch import Tensor
 
-from relevit.plots.style import ORIGINAL, SHADES
+from relevit.plots.style import SHADES
 from relevit.text.tokens import Tokens
 
 SPECIAL_NAMES = ("[CLS]", "[SEP]")  # BERT's, at the text's beginning and end
@@ -24,6 +24,7 @@ MAP_WARNING = "this map says nothing"
 # White paper whatever the page's colours are, so that shades mean the same on a dark one.
 PAPER = "line-height:1.7;max-width:60em;padding:0.2em 0.6em;overflow-wrap:anywhere;"
 PAPER += "background:#fff;color:#000"
+ASIDE = "#666b74"  # grey that can be read on it
 LINE = "text-decoration:underline;text-decoration-thickness:2px;text-underline-offset:3px"
 Spans = Sequence[tuple[int, int]]
 
@@ -76,7 +77,7 @@ def shaded_html(
     """
     shades = token_shades(tokens, values)
     head = f"<b>{escape(title)}</b><br>" if title else ""
-    note = "" if shades.any() else f' <i style="color:{ORIGINAL}">({MAP_WARNING})</i>'
+    note = "" if shades.any() else f' <i style="color:{ASIDE}">({MAP_WARNING})</i>'
     body = "".join(map(_html, _pieces(tokens, shades, rationale or ())))
     return f'<div style="{PAPER}">{head}{body}{note}</div>'
 
@@ -116,7 +117,7 @@ def _html(piece: Piece) -> str:
     if piece.joined and before:
         before = f'<span style="{LINE}">{before}</span>'
     if piece.shade is None:
-        return f'{before}<span style="color:{ORIGINAL}">{text}</span>'
+        return f'{before}<span style="color:{ASIDE}">{text}</span>'
     style = [LINE] if piece.marked else []
     if piece.shade >= 0.005:  # so that a long text stays small
         style.insert(0, f"background:{to_hex(SHADES(piece.shade))};color:{ink(piece.shade)}")
