@@ -10,8 +10,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 
-from relevit.plots.shaded_text import SHADES, ink, shaded_html, shaded_methods, token_shades
-from relevit.plots.style import ORIGINAL
+from relevit.plots.shaded_text import ASIDE, SHADES, ink, shaded_html, shaded_methods, token_shades
 from relevit.text.tokens import Tokens
 
 #       0123456789 123456789 123456789
@@ -88,7 +87,7 @@ def test_html_holds_the_text_as_written_between_the_special_tokens():
     html = shaded_html(read(), relevance(a=2.0, un=1.0), 'of "<ga>"')
     assert plain(html) == " ".join(f'of "<ga>"[CLS] {TEXT} [SEP]'.split())
     assert "<b>un" not in html and "&lt;" in html  # nothing of the text is markup
-    grey = re.findall(rf'<span style="color:{ORIGINAL}">(.*?)</span>', html)
+    grey = re.findall(rf'<span style="color:{ASIDE}">(.*?)</span>', html)
     assert grey == ["[CLS]", "[SEP]"]
 
 
