@@ -8,6 +8,8 @@ addEventListener("load", () => {
   each("dt > dl", (lines) => { // a signature is no list
     lines.outerHTML = lines.outerHTML.replace(/<(\/?)d[dl]>/g, "<$1div>");
   });
+  if (!document.querySelector("h1")) // the page of what was searched for
+    document.querySelector("article")?.insertAdjacentHTML("afterbegin", "<h1>Search</h1>");
   each("th", (head) => head.textContent.trim() || head.setAttribute("role", "cell"));
   each(".table-wrapper, .cell_output, .formula, pre", (place) => {
     if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; // can be scrolled
