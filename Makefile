@@ -69,8 +69,8 @@ site: setup  ## Make the pages: notebooks, docs, API, gallery (PRESET=quick: of 
 	@$(BIN)/sphinx-build -M html . $(PAGES) -c docs -D preset=$(PRESET) -j auto -q
 	@echo 'Open $(PAGES)/html/index.html'
 
-lab: setup  ## Open the notebooks in JupyterLab
-	cd notebooks && ../$(BIN)/jupyter-lab
+lab: setup  ## Open the notebooks in JupyterLab; students' copies are in outputs/class
+	JUPYTER_CONFIG_PATH=profiles/lab $(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.
 HALF = $(shell $(BIN)/python -c 'from relevit.base.device import cores; print(max(1, cores() // 2))')

@@ -139,7 +139,7 @@ def test_wrong_answers(source, sentence):
 RIGHT = [
     recursion("R + (A.double() * G.double()).relu().mean(0) @ R", "torch.eye(5).double()"),
     "def background_loss(r, s): return (r ** 2 * (1 - s)).mean().item()",
-    "def adds(t):\n  m = t.groupby(level=0).mean() * 100\n  return (m['with'] - m['without']).mean()",
+    "def adds(t):\n  m = t.groupby(level=0).mean() * 100\n  return (m['with'] - m.without).mean()",
     "def miou(c, m): return sum(float((a & b).sum() / (a | b).sum()) for a, b in "
     "((c, m), (~c, ~m))) * 50",
     "def ia_score(a, m): return torch.nn.functional.cosine_similarity(a, m, dim=-1)",

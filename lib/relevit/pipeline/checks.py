@@ -54,10 +54,7 @@ def gae(answer: Callable) -> None:
         "Your map is transposed: you read the class token's column. Its row says what it takes "
         "from the patches.": whole[1:, 0],
         "The class token's own entry is still in: a map has one number for each patch.": whole[0],
-        "You leave out the last patch: the class token is the first of the tokens.": whole[0, :-1],
         "You return all of R: the map is the class token's row.": whole,
-        "You read the patches' rows: the head reads the class token, so the map is its row.":
-            whole[1:, 1:].mean(0),
         "You left the identity out: a token keeps what it has, so each block adds to R.":
             _product(matrices)[0, 1:],
         "You take the sum over heads: their mean is asked for, or more heads would say more.":
@@ -75,8 +72,6 @@ def gae(answer: Callable) -> None:
         "so its matrix stands on the left.": _carried(matrices.flip(0))[0, 1:],
         "You left the gradients out: this is the same map for every class.":
             _carried(attention.mean(1))[0, 1:],
-        "You left the attention out: the gradient is weighed by it.":
-            _carried(gradients.clamp(min=0).mean(1))[0, 1:],
         "You use the last block alone: carry the relevance through all of them.":
             matrices[-1][0, 1:],
     })  # fmt: skip
@@ -97,8 +92,6 @@ def background_loss(answer: Callable) -> None:
         "You hold the map against the mask: off the object Eq. 1 asks for 0, and on it for "
         "nothing.": (heat - mask).square().mean(),
         "The relevance is not squared: Eq. 1 is a mean squared error.": off.mean(),
-        "You square the mean: square each pixel first.": off.mean().square(),
-        "You take a root: Eq. 1 is the mean of the squares.": off.square().mean().sqrt(),
         "You take the sum: the loss is a mean, or a large image would weigh more.":
             off.square().sum(),
         "You take the sum over the pixels of an image: the loss is a mean over them, too.":
@@ -107,7 +100,6 @@ def background_loss(answer: Callable) -> None:
             off.square().sum() / (1 - mask).sum(),
         "You keep a number for each image: one for all of them is asked for.":
             off.square().mean((1, 2, 3)),
-        "You keep a number for each pixel: their mean is asked for.": off.square(),
     })  # fmt: skip
 
 
@@ -134,8 +126,6 @@ def adds(answer: Callable) -> None:
             mean["without"] - mean["original"],
         "You took all images together, so that a large set counts more: first each set, then the "
         "mean over the sets.": of_all["with"] - of_all["without"],
-        "You took all images together, and the change since the original: the twin has changed, "
-        "too.": of_all["with"] - of_all["original"],
         "Your sign is turned: with minus without.": -true,
         "That is a share: times 100 it is points.": true / 100,
         "You add the two changes: take their difference.":
@@ -172,7 +162,6 @@ def follow(answer: Callable) -> None:
         "You add the blocks up: each one mixes what the earlier ones have made.":
             eye + stacked.sum(0),
         "You use the last block alone: go through all of them.": eye + stacked[-1],
-        "You multiply entry by entry: `@` multiplies matrices.": (eye + stacked).prod(0),
         "You halve in each block, so that the rows sum to 1. The picture is the same, but the "
         "formula here does not.": right / 2**BLOCKS,
     })  # fmt: skip
@@ -209,8 +198,6 @@ def miou(answer: Callable) -> None:
             50 * sum((a & b).sum() / (a ^ b).sum().double() for a, b in (pair, other)),
         "You divide by the mask alone: a map that marks everything would pass.":
             50 * sum((a & b).sum() / b.sum().double() for a, b in (pair, other)),
-        "You divide by the cut map alone: a single right pixel would pass.":
-            50 * sum((a & b).sum() / a.sum().double() for a, b in (pair, other)),
         "You divide by all pixels: the IoU divides by the union.":
             50 * sum((a & b).double().mean() for a, b in (pair, other)),
     })  # fmt: skip
@@ -242,13 +229,11 @@ def area(answer: Callable) -> None:
         "wide each step is.": there.mean(),
         "You take the mean of the points, the last one too: an area knows how wide each step is.":
             there.sum() / len(ends),
-        "You take the mean of the steps: an area knows how wide each one is.": halves.mean(),
         "You hold each accuracy up to the next share, as stairs do. Between two points the curve "
         "is a straight line.": (steps * there).sum() / 100,
         "Your steps take the accuracy at their end alone: the line goes from one end to the other.":
             (steps * ends[1:]).sum() / 100,
         "You forgot to halve: a trapezoid is as high as the mean of its two ends.": 2 * right,
-        "Your sign is turned: shares go up from left to right.": -right,
     })  # fmt: skip
 
 
@@ -262,12 +247,9 @@ def ia_score(answer: Callable) -> None:
     _judge(answer, (attention, attribution), right, praise, {
         "This is the plain inner product: a head that gives its patches twice as much would score "
         "twice as high. Divide both maps by their lengths.": products.sum(-1),
-        "This is a mean of products: an inner product is a sum, of maps of length 1.":
-            products.mean(-1),
         "You take the mean over patches: an inner product is a sum.":
             products.mean(-1) / row / other,
         "You use a softmax: a map is divided by its length.": (soft[0] * soft[1]).sum(-1),
-        "You use a softmax before the lengths: the maps are taken as they are.": _cosine(*soft),
         "You divide by the sums of the maps: their lengths are asked for, the roots of the sums "
         "of squares.": products.sum(-1) / attention.sum(-1) / attribution.sum(),
         "You divide by the largest values: then the map itself would not score 1.":
