@@ -54,7 +54,10 @@ def gae(answer: Callable) -> None:
         "Your map is transposed: you read the class token's column. Its row says what it takes "
         "from the patches.": whole[1:, 0],
         "The class token's own entry is still in: a map has one number for each patch.": whole[0],
+        "Your map is transposed, and the class token's own entry is still in.": whole[:, 0],
         "You return all of R: the map is the class token's row.": whole,
+        "Your map is 0 everywhere: begin with the identity, and multiply matrices with `@`.":
+            torch.zeros_like(right),
         "You left the identity out: a token keeps what it has, so each block adds to R.":
             _product(matrices)[0, 1:],
         "You take the sum over heads: their mean is asked for, or more heads would say more.":
@@ -156,6 +159,7 @@ def follow(answer: Callable) -> None:
         "Your first block keeps nothing of its own tokens: begin with the identity.": late,
         "You begin with zeros: before the first block each token holds itself.":
             torch.zeros_like(right),
+        "You multiply entry by entry: `@` multiplies matrices.": eye * (1 + stacked).prod(0),
         "You multiply from the wrong side: a later block mixes what the earlier ones have made, "
         "so its matrix stands on the left.": _carried(stacked.flip(0)),
         "Your matrix is transposed: its rows are the tokens that take.": right.mT,
@@ -190,6 +194,8 @@ def miou(answer: Callable) -> None:
             accuracy,
         "Your union counts the pixels that are in both twice.":
             (_overlap(*pair, once=False) + _overlap(*other, once=False)) / 2,
+        "Your union counts the pixels that are in both twice, and the background is left out.":
+            _overlap(*pair, once=False),
         "That is Dice's coefficient, a cousin: the IoU divides by the union.":
             _overlap(*pair, once=False) + _overlap(*other, once=False),
         "That is Dice's coefficient, of the object alone: the IoU divides by the union.":
@@ -234,6 +240,7 @@ def area(answer: Callable) -> None:
         "Your steps take the accuracy at their end alone: the line goes from one end to the other.":
             (steps * ends[1:]).sum() / 100,
         "You forgot to halve: a trapezoid is as high as the mean of its two ends.": 2 * right,
+        "You exchanged heights and places: shares run from left to right.": -right,
     })  # fmt: skip
 
 
@@ -262,6 +269,8 @@ def ia_score(answer: Callable) -> None:
             products.sum(-1) / attention.norm() / other,
         "You take one length for all heads of a layer: each head's row has its own.":
             products.sum(-1) / attention.flatten(1).norm(dim=1)[:, None] / other,
+        "You take lengths over the heads: a row has its length along the patches.":
+            (unit_norm(attention.mT).mT * attribution).sum(-1) / other,
         "You divide by the squared lengths: take their roots.":
             products.sum(-1) / row**2 / other**2,
         "You take the mean off the maps: that is the next exercise.":
@@ -287,6 +296,8 @@ def centred_score(answer: Callable) -> None:
             _cosine(attention, values),
         "You take off one mean for all heads together: each head's row has its own.":
             _cosine(attention - attention.mean(), values),
+        "You take the mean over the heads: each head's row has its own, along the patches.":
+            _cosine(attention - attention.mean(1, keepdim=True), values),
         "You divide by the lengths before you take off the means: what is left is shorter than 1.":
             (_centred(unit_norm(attention)) * _centred(unit_norm(attribution))).sum(-1),
         "You take the mean off the score: take it off the maps.":
@@ -313,11 +324,12 @@ def _judge(
     if _same(given, right):
         print(f"✓ {praise}")
         return
-    for text, slip in slips.items():
-        if _same(given, _number(slip)):
-            _wrong(text)
+    for factor in (1, 100):  # a slip may come with a share for percent
+        for text, slip in slips.items():
+            if _same(factor * given, _number(slip)):
+                _wrong(text)
     if given.shape != right.shape:
-        _wrong(f"Your result has the shape {_shape(given)}; {_shape(right)} is asked for.")
+        _wrong(f"Your result has {_shape(given)}; {_shape(right)} is asked for.")
     if not bool(given.isfinite().all()):
         _wrong("Your result holds NaN or infinity: look for a division by 0.")
     away = (given - right).abs()
@@ -334,7 +346,7 @@ def _judge(
 def _given(answer: Callable, inputs: tuple) -> Any:
     """What a student's function returns. Raises: Wrong where it stops or changes its inputs."""
     if not callable(answer):
-        _wrong(f"A function is asked for, and this is a {type(answer).__name__}: leave its () out.")
+        _wrong(f"A function is asked for, and this is {str(answer)[:40]}: leave its () out.")
     kept = copy.deepcopy(inputs)
     try:
         given = answer(*inputs)
@@ -346,7 +358,8 @@ def _given(answer: Callable, inputs: tuple) -> Any:
     if given is None:
         _wrong("Your function returns nothing: end it with `return`.")
     for number, (new, old) in enumerate(zip(inputs, kept, strict=True), start=1):
-        if any(not np.array_equal(a, b) for a, b in zip(_parts(new), _parts(old), strict=True)):
+        new, old = _parts(new), _parts(old)
+        if len(new) != len(old) or not all(map(np.array_equal, new, old)):
             _wrong(f"Your function changes its input number {number}: work on a copy of it.")
     return given
 
@@ -373,7 +386,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _shape(of: Tensor) -> str:
-    return f"({', '.join(map(str, of.shape))})" if of.ndim else "of one number"
+    return f"the shape ({', '.join(map(str, of.shape))})" if of.ndim else "one number"
 
 
 def _seeded(seed: int) -> torch.Generator:
