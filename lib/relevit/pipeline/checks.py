@@ -129,6 +129,8 @@ def adds(answer: Callable) -> None:
             mean["without"] - mean["original"],
         "You took all images together, so that a large set counts more: first each set, then the "
         "mean over the sets.": of_all["with"] - of_all["without"],
+        "You took all images together, and the change since the original: the twin has changed, "
+        "too.": of_all["with"] - of_all["original"],
         "Your sign is turned: with minus without.": -true,
         "That is a share: times 100 it is points.": true / 100,
         "You add the two changes: take their difference.":
