@@ -201,10 +201,12 @@ def step_price(
     return {"seconds": float(np.median(taken[1:])), "memory_mib": used / 2**20}
 
 
-def of_study() -> pd.DataFrame:
-    """What `make study` came to, with the columns of `compared`: five seeds, 40 classes of things.
+def of_study(question: str = "cures") -> pd.DataFrame:
+    """What `make study` came to: `cures` by `compared`, `maps` by `variants.compared`.
 
-    Source: docs/cures.md. The runs were made once, on a GPU in float32.
+    Five seeds, 40 classes of things, the preset's own original; made once. Source: docs/cures.md
+    (on a GPU in float32) and docs/maps.md (on a CPU in mixed precision).
     """
-    with (files("relevit") / "assets" / "data" / "cures_study.csv").open(encoding="utf-8") as table:
+    path = files("relevit") / "assets" / "data" / f"{question}_study.csv"
+    with path.open(encoding="utf-8") as table:
         return pd.read_csv(table)

@@ -10,10 +10,12 @@ import pandas as pd
 from relevit.base.stages import preset_file, read_stage
 from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
+from relevit.data.benchmark import Benchmark
 from relevit.evaluate.accuracies import COLUMNS, beside_original
 from relevit.evaluate.paired import ORIGINAL, difference
+from relevit.finetune import cures
 from relevit.finetune.controls import OWN
-from relevit.finetune.cures import Cure
+from relevit.finetune.cures import KEYS, Cure
 from relevit.finetune.runs import FailedError, Row, answers, read
 
 ANSWER = ["dataset", "index"]  # an image
@@ -111,6 +113,29 @@ def twin(cfg: AblationsParams, arm: str, **changes: Any) -> str | None:
         if {key: own.get(key, value) for key, value in plain.items()} == plain | wanted | changes
     )
     return next(twins, None)
+
+
+def compared(
+    cfg: AblationsParams, answers: pd.DataFrame, figures: pd.DataFrame, bench: Benchmark
+) -> pd.DataFrame:
+    """One row an arm of `maps`, as `cures.compared` has it, beside three rivals.
+
+    `answers` and `figures` as from `cures.study`. `over_label_pts` and `over_swap_pts` are the lead
+    over the arm that trains the same blocks without a map, `over_gae_pts` that over GAE on all
+    blocks; each with `_low_pts` and `_high_pts`.
+    """
+    rivals = {
+        "label": {arm: twin(cfg, arm) for arm in cfg.maps},
+        "swap": {arm: twin(cfg, arm, augmentation="swap") for arm in cfg.maps},
+        "gae": dict.fromkeys(cfg.maps, "gae"),
+    }
+    parts = []
+    for name, by_arm in rivals.items():
+        table = cures.compared(answers, figures, bench, by_arm).set_index("arm")
+        leads = [column for column in table if column.startswith("lead_")]
+        own = [*leads, "seeds_better", *KEYS[1:-1]]
+        parts.append(table[leads].rename(columns=lambda c, n=name: c.replace("lead", f"over_{n}")))
+    return pd.concat([table.drop(columns=own, errors="ignore"), *parts], axis=1)
 
 
 def score(

@@ -40,16 +40,14 @@ def stub(source: str) -> str:
     return SOLUTION.sub(STUB, source)
 
 
-def students_copy(path: Path, folder: Path) -> NotebookNode | None:
-    """A notebook without any solution or output, or None where it has no exercise.
+def students_copy(path: Path, folder: Path) -> NotebookNode:
+    """A notebook without any solution or output.
 
     Links to files of the project lead there from `folder`, too.
     Raises: ValueError for marks that are no pair.
     """
     notebook = nbformat.read(path, as_version=4)
     links = f"]({Path(os.path.relpath(path.parent.parent, folder)).as_posix()}/"
-    if not any(map(_marks, notebook.cells)):
-        return None
     for cell in notebook.cells:
         if _marks(cell) not in ([], [BEGIN, END]):
             raise ValueError(
@@ -69,7 +67,7 @@ def _marks(cell: NotebookNode) -> list[str]:
 
 
 def write_copies(notebooks: Path, folder: Path) -> list[Path]:
-    """A student's copy of every notebook with exercises; the files written.
+    """A student's copy of every notebook; the files written.
 
     Raises: ValueError where somebody has worked in a copy, and as `students_copy`.
     """
@@ -78,10 +76,9 @@ def write_copies(notebooks: Path, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, copy in made.items():
-        if copy:
-            copy.metadata[MADE] = _text_of(copy)
-            written.append(folder / name)
-            nbformat.write(copy, written[-1])
+        copy.metadata[MADE] = _text_of(copy)
+        written.append(folder / name)
+        nbformat.write(copy, written[-1])
     return written
 
 

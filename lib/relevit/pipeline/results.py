@@ -15,6 +15,7 @@ from relevit.evaluate.paired import ORIGINAL
 from relevit.finetune import cures
 
 RUN = ["world", "arm", "seed", "dataset"]
+KEYS = ["world", "masks", "images_per_class", "arm"]  # of a run beside the study
 TEST = ["test", "model", "target", "measure", "method"]
 DIGITS = 2  # of percent and points
 
@@ -29,7 +30,8 @@ def result_files(executed: Mapping[str, Path], preset: str) -> dict[str, str]:
         "sets": sets(tables["03_robustness/answers"]),
         "added": added(tables),
         "methods": methods(tables),
-        "cures": both_cures(tables, preset),
+        "cures": with_study(tables["04_cures/cures"], "cures", preset),
+        "maps": with_study(tables["05_ablations/maps"], "maps", preset),
         "claims": tables["99_report/claims"],
     }
     return {f"{name}.csv": _text(table) for name, table in made.items()}
@@ -69,13 +71,13 @@ def methods(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return found[[*TEST, "value_pct", "low_pct", "high_pct"]].sort_values(TEST)
 
 
-def both_cures(tables: Mapping[str, pd.DataFrame], preset: str) -> pd.DataFrame:
+def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
     """The arms of the run, and those of the study; only what the study has of each."""
-    study = cures.of_study()
-    ours = tables["04_cures/cures"].reindex(columns=study.columns)
-    return pd.concat([ours.assign(run=preset), study.assign(run="study")], ignore_index=True)[
-        ["run", *study.columns]
-    ].sort_values(["run", "world", "masks", "images_per_class", "arm"])
+    study = cures.of_study(question)
+    both = {preset: ours.reindex(columns=study.columns), "study": study}
+    found = pd.concat([table.assign(run=run) for run, table in both.items()], ignore_index=True)
+    keys = [name for name in KEYS if name in found]
+    return found[["run", *study.columns]].sort_values(["run", *keys])
 
 
 def _text(table: pd.DataFrame) -> str:

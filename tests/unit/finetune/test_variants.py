@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import get_args
 
 import pandas as pd
@@ -10,12 +11,23 @@ import pytest
 
 from relevit.config import AblationsParams, FinetuneParams
 from relevit.config.words import Variant
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.data.habitats import habitats
 from relevit.evaluate.accuracies import COLUMNS
 from relevit.finetune import variants as module
 from relevit.finetune.controls import OWN
-from relevit.finetune.cures import ORIGINAL, Cure
+from relevit.finetune.cures import ORIGINAL, Cure, of_study
 from relevit.finetune.runs import FailedError, Row
-from relevit.finetune.variants import VARIANTS, ablations, score, twin, variant
+from relevit.finetune.variants import VARIANTS, ablations, compared, score, twin, variant
+
+
+MAPS = {
+    "gae": {},
+    "readout_last2": {"explanation": "readout", "trained_blocks": 2},
+    "label": {"weight_relevance": 0.0},
+    "label_last2": {"weight_relevance": 0.0, "trained_blocks": 2},
+    "swap_last2": {"weight_relevance": 0.0, "trained_blocks": 2, "augmentation": "swap"},
+}
 
 
 def answered(ranks, name="val"):
@@ -66,27 +78,52 @@ def test_a_run_that_two_sections_ask_for_is_one(here):
 
 
 def test_maps_are_rows_beside_their_labels_and_their_swap(here):
-    maps = {
-        "gae": {},
-        "readout_last2": {"explanation": "readout", "trained_blocks": 2},
-        "label": {"weight_relevance": 0.0},
-        "label_last2": {"weight_relevance": 0.0, "trained_blocks": 2},
-        "swap_last2": {"weight_relevance": 0.0, "trained_blocks": 2, "augmentation": "swap"},
-    }
-    cfg = AblationsParams(maps=maps, map_settings={"weight_background": 1.0})
+    cfg = AblationsParams(maps=MAPS, map_settings={"weight_background": 1.0})
     found = ablations(cfg)["maps"]
-    assert [key.arm for key in found] == [ORIGINAL, *maps]
+    assert [key.arm for key in found] == [ORIGINAL, *MAPS]
     for key, row in found.items():
         if key.arm != ORIGINAL:
-            changes = {"weight_background": 1.0} | maps[key.arm]
+            changes = {"weight_background": 1.0} | MAPS[key.arm]
             assert row.params == found[key].params.model_copy(update=changes)
-    labels = {arm: twin(cfg, arm) for arm in maps}
-    blocks = {arm: "label_last2" if "last2" in arm else "label" for arm in maps}
+    labels = {arm: twin(cfg, arm) for arm in MAPS}
+    blocks = {arm: "label_last2" if "last2" in arm else "label" for arm in MAPS}
     assert labels == blocks
     swaps = {arm: twin(cfg, arm, augmentation="swap") for arm in ("gae", "readout_last2")}
     assert swaps == {"gae": None, "readout_last2": "swap_last2"}
     with pytest.raises(ValueError, match=r"quick\.yaml: 05_ablations: map 'odd': speed = 3 is no"):
         ablations(AblationsParams(maps={"odd": {"speed": 3}}))
+
+
+def test_a_map_is_held_against_labels_and_swap_on_its_blocks_and_against_gae_on_all():
+    known = {ORIGINAL: 20, **dict(zip(MAPS, (24, 30, 18, 16, 22), strict=True))}
+    seen = [
+        pd.DataFrame({"dataset": name, "index": range(40), "label": range(40)}).assign(
+            **Cure(arm, "annotated", 3, OWN, 0)._asdict(), right=lambda t, k=right: t["index"] < k
+        )
+        for arm, right in known.items()
+        for name in ("val", *SHIFTED_SETS)
+    ]
+    figures = pd.DataFrame([Cure(arm, "annotated", 3, OWN, 0)._asdict() for arm in known])
+    cfg = AblationsParams(maps=MAPS)
+    found = compared(cfg, pd.concat(seen), figures.assign(lr=1.0), habitats())
+    columns = ["change_pts", "over_label_pts", "over_swap_pts", "over_gae_pts"]
+    assert found.loc["readout_last2", columns].tolist() == [25, 35, 20, 15]
+    assert found.loc["gae", columns[:2]].tolist() == [10, 15]
+    assert found.loc["gae", columns[2:]].isna().all(), "no swap of all blocks, and no rival"
+
+
+def test_the_study_of_maps_is_that_of_the_preset_and_of_the_page(monkeypatch):
+    root = Path(__file__).parents[3]
+    monkeypatch.chdir(root)
+    asked = ablations(AblationsParams.from_preset(root / "params" / "study.yaml"))["maps"]
+    table = of_study("maps")
+    rates = {key.arm: row.params.lr for key, row in asked.items() if key.arm != ORIGINAL}
+    assert dict(zip(table["arm"], table["lr"], strict=True)) == rates
+    assert all(table["seeds"] == len({key.seed for key in asked}))
+    page = (root / "docs" / "maps.md").read_text(encoding="utf-8")
+    for row in table.itertuples():
+        change = f"{row.change_pts:+.1f} ({row.low_pts:+.1f} to {row.high_pts:+.1f})"
+        assert f"| `{row.arm}` | {change} |" in page
 
 
 def test_variant_that_diverged_leaves_its_reason(here, monkeypatch):
