@@ -20,7 +20,6 @@ from relevit.finetune.cures import ORIGINAL, Cure, of_study
 from relevit.finetune.runs import FailedError, Row
 from relevit.finetune.variants import VARIANTS, ablations, compared, score, twin, variant
 
-
 MAPS = {
     "gae": {},
     "readout_last2": {"explanation": "readout", "trained_blocks": 2},
