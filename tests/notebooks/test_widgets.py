@@ -254,9 +254,10 @@ def test_the_slider_erases_and_the_answer_falls(opened):
 # Exercises
 
 # A cell, what a beginner may write there, and what the check says to it.
+EMPTY = {None: "✗ The function is still empty"}
 ANSWERS = {
-    "02-gae-write": {
-        None: "✗ The function is still empty",
+    ("02_finetune", "02-gae-write"): {
+        **EMPTY,
         """
 def gae(attention, gradients):
     R = torch.eye(5)
@@ -265,10 +266,47 @@ def gae(attention, gradients):
     return R[0, 1:]
 """: "✗ You take the sum over heads",
     },
-    "02-background": {
-        None: "✗ The function is still empty",
+    ("02_finetune", "02-background"): {
+        **EMPTY,
         "def background_loss(r, s):\n  return (r * s).square().mean()": "✗ You punish",
         "def background_loss(r, s)": "SyntaxError",
+    },
+    ("03_robustness", "03-adds"): {
+        **EMPTY,
+        """
+def adds(right):
+    sets = 100 * right.groupby("dataset").mean().mean()
+    return sets["with"] - sets["original"]
+""": "✗ That is the change since the original",
+    },
+    ("06_attribution", "05-follow"): {
+        **EMPTY,
+        """
+def follow(matrices):
+    rows = torch.eye(5)
+    for matrix in matrices:
+        rows = matrix @ rows
+    return rows
+""": "✗ You left the identity out",
+    },
+    ("07_segmentation", "04-miou"): {
+        **EMPTY,
+        "def miou(a, b):\n  return 100 * (a & b).sum() / (a | b).sum()": "✗ Your number is the IoU",
+    },
+    ("07_segmentation", "06-area"): {
+        **EMPTY,
+        """
+def area(shares, accuracy):
+    return torch.trapezoid(torch.tensor([*accuracy, 0.0]), torch.tensor([*shares, 1.0])) / 100
+""": "✗ Your last point lies at 1: shares are in percent",
+    },
+    ("08_iav", "iav-score-write"): {
+        **EMPTY,
+        "def ia_score(a, m):\n  return (a * m).sum(-1)": "✗ This is the plain inner product",
+    },
+    ("08_iav", "iav-centred"): {
+        **EMPTY,
+        "def centred_score(a, m):\n  return ia_score(a, m)": "✗ This is still the IA-score",
     },
 }
 
@@ -281,23 +319,22 @@ def write_cell(page, place: int, text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_a_lesson_with_a_students_copy_wrong_and_right(opened, server):
-    """Each exercise of 02_finetune; nothing is printed that a student must ignore."""
+@pytest.mark.timeout(300)
+def test_a_lesson_with_students_copies_wrong_and_right(opened, server):
+    """Every exercise; nothing is printed that a student must ignore."""
     folder, _ = server
-    exercises.write_copies(ROOT / "notebooks", folder / "students")
-    copy = nbformat.read(folder / "students" / "02_finetune.ipynb", as_version=4)
-    cells = {cell.id: cell for cell in copy.cells}
-    ids = [name for place in ANSWERS for name in (place, f"{place.removesuffix('-write')}-check")]
-    start = new_code_cell("import torch\nfrom relevit.pipeline import checks")
-    copy.cells = [start, *map(cells.get, ids)]
-    page = opened(copy, "students/lesson.ipynb")
-    for number, (name, answers) in enumerate(ANSWERS.items()):
-        place = 1 + 2 * number
-        right = cell_of("02_finetune", name)
+    lesson = notebook_of("import torch\nfrom relevit.pipeline import checks")
+    for path in exercises.write_copies(ROOT / "notebooks", folder / "students"):
+        cells = {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
+        for stem, name in ANSWERS:
+            if stem == path.stem:
+                lesson.cells += [cells[name], cells[f"{name.removesuffix('-write')}-check"]]
+    page = opened(lesson, "students/lesson.ipynb")
+    for number, ((stem, name), answers) in enumerate(ANSWERS.items()):
+        right = cell_of(stem, name)
         for text, sentence in {**answers, right: "✓ "}.items():
             if text is not None:
-                write_cell(page, place, text)
+                write_cell(page, 1 + 2 * number, text)
             run_all(page)
             said = page.locator(".jp-OutputArea-output")
             heard = said.filter(has_text=sentence)
