@@ -122,18 +122,13 @@ def study(found: Mapping[Cure, Row]) -> tuple[pd.DataFrame, pd.DataFrame, dict[s
     return pd.concat(parts, ignore_index=True), pd.DataFrame(figures), lost
 
 
-def compared(
-    answers: pd.DataFrame,
-    figures: pd.DataFrame,
-    bench: Benchmark,
-    rivals: Mapping[str, str | None] | None = None,
-) -> pd.DataFrame:
+def compared(answers: pd.DataFrame, figures: pd.DataFrame, bench: Benchmark) -> pd.DataFrame:
     """One row an arm, kind of masks, images a class and world, of what `study` returned.
 
-    `change_pts` against the original and `lead_pts` against the arm's rival with the same masks
-    and images are of the shifted sets, with their intervals, and `val_pts` of `val`; all as
-    `paired.difference`. Further `seeds`, `seeds_better` than the rival, `worst_class_pct` and
-    `worst_home_pct`, and means of the figures. A rival is `relevance`, or as `rivals` say by arm.
+    `change_pts` against the original and `lead_pts` against `relevance` with the same masks and
+    images are of the shifted sets, with their intervals, and `val_pts` of `val`; all as
+    `paired.difference`. Further `seeds`, `seeds_better` than `relevance`, `worst_class_pct` and
+    `worst_home_pct`, and means of the figures.
     """
     found = []
     for group, seen in answers[answers["arm"] != ORIGINAL].groupby(KEYS[:-1], sort=False):
@@ -142,11 +137,10 @@ def compared(
         same = (here["masks"] == row["masks"]) & (
             here["images_per_class"] == row["images_per_class"]
         )
-        name = "relevance" if rivals is None else rivals.get(row["arm"])
-        before, rival = here[here["arm"] == ORIGINAL], here[same & (here["arm"] == name)]
+        before, rival = here[here["arm"] == ORIGINAL], here[same & (here["arm"] == "relevance")]
         row |= difference(seen, before).drop("seeds_better")
         row["val_pts"] = difference(seen, before, ["val"])["change_pts"]
-        if row["arm"] != name and len(rival):
+        if row["arm"] != "relevance" and len(rival):
             lead = difference(seen, rival)
             row |= {f"lead_{end}": lead[key] for end, key in ENDS.items()}
             row["seeds_better"] = lead["seeds_better"]

@@ -15,7 +15,7 @@ from relevit.evaluate.accuracies import COLUMNS, beside_original
 from relevit.evaluate.paired import ORIGINAL, difference
 from relevit.finetune import cures
 from relevit.finetune.controls import OWN
-from relevit.finetune.cures import KEYS, Cure
+from relevit.finetune.cures import ENDS, KEYS, Cure
 from relevit.finetune.runs import FailedError, Row, answers, read
 
 ANSWER = ["dataset", "index"]  # an image
@@ -122,20 +122,18 @@ def compared(
 
     `answers` and `figures` as from `cures.study`. `over_label_pts` and `over_swap_pts` are the lead
     over the arm that trains the same blocks without a map, `over_gae_pts` that over GAE on all
-    blocks; each with `_low_pts` and `_high_pts`.
+    blocks; each with `_low_pts` and `_high_pts`. An arm without such a rival has NaN.
     """
-    rivals = {
-        "label": {arm: twin(cfg, arm) for arm in cfg.maps},
-        "swap": {arm: twin(cfg, arm, augmentation="swap") for arm in cfg.maps},
-        "gae": dict.fromkeys(cfg.maps, "gae"),
-    }
-    parts = []
-    for name, by_arm in rivals.items():
-        table = cures.compared(answers, figures, bench, by_arm).set_index("arm")
-        leads = [column for column in table if column.startswith("lead_")]
-        own = [*leads, "seeds_better", *KEYS[1:-1]]
-        parts.append(table[leads].rename(columns=lambda c, n=name: c.replace("lead", f"over_{n}")))
-    return pd.concat([table.drop(columns=own, errors="ignore"), *parts], axis=1)
+    table = cures.compared(answers, figures, bench).set_index("arm").drop(columns=KEYS[1:-1])
+    of_arm = dict(iter(answers.groupby("arm")))
+    for arm in table.index:
+        rivals = {"label": twin(cfg, arm), "swap": twin(cfg, arm, augmentation="swap")}
+        for name, rival in (rivals | {"gae": "gae"}).items():
+            if rival in of_arm and rival != arm:
+                lead = difference(of_arm[arm], of_arm[rival])
+                for end, column in ENDS.items():
+                    table.loc[arm, f"over_{name}_{end}"] = lead[column]
+    return table
 
 
 def score(

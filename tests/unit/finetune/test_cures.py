@@ -129,10 +129,6 @@ def test_arms_are_held_against_the_original_and_against_relevance_of_their_own_k
     assert found.loc[("label", "annotated"), columns].tolist() == [-10, -20, 0, -10, 16.5]
     assert found.loc[("swap", "boxes"), columns].tolist() == [30, 25, 2, 30, 32.5]
     assert found.loc[[("relevance", "annotated"), ("relevance", "boxes")], "lead_pts"].isna().all()
-    rivals = {"relevance": "label", "swap": "nobody"}
-    found = compared(pd.concat(parts), pd.DataFrame(figures), habitats(), rivals)
-    lead = found.set_index(["arm", "masks"])["lead_pts"]
-    assert lead["relevance", "annotated"] == 20 and lead.isna().sum() == len(lead) - 1
 
 
 def test_a_step_with_maps_keeps_more_than_labels_and_a_head_alone_less():
