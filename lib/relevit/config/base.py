@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import ErrorDetails
 
 from relevit.config.messages import short, shown
+from relevit.config.numbers import Count
 from relevit.config.words import (
     IMAGENET,
     AnyModelName,
@@ -69,6 +70,12 @@ class BenchmarkParams(Checked):
         0.2, gt=0, le=1, description="of habitats: the lowest of animals in training"
     )
     classes: Literal["animals", "objects"] = Field("animals", description="of habitats")
+    original_images: Count | None = Field(
+        None,
+        ge=40,
+        multiple_of=40,
+        description="that the original of a world of its own learns from; None: as in 00_start",
+    )
     data_root: str = Field(
         "", validate_default=True, description="folder with the real sets, for imagenet"
     )

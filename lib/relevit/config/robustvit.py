@@ -225,7 +225,6 @@ class RobustnessParams(Params):
     )
     home_seeds: list[Seed] = Field([], description="of these worlds; empty: seeds")
     home_arm: str = Field("ours", description="the arm that is run in them")
-    original_images: Count = Field(6400, ge=40, multiple_of=40, description="these are trained on")
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
     looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
     knn_data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = (
@@ -319,8 +318,8 @@ class CuresParams(Params):
     followed: list[str] = Field([], description="arms that are run along the axes, too")
     prices: list[MaskSource] = Field([], description="axis: kinds of masks beside annotated ones")
     counts: list[Positive] = Field([], description="axis: images a class")
-    home_shares: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        [], description="axis: worlds of Habitats with originals of their own, a seed each"
+    worlds: list[dict[str, Any]] = Field(
+        [], description="axis: originals of their own, by what they change in benchmark"
     )
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
     looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")

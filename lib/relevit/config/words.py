@@ -16,8 +16,11 @@ Baseline = Literal["gradmask", "rrr"]
 MapLoss = Literal["relevance", "cft", "energy", "l1"]
 MAP_LOSSES = get_args(MapLoss)
 Method = Literal[MapLoss, Baseline]
-# `boxes` are those around annotated masks, `a_third` annotated masks of one image in three.
-MaskSource = Literal["annotated", "tokencut", "boxes", "a_third"]
+# `boxes` are those around annotated masks, `a_third` annotated ones of one image in three. The last
+# three say nothing of where the object is: another image's, one ellipse for all, upside down.
+MaskSource = Literal[
+    "annotated", "tokencut", "boxes", "a_third", "others", "ellipse", "upside_down"
+]
 TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad", "attn_lrp"]
 # What is done to half of the images of a batch by their masks (`finetune.augmenting`).
 Augmentation = Literal["none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop"]

@@ -17,7 +17,7 @@ from relevit.base.stages import preset_file, read_stage
 from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams, SegmentationParams
 from relevit.data.benchmark import open_benchmark
 from relevit.evaluate.paired import ORIGINAL
-from relevit.finetune.runs import Row, answers, original, own_runs, read
+from relevit.finetune.runs import Row, answers, original, original_of_world, own_runs, read
 
 CONTROL = {"weight_relevance": 0.0}
 OURS = "ours"  # the arm of the preset's own settings
@@ -79,7 +79,7 @@ def _world(
     asked = {key: getattr(cfg, key) for key in ("images_per_set", "looked_at")}
     asked["challenge"] = cfg.challenge_images
     base = read_stage(cfg, FinetuneParams, benchmark=images, seed=seed)
-    found = {Model(world, seed, ORIGINAL, False): Row(base, original=True, **asked)}
+    found = {Model(world, seed, ORIGINAL, False): original_of_world(base, **asked)}
     for arm, changes in arms.items():
         where = f"{preset_file(cfg.preset)}: {cfg.notebook}: arm {arm!r}"
         for relevance in (True, False):

@@ -30,7 +30,7 @@ from relevit.evaluate.paired import ORIGINAL, difference
 from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.controls import OWN
 from relevit.finetune.loop import only, train_step
-from relevit.finetune.runs import FailedError, Row, answers, read
+from relevit.finetune.runs import FailedError, Row, answers, original_of_world, read
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
 from relevit.models.spec import ModelSpec
@@ -65,6 +65,7 @@ def cures(cfg: CuresParams) -> dict[Cure, Row]:
     found: dict[Cure, Row] = {}
     if not cfg.arms:
         return found
+    where = f"{preset_file(cfg.preset)}: 04_cures: worlds"
     followed = {name: cfg.arms[name] for name in cfg.followed}
     for seed in cfg.arm_seeds or cfg.seeds:
         found |= _runs(cfg, OWN, cfg.benchmark, seed, cfg.arms)
@@ -72,10 +73,14 @@ def cures(cfg: CuresParams) -> dict[Cure, Row]:
             found |= _runs(cfg, OWN, cfg.benchmark, seed, followed, masks=masks)
         for count in cfg.counts:
             found |= _runs(cfg, OWN, cfg.benchmark, seed, followed, images_per_class=count)
-        for share in cfg.home_shares:
-            world = cfg.benchmark.model_copy(update={"home_share": share})
-            found |= _runs(cfg, f"home {share:g}", world, seed, followed)
+        for changes in cfg.worlds:
+            images = BenchmarkParams.checked(cfg.benchmark.model_dump() | changes, where)
+            found |= _runs(cfg, _named(changes), images, seed, followed)
     return found
+
+
+def _named(world: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key.partition('_')[0]} {value:g}" for key, value in world.items())
 
 
 def _runs(
@@ -91,7 +96,7 @@ def _runs(
     base = read_stage(cfg, FinetuneParams, benchmark=images, seed=seed, **cfg.arm_settings)
     found = {}
     if not axis:
-        first = Row(base, original=True, **asked)
+        first = original_of_world(base, **asked)
         found[Cure(ORIGINAL, "annotated", 0, world, seed)] = first
     for arm, changes in arms.items():
         where = f"{preset_file(cfg.preset)}: 04_cures: arm {arm!r}"

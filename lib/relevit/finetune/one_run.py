@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
@@ -128,12 +129,21 @@ def with_masks(batch: Batch, source: MaskSource) -> Batch:
     """Images with cheaper masks than the annotated ones that they have.
 
     `boxes` are around each mask; `a_third` leaves those of one image in three of each class, with
-    classes taking turns at whose first image it is.
+    classes taking turns at whose first image it is. Three are controls, which know as much of an
+    object's size and usual place and nothing of where it is: `others`, the mask of another image
+    and class; `ellipse`, one in the middle for all, as large as masks are on average;
+    `upside_down`.
     """
     if source == "a_third":
         labels = batch.labels.tolist()
         turns = {label: count(place) for place, label in enumerate(dict.fromkeys(labels))}
         return replace(batch, outlined=torch.tensor([next(turns[x]) % 3 == 0 for x in labels]))
+    if source == "others":  # neighbours are of other classes
+        return replace(batch, masks=batch.masks.roll(1, 0))
+    if source == "ellipse":
+        return replace(batch, masks=_in_the_middle(batch.masks))
+    if source == "upside_down":
+        return replace(batch, masks=batch.masks.flip(-2))
     if source != "boxes":
         return batch
     solid = (batch.masks > 0.5).byte()
@@ -144,6 +154,13 @@ def with_masks(batch: Batch, source: MaskSource) -> Batch:
     )
     boxes = rows[..., :, None] * columns[..., None, :]
     return replace(batch, masks=boxes.to(batch.masks.dtype))
+
+
+def _in_the_middle(masks: torch.Tensor) -> torch.Tensor:
+    height, width = masks.shape[-2:]
+    rows, columns = torch.linspace(-1, 1, height)[:, None], torch.linspace(-1, 1, width)
+    ellipse = rows**2 + columns**2 <= 4 / math.pi * masks.float().mean()
+    return ellipse.to(masks.dtype).expand_as(masks).clone()
 
 
 def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:

@@ -26,11 +26,11 @@ from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.base.stages import FREE, digest, read_pipeline, read_stage, results_of
 from relevit.config import (
+    BenchmarkParams,
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
     Params,
-    RobustnessParams,
     StartParams,
 )
 from relevit.config.words import Method, Protocol
@@ -90,7 +90,7 @@ class Row(NamedTuple):
         """Its folder: the model, what differs from the preset's own run, and a digest of all."""
         own = read_stage(self.params, FinetuneParams)
         images, seed = self.params.benchmark, f"seed{self.params.seed}"
-        world = [] if _at_home(self.params) else [f"home_{images.home_share:g}"]
+        world = [] if _at_home(self.params) else _words(images)
         if self.original:
             own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
             return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
@@ -135,6 +135,11 @@ def _at_home(params: Params) -> bool:
     return params.benchmark == read_pipeline(params.preset).benchmark
 
 
+def _words(images: BenchmarkParams) -> list[str]:
+    many = images.original_images
+    return [f"home_{images.home_share:g}", *([f"images_{many}"] if many else [])]
+
+
 def is_trained(row: Row) -> bool:
     """Whether a row is the original of a world of its own, which is trained there."""
     return row.original and not _at_home(row.params)
@@ -170,6 +175,15 @@ def original(cfg: Params, model: str = "", **asked: int) -> Row:
     return Row(read_stage(cfg, FinetuneParams, model=model or cfg.model), original=True, **asked)
 
 
+def original_of_world(params: FinetuneParams, **asked: int) -> Row:
+    """The original that a run starts from: a seed each in worlds of other images.
+
+    One for all seeds, as at home, where it is also said how many images it learns from.
+    """
+    one = {"seed": 0} if params.benchmark.original_images else {}
+    return Row(params.model_copy(update=one), original=True, **asked)
+
+
 def origin_weights(cfg: Params, model: str | None = None) -> Path:
     """The weights that finetuning starts from: the preset's own original, or another model's.
 
@@ -180,7 +194,7 @@ def origin_weights(cfg: Params, model: str | None = None) -> Path:
     model = model or cfg.model
     if not _at_home(cfg):
         params = read_stage(cfg, FinetuneParams, model=model, seed=getattr(cfg, "seed", 0))
-        return weights_of(Row(params, original=True))
+        return weights_of(original_of_world(params))
     if model == own_model(cfg):
         return results_of(cfg, "00_start") / WEIGHTS
     if model not in PAPER_MODELS:
@@ -380,12 +394,17 @@ def _training(row: Row) -> TrainSettings:
     """How the original of a world is trained: in one epoch, at the rates of 00_start."""
     params = row.params
     return TrainSettings.from_params(
-        read_stage(params, StartParams, benchmark=params.benchmark),
+        read_stage(params, StartParams),
         choose_device(params.device),
-        images=read_stage(params, RobustnessParams).original_images,
+        images=original_images(params),
         epochs=1,
         seed=params.seed,
     )
+
+
+def original_images(params: Params) -> int:
+    """The training images of the original of a world of its own."""
+    return params.benchmark.original_images or read_stage(params, StartParams).training_images
 
 
 def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
@@ -466,7 +485,7 @@ def needs(row: Row) -> list[Row]:
     """The rows that are made before this one."""
     if row.original:
         return []
-    world = [] if _at_home(row.params) else [Row(row.params, original=True)]
+    world = [] if _at_home(row.params) else [original_of_world(row.params)]
     return [*searched(row.params), *world]
 
 

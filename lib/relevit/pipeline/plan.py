@@ -16,7 +16,7 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.base.stages import read_stage
-from relevit.config import NOTEBOOKS, RobustnessParams, StartParams
+from relevit.config import NOTEBOOKS, StartParams
 from relevit.config.preset import Preset
 from relevit.config.words import IMAGENET
 from relevit.finetune import runs, table
@@ -48,9 +48,7 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
         asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
         if runs.is_trained(row):
             how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
-            asked["training"] = how | {
-                "images": read_stage(row.params, RobustnessParams).original_images
-            }
+            asked["training"] = how | {"images": runs.original_images(row.params)}
         _write(results / runs.ROOM / name / ASKED, json.dumps(asked, indent=2, sort_keys=True))
     notebooks = {
         name: {"about": about(name), "runs": list(read.get(name, {}))} for name in preset.stages
