@@ -60,6 +60,11 @@ def only_plan(project, monkeypatch) -> None:
             {"compared_model": "dinov2-s8"},
             "compared_model = ['dinov2-s8'], but for data 'cutouts' of common there are",
         ),
+        (
+            "common",
+            {"benchmark": {"original_images": 400}},
+            "benchmark.original_images = 400, but that is of worlds of 04_cures",
+        ),
         ("common", {"benchmark": {"home_share": 1.5}}, "benchmark.home_share = 1.5 (float)"),
         ("03_robustness", {"home_shares": [0.5]}, "home_shares = [0.5], but common has data"),
         (
@@ -146,7 +151,7 @@ def test_number_that_yaml_reads_as_text_is_refused(project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["smalest"], "preset 'smalest' is unknown; use one of ['paper', 'quick', "),
+        (["smalest"], "preset 'smalest' is unknown; use one of ['controls', 'paper', "),
         ([PRESET, "03_robustnes"], "'03_robustnes' is no stage of "),
     ],
 )

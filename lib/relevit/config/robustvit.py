@@ -318,7 +318,7 @@ class CuresParams(Params):
     followed: list[str] = Field([], description="arms that are run along the axes, too")
     prices: list[MaskSource] = Field([], description="axis: kinds of masks beside annotated ones")
     counts: list[Positive] = Field([], description="axis: images a class")
-    worlds: list[dict[str, Any]] = Field(
+    worlds: list[dict[Literal["home_share", "opacity", "original_images"], int | float]] = Field(
         [], description="axis: originals of their own, by what they change in benchmark"
     )
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")

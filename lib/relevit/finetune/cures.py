@@ -79,7 +79,7 @@ def cures(cfg: CuresParams) -> dict[Cure, Row]:
     return found
 
 
-def _named(world: Mapping[str, Any]) -> str:
+def _named(world: Mapping[str, float]) -> str:
     return ", ".join(f"{key.partition('_')[0]} {value:g}" for key, value in world.items())
 
 

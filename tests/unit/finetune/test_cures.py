@@ -15,7 +15,7 @@ from relevit.data.habitats import habitats
 from relevit.finetune import cures as library
 from relevit.finetune.controls import OWN
 from relevit.finetune.cures import ORIGINAL, Cure, compared, cures, needs_masks, step_price, worst
-from relevit.finetune.runs import needs, once
+from relevit.finetune.runs import needs, once, original_images
 
 from ..micro_finetuning import SETTINGS, SPEC, micro_model, pictures
 
@@ -56,7 +56,7 @@ def test_an_arm_differs_from_the_control_in_what_it_is_named_for_alone():
 
 
 def test_axes_follow_some_arms_and_ask_for_no_run_twice():
-    axes = {"prices": ["annotated", "boxes"], "counts": [3, 10], "home_shares": [0.5]}
+    axes = {"prices": ["annotated", "boxes"], "counts": [3, 10], "worlds": [{"home_share": 0.5}]}
     found = cures(params(**axes))
     own = cures(params())
     assert {key: found[key] for key in own} == own
@@ -76,6 +76,20 @@ def test_axes_follow_some_arms_and_ask_for_no_run_twice():
     origins = {need.name for key in rest[-3:] for need in needs(found[key])}
     assert origins == {found[rest[-4]].name}
     assert not any(needs_masks(found[key].params) for key in found if key.arm in ("label", "head"))
+
+
+def test_an_original_of_another_length_is_one_for_all_seeds():
+    """As the preset's own is; and its images are those it says, not those of 00_start."""
+    found = cures(params(worlds=[{"original_images": 1200}, {"home_share": 1}]))
+    originals = {key: row for key, row in found.items() if key.arm == ORIGINAL}
+    assert [key.world for key in originals] == [OWN, "original 1200", "home 1"] * 2
+    assert len(once(originals.values())) == 1 + 1 + 2
+    longer = [row for key, row in found.items() if key.world == "original 1200"]
+    origins = {need.name for row in longer for need in needs(row)}
+    assert origins == {row.name for row in longer if row.original}
+    assert {original_images(row.params) for row in longer} == {1200}
+    with pytest.raises(ValueError, match=r"worlds\.0\.speed"):
+        params(worlds=[{"speed": 3}])
 
 
 def test_worst_class_and_home_are_of_each_run_and_their_mean_over_seeds():

@@ -60,6 +60,25 @@ def test_boxes_are_the_smallest_rectangles_around_the_masks(dtype):
         assert torch.equal(box.float(), expected)
 
 
+def test_masks_that_do_not_know_the_object_are_as_large_as_those_that_do():
+    labels = torch.arange(40).repeat(2)
+    drawn = torch.rand(80, 1, 60, 60) > torch.rand(80, 1, 1, 1)
+    drawn[:, :, :20] = False
+    batch = Batch(torch.zeros(80, 3, 60, 60).byte(), drawn, labels)
+    found = {kind: with_masks(batch, kind).masks for kind in ("others", "ellipse", "upside_down")}
+    share = drawn.float().mean()
+    for kind, masks in found.items():
+        assert (masks.dtype, masks.shape) == (drawn.dtype, drawn.shape)
+        assert masks.float().mean() == pytest.approx(share, abs=0.01), kind
+    for i in range(80):
+        same = (found["others"][i] == drawn).flatten(1).all(dim=1)
+        assert (labels[same] != labels[i]).any(), "of another class"
+    ellipse = found["ellipse"][0, 0]
+    assert torch.equal(ellipse, ellipse.flip(0)) and torch.equal(ellipse, ellipse.T)
+    assert (found["ellipse"] == ellipse).all() and ellipse[30, 30]
+    assert torch.equal(found["upside_down"].flip(-2), drawn)
+
+
 @pytest.mark.parametrize("classes", [2, 6, 40])
 def test_a_third_is_one_image_in_three_of_each_class(classes):
     """Six classes: every third image would be all of two classes, and none of four."""
