@@ -66,10 +66,10 @@ def test_masks_that_do_not_know_the_object_are_as_large_as_those_that_do():
     drawn[:, :, :20] = False
     batch = Batch(torch.zeros(80, 3, 60, 60).byte(), drawn, labels)
     found = {kind: with_masks(batch, kind).masks for kind in ("others", "ellipse", "upside_down")}
-    share = drawn.float().mean()
+    share = float(drawn.float().mean())
     for kind, masks in found.items():
         assert (masks.dtype, masks.shape) == (drawn.dtype, drawn.shape)
-        assert masks.float().mean() == pytest.approx(share, abs=0.01), kind
+        assert float(masks.float().mean()) == pytest.approx(share, abs=0.01), kind
     for i in range(80):
         same = (found["others"][i] == drawn).flatten(1).all(dim=1)
         assert (labels[same] != labels[i]).any(), "of another class"
