@@ -2,8 +2,9 @@
 
 total = w_relevance (w_background L_background + w_foreground L_foreground) + w_class L_class.
 
-A loss takes what it looks at by name: `heatmaps`, `masks`, `images`, `logits`, `labels`, and
-options with defaults, which are the text's. The published code's are in `relevit.protocols`.
+A loss takes what it looks at by name, some of GIVEN, and options with defaults, which are the
+text's. The published code's are in `relevit.protocols`: a loss gets those that its row names, and
+of no other loss's or setting's.
 Shapes: heatmaps and masks [batch, 1, height, width], both in [0, 1] (unitless), masks 1 on the
 object; images [batch, channels, height, width]; logits [batch, classes]; labels [batch].
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -26,6 +27,15 @@ Logits = Float[Tensor, "batch classes"]
 Labels = Int[Tensor, " batch"]
 Value = Float[Tensor, ""]
 Loss = Callable[..., Value]
+GIVEN = ("heatmaps", "masks", "images", "logits", "labels")  # what a step has, by name
+
+
+class Term(NamedTuple):
+    """A loss, its weight where nobody gives one, and which rules of a run are its options."""
+
+    loss: Loss
+    weight: float
+    rules: tuple[str, ...] = ()
 
 
 def background_loss(heatmaps: Heatmaps, masks: Masks, *, edges_in_both: bool = False) -> Value:
@@ -119,7 +129,7 @@ def cft_loss(heatmaps: Heatmaps, masks: Masks, *, margin: float = 1e-4) -> Value
     pixel costs at most 9.2 nats and teaches nothing.
     """
     _need_masks(masks, heatmaps)
-    return binary_cross_entropy(heatmaps.clamp(margin, 1 - margin), masks)
+    return binary_cross_entropy(heatmaps.clamp(margin, 1 - margin), masks.to(heatmaps.dtype))
 
 
 def energy_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
@@ -145,23 +155,46 @@ def l1_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
     return (heatmaps - masks).abs().mean()
 
 
-# What a method trains beside its class term: name -> (loss, weight). A further loss is a further
-# entry. Weights are those of RobustViT Table 5; of the baselines the published scripts', for Tables
+BOTH = ("exact_gradient", "edges_in_both")  # of both baselines
+# What a method trains beside its class term. A further loss is a further entry, (loss, weight) or a
+# Term. Weights are those of RobustViT Table 5; of the baselines the published scripts', for Tables
 # 6 and 7 have other ones for each model (`relevit.finetune.hyperparameters`).
-LOSSES: dict[str, dict[str, tuple[Loss, float]]] = {
-    "relevance": {"background": (background_loss, 2.0), "foreground": (foreground_loss, 0.3)},
-    "cft": {"cft": (cft_loss, 1.0)},
-    "energy": {"energy": (energy_loss, 1.0)},
-    "l1": {"l1": (l1_loss, 1.0)},
-    "gradmask": {"background": (gradmask_loss, 0.8)},
-    "rrr": {"background": (rrr_loss, 0.8)},
+LOSSES: dict[str, dict[str, tuple[Loss, float] | Term]] = {
+    "relevance": {
+        "background": Term(background_loss, 2.0, ("edges_in_both",)),
+        "foreground": Term(foreground_loss, 0.3, ("towards_mask",)),
+    },
+    "cft": {"cft": Term(cft_loss, 1.0)},
+    "energy": {"energy": Term(energy_loss, 1.0)},
+    "l1": {"l1": Term(l1_loss, 1.0)},
+    "gradmask": {"background": Term(gradmask_loss, 0.8, ("mean_square", *BOTH))},
+    "rrr": {"background": Term(rrr_loss, 0.8, ("least_probability", "sum_over_batch", *BOTH))},
 }
-CLASS_TERMS: dict[str, Loss] = {"confidence": confidence_loss, "label": label_loss}
+CLASS_TERMS: dict[str, Term] = {
+    "confidence": Term(confidence_loss, 1.0, ("temperature",)),
+    "label": Term(label_loss, 1.0, ("temperature",)),
+}
 
 
-def evaluated(loss: Loss, known: Mapping[str, Any]) -> Value:
-    """A loss of what it takes by name; the other things that are `known` are for others."""
-    return loss(**{name: known[name] for name in signature(loss).parameters if name in known})
+def evaluated(
+    term: tuple[Loss, float] | Term, given: Mapping[str, Tensor], rules: Mapping[str, Any]
+) -> Value:
+    """The loss of a row: of what it takes of GIVEN, and of the `rules` that the row names.
+
+    Any other parameter keeps its default. Raises: ValueError for one that has none.
+    """
+    loss, _, own = Term(*term)
+    parameters = signature(loss).parameters
+    taken = {name: given[name] for name in GIVEN if name in parameters and name in given}
+    options = {name: rules[name] for name in own if name in rules}
+    for name, parameter in parameters.items():
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and name not in taken | options and parameter.default is parameter.empty:
+            raise ValueError(
+                f"losses: {loss.__name__} takes {name!r}, which a step does not have; it has "
+                f"{list(given)}: give any other parameter a default"
+            )
+    return loss(**taken, **options)
 
 
 def background_of(masks: Masks, pixels: Tensor, edges_in_both: bool = False) -> Masks:

@@ -1,7 +1,17 @@
-"""AttnLRP: layer-wise relevance propagation that goes through the softmax of attention too."""
+"""AttnLRP: layer-wise relevance propagation that goes through the softmax of attention too.
+
+Achtibat et al. 2024 leave the rule of a ViT's linear layers and of its patch convolution to a
+search. The variant here has the gamma rule at the layers of the MLPs and the head, gamma 0.05, and
+the epsilon rule in attention and, unless `patch_gamma` is given, at the patch convolution. The
+paper's composite for ViT has the gamma rule there as well, 0.25: `patch_gamma=0.25`. What their
+package sets up for torchvision's ViT is another method inside attention: no relevance goes through
+the softmax (CP-LRP).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,21 +20,24 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, attention_layers
+from relevit.attention.recording import Inputs, alone, attention_layers
 from relevit.attention.token_rows import prefix_tokens
-from relevit.attribution.backward_rules import SHARED, Rule, Rules, explain_by_rules, product
+from relevit.attribution.backward_rules import SHARED, Rules, explain_by_rules, product
+from relevit.attribution.layers import check_weights, is_plain, matrix_of
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixels.pixel_gradients import sum_over_patches
+from relevit.attribution.pixels.pixel_gradients import patch_sides, sum_over_patches
 from relevit.attribution.seen import Map
 
 GAMMA = 0.05
+PATCHES = "patch_embed.proj"
+HEADS = ("head", "head_dist", "fc_norm.dense")
 
 
 @method()
 def attn_lrp(model: nn.Module, images: Inputs, target: Target = None, **options: Any) -> Map:
     """The map of `attn_lrp_and_logits`, whose the `options` are. Signed.
 
-    Source: Achtibat et al. 2024 (ICML), Sec. 3 and App. B.
+    Source: Achtibat et al. 2024 (ICML), Sec. 3 and App. B; which variant it is says this file.
     """
     return attn_lrp_and_logits(model, images, target, **options)[0]
 
@@ -35,6 +48,7 @@ def attn_lrp_and_logits(
     target: Target = None,
     *,
     gamma: float | None = None,
+    patch_gamma: float = 0.0,
     last: int | None = None,
     in_graph: bool = False,
 ) -> tuple[Map, Float[Tensor, "batch classes"]]:
@@ -43,52 +57,122 @@ def attn_lrp_and_logits(
     Epsilon rule at linear layers, half to each factor of a product, the softmax by its first
     Taylor term, norms and activations as constant multiples. `gamma` strengthens, at the linear
     layers outside of attention, the products that have the sign of their sum (None: 0.05 for
-    images, one of the values that the authors search over; 0 for text, as in the paper). Summed
-    over a patch's pixels, or over a token of a text. `last` stops at the tokens before the last so
-    many blocks. With `in_graph` map and logits are differentiable, the map exactly and the logits
+    images, one of the values that the authors search over; 0 for text, as in the paper), and
+    `patch_gamma` those of the patch convolution. Summed over a patch's pixels, or over a token of
+    a text. `last` stops at the tokens before the last so many blocks, and so before the
+    convolution. With `in_graph` map and logits are differentiable, the map exactly and the logits
     as ever. The model works in the mode it has.
-    Raises: ValueError for a bad target or gamma, for a model without global self-attention, and
-    where the map is of pixels as `patch_sides`.
+    Raises: ValueError for a bad target or gamma, for a model without global self-attention, where
+    the map is of pixels as `patch_sides`, and for a layer that does more than a matrix and a bias.
     """
     gamma = (GAMMA if images.ndim == 4 else 0.0) if gamma is None else gamma
-    if gamma < 0:
-        raise ValueError(f"gamma {gamma}: the rule takes 0 (which is the epsilon rule) or more")
-    spared = {id(part) for layer in attention_layers(model) for part in layer.parameters()}
+    for name, value in (("gamma", gamma), ("patch_gamma", patch_gamma)):
+        if value < 0:
+            raise ValueError(
+                f"{name} {value}: the rule takes 0 (which is the epsilon rule) or more"
+            )
     table = dict.fromkeys((torch.matmul, Tensor.matmul, Tensor.__matmul__), product)
-    if gamma > 0:
-        table[F.linear] = partial(gamma_rule, gamma=gamma, spared=spared)
-    found, logits = explain_by_rules(
-        model,
-        images,
-        target,
-        Rules(SHARED | table),
-        of="images" if last is None else "tokens",
-        last=last,
-        in_graph=in_graph,
-    )
+    rules = Rules(SHARED | table)
+    layers = linear_layers(model) if gamma > 0 else {}
+    strengths = dict.fromkeys(layers, gamma)
+    if patch_gamma > 0 and last is None:
+        patch_sides(model)  # refuses what makes its tokens of anything but pixels
+        check_weights(model, [PATCHES], "attn_lrp")
+        layers, strengths[PATCHES] = layers | {PATCHES: model.patch_embed.proj}, patch_gamma
+    with gamma_rules(model, rules, layers, strengths):
+        found, logits = explain_by_rules(
+            model,
+            images,
+            target,
+            rules,
+            of="images" if last is None else "tokens",
+            last=last,
+            in_graph=in_graph,
+        )
     if last is None and images.ndim == 4:
         return sum_over_patches(model, found[0].sum(dim=1)), logits
     return found[0].sum(dim=2)[:, prefix_tokens(model) :], logits
 
 
+def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """The linear layers outside of attention by their path, and what stands in the place of one.
+
+    Of the latter, an adapter say, the layers inside are among them too.
+    """
+    places = [f"blocks.{i}.mlp." for i in range(len(model.blocks))]
+    spared = {part for layer in attention_layers(model) for part in layer.modules()}
+    found = {}
+    for path, part in model.named_modules():
+        parent = path.rpartition(".")[0] + "."
+        in_place = (path in HEADS or parent in places) and any(
+            weight.ndim > 1 for weight in part.parameters()
+        )
+        if part not in spared and (isinstance(part, nn.Linear) or in_place):
+            found[path] = part
+    return found
+
+
+@contextmanager
+def gamma_rules(
+    model: nn.Module, rules: Rules, layers: dict[str, nn.Module], strengths: dict[str, float]
+) -> Iterator[None]:
+    """These layers have the gamma rule in passes made inside, each with its own gamma."""
+    with alone(model), ExitStack() as stack:
+        for path, layer in layers.items():
+            plain = is_plain(layer) or path == PATCHES  # before it has a hook
+            name = f"{path} of this {type(model).__name__}"
+            hook = partial(_strengthened, rules, strengths[path], name, plain)
+            stack.callback(layer.register_forward_hook(hook).remove)
+        yield
+
+
+def _strengthened(
+    rules: Rules,
+    gamma: float,
+    name: str,
+    plain: bool,
+    layer: nn.Module,
+    args: tuple[Tensor, ...],
+    made: Tensor,
+) -> Tensor | None:
+    """What a layer made, with the gamma rule; None leaves it as it is.
+
+    One that is more than torch's own is called for what it does, so that all its parts count as
+    one layer; then what the layers inside it made is not used.
+    """
+    if rules.paused:
+        return None
+    inputs, function = args[0], layer._conv_forward if isinstance(layer, nn.Conv2d) else F.linear
+    with rules.pause():
+        if plain:
+            return gamma_rule(rules, function, inputs, layer.weight, layer.bias, made, gamma)
+        weight, bias = matrix_of(layer, inputs)
+        again = F.linear(inputs, weight, bias)
+        limit = torch.finfo(made.dtype).eps ** 0.5 * made.abs().amax()
+        if bool((again - made).abs().amax() <= limit):
+            return gamma_rule(rules, F.linear, inputs, weight, bias, again, gamma)
+    if isinstance(layer, nn.Linear) or hasattr(layer, "weight") or hasattr(layer, "in_features"):
+        raise ValueError(
+            f"attn_lrp: {name} is a {type(layer).__name__} that does more than a matrix and a "
+            "bias, for which there is no gamma rule; merge an adapter (merge_and_unload() in peft) "
+            "or put its dropout into eval mode, dequantise, remove hooks, or give gamma=0"
+        )
+    return None  # no single layer: those inside it have the rule
+
+
 def gamma_rule(
     rules: Rules,
-    function: Rule,
-    inputs: Float[Tensor, "*batch in"],
-    weight: Float[Tensor, "out in"],
-    bias: Float[Tensor, " out"] | None = None,
-    *,
+    function: Any,
+    inputs: Float[Tensor, "*batch"],
+    weight: Float[Tensor, "out *in"],
+    bias: Float[Tensor, " out"] | None,
+    made: Float[Tensor, "*others"],
     gamma: float,
-    spared: set[int],
-) -> Float[Tensor, "*batch out"]:
-    """A linear layer; products of the sign of their sum, and such a bias, count 1 + gamma times.
+) -> Float[Tensor, "*others"]:
+    """What a linear layer `made`; products of its sign, and such a bias, count 1 + gamma times.
 
-    They are half of the sum plus half of all sizes with that sign. `spared` layers, by the `id` of
-    their weight, have the epsilon rule.
+    They are half of the sum plus half of all sizes with that sign.
     """
-    made = function(inputs, weight, bias)
-    if id(weight) in spared:
-        return made
     sizes = function(inputs.abs(), weight.abs(), None if bias is None else bias.abs())
     total = made.abs() + gamma / 2 * (made.abs() + sizes)
     share = made.abs() / total.clamp(min=torch.finfo(total.dtype).tiny)

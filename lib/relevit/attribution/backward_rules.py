@@ -7,8 +7,8 @@ then an input times its gradient. Logits stay the same but for rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -34,11 +34,20 @@ class Rules(TorchFunctionMode):
 
     def __init__(self, table: dict[Callable[..., Any], Rule]) -> None:
         super().__init__()
-        self.table, self.in_force = table, False
+        self.table, self.in_force, self.paused = table, False, False
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        rule = self.table.get(func)
+        rule = None if self.paused else self.table.get(func)
         return (partial(rule, self, func) if rule else func)(*args, **(kwargs or {}))
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """What is computed inside is no part of the model, and has no rules."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
 
     def held(self, tensor: Tensor) -> Tensor:
         """The same, a constant where rules are in force."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, frozen_weights, record_attention
 from relevit.attention.token_rows import Pooling
-from relevit.attribution.layers import block_layers, check_weights
+from relevit.attribution.layers import LAYERS, block_layers, check_weights
 from relevit.attribution.method import Target, method
 from relevit.attribution.path import (
     Baseline,
@@ -177,7 +177,9 @@ def weigh_tokens(
     value's bias (C7; BERT has no norm there), `after_attention` the tokens after the block's
     attention in place of Z (D12).
     """
-    check_weights(model, block_layers(model, ("attn.qkv", "attn.proj")), "token_wise")
+    # What comes after the attention is computed again with its whole block.
+    read = LAYERS if after_attention else ("attn.qkv", "attn.proj")
+    check_weights(model, block_layers(model, read), "token_wise")
     weighed = []
     for i, (block, tokens) in enumerate(zip(model.blocks, seen.inputs, strict=True)):
         weight, bias = value_projection(block.attn)

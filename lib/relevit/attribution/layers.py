@@ -2,6 +2,7 @@
 
 An adapter that is not merged (LoRA), a quantised layer or a hook leaves `.weight` as it is and
 computes something else: a method that reads it would explain another model, without a word.
+So a method calls the layer (`matrix_of`), or refuses one that is more than its weight.
 """
 
 from __future__ import annotations
@@ -37,6 +38,18 @@ def check_weights(model: nn.Module, paths: Iterable[str], method: str) -> None:
             )
 
 
+def matrix_of(layer: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight [out, in] and bias of what a layer does to such `inputs`, whatever does it.
+
+    Found by calling it on nothing and on each unit vector, in the graph of all its parts. Of one
+    that does anything else it is no description.
+    """
+    width = inputs.shape[-1]
+    asked = torch.eye(width + 1, width + 1, dtype=inputs.dtype, device=inputs.device)[:, 1:]
+    made = layer(asked.reshape(*[1] * (inputs.ndim - 2), width + 1, width)).flatten(0, -2)
+    return (made[1:] - made[0]).T, made[0]
+
+
 @torch.no_grad()
 def does_its_weight(layer: nn.Module | None) -> bool:
     """Whether a layer makes of random inputs what `linear` (or `conv2d`) makes by its weight.
@@ -44,7 +57,7 @@ def does_its_weight(layer: nn.Module | None) -> bool:
     To half the digits of its output's type: sums may be taken in another order. A weight that is
     computed (`parametrize`, `weight_norm`, pruning) is read after the call that computes it.
     """
-    if _is_plain(layer):
+    if is_plain(layer):
         return True
     if not _is_matrix(getattr(layer, "weight", None)):
         return False
@@ -62,7 +75,7 @@ def does_its_weight(layer: nn.Module | None) -> bool:
     return bool((made - wanted).abs().amax() <= limit)
 
 
-def _is_plain(layer: nn.Module | None) -> bool:
+def is_plain(layer: nn.Module | None) -> bool:
     """torch's own linear layer, which nobody has changed: nothing has to be computed."""
     changed = ("forward", "_forward_hooks", "_forward_pre_hooks")
     return (

@@ -27,6 +27,7 @@ from relevit.attention.recording import (
     Inputs,
     alone,
     attention_layers,
+    evaluating,
     frozen_weights,
     last_blocks,
     need_global,
@@ -94,7 +95,9 @@ def read_and_logits(
 ) -> tuple[Map, Float[Tensor, "batch classes"]]:
     """The map of `readout`, or with `mean` that of `legrad`, and the logits.
 
-    `in_graph` and `exact_gradient` as `observe`; the maps are of the `last` so many blocks.
+    `in_graph` and `exact_gradient` as `observe`; the maps are of the `last` so many blocks. In
+    train mode tokens and logits have the noise of their one pass (dropout, dropped paths), and each
+    block is read out of its tokens without any: a second draw would be of another network.
     """
     pooling, prefix = head_pooling(model), prefix_tokens(model)
     read = None if mean else READ.get(pooling)
@@ -107,6 +110,7 @@ def read_and_logits(
         attending.of_mean = mean and pooling in READ
         logits = model(images)
         target = checked_target(logits, target)
+        stack.enter_context(evaluating(model))
         for found in attending.read_outs(target, exact_gradient):
             if mean:
                 summed = summed + found.gradient.clamp(min=0).mean(dim=(1, 2))[:, prefix:]

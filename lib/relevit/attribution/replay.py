@@ -106,11 +106,19 @@ def check_parts(model: nn.Module) -> None:
         mlp = getattr(block, "mlp", None)
         parts = [(block, "norm1 norm2"), (block.attn, "qkv proj"), (mlp, "fc1 act fc2")]
         known = all(hasattr(part, name) for part, names in parts for name in names.split())
-        # A gated MLP hands its second layer fewer values than its first one makes.
-        if not known or mlp.fc1.out_features != mlp.fc2.in_features or block.attn.qkv is None:
+        if not known or _is_gated(mlp) or block.attn.qkv is None:
             raise ValueError(_unknown(model, f"block {i + 1}"))
     if getattr(model, "rope", None) is not None:
         raise ValueError(_unknown(model, "its rotary position embedding"))
+
+
+def _is_gated(mlp: nn.Module) -> bool:
+    """A gated MLP hands its second layer fewer values than its first one makes.
+
+    What wraps a layer may not say how many: `layers.check_weights` refuses it.
+    """
+    made, taken = getattr(mlp.fc1, "out_features", None), getattr(mlp.fc2, "in_features", None)
+    return None not in (made, taken) and made != taken
 
 
 def check_replay(model: nn.Module, again: Tensor, before: Tensor, what: str) -> None:

@@ -42,7 +42,8 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
     the classification loss of the validation images rose since before finetuning by more than
     RISE_NATS, and beyond chance: image by image, with the standard error `class_loss_error`
     (Student's t, one-sided). On the training images it falls at any rate, as it is trained there.
-    The background term, `background_before` and `background_after`, is beside it and not judged.
+    The background term, `background_before` and `background_after`, is beside it and not judged;
+    NaN of a method that has none.
     """
     log, column = pd.DataFrame(history), class_loss_column(params)
     before, kept = log.iloc[0], log.loc[kept_epoch(history, params.keep)]
@@ -57,8 +58,8 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
         "class_loss_error": float(sem(rises)),
         "rising": bool(too_much and ttest_1samp(rises, 0, alternative="greater").pvalue < CHANCE),
         "validation_loss_total": kept["validation_loss_total"],
-        "background_before": before["validation_loss_background"],
-        "background_after": kept["validation_loss_background"],
+        "background_before": before.get("validation_loss_background", np.nan),
+        "background_after": kept.get("validation_loss_background", np.nan),
     }
 
 

@@ -62,8 +62,9 @@ def finetune(
             batch = augmented(train.select(places), settings.augmentation, others, rng)
             rows.append(train_step(model, spec, optimizer, batch, rng, settings))
             on_step(epoch, step, len(plan))
-        names = dict.fromkeys(key for row in rows for key in row)  # terms need outlined images
-        means = {key: float(np.mean([row.get(key, 0.0) for row in rows])) for key in names}
+        # Terms need outlined images: each mean is over the steps in which there was something.
+        names = dict.fromkeys(key for row in rows for key in row)
+        means = {key: float(np.mean([row[key] for row in rows if key in row])) for key in names}
         return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
 
     def validate_epoch() -> dict[str, float]:

@@ -51,9 +51,12 @@ class StepLosses:
     logits: Float[Tensor, "batch classes"]
 
     def numbers(self) -> dict[str, float]:
-        """The terms as plain numbers, for the log; 0 for one that was not computed."""
-        found = dict.fromkeys(LOSSES["relevance"], torch.zeros(())) | dict(self.terms)
-        found |= {name: getattr(self, name) for name in ("relevance", "classification", "total")}
+        """The terms that were computed as plain numbers, for the log, and their weighted sums.
+
+        Where there is no term, there is no `relevance` either.
+        """
+        found = dict(self.terms) | ({"relevance": self.relevance} if self.terms else {})
+        found |= {"classification": self.classification, "total": self.total}
         return {f"loss_{name}": float(value.detach()) for name, value in found.items()}
 
 
@@ -82,23 +85,24 @@ def step_losses(
         raise ValueError(f"step_losses: {settings.method} {but}")
     if (train and weights["relevance"] == 0) or (outlined is not None and not outlined.any()):
         losses = {}
-    seen = settings.rules | {"masks": masks, "labels": labels}
-    seen["exact_gradient"] = seen["exact_gradient"] and train
+    exact = settings.rules["exact_gradient"] and train
+    rules = settings.rules | {"exact_gradient": exact}
+    seen = {"images": images, "masks": masks, "labels": labels}
     if settings.method in BASELINES:
-        seen |= look_at_pixels(model, images, exact_gradient=seen["exact_gradient"])
+        seen |= look_at_pixels(model, images, exact_gradient=exact)
     elif losses:
-        seen |= look_at_maps(model, images, labels, settings, seen["exact_gradient"])
+        seen |= look_at_maps(model, images, labels, settings, exact)
     else:
         with autocast(images.device, settings.precision), attention_for_gradients(model):
             seen["logits"] = _at_least_float32(model(images))
 
     with autocast(images.device, "float32"):  # a caller's would reach the baselines' gradients
-        known = seen
+        given = seen
         if losses and outlined is not None:
-            known = seen | {name: seen[name][outlined] for name in ("heatmaps", "masks")}
-        terms = {name: evaluated(loss, known) for name, (loss, _) in losses.items()}
+            given = {name: each[outlined] for name, each in seen.items()}
+        terms = {name: evaluated(row, given, rules) for name, row in losses.items()}
     relevance = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
-    classification = evaluated(CLASS_TERMS[settings.class_loss], seen)
+    classification = evaluated(CLASS_TERMS[settings.class_loss], seen, rules)
     total = weights["relevance"] * relevance + weights["classification"] * classification
     return StepLosses(terms, relevance, classification, total, seen.get("heatmaps"), seen["logits"])
 

@@ -49,9 +49,10 @@ def run_epochs(
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13, F11); None keeps the last epoch's. `validated`
-    are the rows that have validation figures, None for all; others need no `criterion`. The model
-    holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
-    `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
+    are the rows that have validation figures, named `validation_...`, None for all; others need no
+    `criterion`. A run whose log lacks figures that are asked for begins anew, and then has those
+    that it had, too. The model holds the kept weights afterwards. `keep_epochs=True` leaves every
+    epoch's weights in `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints. A file that cannot be read is named in a warning.
     """
@@ -59,16 +60,17 @@ def run_epochs(
     _sweep(folder)
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     kept = [epoch_file(folder, epoch) for epoch in range(epochs + 1) if keep_epochs]
-    done = _finished(folder, model, architecture, name, kept)
+    done, had = _finished(folder, model, architecture, name, kept, validated)
     if done is not None:
         (folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
         return done
+    validated = None if validated is None else {*validated, *had}
     need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
 
     def figures(epoch: int) -> dict[str, float]:
         return validate() if validated is None or epoch in validated else {}
 
-    history, best = _resumed(folder, model, optimizer, name, kept)
+    history, best = _resumed(folder, model, optimizer, name, kept, validated)
     if not history:
         (folder / WEIGHTS).unlink(missing_ok=True)  # of another run, as the log is from here on
         shutil.rmtree(folder / EPOCHS, ignore_errors=True)
@@ -116,24 +118,49 @@ def loss_figures(losses: list[float]) -> dict[str, Any]:
 
 
 def _finished(
-    folder: Path, model: nn.Module, architecture: str, name: str, kept: list[Path]
-) -> History | None:
-    """Load the weights of this run where it is finished and all of it is there."""
+    folder: Path,
+    model: nn.Module,
+    architecture: str,
+    name: str,
+    kept: list[Path],
+    validated: Collection[int] | None,
+) -> tuple[History | None, list[int]]:
+    """Load the weights of this run where it is finished and all of it is there.
+
+    Where validation figures are missing, or all: None, and which epochs have some.
+    """
     if not all(path.is_file() for path in (folder / WEIGHTS, folder / LOG, *kept)):
-        return None
+        return None, []
     try:
         if read_tensors(folder / WEIGHTS)[1].get("identity") != name:
-            return None
+            return None, []
         history = read_rows(folder / LOG)
+        if _lacks_figures(history, validated):
+            return None, [row["epoch"] for row in history if _has_figures(row)]
         load_weights(folder / WEIGHTS, model, architecture)
     except ValueError as error:
         _warn(folder, error)
-        return None
-    return history
+        return None, []
+    return history, []
+
+
+def _has_figures(row: dict[str, Any]) -> bool:
+    return any(key.startswith("validation_") for key in row)
+
+
+def _lacks_figures(history: History, validated: Collection[int] | None) -> bool:
+    """Whether a row is asked for validation figures, and has none."""
+    asked = (row for row in history if validated is None or row["epoch"] in validated)
+    return not all(_has_figures(row) for row in asked)
 
 
 def _resumed(
-    folder: Path, model: nn.Module, optimizer: Optimizer, name: str, kept: list[Path]
+    folder: Path,
+    model: nn.Module,
+    optimizer: Optimizer,
+    name: str,
+    kept: list[Path],
+    validated: Collection[int] | None,
 ) -> tuple[History, dict[str, Tensor]]:
     """What the checkpoint of this run holds, put in place; nothing when there is none."""
     if not (folder / CHECKPOINT).is_file():
@@ -144,7 +171,8 @@ def _resumed(
     except Exception as error:  # of torch's, zipfile's and pickle's own, of many kinds
         _warn(folder / CHECKPOINT, error)
         return [], {}
-    if not history or not all(path.is_file() for path in kept[: len(history)]):
+    lost = not all(path.is_file() for path in kept[: len(history)])
+    if not history or lost or _lacks_figures(history, validated):
         return [], {}
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])

@@ -114,6 +114,43 @@ def test_a_text_gets_one_value_a_token(name, reads):
     close(both[1:], one)
 
 
-def test_gamma_below_zero_is_an_error(build_vit, images):
-    with pytest.raises(ValueError, match=r"gamma -1: the rule takes 0 .* or more"):
-        METHODS["attn_lrp"](build_vit(), images, gamma=-1)
+@pytest.mark.parametrize("name", ["gamma", "patch_gamma"])
+def test_gamma_below_zero_is_an_error(build_vit, images, name):
+    with pytest.raises(ValueError, match=rf"^{name} -1: the rule takes 0 .* or more"):
+        METHODS["attn_lrp"](build_vit(), images, **{name: -1})
+
+
+@pytest.mark.parametrize("kind", ["plain", "registers", "average"])
+@pytest.mark.parametrize("strength", [0.0, 0.25, 3.0])
+def test_gamma_at_the_patch_convolution(build_vit, images, kind, strength):
+    """By hand from the relevance of what the convolution makes, which does not depend on it."""
+    model, made, slopes = build_vit(kind), [], []
+
+    def keep(layer, args, output):
+        made.append(output.detach())
+        output.register_hook(slopes.append)
+
+    handle = model.patch_embed.proj.register_forward_hook(keep)
+    METHODS["attn_lrp"](model, images, TARGET)
+    handle.remove()
+    relevance = (made[0] * slopes[0]).flatten(2)  # [batch, channels, patches]
+    weight, bias = (part.detach() for part in model.patch_embed.proj.parameters())
+    pixels = torch.nn.functional.unfold(images, 7, stride=7)  # [batch, pixels, patches]
+    parts = weight.flatten(1)[None, :, :, None] * pixels[:, None]
+    sign = (parts.sum(dim=2) + bias[:, None]).sign()[:, :, None]
+    more = [1 + strength * (part.sign() == sign) for part in (parts, bias[:, None, None])]
+    parts, constant = parts * more[0], (bias[:, None, None] * more[1])[:, :, 0]
+    wanted = (relevance / (parts.sum(dim=2) + constant) * parts.sum(dim=2)).sum(dim=1)
+    close(METHODS["attn_lrp"](model, images, TARGET, patch_gamma=strength), wanted, 1e-9, 1e-12)
+
+
+def test_gamma_at_the_patch_convolution_needs_one(build_vit, images):
+    embedded = torch.randn(2, 5, 16).double()
+    text = build_tiny(40, 3, width=16).double()
+    with pytest.raises(ValueError, match="does not make its tokens of patches of pixels"):
+        METHODS["attn_lrp"](text, embedded, 1, patch_gamma=0.25)
+    model = build_vit()
+    model.patch_embed.proj.register_forward_hook(lambda layer, args, made: 2 * made)
+    with pytest.raises(ValueError, match=r"attn_lrp: patch_embed\.proj of this .* is a Conv2d"):
+        METHODS["attn_lrp"](model, images, patch_gamma=0.25)
+    assert METHODS["attn_lrp"](model, images).isfinite().all()

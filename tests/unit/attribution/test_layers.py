@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
 
 from relevit.attribution import METHODS
+from relevit.attribution.attn_lrp import attn_lrp_and_logits, linear_layers
 from relevit.attribution.layers import does_its_weight
 
 from ..attribution_cases import LRP, close, explain, know_black
@@ -34,6 +35,20 @@ class Adapted(nn.Linear):
         made.__class__ = nn.Linear
         made.weight += self.change
         return made
+
+
+class Wrapped(nn.Module):
+    """The same adapter around a layer, with none of its attributes."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, inner = layer, Adapted(layer).change
+        self.up = nn.Linear(*inner.T.shape, bias=False).to(inner)
+        self.up.weight.data = inner
+        self.dropout = nn.Dropout()
+
+    def forward(self, inputs):
+        return self.layer(inputs) + self.dropout(self.up(inputs))
 
 
 class Doubled(nn.Module):
@@ -72,7 +87,7 @@ def stale(layer):
     return layer
 
 
-MORE = {"lora": Adapted, "hook": hooked, "quantised": Behind}
+MORE = {"lora": Adapted, "wrapped": Wrapped, "hook": hooked, "quantised": Behind}
 SAME = {
     "plain": lambda layer: layer,
     "lora merged": lambda layer: Adapted(layer).merged(),
@@ -118,8 +133,16 @@ def test_a_layer_that_is_more_than_its_weight_is_named(build_vit, images, name, 
         assert explain(name, model, images).shape == (3, 16)
 
 
+@pytest.mark.parametrize("path", READ)
+@pytest.mark.parametrize("name", LRP)
+def test_what_wraps_a_layer_and_has_no_width_is_named(build_vit, images, name, path):
+    text = rf": {path} of this VisionTransformer is a Wrapped, where .*merge_and_unload"
+    with pytest.raises(ValueError, match=text):
+        explain(name, wrap(build_vit(), path, "wrapped"), images)
+
+
 @pytest.mark.parametrize("kind", ["lora untrained", "parametrize", "old weight_norm", "pruned"])
-@pytest.mark.parametrize("name", READ_WEIGHTS)
+@pytest.mark.parametrize("name", [*READ_WEIGHTS, "attn_lrp"])
 def test_a_weight_that_is_computed_is_explained(build_vit, images, name, kind):
     model = build_vit()
     for path in READ:
@@ -155,11 +178,52 @@ def test_a_weight_that_is_computed_is_explained_in_float32(build_vit, images, na
     assert (found - exact).norm() <= 1e-3 * exact.norm()
 
 
+@pytest.mark.parametrize("paths", [READ[:2], READ[2:]], ids=["attention", "MLP and head"])
+@pytest.mark.parametrize("kind", ["lora", "wrapped"])
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in READ_WEIGHTS])
-def test_an_adapter_is_explained_as_merged(build_vit, images, name):
+def test_an_adapter_is_explained_as_merged(build_vit, images, name, kind, paths):
     adapted, merged = know_black(build_vit()), know_black(build_vit())
-    wrap(adapted, "blocks.1.attn.qkv", "lora")
-    wrap(merged, "blocks.1.attn.qkv", "lora merged")
+    for path in paths:
+        if not (kind == "wrapped" and path.endswith("qkv")):  # timm reads the bias of that one
+            wrap(adapted, path, kind)
+            wrap(merged, path, "lora merged")
+    adapted.eval()
     torch.testing.assert_close(adapted(images), merged(images))
     maps = [explain(name, model, images, protocol="described") for model in (adapted, merged)]
     close(*maps, 1e-6)
+
+
+@pytest.mark.parametrize("path", READ[2:])
+def test_an_adapter_learns_from_attn_lrp_as_if_merged(build_vit, images, path):
+    found = []
+    for kind in ("lora", "lora merged"):
+        layer = wrap(build_vit(), path, kind)
+        part = layer.get_submodule(path)
+        weight = part.change.requires_grad_() if kind == "lora" else part.weight.requires_grad_()
+        relevance, _ = attn_lrp_and_logits(layer, images, [0, 3, 1], in_graph=True)
+        found += torch.autograd.grad(relevance.square().sum(), weight)
+    close(*found, 1e-6, 1e-9)
+
+
+def test_a_layer_without_a_matrix_has_no_gamma_rule(build_vit, images):
+    class Bent(nn.Linear):
+        def forward(self, inputs):
+            return super().forward(inputs).tanh()
+
+    model = build_vit()
+    model.blocks[1].mlp.fc2 = Bent(64, 16).double()
+    text = r"attn_lrp: blocks\.1\.mlp\.fc2 of this VisionTransformer is a Bent that .*give gamma=0"
+    with pytest.raises(ValueError, match=text):
+        explain("attn_lrp", model, images)
+    assert explain("attn_lrp", model, images, gamma=0.0).isfinite().all()
+
+
+def test_layers_in_a_head_have_the_gamma_rule_each(build_vit, images):
+    plain, deep = build_vit(), build_vit()
+    deep.head = nn.Sequential(nn.Identity(), deep.head)
+    close(*(explain("attn_lrp", model, images) for model in (plain, deep)), 1e-9)
+    deep.head = nn.Sequential(nn.Linear(16, 8).double(), nn.GELU(), nn.Linear(8, 5).double())
+    first, _, last = deep.head
+    found = linear_layers(deep)
+    assert found["head.0"] is first and found["head.2"] is last and len(found) == 7
+    assert explain("attn_lrp", deep, images).isfinite().all()

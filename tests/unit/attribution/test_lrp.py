@@ -127,6 +127,29 @@ def test_position_embedding_of_any_image_size(build_vit, images):
     close(METHODS["lrp"](flexible, small), METHODS["lrp"](fixed, small), 1e-6)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"reg_tokens": 3},
+        {"reg_tokens": 3, "global_pool": "avg"},
+        {"reg_tokens": 2, "global_pool": "avg", "class_token": False},
+    ],
+)
+def test_tokens_without_a_position_are_no_part_of_its_sum(build_vit, images, options):
+    """Pixels have the embedding's part of what the patches have, scaled by it and the position."""
+    model = build_vit(no_embed_class=True, **options)
+    with torch.no_grad():
+        seen = observe(model, images, torch.tensor([0, 3, 1]))
+        *_, last = through_blocks(model, seen)
+    relevance, tokens = (part[:, seen.prefix :] for part in (last.tokens, seen.inputs[0]))
+    of_position = (relevance / tokens * model.pos_embed).sum(dim=(1, 2)).abs()
+    of_patches = (relevance / tokens * (tokens - model.pos_embed)).sum(dim=(1, 2)).abs()
+    wanted = relevance.sum(dim=(1, 2)) * of_patches / (of_patches + of_position)
+    found = METHODS["lrp"](model, images, seen.target, protocol="described")
+    close(found.sum(dim=1), wanted.detach(), 1e-6)
+
+
 def test_norm_after_the_position_embedding(build_vit, images):
     """CLIP's first norm hands relevance on: an identity one changes nothing."""
     plain, normed = build_vit(), build_vit(pre_norm=True)

@@ -73,6 +73,23 @@ def test_gradient_of_the_map(build_vit, images, kind, name, exact):
     assert same_gradients(model, slow) >= 6
 
 
+@pytest.mark.parametrize("name", ["readout", "legrad"])
+@pytest.mark.parametrize("noise", [{"drop_path_rate": 0.9}, {"proj_drop_rate": 0.5}])
+def test_blocks_are_read_out_without_another_draw_of_noise(build_vit, images, name, noise):
+    """Of the tokens that the pass in train mode made, which before the noisy block has none."""
+    model = build_vit(**noise)
+    model.blocks[0].eval()
+    model.pos_drop.eval()
+    how = {"explanation": name, "last": 1}
+    wanted, plain = relevance_and_logits(model.eval(), images, TARGET, **how)
+    model.blocks[1].train()
+    modes = [part.training for part in model.modules()]
+    found, logits = relevance_and_logits(model, images, TARGET, **how)
+    close(found, wanted)
+    assert (logits - plain).abs().max() > 1e-6, "the pass has its noise"
+    assert [part.training for part in model.modules()] == modes
+
+
 def test_attention_stays_fused_and_is_left_as_it_was(build_vit, images):
     model = build_vit()
     model.blocks[0].attn.fused_attn = False

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from relevit.finetune import loop
 from relevit.finetune.loop import augment, finetune
 from relevit.finetune.one_run import kept_epoch
+from relevit.losses import LOSSES
 from relevit.training.epochs import epoch_plan
 
 from ..micro_finetuning import (
@@ -99,13 +101,34 @@ def test_the_last_blocks_alone_change_and_what_needs_gradients_is_as_before(
     assert [weight.requires_grad for weight in model.parameters()] == flags
 
 
-@pytest.mark.parametrize("place", [0, 7])
-def test_a_loss_of_few_outlined_images_is_logged_wherever_they_come(tmp_path, place):
-    """Of three batches at most one has the image with a mask."""
+@pytest.mark.parametrize("place", [0, 7, 10])
+@pytest.mark.parametrize("method", ["relevance", "cft"])
+def test_a_logged_loss_is_the_mean_over_the_steps_that_have_it(tmp_path, method, place):
+    """Of three batches at most one has the image with a mask; with none there is no such loss."""
     train = replace(pictures("finetune", 10), outlined=torch.arange(10) == place)
-    settings = SETTINGS.changed(method="cft", epochs=2)
-    history = finetune(micro_model(), SPEC, train, validate, settings, tmp_path, inputs={})
-    assert all(row["train_loss_cft"] > 0 for row in history[1:])
+    settings, steps = SETTINGS.changed(method=method, epochs=1), []
+    real = loop.train_step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "train_step", lambda *args: steps.append(real(*args)) or steps[-1])
+        history = finetune(micro_model(), SPEC, train, validate, settings, tmp_path, inputs={})
+    row, total = history[1], [step["loss_total"] for step in steps]
+    assert len(steps) == 3 and row["train_loss_total"] == pytest.approx(sum(total) / 3)
+    terms = {f"loss_{name}" for name in (*LOSSES[method], "relevance")}
+    for name in terms:
+        seen = [step[name] for step in steps if name in step]
+        assert len(seen) == (place < 10)
+        assert row.get(f"train_{name}") == (seen[0] if seen else None)
+
+
+def test_a_finished_run_that_is_asked_for_more_figures_gets_them(undisturbed, tmp_path):
+    last = SETTINGS.changed(keep="last")
+    plain = run(tmp_path, last, validated=())
+    assert not any(key.startswith("validation_") for row in plain for key in row)
+    (whole,) = {len(run(tmp_path / name, last)) for name in "ab"}
+    both = [run(tmp_path, last, validated=asked) for asked in ((1,), (0, 3), (0, 1), None)]
+    had = [[row["epoch"] for row in log if "validation_loss_total" in row] for log in both]
+    assert had == [[1], [0, 1, 3], [0, 1, 3], [0, 1, 2, 3]] and whole == 4
+    assert both[-1] == run(tmp_path / "a", last) and result(tmp_path) == result(tmp_path / "a")
 
 
 def test_model_trains_in_train_mode_and_is_validated_and_left_in_eval_mode(tmp_path):

@@ -12,7 +12,7 @@ from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.loop import only
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses, trained_weights
-from relevit.losses import LOSSES, background_loss, foreground_loss
+from relevit.losses import LOSSES, Term, background_loss, foreground_loss
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
 
@@ -47,10 +47,63 @@ def test_total_is_the_weighted_sum(method):
     torch.testing.assert_close(losses.relevance, wanted)
     torch.testing.assert_close(losses.total, 0.5 * wanted + 3 * losses.classification)
     numbers = losses.numbers()
-    names = ("background", "foreground", "relevance", "classification", "total")
+    names = (*LOSSES[method], "relevance", "classification", "total")
     assert list(numbers) == [f"loss_{name}" for name in names]
     assert numbers["loss_total"] == float(losses.total.detach())
-    assert (numbers["loss_foreground"] == 0) == (method != "relevance")
+
+
+OPTION_NAMES = ("decay", "normalise", "temperature", "towards_mask", "exact_gradient")
+
+
+@pytest.mark.parametrize("option", OPTION_NAMES)
+def test_options_of_a_loss_are_its_own(monkeypatch, option):
+    """Also where a setting of the run, or an option of another loss, has the same name."""
+    source = f"def mine(heatmaps, *, {option}='its own', **others):\n"
+    source += f"    told.append(({option}, others))\n    return heatmaps.mean()"
+    told = []
+    exec(source, scope := {"told": told})
+    settings = SETTINGS.changed(temperature=3.0)
+    monkeypatch.setitem(LOSSES["relevance"], "mine", (scope["mine"], 1.0))
+    settings = settings.changed(weights={})
+    assert settings.weights["mine"] == 1.0
+    losses = step_losses(micro_model(), *step_inputs(), settings)
+    assert told == [("its own", {})] and "mine" in losses.terms
+    monkeypatch.setitem(LOSSES["relevance"], "mine", Term(scope["mine"], 1.0, (option,)))
+    step_losses(micro_model(), *step_inputs(), settings)
+    assert told[1] == (settings.rules[option], {})
+
+
+def test_a_loss_that_asks_for_what_no_step_has_is_named(monkeypatch):
+    monkeypatch.setitem(LOSSES["relevance"], "mine", (lambda heatmaps, margin: margin, 1.0))
+    text = r"losses: <lambda> takes 'margin', which a step does not have; .*'heatmaps'.*a default"
+    with pytest.raises(ValueError, match=text):
+        step_losses(micro_model(), *step_inputs(), SETTINGS.changed(weights={}))
+
+
+def test_a_loss_sees_all_of_the_outlined_images_and_nothing_of_others(monkeypatch):
+    def mine(labels, heatmaps, masks, images, logits):
+        seen.extend([labels, heatmaps, masks, images, logits])
+        return heatmaps.mean()
+
+    seen, outlined = [], torch.tensor([False, True, False, True])
+    monkeypatch.setitem(LOSSES["relevance"], "mine", (mine, 1.0))
+    images, masks, labels = step_inputs()
+    settings = SETTINGS.changed(weights={})
+    step_losses(micro_model(), images, masks, labels, settings, outlined=outlined)
+    assert {len(each) for each in seen} == {2}
+    assert torch.equal(seen[0], labels[outlined]) and torch.equal(seen[3], images[outlined])
+
+
+@pytest.mark.parametrize("method", [*MAP_LOSSES, *BASELINES])
+def test_models_in_float64_take_masks_in_float32(method):
+    model, (images, masks, labels) = micro_model().double(), step_inputs()
+    settings = SETTINGS.changed(method=method)
+    one, other = (
+        step_losses(model, images.double(), part, labels, settings)
+        for part in (masks, masks.double())
+    )
+    assert one.total.dtype == torch.float64
+    torch.testing.assert_close(one.total, other.total, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("term", ["confidence", "label"])

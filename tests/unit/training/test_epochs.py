@@ -10,7 +10,7 @@ import torch
 from relevit.models import checkpoints
 from relevit.training.epochs import LOG, WEIGHTS, epoch_file, epoch_plan
 
-from ..linear_run import Run, Stop, result, undisturbed_run
+from ..linear_run import Run, Stop, result, stop_if, undisturbed_run
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +42,25 @@ def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
 
 # Which epoch is kept
 
+FIGURE = "validation_loss"
+
 
 @pytest.mark.parametrize(
     ("values", "criterion", "epoch"),
     [
         ([5.0, 3.0, 4.0], None, 3),
-        ([5.0, 3.0, 4.0], "loss", 2),
-        ([3.0, 4.0, 5.0], "loss", 1),
-        ([5.0, 4.0, 3.0], "loss", 3),
-        ([5.0, 3.0, 3.0, 4.0], "loss", 3),  # the latest of equals
-        ([200.0, 150.0, 300.0], "loss", 2),  # the state before training (100) is left out
+        ([5.0, 3.0, 4.0], FIGURE, 2),
+        ([3.0, 4.0, 5.0], FIGURE, 1),
+        ([5.0, 4.0, 3.0], FIGURE, 3),
+        ([5.0, 3.0, 3.0, 4.0], FIGURE, 3),  # the latest of equals
+        ([200.0, 150.0, 300.0], FIGURE, 2),  # the state before training (100) is left out
     ],
 )
 def test_kept_epoch(tmp_path, values, criterion, epoch):
     """Its weights are in the file and in the model, and those of every epoch beside it."""
     figures = iter([100.0, *values])
     run = Run(tmp_path, epochs=len(values), criterion=criterion, keep_epochs=True)
-    run.run(validate=lambda: {"loss": next(figures)})
+    run.run(validate=lambda: {FIGURE: next(figures)})
     for path in (tmp_path / WEIGHTS, epoch_file(tmp_path, epoch)):
         load = Run(tmp_path, seed=5)
         checkpoints.load_weights(path, load.model, "linear")
@@ -71,7 +73,7 @@ def test_kept_epoch_survives_a_stop(tmp_path, stop):
     values = {0: 9.0, 1: 1.0, 2: 3.0, 3: 2.0}
 
     def run_once(folder, stop_at):
-        run = Run(folder, epochs=3, criterion="loss")
+        run = Run(folder, epochs=3, criterion=FIGURE)
         state = {"epoch": 0}
 
         def train_epoch(epoch):
@@ -82,13 +84,31 @@ def test_kept_epoch_survives_a_stop(tmp_path, stop):
             return row
 
         # A stopped run starts again in a new process: the epoch is known from the training.
-        run.run(train_epoch=train_epoch, validate=lambda: {"loss": values[state["epoch"]]})
+        run.run(train_epoch=train_epoch, validate=lambda: {FIGURE: values[state["epoch"]]})
 
     run_once(tmp_path / "whole", None)
     with pytest.raises(Stop):
         run_once(tmp_path / "stopped", stop)
     run_once(tmp_path / "stopped", None)
     assert result(tmp_path / "stopped") == result(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stop", [2, 3])
+def test_a_stopped_run_that_is_asked_for_more_figures_begins_anew(undisturbed, tmp_path, stop):
+    run = Run(tmp_path, validated=(1,))
+
+    def train_epoch(epoch):
+        stop_if(epoch == stop)
+        return run.train_epoch(epoch)
+
+    with pytest.raises(Stop):
+        run.run(train_epoch=train_epoch)
+    less = Run(tmp_path, validated=(1, 4))
+    assert [sorted(row) for row in less.run()][::4] == [["epoch"], sorted(undisturbed[1][4])]
+    assert less.trained == list(range(stop, 5)), "what is there is enough"
+    more = Run(tmp_path)
+    assert more.run() == undisturbed[1] and more.trained == [1, 2, 3, 4]
+    assert result(tmp_path) == undisturbed[2]
 
 
 # Losses that are no numbers, disks that are full
