@@ -48,7 +48,7 @@ def attn_lrp_and_logits(
     many blocks. With `in_graph` map and logits are differentiable, the map exactly and the logits
     as ever. The model works in the mode it has.
     Raises: ValueError for a bad target or gamma, for a model without global self-attention, and
-    where the map is of pixels as `patch_sides`.
+    where the map is of pixels as `need_pixels`.
     """
     gamma = (GAMMA if images.ndim == 4 else 0.0) if gamma is None else gamma
     if gamma < 0:
