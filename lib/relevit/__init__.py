@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "load_model": "relevit.models",
+    "model_input": "relevit.data",
     "explain": "relevit.attribution",
     "METHODS": "relevit.attribution",
     "gae": "relevit.attribution",

@@ -49,8 +49,8 @@ def same_gradients(model: nn.Module, slow: nn.Module) -> int:
 
 
 def read(matrix, model):
-    """The row that the head reads, over the patches; the mean of the patches' rows without one."""
+    """The row that the head reads, over the patches; the mean of the rows in its mean without."""
     prefix = model.num_prefix_tokens
     if model.global_pool == "avg":
-        return matrix[:, prefix:, prefix:].mean(dim=1)
+        return matrix[:, 0 if model.pool_include_prefix else prefix :, prefix:].mean(dim=1)
     return matrix[:, 0, prefix:]

@@ -30,9 +30,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "no_qkv_bias": {"qkv_bias": False},
     "average": {"global_pool": "avg"},
     "average_and_registers": {"global_pool": "avg", "reg_tokens": 2},
+    "average_of_all_tokens": {"global_pool": "avg", "reg_tokens": 2, "pool_include_prefix": True},
     "distilled": {},
 }
-OTHER_KINDS = ("average", "average_and_registers", "distilled")  # heads that read other tokens
+OTHER_KINDS = (
+    "average",
+    "average_and_registers",
+    "average_of_all_tokens",
+    "distilled",
+)  # heads that read other tokens
 CLASS_TOKEN_KINDS = tuple(kind for kind in KINDS if kind not in OTHER_KINDS)
 
 

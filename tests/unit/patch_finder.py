@@ -34,6 +34,10 @@ KINDS = {
     "registers_without_position": (VisionTransformer, {"reg_tokens": 3, "no_embed_class": True}),
     "average": (VisionTransformer, {"global_pool": "avg"}),
     "average_and_registers": (VisionTransformer, {"global_pool": "avg", "reg_tokens": 2}),
+    "average_of_all_tokens": (
+        VisionTransformer,
+        {"global_pool": "avg", "reg_tokens": 2, "pool_include_prefix": True},
+    ),
     "average_alone": (VisionTransformer, {"global_pool": "avg", "class_token": False}),
     "distilled": (VisionTransformerDistilled, {}),
     "beit": (Beit, {"use_rel_pos_bias": True, "use_abs_pos_emb": False, "init_values": 0.9}),

@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
+from timm.layers import DiffAttention
+from timm.models.xcit import XCA
 from torch import Tensor, nn
 
 # What a model is run on: normalised pixels [batch, 3, height, width] or, for a text encoder, which
@@ -43,8 +45,9 @@ class Tape:
     """What one forward pass left behind, one entry a block, first block first.
 
     `maps` are [batch, heads, tokens, tokens], softmax rows (query) over columns (key), in the
-    autograd graph when gradients are enabled. `inputs` are the tokens before the block,
-    [batch, tokens, width]. `blocks` says whose maps are there.
+    autograd graph when gradients are enabled: what the values are multiplied by. Of differential
+    attention that is a softmax less a share of another, below zero in places. `inputs` are the
+    tokens before the block, [batch, tokens, width]. `blocks` says whose maps are there.
     """
 
     maps: list[Float[Tensor, "batch heads query key"]] = field(default_factory=list)
@@ -71,7 +74,7 @@ def record_attention(model: nn.Module, *, last: int | None = None) -> Iterator[T
             for i in watched:
                 note = partial(_keep_input, tape, i == watched.start)
                 handles.append(model.blocks[i].register_forward_pre_hook(note))
-                keep = partial(_keep_map, tape, i)
+                keep = partial(_keep_map, tape, i, attentions[i])
                 handles.append(attentions[i].attn_drop.register_forward_hook(keep))
             yield tape
         finally:
@@ -154,12 +157,23 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The attention layer of every block. Raises: ValueError where there is none."""
     attentions = [getattr(block, "attn", None) for block in getattr(model, "blocks", ())]
     wanted = ("attn_drop", "fused_attn", "qkv")
-    if not attentions or not all(hasattr(a, name) for a in attentions for name in wanted):
+    known = all(hasattr(a, name) for a in attentions for name in wanted)
+    if not attentions or not known or isinstance(attentions[0], XCA):  # whose maps are of channels
         raise ValueError(
-            f"record_attention: {type(model).__name__} has no blocks with global self-attention; "
-            f"use a timm Vision Transformer ({FAMILIES})"
+            f"record_attention: {type(model).__name__} has no blocks with a layer of global "
+            f"self-attention (block.attn); use a timm Vision Transformer ({FAMILIES})"
         )
     return attentions
+
+
+def need_softmax(model: nn.Module, method: str) -> None:
+    """Raise ValueError for differential attention, whose rows are no shares of the tokens."""
+    if any(isinstance(layer, DiffAttention) for layer in attention_layers(model)):
+        raise ValueError(
+            f"{method}: this {type(model).__name__} has differential attention, whose maps are a "
+            "softmax less another, and below zero in places, where the method takes them for "
+            "shares; use another, such as gae"
+        )
 
 
 def _keep_input(tape: Tape, first: bool, block: nn.Module, args: tuple) -> None:
@@ -170,21 +184,32 @@ def _keep_input(tape: Tape, first: bool, block: nn.Module, args: tuple) -> None:
     tape.inputs.append(args[0])
 
 
-def need_global(index: int, tokens: int, shape: tuple[int, ...]) -> None:
-    """Raise ValueError for a map of this shape that is not of all tokens by all tokens."""
-    if len(shape) != 4 or shape[2:] != (tokens, tokens):
+def need_global(index: int, layer: nn.Module, tokens: int, shape: tuple[int, ...]) -> None:
+    """Raise ValueError for maps of this shape that are not, for each head, of all tokens by all."""
+    heads = getattr(layer, "num_heads", None)
+    if len(shape) != 4 or shape[2:] != (tokens, tokens) or heads not in (None, shape[1]):
+        heads = "heads" if heads is None else heads
         raise ValueError(
             f"record_attention: block {index} made a map of shape {shape}, not "
-            "[batch, heads, tokens, tokens]; use a model with global self-attention over its "
-            f"patches ({FAMILIES})"
+            f"[batch, {heads}, tokens, tokens] with {tokens} tokens; use a model with global "
+            f"self-attention over its patches ({FAMILIES})"
         )
 
 
-def _keep_map(tape: Tape, index: int, module: nn.Module, args: tuple, output: Tensor) -> None:
-    need_global(index, tape.inputs[-1].shape[1], tuple(output.shape))
+def _keep_map(
+    tape: Tape, index: int, layer: nn.Module, module: nn.Module, args: tuple, output: Tensor
+) -> Tensor:
+    differential = isinstance(layer, DiffAttention)
+    if differential:
+        first, second = output.unflatten(1, (-1, 2)).unbind(2)
+        output = first - layer._compute_lambda().to(output) * second
+    need_global(index, layer, tape.inputs[-1].shape[1], tuple(output.shape))
     # With frozen weights nothing before the first map needs a gradient: it becomes a leaf, and
     # the backward pass stops there.
     if torch.is_grad_enabled() and not output.requires_grad:
         output.requires_grad_()
     tape.maps.append(output)
     tape.blocks.append(index)
+    if differential:  # the layer takes a share of zeros off, and goes on with this map
+        return torch.stack([output, torch.zeros_like(output)], dim=2).flatten(1, 2)
+    return output

@@ -34,7 +34,7 @@ def raw_attention(
     return scaled_to_one(found) if scale else found
 
 
-@reads()
+@reads(softmax=True)
 def rollout(seen: Seen, *, start_block: int = 1, normalise: bool = False) -> Map:
     """Rows of (A_L + I) ... (A_start + I), attention averaged over heads.
 

@@ -25,7 +25,7 @@ from relevit.attention.token_rows import prefix_tokens
 from relevit.attribution.backward_rules import SHARED, Rules, explain_by_rules, product
 from relevit.attribution.layers import check_weights, is_plain, matrix_of
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixels.pixel_gradients import patch_sides, sum_over_patches
+from relevit.attribution.pixels.pixel_gradients import need_pixels, sum_over_patches
 from relevit.attribution.seen import Map
 
 GAMMA = 0.05
@@ -63,7 +63,7 @@ def attn_lrp_and_logits(
     convolution. With `in_graph` map and logits are differentiable, the map exactly and the logits
     as ever. The model works in the mode it has.
     Raises: ValueError for a bad target or gamma, for a model without global self-attention, where
-    the map is of pixels as `patch_sides`, and for a layer that does more than a matrix and a bias.
+    the map is of pixels as `need_pixels`, and for a layer that does more than a matrix and a bias.
     """
     gamma = (GAMMA if images.ndim == 4 else 0.0) if gamma is None else gamma
     for name, value in (("gamma", gamma), ("patch_gamma", patch_gamma)):
@@ -76,7 +76,7 @@ def attn_lrp_and_logits(
     layers = linear_layers(model) if gamma > 0 else {}
     strengths = dict.fromkeys(layers, gamma)
     if patch_gamma > 0 and last is None:
-        patch_sides(model)  # refuses what makes its tokens of anything but pixels
+        need_pixels(model)  # refuses what makes its tokens of anything but pixels
         check_weights(model, [PATCHES], "attn_lrp")
         layers, strengths[PATCHES] = layers | {PATCHES: model.patch_embed.proj}, patch_gamma
     with gamma_rules(model, rules, layers, strengths):

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.recording import Inputs, frozen_weights, need_softmax, record_attention
 from relevit.attention.token_rows import Pooling
 from relevit.attribution.layers import LAYERS, block_layers, check_weights
 from relevit.attribution.method import Target, method
@@ -136,6 +136,7 @@ def perceive(
         return torch.ones_like(seen.rows(seen.maps[-1][:, 0]))
     if name == "last_attention":
         return seen.rows(seen.maps[-1].mean(dim=1))
+    need_softmax(model, name)
     if name == "head_wise":
         matrices = weigh_heads(seen, **rules)
     elif name == "token_wise":

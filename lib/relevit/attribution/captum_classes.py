@@ -13,10 +13,10 @@ from captum.log import log_usage
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.patches import patch_grid
+from relevit.attention.patches import patch_grid, to_pixels
 from relevit.attribution.method import Target
 from relevit.attribution.methods import METHODS, check_known
-from relevit.attribution.pixels.pixel_gradients import patch_sides, sum_over_patches
+from relevit.attribution.pixels.pixel_gradients import sum_over_patches
 from relevit.attribution.seen import Map
 from relevit.protocols import Protocol
 
@@ -65,9 +65,7 @@ class PatchAttribution(Attribution):
 
 def spread(model: nn.Module, maps: Map, images: Images) -> Images:
     """Each patch's value in equal parts at all its pixels and channels that there are."""
+    grid = patch_grid(model, images)
     pixels_each = sum_over_patches(model, torch.ones_like(images[:1, 0])) * images.shape[1]
-    pixels = (maps / pixels_each).unflatten(1, (1, *patch_grid(model, images)))
-    for axis, side in zip((2, 3), patch_sides(model), strict=True):
-        pixels = pixels.repeat_interleave(side, dim=axis)
-    height, width = images.shape[2:]
-    return pixels[..., :height, :width].expand_as(images).contiguous()  # as captum takes it
+    pixels = to_pixels((maps / pixels_each).unflatten(1, grid), tuple(images.shape[2:]), grid)
+    return pixels[:, None].expand_as(images).contiguous()  # as captum takes it

@@ -15,14 +15,16 @@ from jaxtyping import Float
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.patches import patch_grid
+from relevit.attention.patches import fitted, over_patches, patch_grid
 from relevit.attention.token_rows import Pooling, head_pooling
 from relevit.attribution import lrp_rules as rules
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixels.pixel_gradients import patch_sides, sum_over_patches
+from relevit.attribution.pixels.pixel_gradients import need_pixels, sum_over_patches
 from relevit.attribution.replay import Replay, check_parts, check_replay, replay
 from relevit.attribution.seen import Map, Seen, observe
+
+AVERAGED = ("patches", "all_tokens")
 
 
 @method(float64=True)
@@ -54,7 +56,8 @@ def lrp_pixels(
     `plain` takes the older rules, see `through_block`; `head` are options of `from_head`.
     """
     seen = observe(model, images, target, pooling=pooling)
-    grid, sides = patch_grid(model, images), patch_sides(model)
+    need_pixels(model)
+    grid = patch_grid(model, images)
     check_weights(model, ["patch_embed.proj"], "lrp")
     for found in through_blocks(model, seen, plain=plain, **head):
         relevance = found.tokens
@@ -67,12 +70,9 @@ def lrp_pixels(
         )
         relevance = torch.cat([relevance[:, :first], summed], dim=1)
     patches = relevance[:, seen.prefix :].transpose(1, 2).unflatten(2, grid)
-    height, width = images.shape[2:]
-    # With `dynamic_img_pad` the model fills the last patches with zeros.
-    missing = (0, grid[1] * sides[1] - width, 0, grid[0] * sides[0] - height)
-    padded = nn.functional.pad(images, missing)
-    pixels = rules.through_patches(patches, padded, model.patch_embed.proj.weight)
-    return pixels.sum(dim=1)[:, :height, :width].to(images.dtype)
+    weight = model.patch_embed.proj.weight
+    pixels = rules.through_patches(patches, over_patches(images, grid), weight)
+    return fitted(pixels.sum(dim=1), tuple(images.shape[2:])).to(images.dtype)
 
 
 def _embedded(model: nn.Module, tokens: Tensor, images: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -174,21 +174,22 @@ def from_head(
 ) -> Float[Tensor, "batch tokens width"]:
     """Relevance of the last block's `output`: 1 at the logit of the class, 0 at the others.
 
-    A head that averages the patches hands each its share in the mean; without `mean_shares` each
-    gets the whole, so that relevance is not conserved there (differences F1). DINO's head reads
+    A head that averages the patches, or all tokens, hands each its share in the mean; without
+    `mean_shares` each gets the whole, and relevance is not conserved there (F1). DINO's head reads
     class token and mean interleaved, whatever `pooling` asks for; without `interleaved` it is
     split as if its first half read the class token (D5). Each of the two heads of a distilled DeiT
     gets half of the relevance: a choice of ours, that no paper makes (F13). By what each adds to
     the logit, the sum rule, the maps would be others (seen: by 9 to 57 %). The final norm, its eps
     and its place before or after the mean, is the model's own (C17, D4).
     """
-    tokens, prefix = model.norm(output), seen.prefix
+    tokens, first = model.norm(output), seen.prefix  # of the tokens that a mean is of
     heads = [getattr(model, name) for name in _heads(model)]
     reads = "both" if head_pooling(model) == "both" else seen.pooling
     if reads == "both":
         read = [model.pool(tokens)]
-    elif reads == "patches":
-        read = [tokens[:, prefix:].mean(dim=1)]
+    elif reads in AVERAGED:
+        first = 0 if reads == "all_tokens" else seen.prefix
+        read = [tokens[:, first:].mean(dim=1)]
     else:
         read = [tokens[:, i] for i in range(len(heads))]
     norm = getattr(model, "fc_norm", nn.Identity())
@@ -205,7 +206,7 @@ def from_head(
     if hasattr(norm, "dense"):  # BERT's pooler
         shares = [linear(r, x, norm.dense.weight) for r, x in zip(shares, read, strict=True)]
     result = shares[0].new_zeros(tokens.shape)
-    if reads not in ("both", "patches"):
+    if reads not in ("both", *AVERAGED):
         for i, share in enumerate(shares):  # distilled: the logits are the mean of two heads
             result[:, i] = share
         return result
@@ -213,8 +214,8 @@ def from_head(
     if reads == "both":
         halves = of_mean.unflatten(1, (-1, 2)).unbind(2) if interleaved else of_mean.chunk(2, 1)
         result[:, 0], of_mean = halves
-    patches = tokens[:, prefix:]
-    result[:, prefix:] = rules.through_mean(of_mean, patches) if mean_shares else of_mean[:, None]
+    meant = tokens[:, first:]
+    result[:, first:] = rules.through_mean(of_mean, meant) if mean_shares else of_mean[:, None]
     return result
 
 

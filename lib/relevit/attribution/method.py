@@ -13,10 +13,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from timm.layers import PatchEmbed
 from torch import Tensor, nn
 
 from relevit.attention.recording import alone, attention_layers, evaluating
-from relevit.attention.token_rows import head_pooling
+from relevit.attention.token_rows import head_pooling, need_head
 from relevit.protocols import Options, check_protocol, options
 
 # One class for all images or one for each, None for the predicted ones.
@@ -25,7 +26,7 @@ PAPER_DEPTH = 12  # blocks of the models whose first block the protocols give
 
 
 def method(
-    *shared: str, float64: bool = False
+    *shared: str, float64: bool = False, of_class: bool = True
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a formula `(model, images, target=None, **options)` one of METHODS.
 
@@ -36,9 +37,11 @@ def method(
     same model wait. Inside `torch.inference_mode()` gradients are taken all the same, and of a
     model of `torch.compile` the one that was compiled is explained.
     `float64`: it divides by what may be nearly 0, so that a model in float32 is copied and worked
-    out in float64 (but on devices that have none).
+    out in float64 (but on devices that have none). `of_class`: it explains a class, and a model
+    without a head has none.
     Raises: ValueError for an unknown protocol, for what is no model, for images that it does not
-    take, for weights made inside `torch.inference_mode()`, or a `start_block` that is none.
+    take, for a model without a head, for weights made inside `torch.inference_mode()`, or a
+    `start_block` that is none.
     """
 
     def decorate(formula: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,6 +51,8 @@ def method(
             check_protocol(protocol)
             model = getattr(model, "_orig_mod", model)  # the compiled graph heeds no hooks
             _need_inputs(model, images)
+            if of_class or target is not None:
+                need_head(model)
             _need_start(model, given.get("start_block"), protocol)
             row: Options = {}
             for name in (formula.__name__, *shared):
@@ -142,15 +147,23 @@ def _need_inputs(model: Any, images: Any) -> None:
         )
     embedding = getattr(model, "patch_embed", None)  # a text encoder has none
     sizes = embedding.img_size if getattr(embedding, "strict_img_size", False) else None
+    any_size = isinstance(embedding, PatchEmbed) and not (sizes or embedding.dynamic_img_pad)
+    sides = embedding.patch_size if any_size else (1, 1)
     wanted = {weights.dtype for weights in model.parameters()}
     given = f"a {type(images).__name__}"
     if isinstance(images, Tensor):
         given = f"{list(images.shape)} of {images.dtype}"
-        fits = embedding is None or (images.ndim == 4 and sizes in (None, tuple(images.shape[2:])))
+        fits = embedding is None or (
+            images.ndim == 4
+            and sizes in (None, tuple(images.shape[2:]))
+            and not any(whole % side for whole, side in zip(images.shape[2:], sides, strict=True))
+        )
         cast = torch.is_autocast_enabled(images.device.type)
         if fits and images.is_floating_point() and (cast or not wanted or images.dtype in wanted):
             return
     height, width = sizes or ("height", "width")
+    if max(sides) > 1:
+        height, width = (f"a multiple of {side}" for side in sides)
     kinds = " or ".join(sorted(map(str, wanted))) or "floating point"
     raise ValueError(
         f"images: {given}; this {type(model).__name__} takes a tensor [batch, channels, {height}, "

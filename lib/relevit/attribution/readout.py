@@ -31,6 +31,7 @@ from relevit.attention.recording import (
     frozen_weights,
     last_blocks,
     need_global,
+    need_softmax,
     switched,
     watched_layers,
 )
@@ -158,7 +159,7 @@ class _Attending(TorchFunctionMode):
         if self.block is not None:
             block, tokens = self.block
             shape = (*query.shape[:3], key.shape[2])
-            need_global(len(self.taken), tokens.shape[1], shape)
+            need_global(len(self.taken), block.attn, tokens.shape[1], shape)
             few = bias if bias is None or bias.shape[-2] == 1 else bias[..., : self.read, :]
             self.taken.append(
                 _Taken(block, tokens[:, : self.read], query[:, :, : self.read], key, value, few)
@@ -204,6 +205,7 @@ def _attending(model: nn.Module, read: int | None, last: int | None) -> Iterator
             f"readout: this {type(model).__name__} has no norm and head (forward_head) that could "
             "read the tokens of a block; take a Vision Transformer of timm, or another map"
         )
+    need_softmax(model, "readout")  # it runs fused attention twice
     blocks = [model.blocks[i] for i in last_blocks(len(model.blocks), last)]
     on_processor = next(model.parameters()).device.type == "cpu"
     mode = _Attending(model, read, on_processor and torch.is_autocast_enabled("cpu"))

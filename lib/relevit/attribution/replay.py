@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from relevit.attention.recording import FAMILIES
+from relevit.attention.recording import FAMILIES, need_softmax
 
 
 class Step(NamedTuple):
@@ -102,6 +102,7 @@ def _after(block: nn.Module, branch: int, tokens: Tensor) -> Tensor:
 
 def check_parts(model: nn.Module) -> None:
     """Raise ValueError unless every block has the parts that `replay` runs."""
+    need_softmax(model, "lrp")
     for i, block in enumerate(model.blocks):
         mlp = getattr(block, "mlp", None)
         parts = [(block, "norm1 norm2"), (block.attn, "qkv proj"), (mlp, "fc1 act fc2")]

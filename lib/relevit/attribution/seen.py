@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, frozen_weights, record_attention
+from relevit.attention.recording import Inputs, frozen_weights, need_softmax, record_attention
 from relevit.attention.token_rows import (
     Pooling,
     carry_rows,
@@ -103,14 +103,18 @@ def observe(
     return Seen(maps, list(found), inputs, logits, target, pooling, prefix_tokens(model))
 
 
-def reads(gradients: Gradients = "none") -> Callable[[Callable[..., Map]], Callable[..., Map]]:
+def reads(
+    gradients: Gradients = "none", *, softmax: bool = False
+) -> Callable[[Callable[..., Map]], Callable[..., Map]]:
     """Make a formula `(seen, **options)` of what one forward pass leaves behind one of METHODS.
 
-    `gradients`, `pooling` and `exact_gradient` as `observe` takes them.
+    `gradients`, `pooling` and `exact_gradient` as `observe` takes them. Without gradients a map is
+    the same for every class. `softmax`: it takes maps for shares, so that differential attention
+    is refused.
     """
 
     def decorate(formula: Callable[..., Map]) -> Callable[..., Map]:
-        @method()
+        @method(of_class=gradients != "none")
         @wraps(formula, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         def of_model(
             model: nn.Module,
@@ -121,6 +125,8 @@ def reads(gradients: Gradients = "none") -> Callable[[Callable[..., Map]], Calla
             exact_gradient: bool = False,
             **options: Any,
         ) -> Map:
+            if softmax:
+                need_softmax(model, formula.__name__)
             how = dict(gradients=gradients, pooling=pooling, exact_gradient=exact_gradient)
             return formula(observe(model, images, target, **how), **options)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs
+from relevit.attention.recording import Inputs, need_softmax
+from relevit.attention.token_rows import need_head
 from relevit.attribution.attn_lrp import attn_lrp_and_logits
 from relevit.attribution.gae import positive_part
 from relevit.attribution.method import Target
@@ -34,7 +35,9 @@ def relevance_and_logits(
     `legrad` and `attn_lrp` are made of gradients, and have them exact always: as constants they
     would teach nothing. `last` is the number of blocks that the map is of, counted from the end
     (None: all).
+    Raises: ValueError for a model without a head, and as the methods.
     """
+    need_head(model)
     if explanation == "attn_lrp":
         return attn_lrp_and_logits(model, images, target, last=last, in_graph=True)
     if explanation in ("readout", "legrad"):
@@ -47,6 +50,8 @@ def relevance_and_logits(
             in_graph=True,
             last=last,
         )
+    if explanation == "rollout":
+        need_softmax(model, explanation)
     seen = observe(
         model,
         images,

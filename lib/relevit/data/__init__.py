@@ -7,17 +7,18 @@ Nothing is loaded before it is asked for, so that `relevit doctor` starts at onc
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relevit.data.benchmark import open_benchmark
+    from relevit.data.inputs import model_input
 
-__all__ = ["open_benchmark"]
+__all__ = ["model_input", "open_benchmark"]
+_FILES = {"model_input": "relevit.data.inputs", "open_benchmark": "relevit.data.benchmark"}
 
 
 def __getattr__(name: str) -> Any:
-    if name != "open_benchmark":
+    if name not in _FILES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from relevit.data.benchmark import open_benchmark
-
-    return open_benchmark
+    return getattr(import_module(_FILES[name]), name)

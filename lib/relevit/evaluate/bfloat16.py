@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from relevit.base.device import Precision
+from relevit.models.answers import need_classes
 
 # How far apart the logits are that decide an answer, by `prediction_gap` and the like.
 Gap = Callable[[Float[Tensor, "batch classes"]], Float[Tensor, " batch"]]
@@ -148,6 +149,7 @@ def _copy(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
 def _begin(model: nn.Module, pixels: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
     """Logits on the CPU, and when they have arrived there; None: they have."""
     logits = model(pixels.to(next(model.parameters())))
+    need_classes(logits)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if not logits.is_cuda:
         return logits.cpu(), None

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
+from relevit.attention.patches import patch_grid
 from relevit.base.device import Precision
 from relevit.data.corruptions import blur, jigsaw
 from relevit.evaluate.bfloat16 import Answers, label_gap
@@ -48,9 +49,9 @@ def shift_table(
     `corruption`, `level`, `top1_pct`, `images` (their number).
     """
     answers = Answers(model, precision)
-    tiles = {"jigsaw": HALVES}
+    tiles: dict[str, int | tuple[int, int]] = {"jigsaw": HALVES}
     if "patch_jigsaw" in levels:
-        tiles["patch_jigsaw"] = model.patch_embed.grid_size[0]
+        tiles["patch_jigsaw"] = patch_grid(model, images)
 
     def corrupt(case: tuple[str, float], images: Tensor, first_index: int = 0) -> Tensor:
         name, level = case

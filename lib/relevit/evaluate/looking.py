@@ -22,6 +22,7 @@ from relevit.data.batch import Batch
 from relevit.data.drawings import CLASSES
 from relevit.evaluate.intervals import draw_times, middle
 from relevit.evaluate.predictions import BATCH
+from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
 
 RIGHT, WRONG = "#1f5fa8", "#b85c00"  # blue and orange: told apart by the colour-blind too
@@ -66,6 +67,7 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         pixels = spec.normalise(part.images.to(device))
         with torch.inference_mode():
             found = model(pixels).float()
+        need_classes(found)
         if batch.candidates:
             among = torch.full_like(found, -torch.inf)
             among[:, list(batch.candidates)] = found[:, list(batch.candidates)]

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution import to_heatmap
+from relevit.attention.patches import to_heatmap, to_pixels
 from relevit.base.device import Precision
 from relevit.config.words import Fill, Unit
 from relevit.evaluate.bfloat16 import Answers, label_gap
@@ -125,7 +125,7 @@ def perturbation_rows(
         cells = grid if erasing.unit == "token" else size
         for direction in erasing.directions:
             ranks = erasing_ranks(parts, direction).unflatten(1, cells)
-            logits = _logits(answers, pixels, ranks, counts, colour, labels.cpu(), chunk)
+            logits = _logits(answers, pixels, ranks, cells, counts, colour, labels.cpu(), chunk)
             tables.append(
                 answer_rows(logits, labels.cpu(), explained, erasing.shares, direction, first)
             )
@@ -280,10 +280,14 @@ def erase(
     images: Float[Tensor, "batch 3 height width"],
     hidden: Bool[Tensor, "batch rows columns"],
     colour: Float[Tensor, "1 3 height width"],
+    cells: Grid,
 ) -> Float[Tensor, "batch 3 height width"]:
-    """Give the hidden parts a colour; parts are pixels, or equal rectangles of pixels."""
-    for dim in (1, 2):
-        hidden = hidden.repeat_interleave(images.shape[dim + 1] // hidden.shape[dim], dim)
+    """Give the hidden parts a colour.
+
+    `cells` is the grid of the patches, or the size of the images where the parts are pixels. What
+    lies under no patch stays as it is.
+    """
+    hidden = to_pixels(hidden, tuple(images.shape[2:]), cells)
     return torch.where(hidden[:, None], colour, images)
 
 
@@ -291,6 +295,7 @@ def _logits(
     answers: Answers,
     pixels: Float[Tensor, "batch 3 height width"],
     ranks: Int[Tensor, "batch rows columns"],
+    cells: Grid,
     counts: list[int],
     colour: Float[Tensor, "1 3 height width"],
     labels: Int[Tensor, " batch"],
@@ -301,7 +306,7 @@ def _logits(
 
     def erased(inputs: Tensor) -> Tensor:
         image, share = inputs // len(counts), inputs % len(counts)
-        return erase(pixels[image], ranks[image] < number[share, None, None], colour)
+        return erase(pixels[image], ranks[image] < number[share, None, None], colour, cells)
 
     everything = torch.arange(len(pixels) * len(counts), device=ranks.device)
     probe = torch.linspace(0, len(everything) - 1, min(PROBE, len(everything))).long()

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import attention_for_gradients, frozen_weights
 from relevit.base.device import Precision, autocast
+from relevit.models.answers import need_classes
 
 CHUNK = 20  # images in one pass; the subsets do not depend on it beyond rounding
 Grid = tuple[int, int]
@@ -71,7 +72,7 @@ def gradient_sis(
     noise of the published code. `model` is in evaluation mode and left as it is.
     `bfloat16` runs the path in mixed precision; what decides, the confidence on the subset
     that is returned and on any smaller one passed over, is computed again without it.
-    Raises: ValueError for parts that do not tile the image.
+    Raises: ValueError for parts that do not tile the image, or a head with one output.
     """
     height, width = images.shape[-2:]
     if height % side or width % side:
@@ -199,6 +200,7 @@ def _confidence_and_slope(
         for part, wanted, mask in parts:
             mask = mask.clone().requires_grad_()
             logits = model(part * _pixels(mask, grid, side))
+            need_classes(logits)
             score = logits.to(images).log_softmax(dim=1).gather(1, wanted[:, None])[:, 0]
             slopes.append(torch.autograd.grad(score.sum(), mask)[0])
             confidences.append(score.detach().exp())

@@ -30,6 +30,7 @@ from relevit.base.device import autocast
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import CLASS_TERMS, LOSSES, evaluated
+from relevit.models.answers import need_classes
 
 Images = Float[Tensor, "batch 3 height width"]
 Labels = Int[Tensor, " batch"]
@@ -76,8 +77,8 @@ def step_losses(
     of second derivatives, which the numbers alone do not need. In training a control, whose
     relevance terms weigh nothing, makes no maps and has no terms. Images that are not `outlined`
     have no mask: losses of the map are means over the others.
-    Raises: ValueError for masks that do not fit the images, or a baseline with `outlined`, whose
-    terms are of whole batches.
+    Raises: ValueError for masks that do not fit the images, a head with one output, or a baseline
+    with `outlined`, whose terms are of whole batches.
     """
     weights, losses = settings.weights, LOSSES[settings.method]
     if outlined is not None and settings.method in BASELINES:
@@ -95,6 +96,7 @@ def step_losses(
     else:
         with autocast(images.device, settings.precision), attention_for_gradients(model):
             seen["logits"] = _at_least_float32(model(images))
+    need_classes(seen["logits"])
 
     with autocast(images.device, "float32"):  # a caller's would reach the baselines' gradients
         given = seen

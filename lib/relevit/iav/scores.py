@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from relevit.attention.patches import patch_cells
 from relevit.attribution.seen import observe
 
 Scores = Float[Tensor, "batch layers heads"]
@@ -130,13 +131,12 @@ def patch_average(
     """Mean of a pixel map or mask over each patch, patches row by row.
 
     Source: IAV averages an attribution over each patch (Eq. 1); a mask of 0 and 1 becomes the
-    share of the patch that it covers. `grid` is (rows, columns) of patches. `channel` is
+    share of the patch that it covers. `grid` is of the patches (`patch_grid`). `channel` is
     none or one: take absolute values and sum over colours before.
+    Raises: as `patch_cells`.
     """
-    rows, columns = grid
     pixels = pixels[:, 0] if pixels.ndim == 4 else pixels
-    cells = _float(pixels).unflatten(2, (columns, -1)).unflatten(1, (rows, -1))
-    return cells.mean(dim=(2, 4)).flatten(1)
+    return patch_cells(_float(pixels), grid).mean(dim=2)
 
 
 def map_drift(

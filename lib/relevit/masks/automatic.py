@@ -13,6 +13,7 @@ from scipy.ndimage import find_objects
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from relevit.attention.patches import patch_grid, to_pixels
 from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
@@ -58,8 +59,9 @@ def automatic_masks(
     for part in images.split(BATCH):
         pixels = interpolate(spec.normalise(part.to(device)), side, mode="bicubic", antialias=True)
         keys = key_features(model, pixels, bias)
-        cut = tokencut(keys, model.patch_embed.grid_size, tau, component=component)
-        masks = interpolate(cut.mask[:, None].float(), images.shape[-2:], mode="nearest").cpu() > 0
+        grid = patch_grid(model, pixels)
+        cut = tokencut(keys, grid, tau, component=component)
+        masks = to_pixels(cut.mask, tuple(images.shape[-2:]), grid)[:, None].cpu()
         coarse.append(masks)
         for image, mask in zip(part.cpu(), masks, strict=True):
             fine, keep = refine(image, mask[0], **refining)

@@ -20,13 +20,32 @@ def describe(
     name: str, timm_name: str, network: nn.Module, options: Mapping[str, Any], count: int
 ) -> ModelSpec:
     """The spec of any timm model, once it is known to be one that can be explained."""
-    size = image_size(name, network, options.get("img_size"))
     try:
-        _try_it(network, size)
+        _try_it(network, image_size(name, network, options.get("img_size")))
     except (ValueError, RuntimeError, AssertionError, TypeError) as error:
         told = "" if FAMILIES in str(error) else f"; use another: {FAMILIES}"
         reason = " ".join(str(error).split())
         raise ValueError(f"model {name!r} has no relevance maps: {reason}{told}") from error
+    return spec_as_told(name, timm_name, network, options, count)
+
+
+def own_cfg(network: nn.Module) -> Mapping[str, Any]:
+    """What a network says of its pixels. Raises: ValueError where it says nothing."""
+    cfg = getattr(network, "pretrained_cfg", None)
+    if not isinstance(cfg, Mapping) or not {"mean", "std"} <= cfg.keys():
+        raise ValueError(
+            f"model {type(network).__name__}: how its pixels were normalised is unknown; set "
+            "model.pretrained_cfg, such as {'mean': (0.5, 0.5, 0.5), 'std': (0.5, 0.5, 0.5), "
+            "'input_size': (3, 224, 224)}"
+        )
+    return cfg
+
+
+def spec_as_told(
+    name: str, timm_name: str, network: nn.Module, options: Mapping[str, Any], count: int
+) -> ModelSpec:
+    """The spec of a network whose `pretrained_cfg` is believed. Raises: ValueError."""
+    size = image_size(name, network, options.get("img_size"))
     how = resolve_data_config(pretrained_cfg=network.pretrained_cfg)
     wanted = {"interpolation": get_args(Interpolation), "crop_mode": ("center", "squash")}
     for key, allowed in wanted.items():

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.models.describing import describe, image_size, need_square
+from relevit.models.describing import describe, image_size, need_square, own_cfg
 from relevit.models.layouts import fill
 from relevit.models.registry import (
     MODELS,
@@ -152,6 +152,8 @@ def _named(
         spec = replace(model_spec(name, pixels=pixels), classes=count, options=made_with, **changed)
     else:
         spec = describe(name, model.timm_name, network, made_with, count)
+    # timm has the size of its own weights there, and its transform would make such pictures.
+    network.pretrained_cfg["input_size"] = (3, spec.image_size, spec.image_size)
     if tensors is not None:
         keep_head = not new_head and count > 0
         resample = place == OF_DINOV2 or any(option in options for option in SIZES)
@@ -267,13 +269,7 @@ def _given(
     seed: int,
 ) -> OwnModel:
     """A module as it is; a copy of it where weights or a new head are asked for."""
-    name = type(module).__name__
-    cfg = getattr(module, "pretrained_cfg", None)
-    if not isinstance(cfg, Mapping) or not {"mean", "std"} <= cfg.keys():
-        raise ValueError(
-            f"model {name}: how its pixels were normalised is unknown; set model.pretrained_cfg, "
-            "such as {'mean': (0.5, 0.5, 0.5), 'std': (0.5, 0.5, 0.5), 'input_size': (3, 224, 224)}"
-        )
+    name, cfg = type(module).__name__, own_cfg(module)
     if options:
         raise ValueError(f"model {name}: options {sorted(options)} are for models made by name")
     timm_name = str(cfg.get("architecture", name))

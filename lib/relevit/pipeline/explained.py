@@ -21,6 +21,7 @@ from relevit.attribution.methods import SIGNED
 from relevit.data.own.listing import same_form
 from relevit.data.real.classes import IMAGENET_NAMES
 from relevit.evaluate.looking import foreground_iou_pct, object_share_pct, points_at_object
+from relevit.models.answers import probabilities
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 
@@ -99,15 +100,19 @@ def look_into(
 ) -> list[Found]:
     """The maps of each method for a class, or for each of the `top` likeliest.
 
-    `mask` is of the whole picture, and what it says of what the model sees.
+    `mask` is of the whole picture, and what it says of what the model sees. A head with one output
+    has one class, whose probability is its sigmoid, and below one half the answer is *not* it.
     """
     network, view = subject.model.network, subject.model.view
     inputs = subject.model.spec.normalise(
         view.picture(picture)[None], like=next(network.parameters())
     )
     with evaluating(network), torch.inference_mode():
-        shares = network(inputs)[0].float().softmax(dim=0).cpu()
+        shares = probabilities(network(inputs)[0].float()).cpu()
     likeliest = shares.argsort(descending=True, stable=True).tolist()
+    answer = subject.classes[likeliest[0]]
+    if len(shares) == 1 and shares[0] < 0.5:
+        answer = f"not {answer}"
     asked = likeliest[:top] if target is None else [target]
     found = explain_all(network, inputs.repeat(len(asked), 1, 1, 1), asked, methods)
     grid, seen = patch_grid(network, inputs), None if mask is None else view.mask(mask)
@@ -121,7 +126,7 @@ def look_into(
                 "method": method,
                 "target": place,
                 "class": subject.classes[place],
-                "answer": subject.classes[likeliest[0]],
+                "answer": answer,
                 "probability_pct": 100 * float(shares[place]),
             }
             row |= {} if seen is None else _on_object(heat[None], seen[None])

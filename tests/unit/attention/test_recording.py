@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 import pytest
+import timm
 import torch
-from timm.layers import Attention
+from timm.layers import Attention, DiffAttention
 from torch import nn
 
 from relevit.attention.recording import (
@@ -17,8 +18,20 @@ from relevit.attention.recording import (
     record_attention,
     unfused_attention,
 )
+from relevit.attribution import METHODS
 
 from ..conftest import KINDS
+
+
+class Dual(DiffAttention):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options, dual_lambda=True)
+
+
+class Foreign(nn.Module):
+    """timm's under another name."""
+
+    forward, _compute_lambda = DiffAttention.forward, DiffAttention._compute_lambda
 
 
 def tokens_by_block(model, images):
@@ -69,6 +82,47 @@ def test_maps_and_inputs_equal_a_computation_by_hand(build_vit, images, kind):
         torch.testing.assert_close(tape.maps[i], attention, rtol=1e-12, atol=1e-14)
         torch.testing.assert_close(tape.inputs[i], tokens[i], rtol=1e-12, atol=1e-14)
         assert attention.std(dim=-1).max() > 0.01, "the map is too flat to tell anything"
+
+
+@pytest.mark.parametrize("dual_lambda", [False, True])
+def test_a_map_of_differential_attention_is_what_the_values_are_multiplied_by(
+    build_vit, images, dual_lambda
+):
+    """By hand: a softmax less lambda times another; what it gives is the input of `sub_norm`."""
+    model = build_vit(attn_layer=Dual if dual_lambda else "diff")
+    layer, seen = model.blocks[1].attn, {}
+    for name in ("qkv", "sub_norm"):
+        part = getattr(layer, name)
+        part.register_forward_hook(lambda _m, args, out, n=name: seen.update({n: (args[0], out)}))
+    plain = model(images)
+    with record_attention(model) as tape:
+        logits = model(images)
+    torch.testing.assert_close(logits, plain, rtol=1e-10, atol=1e-12)
+    attention = tape.maps[1]
+    assert attention.shape == (3, 2, 17, 17)
+    assert (attention.sum(dim=-1) - 1).abs().min() > 0.01, "no softmax"
+    value = seen["qkv"][1].chunk(3, dim=2)[2].unflatten(2, (2, -1)).transpose(1, 2)
+    torch.testing.assert_close(attention @ value, seen["sub_norm"][0], rtol=1e-10, atol=1e-12)
+    found = torch.autograd.grad(logits[0, 1], [attention, seen["sub_norm"][0]])
+    torch.testing.assert_close(found[0], found[1] @ value.transpose(-1, -2), rtol=1e-9, atol=1e-12)
+
+
+def test_maps_that_are_not_one_a_head_are_refused(build_vit, images):
+    """As of differential attention that is not timm's: which two belong together is unknown."""
+    model = build_vit(attn_layer="diff")
+    for block in model.blocks:
+        foreign = Foreign()
+        vars(foreign).update(vars(block.attn))
+        block.attn = foreign
+    with pytest.raises(ValueError, match=r"block 0 made a map of shape \(3, 4, 17, 17\), not \[ba"):
+        METHODS["gae"](model, images)
+
+
+def test_attention_among_channels_is_refused_where_there_are_as_many_as_tokens():
+    options = {"img_size": 128, "embed_dim": 64, "depth": 1, "num_heads": 1, "cls_attn_layers": 1}
+    model = timm.create_model("xcit_nano_12_p16_224", **options).eval()
+    with pytest.raises(ValueError, match="Xcit has no blocks with a layer of global self-attent"):
+        METHODS["gae"](model, torch.zeros(1, 3, 128, 128))
 
 
 def test_maps_get_gradients_with_frozen_weights(build_vit, images):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from timm.layers import GluMlp, SwiGLU
+from timm.layers import GluMlp, RmsNorm, SwiGLU
 from timm.layers.activations import QuickGELU
 from timm.models.eva import Eva
 from torch import Tensor, nn
@@ -28,6 +28,8 @@ KINDS = {
     "ViT": {},
     "mean": {"global_pool": "avg", "init_values": 0.5},
     "SwiGLU, RMS norm": {"mlp_layer": SwiGLU, "norm_layer": nn.RMSNorm},
+    "RMS norm of timm's own": {"norm_layer": RmsNorm},
+    "differential": {"attn_layer": "diff", "num_heads": 1},
     "packed SwiGLU": {"mlp_layer": GluMlp, "act_layer": nn.SiLU},
     "QuickGELU": {"act_layer": QuickGELU},
     "EVA-02": None,

@@ -182,8 +182,7 @@ UNKNOWN = [
     ({"mlp_layer": SwiGLU}, f"block 1 {REST}"),
     ({"mlp_layer": GluMlp}, f"block 1 {REST}"),
     ({"block_fn": ResPostBlock}, f"the last block or the head {REST}"),
-    ({"global_pool": "avg", "pool_include_prefix": True}, f"the last block or the head {REST}"),
-    ({"num_classes": 0}, "head of this VisionTransformer is a Identity"),
+    ({"attn_layer": "diff"}, "this VisionTransformer has differential attention"),
 ]
 
 

@@ -12,7 +12,14 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
-from relevit.attribution import METHODS, explain_all, method_options, patch_grid, to_heatmap
+from relevit.attribution import (
+    METHODS,
+    explain_all,
+    method_options,
+    patch_grid,
+    relevance_and_logits,
+    to_heatmap,
+)
 from relevit.attribution import explain as heatmap_of
 from relevit.attribution.methods import SIGNED
 from relevit.protocols import PUBLISHED
@@ -326,3 +333,34 @@ def test_positive_leaves_out_what_speaks_against_the_class(build_vit, images):
     found = heatmap_of(model, images, target, method="libra_grad", positive=True)
     size, grid = tuple(images.shape[-2:]), patch_grid(model, images)
     close(found, to_heatmap(maps.clamp(min=0), size, grid))
+
+
+# What the head reads
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_classes": 0}, r"this VisionTransformer has no head \(num_classes=0\), so that its"),
+        ({"global_pool": "max"}, "pooling: 'max' is unknown; use a model that pools by its class"),
+        ({"global_pool": "avgmax"}, "pooling: 'avgmax' is unknown; use a model that pools by its"),
+        ({"global_pool": ""}, "pooling: '' is unknown; use a model that pools by its class token"),
+        ({"global_pool": "map"}, r"attention-pooling head \(global_pool='map', as SigLIP's\)"),
+        ({"global_pool": "prr"}, r"attention-pooling head \(global_pool='prr', as SigLIP's\)"),
+    ],
+)
+def test_heads_that_no_map_is_of_are_refused(build_vit, images, name, options, text):
+    model = know_black(build_vit(**options))
+    with pytest.raises(ValueError, match=text):
+        explain(name, model, images, 3)
+    if "num_classes" in options and name in CLASS_AGNOSTIC:
+        close(explain(name, model, images), explain(name, know_black(build_vit()), images))
+    else:
+        with pytest.raises(ValueError, match=text):
+            explain(name, model, images)
+
+
+def test_features_are_not_trained_on_as_classes(build_vit, images):
+    with pytest.raises(ValueError, match="has no head"):
+        relevance_and_logits(build_vit(num_classes=0), images, 3)

@@ -10,6 +10,13 @@ import torch
 from PIL import Image
 
 from relevit.attribution import explain
+from relevit.data.batch import Batch
+from relevit.evaluate.looking import look
+from relevit.evaluate.methods import perturb
+from relevit.evaluate.predictions import predict
+from relevit.evaluate.sis import gradient_sis
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import step_losses
 from relevit.models.loading import open_model
 from relevit.pipeline.explained import Subject, class_number
 from relevit.pipeline.explaining import explain_file, explain_pictures, prepare
@@ -70,6 +77,36 @@ def test_a_picture_and_what_is_said_of_it(tmp_path, ending, begin):
     assert again["probability_pct"] < said["probability_pct"]
     assert out.read_bytes() != first
     assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize(("bias", "answer"), [(-3.0, "not ill"), (2.0, "ill")])
+def test_a_head_with_one_output_is_told_by_its_sigmoid(tmp_path, bias, answer):
+    image, ours = write(tmp_path / "skin.png"), model(classes=1)
+    ours.network.head.bias.data.fill_(bias)
+    said = explain_file(image, ours, out=tmp_path / "map.png", names=["ill"])
+    pixels = ours.spec.normalise(ours.view.picture(Image.open(image))[None])
+    sigmoid = 100 * torch.sigmoid(ours.network(pixels)).item()
+    assert (said["class"], said["answer"]) == ("ill", answer)
+    assert said["probability_pct"] == pytest.approx(sigmoid, abs=1e-3) and 1 < sigmoid < 99
+
+
+def test_a_head_with_one_output_has_no_classes_to_compare():
+    """It would be right whatever it says."""
+    ours, images = model(classes=1), torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
+    network, spec, labels = ours.network, ours.spec, torch.zeros(2, dtype=torch.long)
+    batch = Batch(images, torch.ones(2, 1, 32, 32, dtype=torch.bool), labels)
+    pixels, maps = spec.normalise(images), {"gae": torch.rand(2, 16)}
+    settings = FinetuneSettings(lr=1.0, method="relevance", protocol="published")
+    tasks = [
+        lambda: predict(network, spec, [batch]),
+        lambda: look(network, spec, batch, ["ill"]),
+        lambda: perturb(network, spec, batch, maps),
+        lambda: gradient_sis(network, pixels, labels),
+        lambda: step_losses(network, pixels, batch.masks.float(), labels, settings),
+    ]
+    for task in tasks:
+        with pytest.raises(ValueError, match="answers: a head with one output has no classes to"):
+            task()
 
 
 def test_a_folder_has_a_picture_a_map_and_a_row_of_each(folder, tmp_path):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d
 
+from relevit.attention.patches import patch_cells, patch_grid
 from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
 from relevit.attribution.method import Target, checked_target
 from relevit.attribution.path import Stop, sum_over_stops
@@ -65,17 +65,16 @@ def sum_of_gradients(
 def sum_over_patches(
     model: nn.Module, pixels: Float[Tensor, "batch height width"]
 ) -> Float[Tensor, "batch patches"]:
-    """Sum of every patch's pixels, patches row by row; at the edge those that there are."""
-    sides = patch_sides(model)
-    sums = avg_pool2d(pixels[:, None], sides, ceil_mode=True, divisor_override=1)
-    return sums.flatten(1)
+    """Sum of every patch's pixels, patches row by row; at the edge those that there are.
 
-
-def patch_sides(model: nn.Module) -> tuple[int, int]:
-    """Height and width of a patch in pixels.
-
-    Raises: ValueError for a model that makes its tokens of anything but pixels.
+    Raises: as `need_pixels`.
     """
+    need_pixels(model)
+    return patch_cells(pixels, patch_grid(model, pixels[:, None])).sum(dim=2)
+
+
+def need_pixels(model: nn.Module) -> None:
+    """Raise ValueError for a model that makes its tokens of anything but patches of pixels."""
     embedding = getattr(model, "patch_embed", None)
     layer = getattr(embedding, "proj", None)
     if not isinstance(layer, nn.Conv2d) or hasattr(embedding, "backbone"):
@@ -84,4 +83,3 @@ def patch_sides(model: nn.Module) -> tuple[int, int]:
             "by one convolution; use a model that does, or a method that asks for no pixels, such "
             "as gae"
         )
-    return layer.stride

@@ -8,14 +8,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from relevit.attention.patches import patch_cells, patch_grid
 from relevit.attribution.method import Target, method
 from relevit.attribution.pixels.pixel_gradients import (
     CHUNK,
     Pixels,
     classes_to_explain,
-    patch_sides,
+    need_pixels,
     sum_of_gradients,
-    sum_over_patches,
 )
 from relevit.attribution.seen import Map
 
@@ -31,8 +31,8 @@ def smoothgrad(model: nn.Module, images: Pixels, target: Target = None, **option
     gives neither noise nor draws: these are SmoothGrad's own.
     """
     slopes = smoothgrad_pixels(model, images, target, **options)
-    tall, wide = patch_sides(model)
-    return sum_over_patches(model, slopes.abs().sum(dim=1)) / (tall * wide)
+    need_pixels(model)
+    return patch_cells(slopes.abs().sum(dim=1), patch_grid(model, images)).mean(dim=2)
 
 
 def smoothgrad_pixels(

@@ -15,6 +15,7 @@ from relevit.attribution import patch_grid, to_heatmap
 from relevit.config.words import Fill
 from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
+from relevit.models.answers import probabilities
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, INK, method_colour
 from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
@@ -100,8 +101,8 @@ class ErasingExplorer(Explorer):
                 colour = self._spec.normalise(torch.zeros_like(image[:1]))
             device = next(self._model.parameters()).device
             with torch.no_grad():
-                logits = self._model(erase(pixels, hidden, colour).to(device))
-            self._answered[key] = logits.float().softmax(dim=1).cpu()
+                logits = self._model(erase(pixels, hidden, colour, self._grid).to(device))
+            self._answered[key] = probabilities(logits.float()).cpu()
         return self._answered[key]
 
     def _shown(self, place: int, step: int) -> Tensor:
@@ -110,7 +111,7 @@ class ErasingExplorer(Explorer):
         colour = torch.zeros(image.shape)
         if self._fill != "black":
             colour += 255 * torch.tensor(self._spec.mean)[:, None, None]
-        return erase(image.float(), hidden, colour).round().to(torch.uint8)[0]
+        return erase(image.float(), hidden, colour, self._grid).round().to(torch.uint8)[0]
 
     def _show_curves(self, axis: Axes, curves: dict[str, Tensor], watched: int, step: int) -> None:
         """The watched answer's probability by share, in both orders; a dot where the slider is."""

@@ -1,0 +1,40 @@
+"""From photographs to the tensor that a model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from PIL import Image, ImageOps
+from torch import Tensor, nn
+
+from relevit.data.own.loose import open_image
+from relevit.models.describing import own_cfg, spec_as_told
+
+Picture = Image.Image | Path | str
+
+
+def model_input(
+    model: nn.Module, pictures: Picture | Sequence[Picture]
+) -> Float[Tensor, "batch 3 height width"]:
+    """Pictures as a model wants them, in a batch on its device and in its dtype.
+
+    Each is resized, its middle is cut out (`View`), and it is normalised as `model.pretrained_cfg`
+    says, which `load_model` and timm set. `pictures`: a file, a PIL picture of any mode, or several
+    of them; they are turned upright as their EXIF says.
+    Raises: ValueError for no pictures, what cannot be read as one, or a model that does not say how
+    it wants them.
+    """
+    given = [pictures] if isinstance(pictures, Image.Image | Path | str) else list(pictures)
+    if not given:
+        raise ValueError("model_input: no pictures; give a file, a PIL picture, or several of them")
+    name = str(own_cfg(model).get("architecture", type(model).__name__))
+    spec = spec_as_told(name, name, model, {}, getattr(model, "num_classes", 0))
+    squares = torch.stack([spec.view.picture(_opened(one)) for one in given])
+    return spec.normalise(squares, like=next(model.parameters()))
+
+
+def _opened(one: Picture) -> Image.Image:
+    return ImageOps.exif_transpose(one) if isinstance(one, Image.Image) else open_image(Path(one))
