@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import ErrorDetails
 
 from relevit.config.messages import short, shown
+from relevit.config.numbers import PathText
 from relevit.config.words import (
     IMAGENET,
     AnyModelName,
@@ -69,7 +70,7 @@ class BenchmarkParams(Checked):
         0.2, gt=0, le=1, description="of habitats: the lowest of animals in training"
     )
     classes: Literal["animals", "objects"] = Field("animals", description="of habitats")
-    data_root: str = Field(
+    data_root: PathText = Field(
         "", validate_default=True, description="folder with the real sets, for imagenet"
     )
     preprocessing: Preprocessing = Field(
@@ -200,7 +201,7 @@ class Params(Common):
         pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
         description="auto, cpu, cuda, cuda:N or mps",
     )
-    output_root: str = Field("outputs", description="folder for results, below the project")
+    output_root: PathText = Field("outputs", description="folder for results, below the project")
 
     @classmethod
     def from_notebook(cls, namespace: dict[str, Any]) -> Self:
