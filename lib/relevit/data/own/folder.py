@@ -154,7 +154,9 @@ def _read_folders(path: Path, masks: Path | None) -> dict[str, Listing]:
 def _unwrapped(folder: Path) -> Path:
     """The folder, or the one in it that holds everything: archives often add one."""
     inside = _subfolders(folder)
-    if len(inside) != 1 or inside[0] in ("images", "masks") or part_of(inside[0]):
+    if len(inside) != 1 or inside[0] in ("images", "masks"):
+        return folder
+    if part_of(inside[0]) not in (None, part_of(folder.name)):  # it has a meaning by its name
         return folder
     if any(map(_is_picture, os.listdir(folder))) or not _subfolders(folder / inside[0]):
         return folder
