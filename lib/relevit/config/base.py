@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import ErrorDetails
 
 from relevit.config.messages import short, shown
-from relevit.config.numbers import Count
+from relevit.config.numbers import Count, PathText
 from relevit.config.words import (
     IMAGENET,
     AnyModelName,
@@ -76,7 +76,7 @@ class BenchmarkParams(Checked):
         multiple_of=40,
         description="that the original of a world of its own learns from; None: as in 00_start",
     )
-    data_root: str = Field(
+    data_root: PathText = Field(
         "", validate_default=True, description="folder with the real sets, for imagenet"
     )
     preprocessing: Preprocessing = Field(
@@ -207,7 +207,7 @@ class Params(Common):
         pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
         description="auto, cpu, cuda, cuda:N or mps",
     )
-    output_root: str = Field("outputs", description="folder for results, below the project")
+    output_root: PathText = Field("outputs", description="folder for results, below the project")
 
     @classmethod
     def from_notebook(cls, namespace: dict[str, Any]) -> Self:

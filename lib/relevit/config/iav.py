@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from relevit.config.base import Params, Seed, Seeds
-from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate
+from relevit.config.numbers import BatchSize, Count, Epochs, PathText, Positive, Rate
 from relevit.config.words import HUB, LABELS, HubName, MiniName, PrecisionChoice
 
 
@@ -30,12 +30,12 @@ class IavParams(Params):
     data: Literal["cutouts", "cifar10"] = Field(
         "cutouts", validate_default=True, description="what they are finetuned on"
     )
-    data_root: str = Field(
+    data_root: PathText = Field(
         "", validate_default=True, description="folder that holds cifar-10-batches-py"
     )
     model_seeds: Seeds = Field([0], description="finetuning runs of each model")
     precision: PrecisionChoice = "auto"
-    weights_root: str = Field(
+    weights_root: PathText = Field(
         "",
         description="folder with <model>.safetensors (.pth, .bin); empty: timm's hub, or shipped",
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.config.base import Checked, Params, Seed, Seeds
-from relevit.config.numbers import BatchSize, Count, Epochs, Positive, Rate, Size, Weight
+from relevit.config.numbers import BatchSize, Count, Epochs, PathText, Positive, Rate, Size, Weight
 from relevit.config.words import (
     MAP_LOSSES,
     AnyModelName,
@@ -35,7 +35,9 @@ class StartParams(Params):
     others: list[AnyModelName] = Field(
         [], description="models of the papers that later stages need as well"
     )
-    weights_root: str = Field("", description="folder with published weights; empty: fetch them")
+    weights_root: PathText = Field(
+        "", description="folder with published weights; empty: fetch them"
+    )
     training_images: Count = Field(3200, ge=40, multiple_of=40, description="it is trained on")
     epochs: Epochs = Field(1, ge=1)
     batch_size: BatchSize = Field(32, ge=1, description="images")
@@ -230,7 +232,7 @@ class RobustnessParams(Params):
     knn_data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = (
         Field("cutouts", description="classes never finetuned; all but cutouts need knn_root")
     )
-    knn_root: str = Field("", description="folder of the real data set")
+    knn_root: PathText = Field("", description="folder of the real data set")
     knn_runs: Count = Field(
         1, ge=1, description="of seeds, the first so many have their features tested"
     )

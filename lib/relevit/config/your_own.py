@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.config.base import Params
-from relevit.config.numbers import Count, Epochs, Rate, Weight
+from relevit.config.numbers import Count, Epochs, PathText, Rate, Weight
 from relevit.config.robustvit import LOSS_WEIGHTS, ClassTerm, FinetuneChoices, Kept
 from relevit.config.words import Corrupted, PrecisionChoice
 
@@ -26,8 +26,8 @@ class OwnChoices(FinetuneChoices):
     augmentation: Literal["swap", "swap_seams", "swap_strange", "swap_sizes"] = Field(
         "swap", description="of half of each batch, where the cure is swap or both"
     )
-    data: str = Field("", description="images: a folder, a table of paths or a COCO file")
-    masks: str = Field(
+    data: PathText = Field("", description="images: a folder, a table of paths or a COCO file")
+    masks: PathText = Field(
         "",
         description="folder of masks, or tokencut; empty: those beside the images, else tokencut",
     )
@@ -35,10 +35,14 @@ class OwnChoices(FinetuneChoices):
         [], description="of masks: greys or palette numbers that are the object"
     )
     ignored_values: list[int] = Field([], description="of masks: those that are neither")
-    images_folder: str = Field("", description="folder of a COCO file's pictures, if not beside it")
-    shifted: list[str] = Field([], description="folders of further test sets of the same classes")
-    own_model: str = Field("dinov2-s", description="any name of timm's, or one of the suite's")
-    own_weights: str = Field("", description="file of weights; empty: those that timm fetches")
+    images_folder: PathText = Field(
+        "", description="folder of a COCO file's pictures, if not beside it"
+    )
+    shifted: list[PathText] = Field(
+        [], description="folders of further test sets of the same classes"
+    )
+    own_model: PathText = Field("dinov2-s", description="any name of timm's, or one of the suite's")
+    own_weights: PathText = Field("", description="file of weights; empty: those that timm fetches")
     own_options: dict[str, Any] = Field({}, description="for timm.create_model, like img_size")
     new_head: bool = Field(False, description="fit a new linear head to the classes first")
     head_classes: list[str] = Field(
@@ -99,7 +103,7 @@ class OwnParams(OwnChoices, Params):
     cure: Literal["auto", Cure] = Field(
         "relevance", validate_default=True, description="the notebook's is RobustViT's"
     )
-    own_model: str = Field("tiny", description="any name of timm's, or one of the suite's")
+    own_model: PathText = Field("tiny", description="any name of timm's, or one of the suite's")
     epochs: Epochs = Field(2, ge=1)
     images_per_class: Count = Field(2, ge=1, description="finetuned on")
     rates: list[Rate] = Field([5.0e-6, 5.0e-5], min_length=1, description="that the rule tries")

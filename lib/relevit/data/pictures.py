@@ -9,8 +9,11 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
+from relevit.models.spec import DEEP_COLOURS
+
 READING = (OSError, ValueError)  # what a picture that cannot be read raises
 # Kinds that Pillow reads itself; for others, such as EPS, it starts programs. MPO is a JPEG, too.
+DRAWN_HERE = "relevit"  # in a PNG's text Software, or a JPEG's comment
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # What Pillow raises besides for damaged files.
 DAMAGED = (SyntaxError, IndexError, EOFError, struct.error)
@@ -27,6 +30,8 @@ def opened(path: Path) -> Iterator[Image.Image]:
     try:
         with Image.open(path, formats=FORMATS) as image:
             _need_few_pixels(path, image.width * image.height)
+            if ";16" in repr(image.tile):  # known of its header alone
+                image.info[DEEP_COLOURS] = True
             yield image
     except UnidentifiedImageError:  # whose text is the whole path
         raise OSError("no picture that Pillow knows") from None
@@ -34,6 +39,21 @@ def opened(path: Path) -> Iterator[Image.Image]:
         _need_few_pixels(path, None)
     except DAMAGED as error:
         raise OSError("the file is damaged") from error
+
+
+def mark(kind: str) -> dict[str, object]:
+    """What makes `savefig` say in a PNG or JPEG who drew it, so that `drawn_here` knows."""
+    kinds = {
+        "png": {"metadata": {"Software": DRAWN_HERE}},
+        "jpeg": {"pil_kwargs": {"comment": DRAWN_HERE}},
+    }
+    return kinds.get(kind, {})
+
+
+def drawn_here(image: Image.Image) -> bool:
+    """Whether an opened picture is a map or page of samples that this package drew."""
+    said = (image.info.get("Software"), image.info.get("comment"))
+    return DRAWN_HERE in said or DRAWN_HERE.encode() in said
 
 
 def read_picture(path: Path) -> Image.Image:

@@ -36,10 +36,10 @@ from relevit.config.your_own import Cure, OwnChoices
 from relevit.data.batch import Batch, join
 from relevit.data.drawings import CLASSES
 from relevit.data.image_set import AHEAD
-from relevit.data.own.check import Findings, apart, examine, need_usable, samples
+from relevit.data.own.check import Findings, apart, examine, examine_parts, need_usable, samples
 from relevit.data.own.example import write_example
 from relevit.data.own.folder import Listing, read_data, read_splits
-from relevit.data.own.listing import same_form
+from relevit.data.own.listing import order_note, same_form
 from relevit.data.own.outlines import MaskSource, MaskValues
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
@@ -184,7 +184,7 @@ def prepare(
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
-    out, where, choices = Path(out), choose_device(device), of_run(choices)
+    out, where, choices = Path(out).expanduser(), choose_device(device), of_run(choices)
     if network is None:
         side = side_of(choices.own_model, choices.own_options)
         number = choose_precision(choices.precision, where)
@@ -197,13 +197,16 @@ def prepare(
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
     trained_weights(model.network, choices.trained_blocks)  # which says where there are none
-    identity = {
+    model = _scaling(model, data.train.white)
+    identity: dict[str, Any] = {
         "choices": choices.model_dump(exclude=set(FREE)),
         "weights": _origin(weights, network),
         "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
         "classes": list(data.classes),
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
     }
+    if data.train.white:
+        identity["white"] = data.train.white
     _claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
@@ -224,6 +227,11 @@ def prepare(
     return run
 
 
+def _scaling(model: OwnModel, white: int | None) -> OwnModel:
+    """The same model, which sees greys of more than 8 bits scaled by `white`."""
+    return replace(model, spec=replace(model.spec, view=replace(model.spec.view, white=white)))
+
+
 def examine_first(choices: OwnChoices) -> Findings:
     """What is in the data, or in its part for training."""
     return examine(next(iter(_read_parts(choices).values())), corrupted=choices.corrupted)
@@ -240,8 +248,10 @@ def divide(choices: OwnChoices) -> OwnData:
     """
     parts = _read_parts(choices)
     outlined = any(mask is not None for part in parts.values() for mask in part.masks)
-    parts = {name: _usable(part, choices) for name, part in parts.items()}
-    classes = _ordered(next(iter(parts.values())).classes, choices)
+    found = examine_parts(parts, corrupted=choices.corrupted)
+    parts = {name: _usable(each) for name, each in found.items()}
+    first = next(iter(parts.values()))
+    classes = _ordered(first.classes, choices)
     parts, twice = apart({name: part.relabelled(classes) for name, part in parts.items()})
     train, validation, held_out = _three(parts, choices.seed)
     if not (len(train) and len(validation) and len(held_out)):
@@ -251,7 +261,8 @@ def divide(choices: OwnChoices) -> OwnData:
             + "".join(f"; {note}" for note in _notes({}, twice))
         )
     divided = {"train": train, "validation": validation, HELD_OUT: held_out}
-    shifted = {name: part.relabelled(classes) for name, part in _shifted(choices).items()}
+    shifted = _shifted(choices, first.white)
+    shifted = {name: part.relabelled(classes) for name, part in shifted.items()}
     test, again = apart(divided | shifted)
     gone = [name for name, part in test.items() if not len(part)]
     if gone:
@@ -270,10 +281,13 @@ def divide(choices: OwnChoices) -> OwnData:
     masks = "annotated" if outlined and choices.masks != TOKENCUT else TOKENCUT
     tested = {name: part for name, part in test.items() if name not in ("train", "validation")}
     notes = _notes(divided | tested, twice | again)
+    if (note := order_note(classes)) and not (choices.head_classes or choices.new_head):
+        notes = (f"the classes are {note}", *notes)
     return OwnData(train, train.select(chosen), validation, tested, masks, notes)
 
 
-def _shifted(choices: OwnChoices) -> dict[str, Listing]:
+def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Listing]:
+    """Further sets to test with. Those of greys of more than 8 bits are scaled as `data` is."""
     names = [Path(path).name for path in choices.shifted]
     if len(set(names)) < len(names) or {HELD_OUT, "train", "validation"} & set(names):
         raise ValueError(
@@ -282,7 +296,15 @@ def _shifted(choices: OwnChoices) -> dict[str, Listing]:
         )
     values = _values(choices)
     found = (read_data(path, values=values, least_classes=1) for path in choices.shifted)
-    return {name: _usable(part, choices) for name, part in zip(names, found, strict=True)}
+    parts = dict(zip(names, found, strict=True))
+    parts = {n: _usable(examine(p, corrupted=choices.corrupted)) for n, p in parts.items()}
+    for name, part in parts.items():
+        if white and (part.white or 0) > white:
+            raise ValueError(
+                f"finetune: the shifted set {name!r} has greys of 0 to {part.white}, "
+                f"{choices.data} of 0 to {white}; a model sees all by one range: scale both alike"
+            )
+    return {name: replace(part, white=white or part.white) for name, part in parts.items()}
 
 
 def _notes(parts: Mapping[str, Listing], twice: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
@@ -313,9 +335,8 @@ def _values(choices: OwnChoices) -> MaskValues:
     return MaskValues(tuple(choices.object_values), tuple(choices.ignored_values))
 
 
-def _usable(part: Listing, choices: OwnChoices) -> Listing:
+def _usable(found: Findings) -> Listing:
     """The images that can be read; masks without object or without background are none."""
-    found = examine(part, corrupted=choices.corrupted)
     need_usable(found)
     useless, kept = set(found.useless_masks), found.listing
     pairs = zip(kept.ids, kept.masks, strict=True)
@@ -445,7 +466,8 @@ def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[
     made = _made(folder)
     known, names = made.values_of("choices"), tuple(made["classes"])
     weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
-    return open_model(known["own_model"], weights, **how, device=choose_device(device)), names
+    model = open_model(known["own_model"], weights, **how, device=choose_device(device))
+    return _scaling(model, made.get("white")), names
 
 
 def _made(folder: Path) -> Kept:

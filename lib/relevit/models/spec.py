@@ -22,8 +22,9 @@ Mask = Bool[np.ndarray, "height width"]
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
 LONGEST = 100  # times the shorter side: of a longer picture the middle alone is looked at
-DEEP = 65535  # white in 16 bits
-TO_8_BITS = 257  # 65535 / 255
+WHITES = (255, 1023, 4095, 16383, 65535)  # of greys of 8, 10, 12, 14 and 16 bits
+DEEP_COLOURS = "16 bits a colour"  # in the `info` of an image of which Pillow keeps the upper 8
+LIGHT = 64  # of 255: a colour that uses all of its 16 bits gets there
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class View:
     their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
     `mask_pixels` says how masks are resized: to shares of the object, cut at one half; to the
     nearest pixel (E4); or as the published code has them to train on, with fractions along their
-    edge (A7).
+    edge (A7). `white` is what deep greys are scaled by, as of `as_rgb`.
     """
 
     resize: int = 256  # pixels of the shorter side
@@ -43,10 +44,11 @@ class View:
     squash: bool = False
     # Not in the text of a view, by which answers are kept: these do not depend on masks.
     mask_pixels: Literal["bilinear", "nearest", "soft"] = field(default="bilinear", repr=False)
+    white: int | None = field(default=None, repr=False)  # nor do those to pictures of 8 bits
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
         """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
-        square = self._cut(as_rgb(image), self.interpolation)
+        square = self._cut(as_rgb(image, self.white), self.interpolation)
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
     def mask(self, mask: Mask) -> Bool[Tensor, "1 crop crop"] | Float[Tensor, "1 crop crop"]:
@@ -88,25 +90,50 @@ class View:
         return functional.center_crop(resized, [self.crop])
 
 
-def as_rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image, white: int | None = None) -> Image.Image:
     """A picture of any kind as RGB, 8 bits a channel.
 
-    Grey of 16 bits is scaled to 8, and so are whole numbers of 32 bits up to 65535 and fractions
-    from 0 to 1; Pillow alone would cut all of them off at 255. What is transparent loses that, as
-    by the loaders that models were trained with.
-    Raises: ValueError for whole numbers or fractions outside of these ranges.
+    Greys of more than 8 bits are scaled by `white`: a camera of 12 bits fills a file of 16 to 4095
+    alone. Without it by the smallest of `WHITES` that the picture has no number above. Fractions
+    are from 0 to 1. Pillow alone would cut all of them off at 255. What is transparent loses that,
+    as by the loaders that models were trained with.
+    Raises: ValueError for numbers outside of these ranges, and for colours of 16 bits that are
+    nearly black when Pillow has dropped the lower 8.
     """
     if image.mode == "F":
         values = np.array(image)
         _need_range(values, 1, "fractions")
         grey = np.round(values * 255)
-    elif image.mode == "I" or image.mode.startswith("I;16"):
-        values = np.array(image)
-        _need_range(values, DEEP, "whole numbers")
-        grey = (values.astype(np.int64) + TO_8_BITS // 2) // TO_8_BITS
+    elif is_deep(image):
+        values = np.array(image).astype(np.int64)
+        _need_range(values, white or WHITES[-1], "whole numbers")
+        white = white or white_of(int(values.max()))
+        grey = (values * 255 + white // 2) // white
     else:
-        return image if image.mode == "RGB" else image.convert("RGB")  # no copy of a large one
+        shown = image if image.mode == "RGB" else image.convert("RGB")  # no copy of a large one
+        if DEEP_COLOURS in image.info:
+            _need_light(shown)
+        return shown
     return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+
+
+def is_deep(image: Image.Image) -> bool:
+    """Whether a picture has whole numbers of more than 8 bits, which have no range of their own."""
+    return image.mode == "I" or image.mode.startswith("I;16")
+
+
+def white_of(largest: int) -> int:
+    """The smallest range that holds a number up to 65535."""
+    return next(white for white in WHITES if largest <= white)
+
+
+def _need_light(shown: Image.Image) -> None:
+    most = max(high for _, high in shown.getextrema())
+    if most < LIGHT:
+        raise ValueError(
+            f"the picture has 16 bits a colour and is nearly black in the upper 8 (0 to {most} of "
+            "255), which alone are read; save it in 8 bits a colour"
+        )
 
 
 def _need_range(values: np.ndarray, most: int, what: str) -> None:

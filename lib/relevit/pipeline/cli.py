@@ -7,8 +7,9 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -98,15 +99,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Print what is in a folder of images. Raises: ValueError where it cannot be finetuned on."""
-    from relevit.data.own.check import apart, examine, lines, need_usable
+    from relevit.data.own.check import apart, examine_parts, lines, need_usable
     from relevit.data.own.folder import read_splits
     from relevit.data.own.outlines import MaskValues
 
     values = MaskValues(tuple(options.object), tuple(options.ignore))
     parts = read_splits(options.data, options.masks, values=values, images=options.images)
-    found = {name: examine(part, corrupted=_corrupted(options)) for name, part in parts.items()}
+    _need_new(options.picture, [path for part in parts.values() for path in part.images])
+    found = examine_parts(parts, corrupted=_corrupted(options))
     for name, findings in found.items():
         _say(*([f"{name}:"] if len(found) > 1 else []), *lines(findings))
+    if options.list:
+        import pandas as pd
+
+        options.list.parent.mkdir(parents=True, exist_ok=True)
+        named = pd.concat({name: findings.named() for name, findings in found.items()})
+        named.droplevel(1).rename_axis("part").to_csv(options.list)
+        _say(f"written: {options.list}")
     for findings in found.values():
         need_usable(findings)
     _, twice = apart({name: findings.listing for name, findings in found.items()})
@@ -114,14 +123,22 @@ def check(options: argparse.Namespace) -> int:
         if copies:
             _say(f"{len(copies)} of {name} are in another part, too, such as {next(iter(copies))}")
     if options.picture:
+        from relevit.data.pictures import mark
         from relevit.plots.images import sample_grid
 
+        kind = options.picture.suffix.lower().removeprefix(".").replace("jpg", "jpeg")
         options.picture.parent.mkdir(parents=True, exist_ok=True)
         sample_grid(next(iter(found.values())).listing).savefig(
-            options.picture, bbox_inches="tight", dpi=160
+            options.picture, bbox_inches="tight", dpi=160, **mark(kind)
         )
         _say(f"written: {options.picture}")
     return 0
+
+
+def _need_new(picture: Path | None, images: Sequence[Path]) -> None:
+    """Raise ValueError for a file to draw that is one of the images themselves."""
+    if picture and picture.absolute() in map(Path.absolute, images):
+        raise ValueError(f"check: {picture} is one of the images; give another file for --picture")
 
 
 def example(options: argparse.Namespace) -> int:
@@ -319,22 +336,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _path(text: str) -> Path:
+    """A path as it is typed: a shell leaves the ~ of --out=~/run as it is."""
+    return Path(expanduser(text))
+
+
 def _of_example(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, help="new folder to write to")
+    parser.add_argument("folder", type=_path, help="new folder to write to")
     parser.add_argument("--images", type=int, default=8, help="of each of 40 classes (8)")
 
 
 def _of_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", type=Path, help="folder, table of paths, or COCO file")
+    parser.add_argument("data", type=_path, help="folder, table of paths, or COCO file")
     parser.add_argument(
-        "--masks", type=Path, help="folder of masks, if it is not beside the images"
+        "--masks", type=_path, help="folder of masks, if it is not beside the images"
     )
     _of_data(parser)
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw samples to this file")
+    parser.add_argument("--picture", type=_path, metavar="FILE", help="draw samples to this file")
+    parser.add_argument(
+        "--list", type=_path, metavar="FILE", help="write all that is refused or left out: a CSV"
+    )
     _unreadable(parser)
 
 
 def _of_finetune(parser: argparse.ArgumentParser) -> None:
+    # Paths of OwnChoices, which knows ~ itself.
     parser.add_argument("--data", required=True, help="folder, table of paths, or COCO file")
     parser.add_argument("--masks", help="folder of masks, or tokencut to make them without any")
     _of_data(parser)
@@ -350,7 +376,7 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=int, metavar="N", help="train the last N blocks, norm and head (all)"
     )
     parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
-    parser.add_argument("--out", type=Path, required=True, help="folder for what comes of it")
+    parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
     parser.add_argument(
         "--quiet", action="store_true", help="say only what was written, at the end"
     )
@@ -368,23 +394,23 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="file, or a folder")
+    parser.add_argument("images", type=_path, nargs="+", metavar="IMAGE", help="file, or a folder")
     parser.add_argument("--method", default="gae", help="gae,rollout,token_wise,... (METHODS)")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--target", help="class by name or number, a name first; else its answer")
     shown.add_argument("--top", type=int, default=1, metavar="N", help="the N likeliest classes")
     parser.add_argument(
-        "-o", "--output", type=Path, help="PNG, JPEG or PDF of one image, or folder (NAME_map.png)"
+        "-o", "--output", type=_path, help="PNG, JPEG or PDF of one image, or folder (NAME_map.png)"
     )
     parser.add_argument("--save-maps", action="store_true", help="NPY of each map, in the folder")
-    parser.add_argument("--masks", type=Path, help="folder of masks, if not masks/ beside images/")
+    parser.add_argument("--masks", type=_path, help="folder of masks, if not masks/ beside images/")
     _mask_values(parser)
     _model(parser, compare=True)
     _unreadable(parser)
 
 
 def _of_doctor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data_root", type=Path, help="folder that the archives were unpacked to")
+    parser.add_argument("data_root", type=_path, help="folder that the archives were unpacked to")
     parser.add_argument(
         "--set",
         dest="sets",
@@ -401,10 +427,16 @@ def _of_doctor(parser: argparse.ArgumentParser) -> None:
 def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
     given = parser.add_mutually_exclusive_group(required=not compare)
     inside = f" ({FIRST})" if compare else ""
-    given.add_argument("--model", help=f"a timm name, a suite's name, or an --out{inside}")
+    given.add_argument(
+        "--model", type=expanduser, help=f"a timm name, a suite's name, or an --out{inside}"
+    )
     if compare:
-        given.add_argument("--compare", nargs="+", metavar="MODEL", help="some such, side by side")
-    parser.add_argument("--weights", help="file of its weights; else timm fetches them")
+        given.add_argument(
+            "--compare", type=expanduser, nargs="+", metavar="MODEL", help="some such, side by side"
+        )
+    parser.add_argument(
+        "--weights", type=expanduser, help="file of its weights; else timm fetches them"
+    )
     parser.add_argument(
         "--model-options",
         nargs="+",
@@ -417,7 +449,9 @@ def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
 
 def _of_data(parser: argparse.ArgumentParser) -> None:
     _mask_values(parser)
-    parser.add_argument("--images", help="folder of a COCO file's pictures, if not beside it")
+    parser.add_argument(
+        "--images", type=expanduser, help="folder of a COCO file's pictures, if not beside it"
+    )
 
 
 def _mask_values(parser: argparse.ArgumentParser) -> None:

@@ -105,7 +105,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m relevit.pipeline.exercises", description=__doc__
     )
-    parser.add_argument("--out", type=Path, default=project_root() / "outputs" / "class")
+    parser.add_argument(
+        "--out",
+        type=lambda text: Path(text).expanduser(),
+        default=project_root() / "outputs" / "class",
+    )
     folder = parser.parse_args(arguments).out
     root = project_root()
     texts = root / "workshop"

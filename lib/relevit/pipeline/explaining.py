@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
@@ -23,9 +23,9 @@ from PIL import Image
 from relevit.attribution import check_known
 from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
-from relevit.data.own.loose import find_masks, find_pictures, open_image
+from relevit.data.own.loose import find_masks, find_pictures, open_image, range_of
 from relevit.data.own.outlines import AS_SEEN, MaskValues, fitting_mask
-from relevit.data.pictures import READING
+from relevit.data.pictures import READING, mark
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 from relevit.pipeline.explained import Found, Subject, class_names, class_number, look_into
@@ -41,7 +41,8 @@ THUMB = 120  # pixels, its height
 class Work:
     """What is drawn, and where to; all of it can be read.
 
-    `pictures` and `masks` are by the name of the picture, which no other has. `left_out` says why.
+    `pictures` and `masks` are by the name of the picture, which no other has. `deep` has what greys
+    of more than 8 bits are scaled by in each such picture alone. `left_out` says why.
     """
 
     pictures: dict[str, Path]
@@ -51,17 +52,18 @@ class Work:
     methods: tuple[str, ...]
     values: MaskValues = AS_SEEN
     save_maps: bool = False
+    deep: dict[str, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> str | None:
         """The kind of the one file that is written; none for a folder."""
         return FORMATS.get(self.out.suffix.lower())
 
-    def mask(self, name: str, size: tuple[int, int]) -> Mask | None:
-        """The object in a picture of this width and height; none without a mask."""
+    def mask(self, name: str, picture: Path) -> Mask | None:
+        """The object in the upright picture; none without a mask."""
         path = self.masks.get(name)
         try:
-            return None if path is None else fitting_mask(path, size, self.values)
+            return None if path is None else fitting_mask(path, picture, self.values)
         except READING as error:
             raise ValueError(f"{path} is no mask of {name} ({one_line(error)})") from error
 
@@ -112,15 +114,17 @@ def prepare(
     check_known(methods)
     found = find_pictures(images, but=out)
     work = Work({}, {}, [], out, tuple(dict.fromkeys(methods)), values, save_maps)
-    _need_fitting(work, len(found), masks)
+    _need_fitting(work, found, masks)
     masked = {} if work.kind else find_masks(found, masks)
     above = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in found])
     for path in found:
         name = Path(os.path.relpath(path, above)).as_posix()
         work.masks.update({name: masked[path]} if path in masked else {})
         try:
-            work.mask(name, open_image(path).size)
+            white = range_of(path)
+            work.mask(name, path)
             work.pictures[name] = path
+            work.deep.update({name: white} if white else {})
         except ValueError as error:
             work.left_out.append(str(error))
     if work.left_out and not (skip_unreadable and work.pictures):
@@ -130,8 +134,11 @@ def prepare(
     return work
 
 
-def _need_fitting(work: Work, count: int, masks: Path | None) -> None:
-    """Raise ValueError for an output that cannot hold what is asked for."""
+def _need_fitting(work: Work, found: Iterable[Path], masks: Path | None) -> None:
+    """Raise ValueError for an output that cannot hold what is asked for, or is a picture itself."""
+    count = len({*found})
+    if any(os.path.abspath(path) == os.path.abspath(work.out) for path in found):
+        raise ValueError(f"explain: {work.out} is the picture itself; give another file to write")
     if work.kind and (count > 1 or masks is not None or work.save_maps):
         why = f"{count} images are given" if count > 1 else "maps and masks need more files"
         raise ValueError(f"explain: {work.out} is one picture and {why}; give a folder to write to")
@@ -172,10 +179,13 @@ def explain_pictures(
     for subject, number in zip(subjects, numbers, strict=True):
         if number is not None:
             say(f"target: class {number} of {subject.name}, called {subject.classes[number]}")
+    white = _white(work, subjects)
+    if white:
+        say(f"greys of more than 8 bits are scaled from 0 to {white}")
     rows, thumbs = [], {}
     for name, path in work.pictures.items():
-        picture = open_image(path)
-        mask = work.mask(name, picture.size)
+        picture = open_image(path, white)
+        mask = work.mask(name, path)
         maps = [
             look_into(subject, picture, work.methods, number, top, mask)
             for subject, number in zip(subjects, numbers, strict=True)
@@ -190,6 +200,25 @@ def explain_pictures(
     if not work.kind:
         _write_tables(work, table, thumbs)
     return table
+
+
+def _white(work: Work, subjects: Sequence[Subject]) -> int | None:
+    """What deep greys are scaled by: as in the models' training, else as all pictures need it.
+
+    Raises: ValueError for models that were trained on several ranges, or none of these pictures.
+    """
+    trained = sorted({s.model.view.white for s in subjects} - {None})
+    if not work.deep:
+        return None
+    name = max(work.deep, key=work.deep.get)
+    white, most = (trained or [work.deep[name]])[0], work.deep[name]
+    if len(trained) > 1 or most > white:
+        ranges = " and ".join(f"0 to {each}" for each in trained)
+        raise ValueError(
+            f"explain: {name} has greys of 0 to {most}, and the models were trained on {ranges}; "
+            "explain each model alone, on pictures that are scaled as those it was trained on"
+        )
+    return white
 
 
 def _figure(name: str, picture: Image.Image, maps: Sequence[Sequence[Found]], top: int) -> Figure:
@@ -221,7 +250,8 @@ def _write(
     """The figure and, if asked, the maps; the rows of the table."""
     path = work.out if work.kind else work.out / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = {"format": work.kind or "png", "dpi": figure.dpi, "bbox_inches": "tight"}
+    kind = work.kind or "png"
+    drawn = {"format": kind, "dpi": figure.dpi, "bbox_inches": "tight"} | mark(kind)
     write_atomically(path, lambda target: figure.savefig(target, **drawn))
     rows = []
     for place, found in enumerate(maps):

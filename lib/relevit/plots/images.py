@@ -28,7 +28,7 @@ from relevit.data.batch import Batch
 from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.looking import Look
-from relevit.models.spec import Mask, as_rgb
+from relevit.models.spec import Mask
 from relevit.plots.style import (
     DPI,
     GAIN,
@@ -226,7 +226,7 @@ def sample_grid(listing: Listing, seed: int = 0) -> Figure:
     """
     shown, whole, objects = samples(listing, SAMPLES, seed), [], []
     for place, name in enumerate(shown.ids):
-        image = as_rgb(shown.picture(place))
+        image = shown.picture(place)
         image.thumbnail((SAMPLE_PIXELS, SAMPLE_PIXELS))
         pixels, mask = np.array(image), None
         if shown.masks[place] is not None:

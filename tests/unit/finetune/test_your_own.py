@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -286,6 +287,25 @@ def test_parts_of_a_folder_are_taken_as_they_are(example, choices, tmp_path):
     shutil.rmtree(tmp_path / "val")
     data = your_own.divide(but(choices, data=str(tmp_path)))
     assert (len(data.train), len(data.validation), len(data.test[HELD_OUT])) == (40, 40, 40)
+
+
+def test_all_sets_are_scaled_by_the_range_of_the_data(choices, tmp_path):
+    """12 bits in files of 16; a set to test with may have a smaller range and no larger one."""
+    for folder, most in {"data": 4000, "dim": 900, "deep": 9000}.items():
+        for label in ("ant", "bee"):
+            for seed in range(5):
+                path = tmp_path / folder / label / f"{seed}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                random = np.random.default_rng([seed, len(label) + most, label == "ant"])
+                greys = random.integers(0, most, (40, 40), dtype=np.uint16)
+                Image.fromarray(greys).save(path)
+    asked = but(choices, data=str(tmp_path / "data"), head_classes=[])
+    data = your_own.divide(but(asked, shifted=[str(tmp_path / "dim")]))
+    parts = (data.train, data.finetuning, data.validation, *data.test.values())
+    assert {part.white for part in parts} == {4095}
+    assert your_own._scaling(your_own.open_model("tiny"), 4095).view.white == 4095
+    with pytest.raises(ValueError, match=r"'deep' has greys of 0 to 16383, .* of 0 to 4095; a mod"):
+        your_own.divide(but(asked, shifted=[str(tmp_path / "deep")]))
 
 
 @pytest.mark.slow

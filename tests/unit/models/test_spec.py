@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from relevit.data.own.loose import open_image
 from relevit.models.spec import View, as_rgb
 
 DEEP = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)
@@ -36,11 +39,38 @@ def test_more_than_8_bits_are_scaled_and_not_cut_off(tmp_path, values, ending):
         (np.float32([[0.5, np.nan]]), r"fractions from nan to nan; needed are 0 to 1"),
         (np.int32([[0, 70000]]), r"whole numbers from 0 to 70000; needed are 0 to 65535"),
         (np.int32([[-1, 5]]), r"whole numbers from -1 to 5; needed"),
+        (np.uint16([[0, 4096]]), r"whole numbers from 0 to 4096; needed are 0 to 4095: scale"),
     ],
 )
 def test_values_of_an_unknown_scale_are_refused(values, text):
     with pytest.raises(ValueError, match=text):
-        View().picture(Image.fromarray(values))
+        View(white=4095 if values.dtype == np.uint16 else None).picture(Image.fromarray(values))
+
+
+@pytest.mark.parametrize(
+    ("most", "white", "seen"), [(4095, None, 255), (300, None, 75), (65535, None, 255),
+                                (300, 4095, 19), (120, None, 120)],
+)  # fmt: skip
+def test_greys_of_a_range_are_scaled_by_it(most, white, seen):
+    """A camera of 12 bits is not black in a file of 16; with its range told, all are alike."""
+    image = Image.fromarray(np.uint16([[0, most], [most, 0]]))
+    assert as_rgb(image, white).getextrema() == ((0, seen),) * 3
+
+
+@pytest.mark.parametrize(("most", "refused"), [(65535, False), (20000, False), (4095, True)])
+def test_colours_of_16_bits_are_light_or_refused(tmp_path, most, refused):
+    """Pillow keeps the upper 8 bits alone, and writes no such file."""
+    rows = b"".join(b"\0" + np.full(15, most, ">u2").tobytes() for _ in range(4))
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)),
+             (b"IDAT", zlib.compress(rows)), (b"IEND", b""))  # fmt: skip
+    chunks = (struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c))
+              for k, c in parts)  # fmt: skip
+    (tmp_path / "colours.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    if refused:
+        with pytest.raises(ValueError, match=r"16 bits a colour and is nearly black .*; save it"):
+            open_image(tmp_path / "colours.png")
+    else:
+        assert open_image(tmp_path / "colours.png").getextrema() == ((most // 256,) * 2,) * 3
 
 
 def test_transparency_is_dropped_as_by_the_published_loaders():

@@ -12,7 +12,8 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from relevit.pipeline.cli import COMMANDS, main
+from relevit.config import IavParams, OwnChoices
+from relevit.pipeline.cli import COMMANDS, _parser, main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
 
@@ -50,6 +51,38 @@ def test_check_says_what_is_there_and_draws_it(images, capsys):
     assert "160 of 40 classes can be used" in said and "masks" in said
     with Image.open(picture) as drawn:
         assert drawn.width >= 4 * 300 and drawn.height >= 4 * 300
+
+
+def test_a_path_that_begins_with_a_tilde_lies_in_the_home_folder(images, tmp_path, monkeypatch):
+    """As a shell hands on --picture=~/x; in parameters, too."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "set").symlink_to(images / "data")
+    given = ["--picture=~/made/samples.png", "--list=~/made/refused.csv", "--masks=~/set/masks"]
+    assert main(["check", "~/set/images", *given]) == 0
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {"samples.png", "refused.csv"}
+    arguments = _parser().parse_args(
+        ["finetune", "--model=~/run", "--weights=~/w", "--out=~/out", "--data=~/set"]
+    )
+    assert arguments.model == f"{tmp_path}/run" and arguments.out == tmp_path / "out"
+    paths = {"data": "~/a", "shifted": ["~/b"], "own_weights": "~/c", "own_model": "~/d"}
+    found = OwnChoices(**paths)
+    assert [found.data, *found.shifted, found.own_weights, found.own_model] == [
+        f"{tmp_path}/{name}" for name in "abcd"
+    ]
+    assert IavParams(weights_root="~/w").weights_root == f"{tmp_path}/w"
+    assert not any(here.iterdir())
+
+
+def test_the_samples_do_not_take_a_picture_s_place(images, capsys):
+    image = next((images / "a" / "cat").glob("*.jpg"))
+    before = image.read_bytes()
+    assert main(["check", str(images / "a"), "--picture", str(image)]) == 2
+    assert "is one of the images; give another" in capsys.readouterr().err
+    assert image.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,6 +183,7 @@ def test_a_class_by_name_or_number(target, number):
         ("set/images/ant/1.png", {"masks": "set", "out": "out"}, r"2\.jpg is no PNG"),
         ("set/images/ant", {"masks": "no", "out": "out"}, r"the first would be .*no/1\.png; name"),
         ("dog.png", {}, r"dog\.png is missing; check its name"),
+        ("set/images/ant/1.png", {"out": "set/images/ant/1.png"}, r"1\.png is the picture itself"),
     ],
 )
 def test_what_is_refused_before_the_work(folder, tmp_path, given, how, text):
@@ -189,6 +192,27 @@ def test_what_is_refused_before_the_work(folder, tmp_path, given, how, text):
     with pytest.raises((ValueError, FileNotFoundError), match=text):
         prepare([tmp_path / given], **how)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
+def test_greys_are_scaled_as_all_pictures_need_it_or_as_in_training(tmp_path):
+    for name, most in (("a", 300), ("b", 4000)):
+        greys = np.random.default_rng(0).integers(0, most, (32, 32)).astype(np.uint16)
+        Image.fromarray(greys).save(tmp_path / f"{name}.png")
+    ours, said = subject(), []
+    for given, white in ((["a.png"], 1023), (["a.png", "b.png"], 4095)):
+        work = prepare([tmp_path / name for name in given], tmp_path / "out")
+        first = explain_pictures(work, [ours], say=said.append)
+        assert said[-len(given) - 1] == f"greys of more than 8 bits are scaled from 0 to {white}"
+    view = replace(ours.model.view, white=1023)
+    trained = replace(ours, model=replace(ours.model, spec=replace(ours.model.spec, view=view)))
+    with pytest.raises(
+        ValueError, match=r"b\.png has greys of 0 to 4095, and .* trained on 0 to 1"
+    ):
+        explain_pictures(work, [trained])
+    view = replace(view, white=65535)
+    trained = replace(ours, model=replace(ours.model, spec=replace(ours.model.spec, view=view)))
+    again = explain_pictures(work, [trained])
+    assert (again["probability_pct"] != first["probability_pct"]).all(), "darker to this one"
 
 
 def test_a_mask_of_another_size_is_refused_by_name(folder, tmp_path):

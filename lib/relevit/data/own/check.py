@@ -18,16 +18,17 @@ from relevit.base.device import cores
 from relevit.base.errors import one_line
 from relevit.config.words import Corrupted
 from relevit.data.image_set import read_ahead
-from relevit.data.own.listing import REMEDY, SKIP, Listing
-from relevit.data.own.outlines import GREY16, OtherSize, turned, upright
-from relevit.data.pictures import READING, opened
-from relevit.models.spec import as_rgb
+from relevit.data.own.listing import REMEDY, SKIP, Listing, order_note
+from relevit.data.own.outlines import GREY16, Drawn, OtherSize, drawn_how, turned, upright
+from relevit.data.pictures import READING, drawn_here, opened
+from relevit.models.spec import as_rgb, is_deep, white_of
 
 MOST_STRETCHED = 20  # times the shorter side; of a longer picture a model sees next to nothing
 SMALL = 32  # pixels of the shorter side: two patches of a usual ViT
 AHEAD = 4  # pictures begun for each thread
 NAMED = 3  # files named in a line for people
-REASONS = 2  # refused files named, each in a line of its own
+REASONS = 20  # refused files named, each in a line of its own
+DARK = 32  # of 255: a picture without lighter pixels is black to people and models
 CLASSES_NAMED = 8
 FEWEST = 3  # pictures of a class: one to train on, one for choices, one held out
 NEARLY_ALL = 0.9  # of the masks
@@ -41,6 +42,10 @@ ODD = {
     "animated or of pages": "the first is taken",
     "transparent": "transparency is dropped",
 }
+UNTOLD = (
+    "EXIF turns it, and its mask may have been drawn on it upright, or as it is stored, as other "
+    "masks of the set were; save it upright"
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,11 @@ class Looked:
     framed: bool = False  # the object is at all four edges
     refused: str = ""
     mask_refused: str = ""
+    largest: int = 0  # value, of 255 or, where greys are `deep`, as it stands in the file
+    deep: bool = False
+    two_colours: bool = False  # and no third, as masks have
+    drawn: Drawn | None = None  # of a mask of a picture that EXIF turns
+    ours: bool = False  # it is a map or the like that this package drew
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +85,8 @@ class Findings:
     @property
     def counts(self) -> dict[str, int]:
         """Pictures that can be used, by class; also of classes of which none can."""
-        good = (self.rows[["refused", "mask_refused"]] == "").all(axis=1) & ~self.rows["copy"]
+        good = (self.rows[["refused", "mask_refused"]] == "").all(axis=1)
+        good &= ~self.rows["copy"] & ~self.rows["ours"]
         found = good.groupby(self.rows["label"]).sum().to_dict()
         return {name: found[name] for name in self.listing.classes if name in found}
 
@@ -95,14 +106,24 @@ class Findings:
     def reasons(self, column: str) -> dict[str, str]:
         return self.rows[self.rows[column] != ""].set_index("id")[column].to_dict()
 
+    def named(self) -> pd.DataFrame:
+        """All that is refused or left out: `file`, `class` and `why`."""
+        rows, why = self.rows, self.rows["refused"].where(self.rows["refused"] != "")
+        why = why.fillna(rows["mask_refused"].where(rows["mask_refused"] != ""))
+        why[rows["copy"]], why[rows["ours"]] = "a copy of another", "drawn by relevit"
+        found = pd.DataFrame({"file": rows["id"], "class": rows["label"], "why": why})
+        return found.dropna().reset_index(drop=True)
+
 
 def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 0) -> Findings:
     """Open and decode every picture and mask of a listing.
 
     Refused are pictures that cannot be read, that have more pixels than Pillow opens, or a side
     more than 20 times the other, that are of two classes, and those whose mask cannot be read or
-    has another size. With `corrupted="skip"` the findings' listing goes without them, and always
-    without copies, which have the pixels of another. `workers` are threads, 0 as many as cores.
+    has another size, or may have been drawn before EXIF turned the picture. With `corrupted="skip"`
+    the findings' listing goes without them, and always without copies, which have the pixels of
+    another, and what this package drew. Its `white` is the smallest range that has no grey of more
+    than 8 bits above it. `workers` are threads, 0 as many as cores.
     Raises: ValueError for a listing without pictures, or another `corrupted`; what is wrong with
     the files is for `need_usable` to raise.
     """
@@ -117,16 +138,31 @@ def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 
     rows["label"] = [listing.classes[label] for label in listing.labels]
     rows["masked"] = [mask is not None for mask in listing.masks]
     _refuse_of_two_classes(rows)
+    if (rows["drawn"] == "as stored").any():
+        rows.loc[(rows["drawn"] == "unknown") & (rows["mask_refused"] == ""), "mask_refused"] = (
+            UNTOLD
+        )
     # Of copies the first with a mask stays.
     whole = rows[(rows["pixels"] != "") & (rows["refused"] == "")]
     whole = whole.sort_values("masked", ascending=False, kind="stable")
     rows["copy"] = whole.duplicated("pixels").reindex(rows.index, fill_value=False)
-    out = rows["copy"]
+    out = rows["copy"] | rows["ours"]
     if corrupted == "skip":
         out = out | (rows["refused"] != "") | (rows["mask_refused"] != "")
-    seen = replace(listing, prints=tuple(rows["pixels"]))
+    deep = rows.loc[rows["deep"] & (rows["refused"] == ""), "largest"]
+    white = white_of(int(deep.max())) if len(deep) else None
+    seen = replace(listing, prints=tuple(rows["pixels"]), white=white)
     left = seen.select(np.flatnonzero(~out).tolist())
     return Findings(listing.name, left, corrupted, rows)
+
+
+def examine_parts(
+    parts: Mapping[str, Listing], *, corrupted: Corrupted = "error"
+) -> dict[str, Findings]:
+    """Each part examined; all scale greys of more than 8 bits alike, by what the largest needs."""
+    found = {name: examine(part, corrupted=corrupted) for name, part in parts.items()}
+    white = max((f.listing.white for f in found.values() if f.listing.white), default=None)
+    return {n: replace(f, listing=replace(f.listing, white=white)) for n, f in found.items()}
 
 
 def _refuse_of_two_classes(rows: pd.DataFrame) -> None:
@@ -197,25 +233,41 @@ def need_usable(findings: Findings) -> None:
 
 
 def lines(findings: Findings) -> list[str]:
-    """What was found, for people: at most 25 lines, however large the set is."""
+    """What was found, for people: a screen or two, however large the set is."""
     rows, ids = findings.rows, findings.ids
     have = {name: count for name, count in findings.counts.items() if count}
     said = [("pictures", f"{sum(have.values()):,} of {len(have):,} classes can be used")]
     if have:
         said.append(("of a class", _spread(sorted(have.values()))))
         said.append(("classes", _classes(have)))
+        note = order_note(findings.listing.classes)
+        said += [("", note)] if note else []
         read = rows.loc[rows["width"] > 0, ["width", "height"]]
         (low, high), (least, most), (wide, tall) = read.min(), read.max(), read.median()
         spread = f"{low} to {least} wide, {high} to {most} high"
         said.append(("sizes, px", f"{spread}, median {wide:g} x {tall:g}"))
     odd = rows["odd"].explode().value_counts()
-    said += [(kind, f"{odd[kind]:,}: {what}") for kind, what in ODD.items() if kind in odd]
+    white = findings.listing.white
+    for kind in (kind for kind in ODD if kind in odd):
+        is_ranged = white and kind == "more than 8 bits"
+        deep = f" from 0 to {white:,} ({white.bit_length()} bits)" if is_ranged else ""
+        said.append((kind, f"{odd[kind]:,}: {ODD[kind]}{deep}"))
+    untold = ids((rows["drawn"] == "unknown") & (rows["mask_refused"] == ""))
+    said += _named("", "of them with masks that are taken as drawn upright", untold)
+    light = rows["largest"].where(~rows["deep"], rows["largest"] * 255 / (white or 1))
+    said += _named(
+        "dark", f"without a pixel above {DARK} of 255", ids((light < DARK) & (rows["width"] > 0))
+    )
+    two = rows["two_colours"]
+    if not two[rows["pixels"] != ""].all():
+        said += _named("two colours", "have no third, as masks have; are they pictures?", ids(two))
     verb = "left out" if findings.corrupted == "skip" else "refused"
     side = rows[["width", "height"]].min(axis=1)
     small = ids(side.between(1, SMALL - 1))
     said += _named("small", f"with a side below {SMALL} px", small)
     said += _reasons(verb, findings.reasons("refused"))
     said += _named("twice", "left out as a copy", ids(rows["copy"]))
+    said += _named("drawn here", "left out: maps or samples of relevit", ids(rows["ours"]))
     few = tuple(name for name, count in have.items() if count < FEWEST)
     said += _named("small classes", f"with fewer than {FEWEST} pictures", few)
     said += _masks(findings)
@@ -274,6 +326,8 @@ def _look(listing: Listing, place: int) -> Looked:
     except READING as error:
         return Looked(refused=one_line(error))
     sides = seen.width, seen.height
+    if seen.ours:
+        return seen
     if max(sides) > MOST_STRETCHED * min(sides):
         text = f"{sides[0]} x {sides[1]} pixels; one side is over {MOST_STRETCHED} times the other"
         return replace(seen, pixels="", refused=text)
@@ -285,12 +339,16 @@ def _look(listing: Listing, place: int) -> Looked:
         about = "" if isinstance(error, OtherSize) else "its mask: "
         return replace(seen, mask_refused=f"{about}{one_line(error)}")
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    return replace(seen, share=float(mask.mean()), framed=framed)
+    turned = "turned by EXIF" in seen.odd
+    drawn = drawn_how(listing.masks[place], listing.images[place]) if turned else None
+    return replace(seen, share=float(mask.mean()), framed=framed, drawn=drawn)
 
 
 def _picture(listing: Listing, place: int) -> Looked:
     """Upright size, oddities and pixels of a picture, which is decoded whole."""
     with opened(listing.images[place]) as image:
+        if drawn_here(image):
+            return Looked(ours=True)
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
         is_odd = {
             "CMYK": image.mode == "CMYK",
@@ -300,9 +358,18 @@ def _picture(listing: Listing, place: int) -> Looked:
             "transparent": "transparency" in image.info or image.mode in ("RGBA", "LA", "PA"),
         }
         shown = as_rgb(upright(image))  # as a model sees it, whatever the file's colours are
-        pixels = hashlib.blake2b(repr(image.size).encode(), digest_size=16)
-        pixels.update(shown.tobytes())
-        return Looked(*image.size, tuple(kind for kind in ODD if is_odd[kind]), pixels.hexdigest())
+        deep = is_deep(image)  # whose range depends on the other pictures
+        pixels = hashlib.blake2b(repr((image.size, deep)).encode(), digest_size=16)
+        values = np.array(image).astype(np.int32) if deep else shown
+        pixels.update(values.tobytes())
+        return Looked(
+            *image.size,
+            tuple(kind for kind in ODD if is_odd[kind]),
+            pixels.hexdigest(),
+            largest=int(values.max()) if deep else max(high for _, high in shown.getextrema()),
+            deep=deep,
+            two_colours=shown.getcolors(2) is not None,
+        )
 
 
 def _spread(counts: Sequence[int]) -> str:
@@ -327,12 +394,13 @@ def _named(first: str, what: str, ids: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _reasons(first: str, files: dict[str, str]) -> list[tuple[str, str]]:
-    """Lines on refused files: how many, and the first by name and reason."""
+    """Lines on refused files: how many, and each by name and reason, of very many the first."""
     if not files:
         return []
     shown = [("", f"{_short(name)}: {why}") for name, why in list(files.items())[:REASONS]]
-    count = f"{len(files):,}" if len(files) <= REASONS else f"{len(files):,}, such as"
-    return [(first, count), *shown]
+    more = len(files) - REASONS
+    left = [("", f"and {more:,} more: --list FILE has all")] if more > 0 else []
+    return [(first, f"{len(files):,}"), *shown, *left]
 
 
 def _short(name: str) -> str:

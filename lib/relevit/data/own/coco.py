@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from relevit.base.errors import one_line
-from relevit.data.own.listing import Listing, by_name, same_form
-from relevit.data.own.outlines import OUTLINES, CocoMask, drawn, upright_size
+from relevit.data.own.listing import Listing, same_form
+from relevit.data.own.outlines import OUTLINES, CocoMask, drawn, size_of_runs, upright_size
 from relevit.data.pictures import READING, opened
 
 NEEDED = {
@@ -33,11 +33,13 @@ def read_coco(path: Path, folder: Path | None = None) -> Listing:
 
     A picture's class is the category of its largest annotation, measured from the outline or, of
     a box alone, from the box; its mask is the union of that category's outlines, or none if these
-    are boxes. Pictures without annotation are left out, and named by the listing; so are
-    categories without a picture. File names are relative to `folder`; without one to that of the
-    file, to images/ in it, or to COCO's own x/ for annotations/instances_x.json.
+    are boxes. Crowds (`iscrowd`) and ignored regions (`ignore`) are no objects, as in COCO.
+    Pictures without annotation are left out, and named by the listing; so are categories without a
+    picture, and classes have the order of the categories' ids, as COCO's own tools count them. File
+    names are relative to `folder`; without one to that of the file, to images/ in it, or to COCO's
+    own x/ for annotations/instances_x.json.
     Raises: ImportError without pycocotools; ValueError for a file that is not COCO, has no
-    annotations, or one of an unknown picture or category, or two categories of one name;
+    annotations of objects, or one of an unknown picture or category, or two categories of one name;
     FileNotFoundError for a picture that is missing.
     """
     _need_pycocotools()
@@ -45,7 +47,10 @@ def read_coco(path: Path, folder: Path | None = None) -> Listing:
     names = _names(path, content["categories"])
     annotations: dict[Any, list[Entry]] = defaultdict(list)
     for place, annotation in enumerate(content["annotations"]):
-        annotations[annotation["image_id"]].append({**annotation, "place": place})
+        if _is_object(annotation):
+            annotations[annotation["image_id"]].append({**annotation, "place": place})
+    if not annotations:
+        raise ValueError(f"read_data: {path} has crowds and ignored regions alone; mark an object")
     images = {image["id"]: image for image in content["images"]}
     _need_known(path, content["annotations"], images, names)
     places = [folder] if folder else _folders(path)
@@ -60,7 +65,9 @@ def read_coco(path: Path, folder: Path | None = None) -> Listing:
         category = _largest(mine, size, file)
         labels.append(names[category])
         masks.append(_mask(image, [a for a in mine if a["category_id"] == category], size))
-    classes = by_name(set(labels))
+    used = set(labels)
+    numbers = sorted(names, key=lambda number: (isinstance(number, str), number))
+    classes = tuple(names[number] for number in numbers if names[number] in used)
     return Listing(
         path.stem,
         classes,
@@ -128,6 +135,10 @@ def _need_known(
                 )
 
 
+def _is_object(annotation: Entry) -> bool:
+    return all(annotation.get(key) in (None, 0, "0") for key in ("iscrowd", "ignore"))
+
+
 def _size(path: Path, image: Entry) -> tuple[int, int] | None:
     """Width and height as the file has them, numbers or their text; None without."""
     given = [image.get(side) for side in ("width", "height")]
@@ -156,8 +167,9 @@ def _area(annotation: Entry, size: tuple[int, int]) -> float:
     if not annotation.get("segmentation"):
         *_, width, height = annotation.get("bbox") or (0, 0)
         return float(width) * float(height)
-    try:
-        return float(drawn(annotation["segmentation"], size).sum())
+    outline = annotation["segmentation"]
+    try:  # runs have a size of their own, of a turned picture that of its file
+        return float(drawn(outline, size_of_runs(outline) or size).sum())
     except OUTLINES:
         return float("inf")
 

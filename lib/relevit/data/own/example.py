@@ -11,6 +11,7 @@ from torch import Tensor
 
 from relevit.data.batch import Batch
 from relevit.data.habitats import habitats
+from relevit.data.own.folder import pictures_in
 
 DATA = "data"
 DRAWN_AS = "finetune"  # the set of Habitats: animals mostly at home, as in training
@@ -27,7 +28,7 @@ def write_example(
     the side in pixels. Same arguments, same bytes; files that are there already are overwritten.
     Gives `folder` back.
     Raises: ValueError for fewer than 1 picture a class, an unknown set, a set named "data", a bad
-    size, or a folder that holds other pictures.
+    size, or a folder that holds other pictures, also beside the example's.
     """
     folder, benchmark = Path(folder), habitats()
     if per_class < 1:
@@ -77,9 +78,7 @@ def _made(path: Path) -> Path:
 def _need_own(folder: Path, places: Sequence[str], classes: Sequence[str], per_class: int) -> None:
     """Raise ValueError when the folders to write hold what would not be overwritten."""
     own = {_file(number, ending) for number in range(per_class) for ending in ("jpg", "png")}
-    for place in places:
-        for path in sorted((folder / place).glob("*/*")):
-            if path.parent.name not in classes or path.name not in own:
-                raise ValueError(
-                    f"example: {path} is no picture of this example; give an empty folder"
-                )
+    for path in map(folder.joinpath, pictures_in(folder)[0]):
+        place = path.parent.parent.relative_to(folder).as_posix() if path.parent != folder else ""
+        if place not in places or path.parent.name not in classes or path.name not in own:
+            raise ValueError(f"example: {path} is no picture of this example; give an empty folder")

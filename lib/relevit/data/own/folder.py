@@ -1,18 +1,21 @@
 """A data set of one's own, found: class folders with masks beside, a table, or a COCO file.
 
     birds/images/<class>/*.jpg  birds/masks/<class>/*.png  pictures, and masks of the same names
-    birds/<class>/*.jpg                        folders as torchvision and Hugging Face have them
+    birds/<class>/*.jpg, *_mask.png            folders as torchvision and Hugging Face have them
     birds.csv, birds.parquet                   columns image, label, perhaps mask and split
     annotations.json                           COCO, with pictures beside it or in images/
 
 Any of the folders may have parts, as in birds/train/<class> and birds/val/<class>, with masks in
-birds/masks/train/<class> or birds/masks/<class>. Classes are in the order of their names, numbers
-by their value; names are compared in one Unicode form.
+birds/masks/train/<class> or birds/masks/<class>, and a folder that holds one other alone is passed
+through. Classes are in the order of torchvision's `ImageFolder`, by their names as texts, so that
+10 comes before 2; names are compared in one Unicode form. What this package has written is left
+out: a run, maps with their manifest.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +24,7 @@ import torch
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from relevit.data.own.coco import read_coco
-from relevit.data.own.listing import PARTS, WHOLE, Listing, by_name, part_of, same_form, some
+from relevit.data.own.listing import PARTS, WHOLE, Listing, part_of, same_form, some
 from relevit.data.own.outlines import AS_SEEN, MaskValues
 from relevit.data.own.tables import TABLES, read_table
 
@@ -33,6 +36,20 @@ CLUTTER = (
     "__macosx", "@eadir", "#recycle", "$recycle.bin", "system volume information", "lost+found",
     "thumbnails", "__pycache__",
 )  # fmt: skip
+# What a folder is called beside others, and what a mask beside its picture.
+OF_PICTURES = re.compile(
+    r"(jpe?g|png|rgb|raw|original|input)?[ _-]?(images?|imgs?|photos?|pictures?)", re.I
+)
+OF_MASKS = re.compile(
+    r"(png|gt|binary)?[ _-]?(masks?|labels?|annotations?|gts?|ground[ _-]?truths?|mattes?|trimaps?"
+    r"|seg(mentation)?s?([ _-]?(class|object|masks?|labels?))?)",
+    re.I,
+)
+BESIDE = re.compile(
+    r"(.+?)[ _.-]+(mask|matte|seg|segmentation|ground[ _-]?truth)s?([ _-]?[0-9]+)?", re.I | re.S
+)
+# What a file begins with that says what wrote its folder.
+WRITTEN = {"run.json": '{\n "choices": {', "manifest.csv": "file,model,method,target,"}
 
 
 def read_data(path: Path | str, masks: Path | str | None = None, **options) -> Listing:
@@ -116,21 +133,34 @@ def _all_classes(parts: Iterable[Listing]) -> tuple[str, ...]:
 
 
 def _read_folders(path: Path, masks: Path | None) -> dict[str, Listing]:
+    name, path = path.absolute().name, _unwrapped(path)  # of "." too
     root = _pictures_root(path)
-    parts = _parts(root)
-    name = path.absolute().name  # of "." too
+    parts = {part: root / folder for part, folder in _parts(root).items()}
     if not parts:
         return {WHOLE: _read_folder(root, masks or _masks_root(path), name, _beside(path, root))}
-    known = {same_form(n) for part in parts.values() for n in _classes(_pictures_root(root / part))}
+    inside = {part: _unwrapped(folder) for part, folder in parts.items()}
+    known = {same_form(n) for folder in inside.values() for n in _classes(_pictures_root(folder))}
     found = {}
-    for part, folder in parts.items():
-        pictures = _pictures_root(root / folder)
-        own = _masks_root(root / folder) if masks is None else None
-        outlines = own or _part_of_masks(masks or _masks_root(path), folder)
+    for part, folder in inside.items():
+        pictures, called = _pictures_root(folder), parts[part].name
+        own = _masks_root(folder) if masks is None else None
+        outlines = own or _part_of_masks(masks or _masks_root(path), called)
         found[part] = _read_folder(
-            pictures, outlines, f"{name}/{folder}", _beside(root / folder, pictures), known
+            pictures, outlines, f"{name}/{called}", _beside(folder, pictures), known
         )
     return found
+
+
+def _unwrapped(folder: Path) -> Path:
+    """The folder, or the one in it that holds everything: archives often add one."""
+    inside = _subfolders(folder)
+    if len(inside) != 1 or inside[0] in ("images", "masks"):
+        return folder
+    if part_of(inside[0]) not in (None, part_of(folder.name)):  # it has a meaning by its name
+        return folder
+    if any(map(_is_picture, os.listdir(folder))) or not _subfolders(folder / inside[0]):
+        return folder
+    return _unwrapped(folder / inside[0])
 
 
 def _pictures_root(folder: Path) -> Path:
@@ -145,7 +175,7 @@ def _masks_root(folder: Path) -> Path | None:
     """
     inside = folder / "masks"
     if not inside.is_dir():
-        return None
+        return _masks_called_otherwise(folder)
     if _subfolders(inside):
         return inside
     names = {stem_of(name) for name in os.listdir(inside) if _is_picture(name)}
@@ -159,27 +189,50 @@ def _masks_root(folder: Path) -> Path | None:
     return None
 
 
+def _masks_called_otherwise(folder: Path) -> Path | None:
+    """A folder of PNG files beside images/ that is called labels/ or the like.
+
+    Raises: ValueError for several.
+    """
+    if _pictures_root(folder) == folder:
+        return None
+    names = [name for name in _subfolders(folder) if OF_MASKS.fullmatch(name)]
+    found = [folder / name for name in names if any((folder / name).rglob("*.[pP][nN][gG]"))]
+    if len(found) > 1:
+        raise ValueError(
+            f"read_data: {folder} has {' and '.join(path.name for path in found)}, and each may be "
+            "the masks; call one of them masks, or give it with --masks"
+        )
+    return found[0] if found else None
+
+
 def _beside(folder: Path, root: Path) -> list[Path]:
     """What lies beside images/ and masks/, and is not read."""
     if root == folder:
         return []
     names = (name for name in sorted(os.listdir(folder)) if not _is_clutter(name))
-    return [folder / name for name in names if name not in ("images", "masks")]
+    own = (root, folder / "masks", _masks_root(folder))
+    return [folder / name for name in names if folder / name not in own]
 
 
 def _part_of_masks(masks: Path | None, part: str) -> Path | None:
     """The masks of one part, or those of all, where these have no folders of parts."""
-    if masks is None or not _parts(masks):
-        return masks
-    return masks / part if (masks / part).is_dir() else None
+    if masks is not None and (masks / part).is_dir():
+        return _unwrapped(masks / part)
+    return None if masks is not None and _parts(masks) else masks
 
 
 def _parts(folder: Path) -> dict[str, str]:
-    """Folder names by part, if all folders are parts and one is for training; else none."""
+    """Folder names by part, if all folders are parts and one is for training; else none.
+
+    Words that all names begin with count for nothing, as in seg_train and seg_test.
+    """
     names = [name for name in _subfolders(folder) if folder / name != _masks_root(folder)]
+    heads = {re.match(".*[ _-]|", name)[0] for name in names}
+    shared = heads.pop() if len(names) > 1 and len(heads) == 1 else ""
     found: dict[str, str] = {}
     for name in names:
-        part = part_of(name)
+        part = part_of(name) or part_of(name.removeprefix(shared))
         if part is None:
             return {}
         if part in found:
@@ -192,7 +245,18 @@ def _parts(folder: Path) -> dict[str, str]:
 
 def _subfolders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(e.name for e in entries if e.is_dir() and not _is_clutter(e.name))
+        names = sorted(e.name for e in entries if e.is_dir() and not _is_clutter(e.name))
+    return [name for name in names if not _is_written(folder / name)]
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether `relevit finetune` or `relevit explain` made a folder."""
+    for name, begin in WRITTEN.items():
+        if (folder / name).is_file():
+            with (folder / name).open(encoding="utf-8", errors="replace") as file:
+                if file.read(len(begin)) == begin:
+                    return True
+    return False
 
 
 def _is_clutter(name: str) -> bool:
@@ -200,7 +264,7 @@ def _is_clutter(name: str) -> bool:
 
 
 def _classes(root: Path) -> dict[str, str]:
-    """Folder names by class, in the order of classes."""
+    """Folder names by class, in the order of classes, which is that of the names as they stand."""
     masks = _masks_root(root)
     found: dict[str, str] = {}
     for name in _subfolders(root):
@@ -212,7 +276,7 @@ def _classes(root: Path) -> dict[str, str]:
                 "pictures into one"
             )
         found[same_form(name)] = name
-    return {name: found[name] for name in by_name(found)}
+    return found
 
 
 def _read_folder(
@@ -226,11 +290,16 @@ def _read_folder(
     images: list[Path] = []
     labels: list[int] = []
     outlines: list[Path | None] = []
-    left_out: list[Path] = list(beside)
+    left_out = [*beside, *(root / name for name in os.listdir(root) if _is_written(root / name))]
     for label, (found, folder) in enumerate(classes.items()):
         pictures, others = pictures_in(root / folder)
+        there = masks_beside(root / folder, pictures)
+        aside = {path.relative_to(root / folder).as_posix() for path in there.values()}
+        pictures = [name for name in pictures if name not in aside]
         _need_pictures(root / folder, pictures, others)
-        there = masks_in(masks / masked[found]) if found in masked else {}
+        if found in masked:
+            left_out += there.values()
+            there = masks_in(masks / masked[found])
         if there:
             _need_one_each(root / folder, pictures, "pictures", "their mask is")
         images += [root / folder / picture for picture in pictures]
@@ -253,7 +322,8 @@ def pictures_in(folder: Path) -> tuple[list[str], list[str]]:
     """Pictures at any depth, relative to `folder` and sorted, and what else is there to see."""
     pictures, others = [], []
     for place, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not _is_clutter(name))
+        kept = (name for name in folders if not _is_clutter(name))
+        folders[:] = sorted(name for name in kept if not _is_written(Path(place) / name))
         for name in files:
             relative = (Path(place).relative_to(folder) / name).as_posix()
             if _is_picture(name):
@@ -285,6 +355,32 @@ def masks_in(folder: Path) -> dict[str, Path]:
     return {stem_of(name): folder / name for name in pictures}
 
 
+def masks_beside(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    """The masks among these files of a folder, as x_mask.png beside x.jpg, by the stem of x.
+
+    Raises: ValueError for two of one picture, and what is no PNG.
+    """
+    pictures = sorted(filter(_is_picture, names))
+    stems = set(map(stem_of, pictures))
+    found: dict[str, Path] = {}
+    for name in pictures:
+        named = BESIDE.fullmatch(stem_of(name))
+        if named is None or named[1] not in stems:
+            continue
+        if not name.lower().endswith(".png"):
+            raise ValueError(
+                f"read_data: {folder / name} is called as the mask of {named[1]} and is no PNG "
+                "file; save it as PNG, which keeps edges, or rename what is a picture"
+            )
+        if named[1] in found:
+            raise ValueError(
+                f"read_data: {folder} has {found[named[1]].name} and {Path(name).name}, both masks "
+                f"of {named[1]}; join them into one PNG"
+            )
+        found[named[1]] = folder / name
+    return found
+
+
 # What is refused
 
 
@@ -298,7 +394,8 @@ def _need_classes(root: Path, classes: dict[str, str]) -> None:
             "name, or list them in a .csv with the columns image and label"
         )
     first: dict[str, str] = {}
-    for folder in map(root.joinpath, classes.values()):
+    for called in classes.values():
+        folder = _unwrapped(root / called)
         if _masks_root(folder) and _pictures_root(folder) != folder:
             raise ValueError(
                 f"read_data: {folder} has images and masks, and so is a data set of its own and no "
@@ -307,14 +404,24 @@ def _need_classes(root: Path, classes: dict[str, str]) -> None:
         if any(map(_is_picture, os.listdir(folder))):
             continue
         for inside in _subfolders(folder):
-            other = first.setdefault(same_form(inside), folder.name)
-            if other != folder.name:
+            other = first.setdefault(same_form(inside), called)
+            if other != called:
                 raise ValueError(
-                    f"read_data: {root} has {other} and {folder.name}, and both have a folder "
+                    f"read_data: {root} has {other} and {called}, and both have a folder "
                     f"{inside}: so they are no classes. Are they parts? Then call them train, "
                     "validation and test, with nothing beside. Pictures and their masks? Then call "
                     "them images and masks. Else list the pictures in a .csv"
                 )
+    pictures, masks = (
+        [n for n in classes.values() if kind.fullmatch(n)] for kind in (OF_PICTURES, OF_MASKS)
+    )
+    if pictures and masks:
+        raise ValueError(
+            f"read_data: {root} has {pictures[0]} and {masks[0]}, which are called as pictures and "
+            "their masks are, and no folder for each class; put the pictures of a class into "
+            "images/<class> and its masks into masks/<class>, or list them in a .csv with the "
+            "columns image, label and mask"
+        )
 
 
 def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,16 +15,9 @@ from PIL import Image
 from torch import Tensor
 
 from relevit.data.image_set import ImageSet, picture_set
-from relevit.data.own.outlines import (
-    AS_SEEN,
-    MaskSource,
-    MaskValues,
-    fitting_mask,
-    upright,
-    upright_size,
-)
+from relevit.data.own.outlines import AS_SEEN, MaskSource, MaskValues, fitting_mask, upright
 from relevit.data.pictures import opened
-from relevit.models.spec import Mask, View
+from relevit.models.spec import Mask, View, as_rgb
 
 WHOLE = "all"  # the one part of a set without
 PARTS = {"train": "train(ing)?", "validation": "val(id(ation)?)?|dev", "test": "test(ing)?"}
@@ -40,7 +33,8 @@ class Listing:
     `labels` count `classes`. `masks` are where the objects' masks come from, None for a picture
     without one, and `values` what their numbers mean. `folder` is what the pictures' `ids` are
     relative to, and `left_out` are files that were found and are not among the pictures. `prints`
-    tell photographs apart by their pixels, once `check.examine` has seen them.
+    tell photographs apart by their pixels, and `white` is what greys of more than 8 bits are scaled
+    by, once `check.examine` has seen them; before, each picture has a range of its own.
     """
 
     name: str
@@ -52,6 +46,7 @@ class Listing:
     left_out: tuple[Path, ...] = ()
     values: MaskValues = AS_SEEN
     prints: tuple[str, ...] = ()
+    white: int | None = None
 
     def __len__(self) -> int:
         return len(self.images)
@@ -84,9 +79,9 @@ class Listing:
         )
 
     def picture(self, place: int) -> Image.Image:
-        """One picture in its own size, upright. Raises: OSError, ValueError."""
+        """One picture in its own size, upright and in RGB. Raises: OSError, ValueError."""
         with opened(self.images[place]) as image:
-            return upright(image)
+            return as_rgb(upright(image), self.white)
 
     def mask(self, place: int) -> Mask:
         """One mask in the size of its upright picture.
@@ -97,9 +92,7 @@ class Listing:
         source = self.masks[place]
         if source is None:
             raise ValueError(f"{self.name}: {self.ids[place]} has no mask; {WITHOUT_MASKS}")
-        with opened(self.images[place]) as image:  # its header alone
-            size = upright_size(image)
-        return fitting_mask(source, size, self.values)
+        return fitting_mask(source, self.images[place], self.values)
 
     def select(self, places: Sequence[int] | Tensor) -> Listing:
         """The pictures at these places, in this order; the classes stay."""
@@ -151,9 +144,17 @@ def same_form(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def by_name(names: Iterable[str]) -> tuple[str, ...]:
-    """Classes by name; if all are whole numbers by their value, so that 2 comes before 10."""
-    names = sorted(names)
-    if all(name.isdecimal() for name in names):
-        names.sort(key=int)
-    return tuple(names)
+def natural(name: str) -> list[int | str]:
+    """To sort by: 2.jpg comes before 10.jpg."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def order_note(classes: Sequence[str]) -> str:
+    """A sentence on the order of classes where texts and the numbers in them have two."""
+    if sorted(classes) == sorted(classes, key=natural):
+        return ""
+    return (
+        f"numbered in the order {some(classes)}; a trained head that has another needs --set "
+        "head_classes=[...]"
+    )

@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from relevit.base.errors import one_line
-from relevit.data.own.folder import masks_in, pictures_in, stem_of
+from relevit.data.own.folder import masks_beside, masks_in, pictures_in, stem_of
+from relevit.data.own.listing import natural
 from relevit.data.own.outlines import upright
-from relevit.data.pictures import READING, opened
-from relevit.models.spec import as_rgb
+from relevit.data.pictures import READING, drawn_here, opened
+from relevit.models.spec import as_rgb, is_deep, white_of
 
 
 def find_pictures(given: Sequence[Path], but: Path | None = None) -> dict[Path, str]:
     """Each picture once, with its place in the folder that was given; of a file its name alone.
 
-    Folders are searched to any depth, in natural order, without masks/ beside images/ and without
-    the folder `but`, to which earlier results were written.
+    Folders are searched to any depth, in natural order, without masks (masks/ beside images/, or
+    x_mask.png beside x.jpg), without the folder `but`, to which earlier results were written, and
+    without what was drawn here.
     Raises: FileNotFoundError for what is missing; ValueError for a folder without pictures.
     """
     found: dict[str, tuple[Path, str]] = {}
     for one in given:
         if not one.exists():
             raise FileNotFoundError(f"the image {one} is missing; check its name")
-        names = sorted(pictures_in(one)[0], key=_natural) if one.is_dir() else [""]
-        inside = [name for name in names if not (name and _is_none(one / name, but))]
-        if not inside and one.is_dir():
-            raise ValueError(f"the folder {one} has no pictures; give another")
+        names = sorted(pictures_in(one)[0], key=natural) if one.is_dir() else [""]
+        aside = masks_beside(one, names).values()
+        inside = [
+            name
+            for name in names
+            if not name or not (one / name in aside or _is_none(one / name, but))
+        ]
+        if not inside:
+            drawn = " but such as were drawn here" if names else ""
+            raise ValueError(f"the folder {one} has no pictures{drawn}; give another")
         for name in inside:
             found.setdefault(os.path.abspath(one / name), (one / name, name or one.name))
     return dict(found.values())
@@ -40,7 +48,7 @@ def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path
     """The mask of each of the found pictures that has one.
 
     It is the PNG in the same place of the folder `masks`, or of masks/ beside the images/ that a
-    picture lies in.
+    picture lies in, or x_mask.png beside x.jpg.
     Raises: ValueError where none of the pictures has a mask in `masks`, or two have the same, and
     for what is no PNG.
     """
@@ -48,16 +56,15 @@ def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path
     taken: dict[Path, Path] = {}
     for path, name in found.items():
         place = _beside(path, "images", "masks") if masks is None else (masks, name)
-        if place is not None:
-            folder, inside = place
-            if folder not in there:
-                there[folder] = masks_in(folder)
-            mask = there[folder].get(stem_of(inside.removeprefix("images/")))
-            if mask is not None and taken.setdefault(mask, path) != path:
-                raise ValueError(
-                    f"{taken[mask]} and {path} have one name, so that it is not known whose the "
-                    f"mask {mask} is; rename one, or take it out"
-                )
+        folder, inside = place or (path.parent, path.name)
+        if folder not in there:
+            there[folder] = masks_in(folder) if place else masks_beside(folder, os.listdir(folder))
+        mask = there[folder].get(stem_of(inside.removeprefix("images/")))
+        if mask is not None and taken.setdefault(mask, path) != path:
+            raise ValueError(
+                f"{taken[mask]} and {path} have one name, so that it is not known whose the "
+                f"mask {mask} is; rename one, or take it out"
+            )
     if masks is not None and not taken:
         first = masks / Path(next(iter(found.values()))).with_suffix(".png")
         raise ValueError(
@@ -67,24 +74,39 @@ def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path
     return {path: mask for mask, path in taken.items()}
 
 
-def open_image(path: Path) -> Image.Image:
-    """An image upright and in RGB. Raises: ValueError."""
+def open_image(path: Path, white: int | None = None) -> Image.Image:
+    """An image upright and in RGB, greys of more than 8 bits as of `as_rgb`. Raises: ValueError."""
     try:
         with opened(path) as found:
-            return as_rgb(upright(found))
+            return as_rgb(upright(found), white)
     except READING as error:
         raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
 
 
-def _natural(name: str) -> list[int | str]:
-    """2.jpg comes before 10.jpg."""
-    parts = re.split(r"(\d+)", name)
-    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+def range_of(path: Path) -> int | None:
+    """What greys of more than 8 bits are scaled by in a picture alone; None of others.
+
+    The picture is decoded. Raises: as `open_image`.
+    """
+    try:
+        with opened(path) as found:
+            as_rgb(found)
+            return white_of(int(np.max(found))) if is_deep(found) else None
+    except READING as error:
+        raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
 
 
 def _is_none(path: Path, but: Path | None) -> bool:
     made = but is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but))
-    return made or _beside(path, "masks", "images") is not None
+    return made or _beside(path, "masks", "images") is not None or _drawn_here(path)
+
+
+def _drawn_here(path: Path) -> bool:
+    try:
+        with opened(path) as image:
+            return drawn_here(image)
+    except READING:
+        return False  # it is refused when it is looked at
 
 
 def _beside(path: Path, folder: str, other: str) -> tuple[Path, str] | None:

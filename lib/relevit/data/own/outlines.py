@@ -1,8 +1,9 @@
 """Masks as people draw and export them: PNG files, and outlines of COCO; pictures set upright.
 
 A camera stores a picture as its sensor lies and notes in EXIF how to turn it. Tools that people
-draw masks with show it turned, so that pictures of one's own are turned here too. (The papers' sets
-are read as their loaders read them, without.)
+draw masks with show it turned, so that pictures of one's own are turned here too; a mask whose size
+says that it was drawn on the picture as it is stored is turned with it. (The papers' sets are read
+as their loaders read them, without.)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Shaped, UInt8
@@ -52,8 +53,17 @@ class CocoMask:
     names: tuple[str, ...]  # of the same annotations, for people
     size: tuple[int, int] | None  # width and height in the file, pixels
 
+    @property
+    def drawn_on(self) -> tuple[int, int] | None:
+        """Width and height of the picture by the file or by its runs; None of polygons alone."""
+        try:
+            return self.size or next(filter(None, map(size_of_runs, self.outlines)), None)
+        except ValueError:  # which is told by name when they are drawn
+            return None
+
 
 MaskSource = Path | CocoMask
+Drawn = Literal["upright", "as stored", "unknown"]
 
 
 class OtherSize(ValueError):
@@ -68,36 +78,58 @@ def upright(image: Image.Image) -> Image.Image:
 
 def turned(image: Image.Image) -> bool:
     """Whether a picture that was opened and not yet read asks to be turned or mirrored."""
-    return image.getexif().get(ExifTags.Base.Orientation, 1) in (2, 3, 4, *ON_THEIR_SIDE)
+    return _orientation(image) in (2, 3, 4, *ON_THEIR_SIDE)
+
+
+def _orientation(image: Image.Image) -> int:
+    return image.getexif().get(ExifTags.Base.Orientation, 1)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """Width and height that a picture will have upright, from its header alone."""
     width, height = image.size
-    side = image.getexif().get(ExifTags.Base.Orientation, 1) in ON_THEIR_SIDE
+    side = _orientation(image) in ON_THEIR_SIDE
     # Pillow says the upright size of a TIFF, and turns it when it is read.
     return (height, width) if side and image.format != "TIFF" else (width, height)
 
 
-def fitting_mask(source: MaskSource, size: tuple[int, int], values: MaskValues = AS_SEEN) -> Mask:
-    """The object's pixels in a picture of this width and height.
+def fitting_mask(source: MaskSource, picture: Path, values: MaskValues = AS_SEEN) -> Mask:
+    """The object's pixels in the upright picture.
 
+    A mask of the size that the picture has in its file, on its side, is turned with it.
     Raises: OtherSize when the mask has another; ValueError, OSError as `open_mask`.
     """
+    with opened(picture) as image:  # its header alone
+        size, orientation = upright_size(image), _orientation(image)
+    has = _drawn_on(source) or size
+    as_stored = orientation in ON_THEIR_SIDE and has == size[::-1] != size
+    if has != size and not as_stored:
+        raise OtherSize(
+            f"the mask has {has[0]} x {has[1]} pixels, the upright picture {size[0]} x {size[1]}"
+        )
+    mask = _coco_mask(source, has) if isinstance(source, CocoMask) else open_mask(source, values)
+    if not as_stored:
+        return mask
+    lying = Image.fromarray(mask)
+    lying.getexif()[ExifTags.Base.Orientation] = orientation
+    return np.array(upright(lying))
+
+
+def drawn_how(source: MaskSource, picture: Path) -> Drawn:
+    """What the size of a mask tells of what it was drawn on, where EXIF turns the picture."""
+    with opened(picture) as image:
+        size, orientation = upright_size(image), _orientation(image)
+    has = _drawn_on(source)
+    if has is None or orientation not in ON_THEIR_SIDE or size == size[::-1]:
+        return "unknown"
+    return "as stored" if has == size[::-1] else "upright"
+
+
+def _drawn_on(source: MaskSource) -> tuple[int, int] | None:
     if isinstance(source, CocoMask):
-        if source.size not in (None, size):
-            raise _other_size(source.size, size)
-        return _coco_mask(source, size)
-    mask = open_mask(source, values)
-    if mask.shape != size[::-1]:
-        raise _other_size(mask.shape[::-1], size)
-    return mask
-
-
-def _other_size(has: tuple[int, ...], needed: tuple[int, int]) -> OtherSize:
-    return OtherSize(
-        f"the mask has {has[0]} x {has[1]} pixels, the upright picture {needed[0]} x {needed[1]}"
-    )
+        return source.drawn_on
+    with opened(source) as image:
+        return upright_size(image)
 
 
 # PNG files
@@ -209,11 +241,17 @@ def drawn(outline: Any, size: tuple[int, int]) -> Mask:
     """The pixels of one annotation's segmentation in a picture of this width and height.
 
     Runs may be packed or not; polygons a list of lists x, y, x, y, one such list, or of points.
+    Runs are counted here: of too few pycocotools fills the rest with what the memory holds.
     Raises: ValueError for what is no outline of a picture of this size, or has no pixel in it.
     """
     width, height = size
     if isinstance(outline, Mapping):
-        counts = outline["counts"]
+        of, counts = size_of_runs(outline), outline["counts"]
+        if of != size:
+            raise ValueError(
+                f"its runs are of a picture of {of[0]} x {of[1]} pixels, this one has {width} x "
+                f"{height}"
+            )
         counts = counts if isinstance(counts, list) else _unpacked(counts)
         if sum(counts) != width * height or min(counts) < 0:
             raise ValueError(f"its runs have {sum(counts)} pixels, the picture {width * height}")
@@ -231,6 +269,17 @@ def drawn(outline: Any, size: tuple[int, int]) -> Mask:
     if not mask.any():
         raise ValueError("it has no pixel in the picture; are its units pixels?")
     return mask
+
+
+def size_of_runs(outline: Any) -> tuple[int, int] | None:
+    """Width and height that runs are of, None of polygons. Raises: as `drawn`."""
+    if not isinstance(outline, Mapping):
+        return None
+    try:
+        height, width = map(int, outline["size"])
+    except (*OUTLINES, OverflowError):
+        raise ValueError("its runs have no size, [height, width] in pixels") from None
+    return width, height
 
 
 def _polygons(outline: Any) -> list[list[Any]]:

@@ -11,7 +11,7 @@ import torch
 
 from relevit.base.errors import one_line
 from relevit.base.results import parquet
-from relevit.data.own.listing import PARTS, WHOLE, Listing, by_name, part_of, same_form, some
+from relevit.data.own.listing import PARTS, WHOLE, Listing, part_of, same_form, some
 
 TABLES = (".csv", ".tsv", ".parquet")
 NEEDED = ("image", "label")
@@ -23,7 +23,8 @@ def read_table(path: Path) -> dict[str, Listing]:
 
     Columns: `image`, a path relative to the file's folder; `label`, a name or a whole number;
     optional `mask`, a path or empty, and `split`, train, validation or test.
-    Values of a CSV are separated by commas, semicolons or tabs. All parts have the same classes.
+    Values of a CSV are separated by commas, semicolons or tabs. All parts have the same classes, in
+    the order of their names; if all are whole numbers, which are a head's own, by their value.
     Raises: ValueError for a file that cannot be read, is empty or lacks a column, and for a
     label, path or part that is none; FileNotFoundError for a picture or mask that is missing, with
     its row; rows count from 1 after the heading.
@@ -38,7 +39,7 @@ def read_table(path: Path) -> dict[str, Listing]:
     if table.empty:
         raise ValueError(f"read_data: {path} has no rows; list at least one picture of each class")
     labels = [_label(path, row, value) for row, value in enumerate(table["label"], 1)]
-    classes = by_name(set(labels))
+    classes = _in_order(labels)
     places = {name: place for place, name in enumerate(classes)}
     images = [_file(path, row, "image", value) for row, value in enumerate(table["image"], 1)]
     masks: list[Path | None] = [None] * len(table)
@@ -81,6 +82,11 @@ def _read(path: Path) -> pd.DataFrame:
             "as parquet"
         ) from error
     return table.rename(columns=str.strip)
+
+
+def _in_order(labels: list[str]) -> tuple[str, ...]:
+    names = sorted(set(labels))
+    return tuple(sorted(names, key=int) if all(map(str.isdecimal, names)) else names)
 
 
 def _label(path: Path, row: int, value: Any) -> str:

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from relevit.data.own.folder import read_data
 
@@ -51,7 +51,7 @@ def write(tmp_path, content):
 
 def test_class_of_the_largest_and_union_of_its_masks(tmp_path, content):
     found = read_data(write(tmp_path, content))
-    assert found.classes == ("bowl", "cup") and found.labels.tolist() == [0, 1]
+    assert found.classes == ("cup", "bowl") and found.labels.tolist() == [1, 0], "by their ids"
     assert found.ids == ("a.jpg", "images/b.jpg")
     assert [path.name for path in found.left_out] == ["bare.jpg"]
     box = np.zeros((10, 20), dtype=bool)
@@ -69,6 +69,55 @@ def test_packed_runs_are_read_too(tmp_path, content):
     content["annotations"][1]["segmentation"] = packed | {"counts": packed["counts"].decode()}
     found = read_data(write(tmp_path, content)).mask(0)
     assert found[:, 19].all() and found[2, 3] and not found[:, 10].any()
+
+
+@pytest.mark.parametrize("kind", [{"iscrowd": 1}, {"iscrowd": 0, "ignore": 1}])
+def test_crowds_and_ignored_regions_are_no_objects(tmp_path, content, kind):
+    content["annotations"] += [annotation(i, 0, 200, BOX) | kind for i in (3, 4, 7)]
+    content["annotations"][1] |= kind
+    found = read_data(write(tmp_path, content))
+    assert found.classes == ("cup", "bowl") and len(found) == 2 and not found.mask(0)[:, 0].any()
+    assert [path.name for path in found.left_out] == ["bare.jpg"]
+    content["annotations"] = content["annotations"][4:]
+    with pytest.raises(ValueError, match=r"has crowds and ignored regions alone; mark an object"):
+        read_data(write(tmp_path, content))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("sized", [True, False])
+@pytest.mark.parametrize("shape", [(20, 10), (5, 40), (10, 21)])
+def test_runs_of_another_size_are_refused(tmp_path, content, packed, sized, shape):
+    """Also where they have as many pixels as the picture."""
+    other = np.zeros(shape, dtype=np.uint8, order="F")
+    other[:, 0] = 1
+    runs = {"size": shape, "counts": [0, shape[0], shape[0] * (shape[1] - 1)]}
+    if packed:
+        runs["counts"] = encode(other)["counts"].decode()
+    content["annotations"][3]["segmentation"] = runs
+    for image in content["images"] if not sized else ():
+        del image["width"]
+    found = read_data(write(tmp_path, content))
+    with pytest.raises(ValueError, match=rf"{shape[1]} x {shape[0]}.* 20 x 10"):
+        found.mask(1)
+    del runs["size"]
+    with pytest.raises(ValueError, match=r"annotations\[3\]: its runs have no size"):
+        read_data(write(tmp_path, content)).mask(1)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_outlines_on_a_picture_as_it_is_stored_are_turned_with_it(tmp_path, content, sized):
+    """Stored 20 wide and 10 high, and shown standing; also the largest is told by its runs."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg", exif=exif)
+    content["annotations"][0]["segmentation"] = {"size": [10, 20], "counts": [0, 150, 50]}
+    content["annotations"][2]["segmentation"] = {"size": [10, 20], "counts": [150, 9, 41]}
+    for image in content["images"] if not sized else ():
+        del image["width"]
+    found = read_data(write(tmp_path, content))
+    mask = found.mask(0)
+    assert found.classes[found.labels[0]] == "bowl"
+    assert mask.shape == (20, 10) and mask[:15].all() and not mask[15:].any()
 
 
 def test_boxes_are_no_masks(tmp_path, content):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 
 import numpy as np
 import pytest
@@ -36,8 +37,13 @@ def test_example_is_read_with_its_masks_and_has_the_same_bytes_again(tmp_path):
     assert len(first) == 80 * 4
     write_example(str(tmp_path / "y"), **OPTIONS)  # a path may be text
     assert sums(tmp_path / "y") == first
-    with pytest.raises(ValueError, match=r"0001.png is no picture of this example; give an empty"):
+    with pytest.raises(ValueError, match=r"0001.jpg is no picture of this example; give an empty"):
         write_example(tmp_path / "x", **(OPTIONS | {"per_class": 1}))
+    other = tmp_path / "y" / "cat" / "1.jpg"
+    other.parent.mkdir()
+    shutil.copy(shifted.images[0], other)
+    with pytest.raises(ValueError, match=r"y/cat/1.jpg is no picture of this example"):
+        write_example(tmp_path / "y", **OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
 from relevit.data.image_set import UnreadableImage
 from relevit.data.own.folder import read_data, read_splits
@@ -30,16 +32,16 @@ def test_class_folders_with_masks_beside(tmp_path):
 
 
 def test_folders_of_classes_alone_and_masks_from_elsewhere(tmp_path):
-    """As torchvision has them; numbers are ordered by value, and folders in them are read."""
+    """As torchvision has them, numbers ordered as texts, too; and folders in them are read."""
     write_plain(tmp_path, ("10", "2"))
     (tmp_path / "images").rename(tmp_path / "set")
     (tmp_path / "set" / "2" / "more").mkdir()
     shutil.move(tmp_path / "set" / "2" / "0.jpg", tmp_path / "set" / "2" / "more" / "0.jpg")
     found = read_data(tmp_path / "set")
-    assert found.classes == ("2", "10") and not found.has_masks
-    assert found.ids[:2] == ("2/1.jpg", "2/more/0.jpg")
+    assert list(found.classes) == ImageFolder(tmp_path / "set").classes == ["10", "2"]
+    assert not found.has_masks and found.ids[2:] == ("2/1.jpg", "2/more/0.jpg")
     outlined = read_data(tmp_path / "set", tmp_path / "masks")
-    assert [mask is not None for mask in outlined.masks] == [True, False, True, True]
+    assert [mask is not None for mask in outlined.masks] == [True, True, True, False]
     assert not outlined.image_set(VIEW).read([0]).masks.any()  # as one is missing
     assert outlined.select([0, 2]).image_set(VIEW).read([0]).masks.any()
     assert [path.name for path in outlined.left_out] == ["0.png"]
@@ -60,12 +62,15 @@ def test_photographs_are_set_upright_and_masks_must_match_them_so(tmp_path):
         difference = np.abs(np.asarray(image, dtype=int) - np.asarray(standing)).mean()
         assert image.size == standing.size and difference < 5
     assert np.array_equal(found.mask(2), object_mask(0, 0))
-    on_its_side = object_mask(0, 0, kind="exif")
+    on_its_side = object_mask(0, 0, kind="exif")  # as the picture is stored
     path = save_mask(on_its_side, tmp_path / "masks" / "bee" / "0.png")
-    with pytest.raises(ValueError, match=r"the mask has .* pixels, the upright picture"):
-        found.mask(2)
+    assert np.array_equal(found.mask(2), object_mask(0, 0))
     Image.fromarray(on_its_side).save(path, exif=lying.getexif())  # the mask says so itself
     assert np.array_equal(found.mask(2), object_mask(0, 0))
+    standing.save(tmp_path / "images" / "bee" / "0.jpg")
+    save_mask(on_its_side, path)
+    with pytest.raises(ValueError, match=r"the mask has .* pixels, the upright picture"):
+        found.mask(2)
 
 
 def test_a_broken_picture_says_what_to_do_with_it(tmp_path):
@@ -101,6 +106,59 @@ def test_parts_of_a_folder_have_one_order_of_classes(tmp_path, masks):
         read_data(tmp_path)
 
 
+@pytest.mark.parametrize("prefix", ["seg_", "asl alphabet-", ""])
+def test_folders_that_hold_one_other_alone_are_passed_through(tmp_path, prefix):
+    """As archives unpack: x_train/x_train/<class>, and all of it in a folder once more."""
+    for part in ("train", "test"):
+        inside = tmp_path / "set" / "all" / f"{prefix}{part}" / f"{prefix}{part}"
+        write_plain(inside, masks=False)
+        for path in [*(inside / "images").iterdir()]:
+            path.rename(inside / path.name)
+        (inside / "images").rmdir()
+    found = read_splits(tmp_path / "set")
+    assert list(found) == ["train", "test"]
+    for name, part in found.items():
+        assert part.name == f"set/{prefix}{name}" and part.classes == ("ant", "bee")
+        assert part.ids == ("ant/0.jpg", "ant/1.jpg", "bee/0.jpg", "bee/1.jpg")
+
+
+@pytest.mark.parametrize("layout", ["labels", "Ground-Truth", "0_mask.png", "0-seg.png"])
+def test_masks_that_lie_elsewhere_are_masks(tmp_path, layout):
+    write_plain(tmp_path)
+    for path in sorted((tmp_path / "masks").glob("*/*.png")):
+        at = tmp_path / layout / path.parent.name / path.name
+        if layout.endswith(".png"):
+            at = tmp_path / "images" / path.parent.name / layout.replace("0", path.stem)
+        at.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(at)
+    shutil.rmtree(tmp_path / "masks")
+    found = read_data(tmp_path)
+    assert len(found) == 4 and found.has_masks and not found.left_out
+    assert np.array_equal(found.mask(1), object_mask(1, 1))
+
+
+def test_what_was_written_here_is_no_class_and_no_picture(tmp_path):
+    """Maps and a run whose folder lies in the data, in a class or beside them."""
+    write_plain(tmp_path, masks=False)
+    (tmp_path / "images").rename(tmp_path / "set")
+    for folder, name, content in (
+        (
+            "run",
+            "run.json",
+            json.dumps({"classes": [], "choices": {"a": 1}}, indent=1, sort_keys=True),
+        ),
+        ("maps", "manifest.csv", "file,model,method,target,class\n"),
+        ("ant/maps", "manifest.csv", "file,model,method,target,class\n"),
+    ):
+        save_jpeg(picture(0, 0), tmp_path / "set" / folder / "masks" / "0.png")
+        (tmp_path / "set" / folder / name).write_text(content)
+    found = read_data(tmp_path / "set")
+    assert found.classes == ("ant", "bee") and len(found) == 4
+    assert [path.name for path in found.left_out] == ["maps", "run"]
+    (tmp_path / "set" / "maps" / "manifest.csv").write_text("mine\n")
+    assert read_data(tmp_path / "set").classes == ("ant", "bee", "maps")
+
+
 def test_a_class_that_training_lacks_is_named(tmp_path):
     write_plain(tmp_path / "train")
     write_plain(tmp_path / "val", ("ant", "wasp"))
@@ -119,9 +177,40 @@ def flatten(folder):
 
 
 def lie_deeper(folder):
+    write_plain(folder / "more")
     (folder / "data").mkdir()
     for name in ("images", "masks"):
         (folder / name).rename(folder / "data" / name)
+
+
+def flat_folders(pictures, masks):
+    def spoil(folder):
+        for kind, name in (("images", pictures), ("masks", masks)):
+            (folder / name).mkdir(exist_ok=True)
+            for path in (folder / kind).glob("*/*"):
+                path.rename(folder / name / f"{path.parent.name}_{path.name}")
+            for path in [*(folder / kind).iterdir()]:
+                if path.is_dir():
+                    path.rmdir()
+            if not any((folder / kind).iterdir()):
+                (folder / kind).rmdir()
+
+    return spoil
+
+
+def also_labels(folder):
+    shutil.copytree(folder / "masks", folder / "labels")
+    (folder / "masks").rename(folder / "ground truth")
+
+
+def masks_aside(*endings):
+    def spoil(folder):
+        for path in (folder / "masks").glob("ant/*.png"):
+            for ending in endings:
+                shutil.copy(path, folder / "images" / "ant" / f"{path.stem}{ending}")
+        shutil.rmtree(folder / "masks")
+
+    return spoil
 
 
 def empty_class(folder):
@@ -167,6 +256,12 @@ def jpeg_mask(folder):
         (two_pictures, r"ant has the pictures 0.jpg and 0.png, .*which their mask is 0; rename"),
         (two_masks, r"ant has the masks 0.PNG and 0.png, so that it is not known which"),
         (jpeg_mask, r"masks/ant/1.jpg is no PNG file \(1 such in .*\); save masks as PNG"),
+        (flat_folders("images", "labels"), r"has images and labels, which are called as pictures"),
+        (flat_folders("image", "mask"), r"image and mask, .* into images/<class> and its masks"),
+        (flat_folders("JPEGImages", "SegmentationClass"), r"JPEGImages and SegmentationClass, wh"),
+        (also_labels, r"has ground truth and labels, and each may be the masks; call one of them"),
+        (masks_aside("_mask.png", "_mask_1.png"), r"0_mask.png and 0_mask_1.png, both masks of 0"),
+        (masks_aside("_mask.jpg"), r"0_mask.jpg is called as the mask of 0 and is no PNG file; sa"),
     ],
 )
 def test_wrong_folders_are_refused_in_a_sentence(tmp_path, spoil, text):

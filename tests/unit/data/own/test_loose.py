@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from relevit.data.own.loose import find_masks, find_pictures, open_image
+from relevit.data.pictures import mark
 
 TURNED = 6  # EXIF: a camera held upright
 
@@ -33,8 +35,12 @@ def test_pictures_come_once_in_natural_order_without_masks(folder, monkeypatch):
     monkeypatch.chdir(images)
     assert len(find_pictures([images / "2.jpg", folder / "masks" / ".." / "images" / "2.jpg"])) == 1
     (folder / "none").mkdir()
-    with pytest.raises(ValueError, match="none has no pictures"):
+    with pytest.raises(ValueError, match="none has no pictures; give"):
         find_pictures([folder / "none"])
+    Figure(figsize=(1, 1)).savefig(folder / "none" / "x.png", **mark("png"))
+    with pytest.raises(ValueError, match="none has no pictures but such as were drawn here; give"):
+        find_pictures([folder / "none"])
+    assert len(find_pictures([folder / "none" / "x.png"])) == 1, "if it is asked for"
 
 
 def test_a_mask_has_the_place_of_its_picture(folder):
@@ -48,6 +54,18 @@ def test_a_mask_has_the_place_of_its_picture(folder):
         assert find_masks(find_pictures([given]), masks) == of_two
     with pytest.raises(ValueError, match=r"b/2\.png and .*2\.jpg have one name"):
         find_masks(find_pictures([images / "b" / "2.png", images / "2.jpg"]), masks)
+
+
+def test_a_mask_may_lie_beside_its_picture(tmp_path):
+    for name in ("a/1.jpg", "a/1_mask.png", "b/1.png", "b/1 mask.png", "b/2.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("L", (3, 2)).save(tmp_path / name)
+    found = find_pictures([tmp_path])
+    assert list(found.values()) == ["a/1.jpg", "b/1.png", "b/2.png"]
+    assert find_masks(found, None) == {
+        tmp_path / "a/1.jpg": tmp_path / "a/1_mask.png",
+        tmp_path / "b/1.png": tmp_path / "b/1 mask.png",
+    }
 
 
 def test_a_picture_is_upright(tmp_path):

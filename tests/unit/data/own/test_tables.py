@@ -44,6 +44,17 @@ def test_tables_list_pictures_masks_and_parts(tmp_path, table, name):
 
 
 @pytest.mark.parametrize(
+    ("labels", "classes"),
+    [(("10", "2", "1"), ("1", "2", "10")), (("k10", "k2", "k1"), ("k1", "k10", "k2"))],
+)
+def test_whole_numbers_are_in_order_of_their_value_and_names_of_their_text(
+    tmp_path, table, labels, classes
+):
+    table.assign(label=labels).to_csv(tmp_path / "birds.csv", index=False)
+    assert read_splits(tmp_path / "birds.csv")["train"].classes == classes
+
+
+@pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"image": None}, r"has no column image; it has 'label', 'mask', 'split'"),
