@@ -80,7 +80,10 @@ class Row(BaseModel):
 
 
 class Claim(BaseModel):
-    """What decides a claim: rows, or a verdict that no run can change, with its reason."""
+    """What decides a claim: rows, or a verdict that no run can change, with its reason.
+
+    Beside rows the reason says why nothing stands in for what they name, where it was not run.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -91,12 +94,16 @@ class Claim(BaseModel):
 
 
 class Choice(BaseModel):
-    """A name: the first value in a column that the tables of a claim have, else the last."""
+    """A name: the first value in a column that the tables of a claim have, else the last.
+
+    All but the first stand in for what the paper has, `of`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     column: str
     first: tuple[str, ...]
+    of: str = ""
 
 
 class Note(BaseModel):
@@ -139,6 +146,16 @@ class Book(BaseModel):
             for key, note in self.notes.items()
         }
         return claim.criterion.format(**chosen, **notes)
+
+    def stand_ins(self, claim: Claim, chosen: Mapping[str, str]) -> list[str]:
+        """`tiny for ViT-B`: what stands in for what in the rows of a claim."""
+        texts = " ".join(f"{row.where} {row.minus} {row.value}" for row in claim.rows)
+        used = [name for name in self.names if re.search(rf"@{name}\b", texts)]
+        return [
+            f"{chosen[name]} for {choice.of}"
+            for name, choice in self.names.items()
+            if name in used and choice.of and chosen[name] != choice.first[0]
+        ]
 
     def tables(self, *ids: str) -> list[str]:
         """The tables, as `stage/stem`, of all claims or of those whose ids begin so."""

@@ -37,6 +37,7 @@ from relevit.evaluate.robustness import ORIGINAL
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "undecided"
 NO_ROOM, NOT_TESTABLE = "no room", "not testable"
+NOTHING = "nothing here"  # would decide it
 VERDICTS = (HOLDS, CONTRADICTED, UNDECIDED, NO_ROOM, NOT_TESTABLE)
 Z = float(norm.ppf(0.975))
 EPS = 1e-9  # below any real change, above rounding
@@ -47,13 +48,18 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 class Lacking(Exception):
-    """What a claim needs is not in the tables: not testable."""
+    """What a claim needs is not in the tables: not testable; `needs` would decide it."""
+
+    def __init__(self, reason: str, needs: str = NOTHING) -> None:
+        super().__init__(reason)
+        self.needs = needs
 
 
 class Part(NamedTuple):
     """One number with its 95 % interval, and the line that it is held against.
 
     `known` is False for a number without any error. `group` are the values of the columns `by`.
+    `std` is over the runs, NaN where none is.
     """
 
     name: str
@@ -64,6 +70,8 @@ class Part(NamedTuple):
     line: float
     known: bool = True
     group: Mapping[str, object] = {}
+    std: float = math.nan
+    runs: int = 0
 
     @property
     def met(self) -> bool:
@@ -117,6 +125,8 @@ class Verdict:
     reason: str
     parts: Sequence[Part] = field(default=())
     criterion: str = ""
+    stand_ins: Sequence[str] = ()
+    needs: str = NOTHING  # where it is not testable
 
     @property
     def number(self) -> str:
@@ -145,10 +155,11 @@ def judge_claim(id: str, claim: Claim, tables: Tables, book: Book) -> Verdict:
         return Verdict(id, claim.verdict, claim.reason, (), words)
     try:
         found = _all_parts(id, claim, tables, names)
-    except Lacking as reason:
-        return Verdict(id, NOT_TESTABLE, str(reason), (), words)
+    except Lacking as lack:
+        reason = f"{claim.reason} {lack}".strip()
+        return Verdict(id, NOT_TESTABLE, reason, (), words, needs=lack.needs)
     verdict, reason, parts = _decide(found)
-    return Verdict(id, verdict, reason, parts, words)
+    return Verdict(id, verdict, reason, parts, words, book.stand_ins(claim, names))
 
 
 def _all_parts(
@@ -224,7 +235,7 @@ def _granted(part: Part, need: Sequence[Part]) -> bool:
 def row_parts(row: Row, tables: Tables, names: Mapping[str, object]) -> list[Part]:
     """The numbers of one row with their intervals. Raises: Lacking without what it needs."""
     if row.table not in tables:
-        raise Lacking(f"no table {row.table}: run {row.stage}")
+        raise Lacking(f"no table {row.table}: run {row.stage}", f"a run of {row.stage}")
     table = tables[row.table]
     if table.empty:
         raise Lacking(f"{row.table} is empty: this preset has nothing to put there")
@@ -239,7 +250,12 @@ def row_parts(row: Row, tables: Tables, names: Mapping[str, object]) -> list[Par
     found = _over_seeds(left, row, keys)
     if len(found) < row.parts:
         raise Lacking(f"{len(found)} of {row.parts} numbers in {row.table}{_where(row, names)}")
-    return [_part(one, row, {key: one[key] for key in keys}) for one in found.to_dict("records")]
+    return [
+        _part(one, row, {key: one[key] for key in keys})._replace(
+            std=float(one["_std"]), runs=int(one["_runs"])
+        )
+        for one in found.to_dict("records")
+    ]
 
 
 def _columns(frame: pd.DataFrame, row: Row) -> list[str]:
@@ -279,7 +295,8 @@ def _numbers(
     if many.min() < row.least:
         raise Lacking(
             f"{many.min()} rows of {row.table}{_where(row, names, where)}; at least {row.least} "
-            "are needed"
+            "are needed",
+            f"{row.least} rows of {row.table} (here {many.min()})",
         )
     found = pd.DataFrame({"_x": groups["_x"].agg("mean" if row.over else row.how)})
     found = found.assign(_at=groups["_at"].min(), _e=math.nan, _n=math.nan, _std=math.nan, _runs=0)
@@ -385,7 +402,7 @@ def _slope(values: pd.Series) -> float:
     """Change of a least-squares line from the first to the last place, which is the index."""
     at = values.index.to_numpy(float)
     if len(at) < 3:
-        raise Lacking(f"{len(at)} places: a trend needs at least 3")
+        raise Lacking(f"{len(at)} places: a trend needs at least 3", f"3 places (here {len(at)})")
     centred = at - at.mean()
     return float(values.to_numpy() @ centred / (centred @ centred) * (at.max() - at.min()))
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from relevit.base.results import read_table
 from relevit.claims.criteria import criteria
+from relevit.claims.deciding import decides
 from relevit.claims.evaluator import (
     CONTRADICTED,
     HOLDS,
@@ -73,19 +74,21 @@ class ResultTables(Mapping[str, pd.DataFrame]):
 def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """The verdicts as a table.
 
-    Columns: paper, id, claim, verdict, number (with its 95 % interval and line), reason, source (in
-    the paper), evidence (the stages), criterion.
+    Columns: paper, id, claim, verdict, number (with its 95 % interval and line), reason, decides
+    (what would decide it), source (in the paper), evidence (the stages, and what stands in for what
+    there), criterion.
     """
     sentences, book = published.claims().set_index("id"), criteria()
     rows = []
     for one in verdicts:
-        stages = sorted({row.stage for row in book.claims[one.id].rows})
+        stages = ", ".join(sorted({row.stage for row in book.claims[one.id].rows}))
+        evidence = "; ".join(filter(None, (stages, ", ".join(one.stand_ins))))
         claim, where = sentences.loc[one.id, ["claim", "where"]]
         paper = PAPERS[one.id.split("-")[0]]
-        found = (one.verdict, one.number, one.reason, where, ", ".join(stages), one.criterion)
+        found = (one.verdict, one.number, one.reason, decides(one), where, evidence, one.criterion)
         rows.append((paper, one.id, claim, *found))
-    columns = ["paper", "id", "claim", "verdict", "number", "reason", "source", "evidence"]
-    return pd.DataFrame(rows, columns=[*columns, "criterion"])
+    columns = ["paper", "id", "claim", "verdict", "number", "reason", "decides", "source"]
+    return pd.DataFrame(rows, columns=[*columns, "evidence", "criterion"])
 
 
 def verdict_counts(table: pd.DataFrame) -> pd.DataFrame:
@@ -120,7 +123,8 @@ def _line(row: Mapping[str, str]) -> str:
         f"{text['criterion']}</details></td>"
         f'<td><span style="background: {COLOURS[row["verdict"]]}; color: white; padding: 0 .4em; '
         f'border-radius: 4px; white-space: nowrap">{text["verdict"]}</span></td>'
-        f"<td>{text['number']}<br><small>{text['reason']}. {text['evidence']}</small></td></tr>"
+        f"<td>{text['number']}<br><small>{text['reason'].rstrip('.')}. {text['evidence']}. "
+        f"Would decide it: {text['decides']}</small></td></tr>"
     )
 
 

@@ -127,13 +127,14 @@ VARIANTS = {
     "ground_truth": gains(0.2, shifted=0.9, steep=3.0),
     "attention": gains(-0.8, shifted=0.5, steep=2.0),
     "rollout": gains(-1.5, shifted=0.4, steep=2.5),
+    "only_background": gains(-9.0),
     "predicted_target": gains(-1.0, shifted=0.9, steep=3.5),
 }
 
 
-def ablations(seeds=SEEDS, **changed):
+def ablations(seeds=SEEDS, model="tiny", **changed):
     parts = [
-        run(change, seeds=seeds, model="tiny", variant=name)
+        run(change, seeds=seeds, model=model, variant=name)
         for name, change in (VARIANTS | changed).items()
     ]
     return pd.concat(parts, ignore_index=True)
