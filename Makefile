@@ -15,7 +15,7 @@ STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study class rehearse notebooks site lab test test-units test-others hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -51,7 +51,11 @@ quick: setup  ## Run the whole suite with the quick preset (9 to 13 min on 2 cor
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
 	$(BIN)/python -m relevit.pipeline.notebooks workshop
+	$(BIN)/python docs/quoted.py
 	$(STRIP) notebooks/*.ipynb
+
+numbers: setup  ## Write the numbers in all prose anew from docs/results (make notebooks does it, too)
+	$(BIN)/python docs/quoted.py
 
 # The final table, and what relevance adds in other worlds.
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)

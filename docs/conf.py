@@ -31,6 +31,7 @@ from relevit.protocols import DIFFERENCES
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs"))
 import poster  # noqa: E402
+import quoted  # noqa: E402
 
 # Tags of cells that are folded, and what then stands in their place. MyST-NB's own tags
 # (hide-input, hide-cell, remove-cell, ...) may be used beside them.
@@ -116,18 +117,17 @@ def prepare(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def fill(app: Sphinx, docname: str, text: str) -> str:
     """The poster's drawings, and the verdicts, in the places that their pages have for them."""
-    results = ROOT / "docs" / "results.md"
     report = ROOT / f"{REPORT}.ipynb"
     if preset := app.config.preset:
         report = run_of(preset)[report.stem]
     found = {}
     if docname == INDEX:
-        numbers = results.read_text(encoding="utf-8")
-        found = {"bars": poster.bars(numbers), "doses": poster.doses(numbers)}
+        found = {"bars": poster.bars(), "doses": poster.doses()}
+        for path in (quoted.RESULTS / "added.csv", quoted.RESULTS / "notes" / "doses.csv"):
+            app.env.note_dependency(path)
     elif docname == "docs/verdicts":
+        app.env.note_dependency(report)
         found = dict(zip(("counts", "five", "all"), poster.verdicts(report), strict=True))
-    if found:
-        app.env.note_dependency(results if docname == INDEX else report)
     for name, drawn in found.items():
         block = f'```{{raw}} html\n<div class="cell_output">{drawn}</div>\n```'
         text = text.replace(f"<!-- {name} -->", block)

@@ -1,6 +1,6 @@
 """What the poster and the page of verdicts show of numbers that stand elsewhere.
 
-Bars, and dose and response, are of the tables of docs/results.md; verdicts are what the report's
+Bars, and dose and response, are of the files in docs/results; verdicts are what the report's
 notebook has stored. So no number is typed for the pages.
 """
 
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
+import pandas as pd
+import quoted
 
 CLAIMS = "99-23"  # the report's cell of counts and of all verdicts
 MATTER = ("RV-01", "RV-08", "RV-11", "BI-07", "IAV-11")  # accuracy, maps, losses, methods, heads
-NUMBER = re.compile(r"([+-][\d.]+)\**\s+\(([+-][\d.]+) to ([+-][\d.]+)\)")
 LABEL = 150  # pixels left of the bars
 
 
@@ -30,16 +31,16 @@ class Found(NamedTuple):
         return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
 
 
-def numbers(text: str, start: str) -> list[Found]:
-    """All numbers with an interval in the first row of a table that begins so."""
-    row = next(line for line in text.splitlines() if line.startswith(f"| {start}"))
-    return [Found(*map(float, found)) for found in NUMBER.findall(row)]
+def found(row: pd.Series, name: str) -> Found:
+    """A number of a row of results, with its interval."""
+    return Found(*(float(row[f"{name}{end}_pts"]) for end in ("", "_low", "_high")))
 
 
-def bars(text: str) -> str:
+def bars() -> str:
     """The change on the shifted sets as bars with their interval, drawn as SVG."""
-    names = ("with relevance", "without", "relevance adds")
-    rows = list(zip(names, numbers(text, "seven shifted sets"), strict=True))
+    names = {"with": "with relevance", "without": "without", "adds": "relevance adds"}
+    ((_, average),) = quoted.rows_of("added").iterrows()
+    rows = [(shown, found(average, name)) for name, shown in names.items()]
     scale, zero = 12, LABEL + 110
     parts = []
     for number, (name, one) in enumerate(rows):
@@ -57,24 +58,24 @@ def bars(text: str) -> str:
     return svg("".join(parts), 470, 108, f"Change on the shifted sets, in points: {said}")
 
 
-def doses(text: str) -> str:
+def doses() -> str:
     """What relevance adds over the background gap of the original, with intervals, as SVG."""
-    row = re.compile(r"^\| (\d+) %[a-z ]* \| (\d+) \| ([+-].*)$", re.MULTILINE)
-    rows = [(share, int(gap), Found(*map(float, NUMBER.findall(rest)[0])))
-            for share, gap, rest in row.findall(text)]  # fmt: skip
+    table = quoted.rows_of("notes/doses")
+    rows = [(row["home_pct"], float(row["gap_pts"]), found(row, "adds"))
+            for _, row in table.iterrows()]  # fmt: skip
     parts = [f'<path d="M{LABEL - 8} {_y(0)}H460"/>']
     for share, gap, one in rows:
         x = LABEL + 4 * gap + (3 if share == "80" else -3)  # two have a gap of 0
         parts.append(
-            f'<path d="M{x} {_y(one.low):.0f}V{_y(one.high):.0f}"/>'
-            f'<circle cx="{x}" cy="{_y(one.value):.0f}" r="5"/>'
+            f'<path d="M{x:g} {_y(one.low):.0f}V{_y(one.high):.0f}"/>'
+            f'<circle cx="{x:g}" cy="{_y(one.value):.0f}" r="5"/>'
         )
         if share != "80":
-            parts.append(f'<text x="{x - 10}" y="{_y(one.value):.0f}" text-anchor="end">'
+            parts.append(f'<text x="{x - 10:g}" y="{_y(one.value):.0f}" text-anchor="end">'
                          f"{one.value:+.1f}</text>")  # fmt: skip
     for gap in {gap for _, gap, _ in rows}:
-        parts.append(f'<text x="{LABEL + 4 * gap}" y="148" text-anchor="middle">{gap}</text>')
-    said = "; ".join(f"gap {gap}: {one}" for _, gap, one in rows)
+        parts.append(f'<text x="{LABEL + 4 * gap:g}" y="148" text-anchor="middle">{gap:g}</text>')
+    said = "; ".join(f"gap {gap:g}: {one}" for _, gap, one in rows)
     return svg("".join(parts), 470, 152, f"What relevance adds, over the background gap: {said}")
 
 

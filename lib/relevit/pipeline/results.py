@@ -5,34 +5,49 @@ They are written with the notebooks' outputs (`relevit.pipeline.notebooks`), fro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
 from relevit.claims import ResultTables
-from relevit.evaluate.paired import ORIGINAL
-from relevit.finetune import cures
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.evaluate import accuracies
+from relevit.evaluate.paired import ORIGINAL, figure_means
+from relevit.finetune import controls, cures
 
 RUN = ["world", "arm", "seed", "dataset"]
 KEYS = ["world", "masks", "images_per_class", "arm"]  # of a run beside the study
 TEST = ["test", "model", "target", "measure", "method"]
-DIGITS = 2  # of percent and points
+TIMES = ["preset", "notebook", "seconds"]
+# Of the worths: all but the animal is context.
+PARTS = {"animal": ["animal"], "things": ["thing 1", "thing 2"], "texture": ["texture"]}
 
 
-def result_files(executed: Mapping[str, Path], preset: str) -> dict[str, str]:
+def result_files(
+    executed: Mapping[str, Path], preset: str, stored: Path, others: Mapping = MappingProxyType({})
+) -> dict[str, str]:
     """The text of each file by its name, from the executed notebook of every stage.
 
+    `stored` is the folder of the files that are there, and `others` has the executed notebooks of
+    other presets: their times are told, too.
     Raises: KeyError where a table of the run is missing.
     """
     tables = ResultTables({name: path.parent for name, path in executed.items()})
     made = {
         "sets": sets(tables["03_robustness/answers"]),
         "added": added(tables),
+        "looking": looking(tables),
         "methods": methods(tables),
+        "truth": tables["07_segmentation/causal"],
+        "ablations": ablations(tables["05_ablations/ablations"]),
+        "heads": tables["08_iav/intervals"],
         "cures": with_study(tables["04_cures/cures"], "cures", preset),
         "maps": with_study(tables["05_ablations/maps"], "maps", preset),
         "claims": tables["99_report/claims"],
+        "times": times(pd.read_csv(stored / "times.csv"), {**others, preset: executed}),
     }
     return {f"{name}.csv": _text(table) for name, table in made.items()}
 
@@ -51,13 +66,64 @@ def sets(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def added(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """What relevance adds, with intervals: set by set, and on the average of the shifted sets."""
+    """What relevance adds, with intervals: set by set, and on the average of the shifted sets.
+
+    Beside it top-1 of the original on the same images, of all classes.
+    """
     whole = tables["03_robustness/added"].assign(dataset="shifted_average")
     own = tables["03_robustness/columns"]
     others = whole[~whole["world"].isin(own["world"])]
     keys = ["world", "arm", "classes", "dataset"]
     found = pd.concat([own, others], ignore_index=True)
-    return found[[*keys, *found.columns.drop(keys)]].sort_values(keys)
+    rows = ["world", "arm", "dataset"]
+    before = sets(tables["03_robustness/answers"]).groupby(rows)["original_pct"].mean().unstack()
+    before["shifted_average"] = before[list(SHIFTED_SETS)].mean(axis=1)
+    before = before.stack().rename("original_pct").reset_index().assign(classes="all")
+    found = found.merge(before, on=keys, how="left")
+    first = [*keys, "original_pct"]
+    return found[[*first, *found.columns.drop(first)]].sort_values(keys)
+
+
+def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Where the original and the finetuned twins look, and what the parts of a scene are worth.
+
+    One row each for `original`, `with` and `without`: figures of `runs.Row` as means over seeds,
+    mIoU of GAE's maps, and on set `a` worths in logits and the context's share, of one seed.
+    """
+    means = figure_means(tables["03_robustness/figures"]).loc[controls.OWN]
+    keys = {"original": (ORIGINAL, False), "with": (controls.OURS, True),
+            "without": (controls.OURS, False)}  # fmt: skip
+    named = ["on_object_pct", "background_gap_pts"]
+    found = pd.DataFrame({name: means.loc[key, named] for name, key in keys.items()}).T
+    maps = tables["07_segmentation/finetuned_segmentation"]
+    maps = maps[maps["metric"] == "miou_pct"].set_index("model_run")["value_pct"]
+    found.loc["original", "miou_pct"] = maps[ORIGINAL]
+    found.loc["with", "miou_pct"] = maps.drop(ORIGINAL).mean()
+    worths = tables["07_segmentation/part_worths"]
+    worths = worths[worths["dataset"] == "a"].drop(columns="dataset").groupby("model_run").mean()
+    for name, parts in PARTS.items():
+        found[f"worth_{name}"] = worths[parts].sum(axis=1)
+    found["worth_context_pct"] = 100 * (1 - worths["animal"] / worths.sum(axis=1))
+    return found.rename_axis("model_run").reset_index()
+
+
+def ablations(scores: pd.DataFrame) -> pd.DataFrame:
+    """The change of each variant on `val` and on the average of the shifted sets."""
+    means = accuracies.changes(scores, ["variant"])[["val", "shifted_average"]]
+    means = means.set_axis(["val_pts", "change_pts"], axis=1)
+    seeds = scores.groupby("variant", sort=False)["seed"].nunique().rename("seeds")
+    return seeds.to_frame().join(means).reset_index()
+
+
+def times(stored: pd.DataFrame, runs: Mapping[str, Mapping[str, Path]]) -> pd.DataFrame:
+    """Seconds of each notebook of finished runs, as papermill notes them; else as `stored`."""
+    made = []
+    for preset, executed in runs.items():
+        for name, path in executed.items():
+            noted = json.loads(path.read_text(encoding="utf-8"))["metadata"]["papermill"]
+            made.append((preset, name, round(noted["duration"])))
+    kept = stored[~stored["preset"].isin(runs)]
+    return pd.concat([kept, pd.DataFrame(made, columns=TIMES)]).sort_values(TIMES[:2])
 
 
 def methods(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -81,5 +147,5 @@ def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
 
 
 def _text(table: pd.DataFrame) -> str:
-    rounded = table.round({name: DIGITS for name in table if str(name).endswith(("_pct", "_pts"))})
-    return rounded.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    """Not rounded as shown, for a number is rounded once, where it is shown."""
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")

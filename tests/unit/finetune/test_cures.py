@@ -158,7 +158,7 @@ def test_a_step_with_maps_keeps_more_than_labels_and_a_head_alone_less():
     assert all(weight.requires_grad and weight.grad is None for weight in model.parameters())
 
 
-def test_the_study_that_is_shown_is_that_of_the_preset_and_of_the_page(monkeypatch):
+def test_the_study_that_is_shown_is_that_of_the_preset(monkeypatch):
     monkeypatch.chdir(ROOT)
     asked = cures(CuresParams.from_preset(ROOT / "params" / "study.yaml"))
     table = library.of_study()
@@ -166,6 +166,3 @@ def test_the_study_that_is_shown_is_that_of_the_preset_and_of_the_page(monkeypat
     assert rows == {tuple(key)[:-1] for key in asked if key.arm != ORIGINAL}
     rates = {key.arm: row.params.lr for key, row in asked.items()}
     assert all(table["lr"] == table["arm"].map(rates))
-    page = (ROOT / "docs" / "cures.md").read_text(encoding="utf-8")
-    for row in table.itertuples():
-        assert f"{row.change_pts:+.1f} ({row.low_pts:+.1f} to {row.high_pts:+.1f})" in page

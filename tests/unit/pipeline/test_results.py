@@ -1,18 +1,20 @@
-"""The numbers in `docs/results/`: how they are made, what explains them, and README's of them."""
+"""The numbers in `docs/results/`: how they are made, and what explains them."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
+from nbformat.v4 import new_notebook
 
-from relevit.pipeline.results import sets
+from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.pipeline.results import ablations, added, looking, sets, times
 
 ROOT = Path(__file__).parents[3]
 PAGE, FILES = ROOT / "docs" / "results.md", sorted(ROOT.glob("docs/results/*.csv"))
-HALF = 0.0551  # of README's last digit, and of that of the files
 
 
 def test_sets_have_the_original_beside_both():
@@ -24,6 +26,68 @@ def test_sets_have_the_original_beside_both():
     (row,) = sets(answers).to_dict("records")
     assert row["arm"] == "ours"
     assert [row[f"{name}_pct"] for name in ("original", "without", "with")] == [50, 0, 100]
+
+
+ANSWERS = pd.DataFrame([
+    {"world": "own", "seed": 0, "arm": arm, "relevance": on, "dataset": name, "right": right}
+    for name in TEST_SETS for arm, on in (("original", False), ("ours", False), ("ours", True))
+    for right in (1, name in ("val", "v2"))
+])  # fmt: skip
+
+
+def test_what_is_added_stands_beside_the_original_on_the_same_images():
+    rows = [("A", "shifted_average"), ("all", "shifted_average"), ("all", "val")]
+    columns = pd.DataFrame(rows, columns=["classes", "dataset"])
+    columns = columns.assign(world="own", arm="ours", adds_pts=1 / 3)
+    made = {"03_robustness/answers": ANSWERS, "03_robustness/columns": columns,
+            "03_robustness/added": columns}  # fmt: skip
+    found = added(made).set_index(["classes", "dataset"])["original_pct"]
+    assert found.loc[rows].tolist() == pytest.approx([float("nan"), 50, 100], nan_ok=True)
+
+
+def test_where_the_twins_look():
+    rows = [("original", False, 50, 30), ("ours", False, 48, 40), ("ours", True, 60, 20),
+            ("ours", True, 64, 22)]  # fmt: skip
+    figures = pd.DataFrame(
+        rows, columns=["arm", "relevance", "on_object_pct", "background_gap_pts"]
+    )
+    figures = figures.assign(world="own")
+    maps = pd.DataFrame({"model_run": ["original", "seed0", "seed1"], "value_pct": [70, 74, 78]})
+    worths = pd.DataFrame({
+        "animal": [6.0, 3, 9], "thing 1": [1.0, 1, 0], "thing 2": [1.0, float("nan"), 0],
+        "texture": [2.0, 4, 1], "model_run": ["original", "without", "with"], "dataset": "a",
+    })  # fmt: skip
+    made = {"03_robustness/figures": figures, "07_segmentation/part_worths": worths,
+            "07_segmentation/finetuned_segmentation": maps.assign(metric="miou_pct")}  # fmt: skip
+    found = looking(made).set_index("model_run")
+    assert found.loc["with", ["on_object_pct", "background_gap_pts"]].tolist() == [62, 21]
+    assert found.loc[["original", "with"], "miou_pct"].tolist() == [70, 76]
+    assert found.loc["original", "worth_things"] == 2
+    assert found["worth_context_pct"].to_dict() == pytest.approx(
+        {"original": 40, "with": 10, "without": 62.5}
+    )
+
+
+def test_ablations_are_changes_of_val_and_of_the_shifted_sets():
+    scores = pd.DataFrame([
+        {"variant": "full", "seed": seed, "dataset": name, "original_top1_pct": 50.0,
+         "top1_pct": 50.0 + seed + (name in SHIFTED_SETS)}
+        for seed in (0, 1) for name in TEST_SETS
+    ])  # fmt: skip
+    (row,) = ablations(scores).to_dict("records")
+    assert row == {"variant": "full", "seeds": 2, "val_pts": 0.5, "change_pts": 1.5}
+
+
+def test_times_of_a_run_replace_those_that_are_stored(tmp_path):
+    path = tmp_path / "executed.ipynb"
+    nbformat.write(new_notebook(metadata={"papermill": {"duration": 41.6}}), path)
+    stored = pd.DataFrame(
+        [("quick", "a", 1), ("workshop", "a", 2)], columns=["preset", "notebook", "seconds"]
+    )
+    found = times(stored, {"workshop": {"a": path, "b": path}})
+    assert found.to_numpy().tolist() == [
+        ["quick", "a", 1], ["workshop", "a", 42], ["workshop", "b", 42]
+    ]  # fmt: skip
 
 
 def rows_of(path: Path) -> list[list[str]]:
@@ -40,27 +104,3 @@ def test_each_column_is_explained(path):
     }  # fmt: skip
     assert set(pd.read_csv(path, nrows=0)) == explained
     assert f"](results/{path.name})" in PAGE.read_text()
-
-
-@pytest.mark.parametrize(("page", "rows"), [(ROOT / "README.md", 2), (PAGE, 10)])
-def test_the_tables_in_words_are_those_of_the_files(page, rows):
-    told = pd.read_csv(ROOT / "docs/results/added.csv").query(
-        "world == 'own' and arm == 'ours' and classes == 'all'"
-    )
-    told = told.set_index("dataset")
-    one = pd.read_csv(ROOT / "docs/results/sets.csv").query("world == 'own' and arm == 'ours'")
-    before = one.groupby("dataset")["original_pct"].first()
-    before["shifted_average"] = before.drop(["val", "v2"]).mean()
-    names = {"seven shifted sets": "shifted_average"}
-    shown = [row for row in rows_of(page) if len(row) == 6 and re.search(r"\d", row[2])]
-    assert len(shown) == rows and len(told) == 10
-    for name, _, original, *changes in shown:
-        name = names.get(name, name.strip("`"))
-        found = [original, *changes]
-        numbers = [[float(n) for n in re.findall(r"[-+]?\d+\.\d", cell)] for cell in found]
-        wanted = [[before[name]]] + [
-            told.loc[name, [f"{kind}_pts", f"{kind}_low_pts", f"{kind}_high_pts"]].tolist()
-            for kind in ("with", "without", "adds")
-        ]
-        for got, true in zip(numbers, wanted, strict=True):
-            assert got == pytest.approx(true[: len(got)], abs=HALF), name

@@ -1,0 +1,408 @@
+"""Write the measured numbers of all prose from the files in docs/results: `make numbers`.
+
+A number in Markdown is followed by a comment, which no page shows, that says where it comes from:
+
+    the terms add **+10.4 (+7.7 to +13.0)<!--=added adds-->** points
+
+First the file, last the column, between them what chooses the row: `column=value`, or a value that
+one column alone has. USUAL has what is chosen where nothing is said. What stands there is the form:
+a sign or none, so many decimals, an interval or none, `N s` or `N min` of seconds. `-column` turns
+the sign, as in *falls by*. Without a sign a number below 0 is refused: the words around it would
+be wrong. The column `count` counts rows.
+
+A table between `<!-- table: NAME -->` and `<!-- end -->` is TABLES[NAME], or else the file of that
+name as it is. Files in results/notes were measured once, and no run writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+PAPER = ROOT / "lib" / "relevit" / "assets" / "paper"
+# What papers and their code say, what is estimated of runs that nobody made, rules, and history.
+NOT_RESULTS = ("differences.md", "paper_preset.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?"
+QUOTED = re.compile(
+    rf"(?P<time>\d+ (?:s|min))<!--=(?P<of_time>[^>]+?)-->"
+    rf"|(?P<number>{NUMBER})(?P<interval> \({NUMBER} to {NUMBER}\))?<!--=(?P<source>[^>]+?)-->"
+)
+BLOCK = re.compile(r"(<!-- table: (?P<name>[\w/]+) -->\n).*?(\n*<!-- end -->)", re.DOTALL)
+UNITS = ("", "_pts", "_pct")
+PLAIN = "[`*]"  # what marks code and stress, and is no part of a name
+USUAL = {
+    "added": {"world": "own", "arm": "ours", "classes": "all", "dataset": "shifted_average"},
+    "cures": {"run": "study", "masks": "annotated", "images_per_class": "3", "world": "own"},
+    "maps": {"run": "study"},
+    "methods": {"target": "predicted"},
+    "truth": {"model_run": "original", "dataset": "a", "score": "rank_correlation"},
+}
+SHIFTED = ("a", "r", "sketch", "objectnet", "si_location", "si_rotation", "si_size")
+SETS = ("val", "a", "r", "sketch", "v2", *SHIFTED[3:])
+
+
+@cache
+def read(name: str) -> pd.DataFrame:
+    """A file of results as text, cell by cell. Raises: ValueError where there is none."""
+    if not (RESULTS / f"{name}.csv").is_file():
+        known = (path.relative_to(RESULTS).with_suffix("") for path in RESULTS.rglob("*.csv"))
+        raise ValueError(f"no file {name!r}; use one of {sorted(map(str, known))}")
+    return pd.read_csv(RESULTS / f"{name}.csv", dtype=str, keep_default_na=False)
+
+
+def rows_of(name: str, *words: str) -> pd.DataFrame:
+    """The rows that the words choose. Raises: ValueError for a word that chooses nothing."""
+    table, chosen = read(name), dict(USUAL.get(name, {}))
+    plain = table.apply(lambda column: column.str.replace(PLAIN, "", regex=True))
+    for word in words:
+        column, found, value = word.partition("=")
+        if not found:
+            having = [key for key in table if plain[key].eq(word).any()]
+            if len(having) != 1:
+                raise ValueError(
+                    f"{name}: {word!r} is in {having or 'no column'}; write COLUMN={word}"
+                )
+            column, value = having[0], word
+        if column not in table:
+            raise ValueError(f"{name}: no column {column!r}; use one of {list(table)}")
+        chosen[column] = value
+    return table[(plain[list(chosen)] == pd.Series(chosen)).all(axis=1)]
+
+
+def number(row: pd.Series, column: str, form: str, *, interval: bool = False) -> str:
+    """A cell in the form of the number `form`, with its interval if asked for."""
+    turned, column = column.startswith("-"), column.removeprefix("-")
+    unit = next((unit for unit in UNITS if column + unit in row), None)
+    if unit is None:
+        raise ValueError(f"no column {column!r}; use one of {list(row.index)}")
+    values = _values(row[column + unit])
+    if interval and len(values) == 1:
+        pairs = ([f"{start}{end}{unit}" for end in ("low", "high")] for start in (f"{column}_", ""))
+        ends = next(pair for pair in pairs if set(pair) <= set(row.index))
+        values += [value for name in ends for value in _values(row[name])]
+    values = [-value if turned else value for value in values[: 3 if interval else 1]]
+    if len(values) != (3 if interval else 1):
+        raise ValueError(f"{row[column + unit]!r} has no {'interval' if interval else 'number'}")
+    signed, decimals = form[0] in "+-", len(form.partition(".")[2])
+    first, *ends = (round(value, decimals) + 0.0 for value in (values[0], *sorted(values[1:])))
+    if not signed and first < 0:
+        raise ValueError(f"{first} is below 0, where the words suppose that it is not")
+    shape = f"{'+' if signed else ''},.{decimals}f"
+    return f"{first:{shape}}" + (f" ({ends[0]:{shape}} to {ends[1]:{shape}})" if ends else "")
+
+
+def _values(text: str) -> list[float]:
+    """The number of a cell; of a note, which may have its interval beside it, all numbers."""
+    try:
+        return [float(text)]
+    except ValueError:
+        return [float(found.replace(",", "")) for found in re.findall(NUMBER, text)]
+
+
+def duration(seconds: float) -> str:
+    """As people say it: below a minute to 5 seconds, else to a minute."""
+    if seconds < 57:
+        return f"{max(5, 5 * round(seconds / 5))} s"
+    return f"{max(1, round(seconds / 60))} min"
+
+
+def quoted(found: re.Match[str]) -> str:
+    """What should stand in the place of a number with its comment. Raises: ValueError, KeyError."""
+    source = found["source"] or found["of_time"]
+    name, *words, column = shlex.split(source)
+    rows = rows_of(name, *words)
+    if column == "count":
+        return f"{len(rows)}<!--={source}-->"
+    if len(rows) != 1:
+        raise ValueError(f"{len(rows)} rows, and not one")
+    row = rows.iloc[0].rename(lambda name: re.sub(PLAIN, "", name))
+    if found["time"]:
+        return f"{duration(float(row[column]))}<!--={source}-->"
+    text = number(row, column, found["number"], interval=bool(found["interval"]))
+    return f"{text}<!--={source}-->"
+
+
+def written(text: str, where: object) -> str:
+    """A text with its numbers and tables as the results have them. Raises: ValueError."""
+
+    def checked(found: re.Match[str]) -> str:
+        try:
+            if found.re is QUOTED:
+                return quoted(found)
+            return f"{found[1]}{table(found['name'])}\n{found[3].strip()}"
+        except (ValueError, KeyError, StopIteration) as error:
+            raise ValueError(f"{where}: {found[0][:90]}: {error}") from error
+
+    if stray := re.search(r"<!--(=| table:).*", QUOTED.sub("", BLOCK.sub("", text))):
+        raise ValueError(f"{where}: {stray[0][:90]}: no number stands before it, or no end behind")
+    return QUOTED.sub(checked, BLOCK.sub(checked, text))
+
+
+# --- Tables ---
+
+Cell = Callable[[pd.Series], str]
+
+
+def cell(column: str, form: str = "+0.0", *, interval: bool = False, bold: str = "") -> Cell:
+    """Writes a row's number; nothing where the row has none; bold in the rows named so."""
+
+    def write(row: pd.Series) -> str:
+        unit = next(unit for unit in UNITS if column + unit in row)
+        if row[column + unit] == "":
+            return ""
+        text = number(row, column, form, interval=interval)
+        strong = bold and bold in row.to_numpy()
+        return f"**{text}**" if strong else text
+
+    return write
+
+
+def code(column: str) -> Cell:
+    """Writes a name as code."""
+    return lambda row: f"`{row[column]}`"
+
+
+def table(name: str) -> str:
+    """A table as Markdown."""
+    if name in TABLES:
+        rows, cells = TABLES[name]()
+        heads = list(cells)
+        body = [[write(row) for write in cells.values()] for _, row in rows.iterrows()]
+    else:
+        found = read(name)
+        heads = ["" if str(head).startswith("Unnamed") else str(head) for head in found]
+        body = found.to_numpy().tolist()
+    lines = [heads, ["---"] * len(heads), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _changes(*sets: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+    """Set by set: the paper's change, the original, and the change with, without, and added."""
+    paper = pd.read_csv(PAPER / "robustness.csv").query(
+        "table in ('main_T1', 'main_T2') and metric == 'top1'"
+    )
+    means = {
+        m: paper[(paper["method"] == "ours") & (paper["masks"] == "annotated")]
+        if m
+        else paper[paper["method"] == "original"]
+        for m in (True, False)
+    }
+    ours, before = (means[m].groupby("dataset")["value"].mean() for m in (True, False))
+    theirs = (ours - before).rename(lambda name: name.removeprefix("inet_"))
+    theirs["shifted_average"] = theirs[list(SHIFTED)].mean()
+    rows = pd.concat([rows_of("added", f"dataset={name}") for name in sets])
+    said = {"shifted_average": "seven shifted sets"}
+    whole = "shifted_average"
+    return rows, {
+        "set": lambda row: said.get(row["dataset"], f"`{row['dataset']}`"),
+        "paper": lambda row: f"{theirs[row['dataset']]:+.1f}",
+        "original (%)": cell("original", "0.0"),
+        "with relevance": cell("with", interval=True, bold=whole),
+        "without": cell("without", interval=True),
+        "relevance adds": cell("adds", interval=True, bold=whole),
+    }
+
+
+def _rate(row: pd.Series) -> str:
+    return f"{float(row['lr']):.1e}".replace("e-0", "e-")
+
+
+def _cures() -> tuple[pd.DataFrame, dict[str, Cell]]:
+    """All arms of the study, with exact masks of three images a class."""
+    return _falling(rows_of("cures"), "change_pts"), {
+        "arm": code("arm"),
+        "rate": _rate,
+        "change": cell("change", interval=True),
+        "lead over `relevance`": cell("lead", interval=True),
+        "seeds better": lambda row: (
+            f"{row['seeds_better']} of {row['seeds']}" if row["seeds_better"] else ""
+        ),
+        "`val`": cell("val"),
+        "worst class": cell("worst_class", "0"),
+        "worst home": cell("worst_home", "0"),
+        "gap": cell("background_gap", "0.0"),
+        "on the object": cell("on_object", "0"),
+    }  # fmt: skip
+
+
+FOLLOWED = ("label", "relevance", "swap", "both", "swap_5e-6", "both_5e-6")
+
+
+def _along(**columns: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+    """The change of the followed arms, a column each for what the words choose."""
+
+    def of(words: str) -> Cell:
+        def write(row: pd.Series) -> str:
+            found = rows_of("cures", f"arm={row['arm']}", *shlex.split(words))
+            return cell("change", interval=True)(found.iloc[0]) if len(found) else "as exact"
+
+        return write
+
+    return pd.DataFrame({"arm": FOLLOWED}), {"arm": code("arm")} | {
+        head.replace("_", " "): of(words) for head, words in columns.items()
+    }
+
+
+def _falling(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    return rows.loc[rows[column].astype(float).sort_values(ascending=False, kind="stable").index]
+
+
+def _maps() -> tuple[pd.DataFrame, dict[str, Cell]]:
+    return _falling(rows_of("maps"), "change_pts"), {
+        "arm": code("arm"),
+        "change": cell("change", interval=True),
+        "over GAE": cell("over_gae", interval=True),
+        "over labels": cell("over_label", interval=True),
+        "over swap": cell("over_swap", interval=True),
+        "`val`": cell("val"),
+        "gap": cell("background_gap", "0.0"),
+        "on the object": cell("on_object", "0.0"),
+        "by LibraGrad": cell("on_object_libra", "0.0"),
+        "rate": _rate,
+    }
+
+
+def _doses(*more: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+    heads = {"a": ("`a` before (%)", cell("a_before", "0.0")),
+             "with": ("with", cell("with", interval=True)),
+             "without": ("without", cell("without"))}  # fmt: skip
+    return rows_of("notes/doses"), {
+        "at home in training": lambda row: f"{row['home_pct']} %",
+        "background gap before": cell("gap", "0"),
+        **dict(heads[name] for name in more),
+        "relevance adds": cell("adds", interval=True),
+    }
+
+
+def _erased(best: int) -> tuple[pd.DataFrame, dict[str, Cell]]:
+    """The best methods on `tiny` when what they call relevant is erased first."""
+    rows = _falling(rows_of("methods", "perturbation", "positive", "model=tiny"), "value_pct")
+
+    def other(row: pd.Series) -> str:
+        found = rows_of("methods", "perturbation", "positive", "tiny-mae", row["method"])
+        return cell("value", "0.0", interval=True)(found.iloc[0])
+
+    return rows[::-1][:best], {
+        "method": code("method"),
+        "`tiny`": cell("value", "0.0", interval=True),
+        "`tiny-mae`": other,
+    }
+
+
+TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {
+    "headline": lambda: _changes("val", "shifted_average"),
+    "sets": lambda: _changes(*SETS, "shifted_average"),
+    "cures": _cures,
+    "maps": _maps,
+    "doses": _doses,
+    "erased": lambda: _erased(8),
+    "doses_whole": lambda: _doses("a", "with", "without"),
+    "prices": lambda: _along(
+        exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
+    ),
+    "counts": lambda: _along(**{
+        "1 image": "images_per_class=1", "3 images": "", "10 images": "images_per_class=10",
+        "at home 80 %": "'world=home 0.8'", "95 %": "", "100 %": "'world=home 1'",
+    }),
+}  # fmt: skip
+
+
+# --- Files, and what is typed in them ---
+
+# What looks measured. What papers, parameters and the design say is in constants.yaml.
+MEASURED = re.compile(
+    rf"""(?<![\w.,/^{{(-])[+-]\d[\d.,]*      # a sign
+    | \({NUMBER}[ ]to[ ]{NUMBER}\)           # an interval
+    | (?<![\w.,/-])\d[\d,]*\.\d+(?![\w.]*\w)  # a fraction, and no version
+    | (?<![\w.,-]){NUMBER}[ ](?:%|to[ ]{NUMBER}
+        |(?:points?|percent|times|s|ms|min|(?:milli)?seconds?|minutes?|hours?)\b)
+    """,
+    re.VERBOSE,
+)
+UNREAD = re.compile(
+    r"(?ms)^[`~]{3,}.*?^[`~]{3,}$|\$\$.*?\$\$|`[^`\n]*`|\$[^$\n]+\$|<!--.*?-->"
+    r"|\]\([^)]*\)|^figure: [^|]*"
+)
+
+
+@cache
+def constants() -> dict[str, list[str]]:
+    """Patterns of what may be typed, by page."""
+    return yaml.safe_load((ROOT / "docs" / "constants.yaml").read_text(encoding="utf-8"))
+
+
+def typed(text: str, page: str = "") -> list[str]:
+    """Numbers that look measured, and that neither a comment nor the constants cover, in words."""
+    text = UNREAD.sub(" ", QUOTED.sub("", BLOCK.sub("", text)))
+    for phrase in [*constants()["everywhere"], *constants().get(page, [])]:
+        text = re.sub(phrase, "", text)
+    near = (text[max(0, m.start() - 30) : m.end() + 20] for m in MEASURED.finditer(text))
+    return [" ".join(words.split()) for words in near]
+
+
+def pages() -> list[Path]:
+    """All prose that people read."""
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("workshop/*.md")]
+    found = [path for path in found if path.name not in NOT_RESULTS]
+    return sorted(found) + sorted(ROOT.glob("notebooks/*.ipynb"))
+
+
+def prose(path: Path) -> str:
+    """A page's Markdown; of a notebook that of its cells."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    return "\n\n".join("".join(cell["source"]) for cell in _cells(json.loads(text)))
+
+
+def _cells(notebook: dict) -> Iterator[dict]:
+    return (cell for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+
+
+def rewritten(path: Path) -> str:
+    """A file's text with its numbers as the results have them. Raises: ValueError."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return written(text, path.relative_to(ROOT))
+    notebook = json.loads(text)
+    for each in _cells(notebook):
+        where = f"{path.relative_to(ROOT)}, cell {each['id']}"
+        each["source"] = written("".join(each["source"]), where).splitlines(keepends=True)
+    return json.dumps(notebook, ensure_ascii=False, indent=1) + "\n"
+
+
+def main() -> int:
+    """Write all pages anew, or none; 2 where a number has no source."""
+    named = {path.relative_to(ROOT).as_posix(): path for path in pages()}
+    try:
+        texts = {path: rewritten(path) for path in named.values()}
+    except ValueError as error:
+        print(f"numbers: {error}", file=sys.stderr)
+        return 2
+    changed = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
+    for path in changed:
+        path.write_text(texts[path], encoding="utf-8")
+    print(f"numbers: wrote {', '.join(path.name for path in changed) or 'nothing new'}")
+    found = [(name, words) for name, path in named.items() for words in typed(prose(path), name)]
+    for name, words in found:
+        print(
+            f"{name}: a number without a source, see docs/quoted.py: ... {words} ...",
+            file=sys.stderr,
+        )
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
