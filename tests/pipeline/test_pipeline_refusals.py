@@ -151,7 +151,7 @@ def test_number_that_yaml_reads_as_text_is_refused(project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["smalest"], "preset 'smalest' is unknown; use one of ['controls', 'paper', "),
+        (["smalest"], "preset 'smalest' is unknown; use one of ['controls', 'controls_things', "),
         ([PRESET, "03_robustnes"], "'03_robustnes' is no stage of "),
     ],
 )
