@@ -16,7 +16,7 @@ from relevit.attribution import METHODS, explain_all, patch_grid, to_heatmap
 from relevit.data.batch import Batch
 from relevit.data.corruptions import blur, jigsaw
 from relevit.data.habitats import habitats
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.perturbation import Judged, perturbation_rows
 from relevit.evaluate.predictions import predict
 from relevit.evaluate.segmentation import segmentation_rows
@@ -49,7 +49,7 @@ def results() -> dict[str, Tensor]:
     answers = predict(model, spec, [drawn])
     found["answers"] = torch.tensor(answers["prediction"].to_numpy())
     found["logits"] = model(images).detach()
-    found["interval"] = torch.tensor(bootstrap_interval(torch.arange(40.0)))
+    found["interval"] = torch.tensor(mean_interval(torch.arange(40.0)))
 
     maps = explain_all(model, images, drawn.labels, METHODS)
     found |= maps

@@ -9,12 +9,12 @@ against the number's line.
 - *no room*: what the claim takes for granted is not so here, so that there is nothing to see.
 - *not testable*: a table, a model, a run or images that the claim needs are not there.
 
-**The interval.** Over seeds: Student's t with n - 1 degrees of freedom, times std / sqrt(n). Over
-images: 1.96 standard errors, as the table has them; where it has none, the least that a change of
-accuracy over so many images can have. The whole is the root of the summed squares of both halves:
-the seeds answer the same images, so that neither contains the other. Images are taken as other
-ones in a difference, which is on the safe side. Each interval stands for itself: with many
-numbers one may miss its line by luck, and what missed is named.
+**The interval.** That of `relevit.evaluate.intervals`, of the seeds' means and of an error over
+images. Where a table does not tell what images add to the seeds, its error is that of one run,
+which is on the safe side; where it has none, the least that a change of accuracy over so many
+images can have. Images are taken as other ones in a difference, which is on the safe side, too.
+Each interval stands for itself: with many numbers one may miss its line by luck, and what missed
+is named.
 
 A number without any error, a count or a yes or no, can be on its side, and contradicts nothing.
 *Not above* and *not below* are for criteria whose words deny a clear difference: the interval is
@@ -30,16 +30,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm, t
 
 from relevit.claims.criteria import FILE, Book, Claim, Row, criteria
+from relevit.evaluate.intervals import interval, shared_variance
 from relevit.evaluate.robustness import ORIGINAL
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "undecided"
 NO_ROOM, NOT_TESTABLE = "no room", "not testable"
 NOTHING = "nothing here"  # would decide it
 VERDICTS = (HOLDS, CONTRADICTED, UNDECIDED, NO_ROOM, NOT_TESTABLE)
-Z = float(norm.ppf(0.975))
 EPS = 1e-9  # below any real change, above rounding
 SHOWN = 6  # numbers of a claim in a table
 
@@ -263,6 +262,7 @@ def _columns(frame: pd.DataFrame, row: Row) -> list[str]:
     return [name for name in frame if name not in (*INNER, row.seed)]
 
 
+IMAGE = ["dataset", "index"]  # what names an image, where a row is one
 INNER = ("_x", "_e", "_n", "_std", "_runs", "_at")
 
 
@@ -301,7 +301,7 @@ def _numbers(
     found = pd.DataFrame({"_x": groups["_x"].agg("mean" if row.over else row.how)})
     found = found.assign(_at=groups["_at"].min(), _e=math.nan, _n=math.nan, _std=math.nan, _runs=0)
     if row.error == "sem":
-        found["_e"] = groups["_x"].sem()
+        found["_e"] = _sem(frame.assign(**part.filter(IMAGE)), list(keys), row.seed, found.index)
     if row.images == "rows":
         found["_n"] = many
     texts = {"_e": row.error, "_n": row.images, "_std": row.std, "_runs": "seeds" * bool(row.std)}
@@ -316,18 +316,34 @@ def _numbers(
     return _plain(found)
 
 
+def _sem(frame: pd.DataFrame, keys: list[str], seed: str, index: pd.Index) -> list[float]:
+    """Errors over images of the numbers of `index`: of seeds, what images add to their mean."""
+    if not seed:
+        return frame.groupby(keys or (lambda _: 0))["_x"].sem().reindex(index).tolist()
+    found = {}
+    for key, rows in frame.groupby(keys) if keys else [((), frame)]:
+        runs = rows[seed].unique()
+        sets = rows.groupby("dataset", observed=True) if "dataset" in rows else [("", rows)]
+        wide = (one.pivot(index=seed, columns="index", values="_x") for _, one in sets)
+        values = [one.reindex(runs).to_numpy() for one in wide]
+        found[key] = float(shared_variance(values) ** 0.5)
+    return [found[one[:-1] if keys else ()] for one in index]
+
+
 def _errors(frame: pd.DataFrame, by_number: list[str]) -> dict[str, pd.Series]:
     """Errors, images and runs of the mean of each number.
 
     Rows of other sets have other images: their errors are the root of the summed squares over their
-    number. All other rows have the same images.
+    number. All other rows have the same images, and all rows the same seeds.
     """
     columns = [name for name in INNER if name in frame]
     sets = frame.groupby([*by_number, "_set"])[columns].mean()
     key = by_number or (lambda _: 0)
     many, found = sets.groupby(key).size(), {}
     for name in columns:
-        if name in ("_e", "_std"):
+        if name == "_std":
+            found[name] = sets[name].groupby(key).mean()
+        elif name == "_e":
             found[name] = (sets[name] ** 2).groupby(key).sum(min_count=1) ** 0.5 / many
         else:
             of = sets[name].groupby(key)
@@ -438,16 +454,18 @@ def _part(one: Mapping[str, float], row: Row, group: Mapping[str, object]) -> Pa
     x, error = float(one["_x"]), one["_e"]
     if math.isnan(error) and not math.isnan(one["_n"]):
         error = least_error(max(abs(x), abs(row.line)), one["_n"])
-    over_images = 0.0 if math.isnan(error) else Z * error
-    over_seeds = 0.0
-    if row.seed or row.std:
-        runs = int(one["_runs"])
-        enough = runs >= max(2, row.runs)
-        over_seeds = t.ppf(0.975, runs - 1) * one["_std"] / math.sqrt(runs) if enough else math.inf
-    half = math.hypot(over_seeds, over_images)
+    error = 0.0 if math.isnan(error) else error
+    runs = int(one["_runs"])
+    if not (row.seed or row.std):
+        low, high = interval(x, images=error**2).tolist()
+    elif runs < max(2, row.runs):
+        low, high = -math.inf, math.inf
+    else:
+        seeds = one["_std"] ** 2 / runs
+        low, high = interval(x, seeds=seeds, freedom=runs - 1, images=error**2).tolist()
     words = " ".join(filter(None, (row.name, *map(str, group.values()))))
-    known = half > EPS or row.error == "0"
-    return Part(words, x, x - half, x + half, row.side, row.line, known, group)
+    known = high - low > 2 * EPS or row.error == "0"
+    return Part(words, x, low, high, row.side, row.line, known, group)
 
 
 def least_error(change_pts: float, images: float) -> float:

@@ -69,7 +69,7 @@ class IavParams(Params):
     )
     robustvit_images: Count = Field(5, ge=5, description="test images explained there")
     shown: int = Field(4, ge=2, le=20, description="images in the explorer")
-    seed: Seed = Field(0, description="draws the noise and the resamples")
+    seed: Seed = Field(0, description="draws the noise")
 
     @field_validator("models")
     @classmethod

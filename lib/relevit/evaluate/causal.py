@@ -28,7 +28,7 @@ from relevit.attribution import to_heatmap
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
 from relevit.data.composing import PARTS, THINGS
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
 
@@ -160,14 +160,14 @@ def causal_table(
 ) -> pd.DataFrame:
     """The SCORES of each method with their 95 % intervals over scenes.
 
-    Columns: method, score, scenes, value, low, high. Raises: as `bootstrap_interval`.
+    Columns: method, score, scenes, value, low, high. Raises: as `mean_interval`.
     """
     rows = []
     for name, found in masses.items():
         each = causal_scores(found, worths)
         for score in SCORES:
             values = torch.tensor(each[score].to_numpy())
-            ends = bootstrap_interval(values)
+            ends = mean_interval(values)
             rows.append((name, score, len(values), values.mean().item(), *ends))
     return pd.DataFrame(rows, columns=["method", "score", "scenes", "value", "low", "high"])
 

@@ -1,27 +1,40 @@
-"""The one kind of interval: 95 % over images and seeds, by bootstrap.
+"""The one kind of interval: 95 % over images and seeds.
 
-All seeds answer the same images. A resample draws as many images of each set as there are, the
-same ones for all seeds, and then as many seeds, both with replacement; the interval holds the
-middle 95 % of the means of all resamples. It tells how far other images of the same kinds and
-other finetunings could move a mean, not other original models. With few seeds it is narrow.
+All seeds answer the same images. So a mean over both varies for two reasons: other seeds, and other
+images, which move all seeds alike. The interval is the wider of two:
+
+- **seeds**: Student's t with n - 1 degrees of freedom, times s / sqrt(n), where s is the standard
+  deviation of the n seeds' means;
+- **seeds and images**: Student's t with as many degrees of freedom as there are images, about 1.96,
+  times sqrt(s^2 / n + c). What images add to the seeds is c, the covariance over images of two
+  seeds' means, averaged over all pairs of seeds (Obuchowski and Rockette 1995; Hillis 2007). Where
+  it comes out below 0, it is 0.
+
+One seed has images alone. Each set has the same weight and images of its own.
+
+With 2, 3 and 5 seeds that differ by 0 to 4 points it holds the truth in 94 to 98 % of simulations
+(`tools/interval_coverage.py`). Others do not: drawing seeds and images anew 75 to 98 %, Hillis's
+degrees of freedom 86 to 95 %, the root of both squared halves 97 to 100 %. It tells how far other
+images of the same kinds and other finetunings could move a mean, not other original models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
+from scipy.stats import t
 from torch import Tensor
 
-RESAMPLES = 2000
-LEVEL_PCT = 95.0
-AT_ONCE = 2**22  # numbers drawn at once; the draws do not depend on it
+Number = float | np.ndarray
+UPPER = 0.975  # quantile of a two-sided 95 %
+PERCENT = 0.0, 100.0  # bounds of a share
 
 
 class Estimate(NamedTuple):
-    """A mean over sets, images and seeds."""
+    """A mean over sets, images and seeds; arrays where the values have more axes."""
 
     mean: float
     std: float  # over the seeds, sample; NaN for one
@@ -29,69 +42,93 @@ class Estimate(NamedTuple):
     high: float
 
 
-def estimate(sets: Iterable[Float[np.ndarray, "seeds _"]], seed: int = 0) -> Estimate:
+def interval(
+    mean: Number,
+    *,
+    seeds: Number = 0.0,
+    freedom: Number = np.inf,
+    images: Number = 0.0,
+    images_freedom: Number = np.inf,
+) -> np.ndarray:
+    """(low, high) by the rule of the module.
+
+    `seeds` is the variance of the mean over seeds, s^2 / n, with its degrees of freedom; `images`
+    what images add to it.
+    """
+    whole = t.ppf(UPPER, images_freedom) * np.sqrt(np.add(seeds, images))
+    half = np.fmax(whole, t.ppf(UPPER, freedom) * np.sqrt(seeds))  # NaN: no freedom, no seeds
+    return np.stack([mean - half, mean + half])
+
+
+def estimate(sets: Sequence[Float[np.ndarray, "*many seeds _"]]) -> Estimate:
     """The mean, each set with the same weight; rows are the same seeds in all sets.
 
     A seed's missing images are NaN; a set of which it has none is left out of its mean.
     """
-    random = np.random.default_rng(seed)
-    means, drawn = [], []
-    for values in sets:
-        drawn.append(resampled_means(values, random))
-        with np.errstate(invalid="ignore"):  # 0 of 0 images: NaN
-            means.append(np.nansum(values, axis=1) / (~np.isnan(values)).sum(axis=1))
-    of_seeds = np.nanmean(means, axis=0)
-    draws = resampled_seeds(np.nanmean(drawn, axis=0), random)
-    std = of_seeds.std(ddof=1) if len(of_seeds) > 1 else np.nan
-    return Estimate(of_seeds.mean(), std, *middle(draws))
+    of_seeds = np.nanmean([_means(values)[..., 0] for values in sets], axis=0)
+    mean, count = of_seeds.mean(axis=-1), of_seeds.shape[-1]
+    several = count > 1
+    std = of_seeds.std(axis=-1, ddof=1) if several else np.full_like(mean, np.nan)[()]
+    ends = interval(
+        mean,
+        seeds=std**2 / count if several else 0.0,
+        freedom=count - 1 if several else np.inf,
+        images=shared_variance(sets),
+        images_freedom=sum(values.shape[-1] - 1 for values in sets),
+    )
+    return Estimate(mean, std, *ends)
 
 
-def bootstrap_interval(values: Float[Tensor, " images"], seed: int = 0) -> tuple[float, float]:
+def mean_interval(
+    values: Float[Tensor, " images"], bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> tuple[float, float]:
     """The interval of one run's mean over images, documents, pairs ...: (low, high).
 
+    It ends at the `bounds` of what a mean can be.
     Raises: ValueError for fewer than two values, NaN or infinity.
     """
     numbers = values.detach().cpu().double().numpy()
     if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
         raise ValueError(
-            f"bootstrap_interval: values {numbers.shape}, {np.isfinite(numbers).sum()} of them "
+            f"mean_interval: values {numbers.shape}, {np.isfinite(numbers).sum()} of them "
             "finite; needed is one finite value an image, for two images or more"
         )
-    found = estimate([numbers[None]], seed)
-    return float(found.low), float(found.high)
+    low, high = np.clip(estimate([numbers[None]])[2:], *bounds)
+    return float(low), float(high)
 
 
-def middle(draws: np.ndarray) -> np.ndarray:
-    """Low and high end of the middle 95 % of the draws, which run along the first axis."""
-    tail = (100 - LEVEL_PCT) / 2
-    return np.percentile(draws, [tail, 100 - tail], axis=0)
+def ratio_values(
+    part: Float[np.ndarray, " images"], whole: Float[np.ndarray, " images"]
+) -> Float[np.ndarray, " images"]:
+    """A value an image whose mean is sum(part) / sum(whole), and whose spread is this ratio's.
+
+    So a ratio has the interval of a mean (the linear part of its error, the delta method).
+    """
+    share = part.sum() / max(whole.sum(), 1)
+    return share + (part - share * whole) / max(whole.mean(), 1 / len(whole))
 
 
-def draw_times(
-    count: int, random: np.random.Generator
-) -> Iterator[Int[np.ndarray, "resamples count"]]:
-    """How often each of `count` things is drawn in each resample, some resamples at a time."""
-    step = max(1, AT_ONCE // count)
-    for start in range(0, RESAMPLES, step):
-        size = min(step, RESAMPLES - start)
-        yield random.multinomial(count, np.full(count, 1 / count), size=size)
+def shared_variance(sets: Sequence[Float[np.ndarray, "*many seeds _"]]) -> Number:
+    """What images add to the variance of the mean over seeds and `sets` (c of the module)."""
+    means = np.stack([_means(values)[..., 0] for values in sets])
+    weight = 1 / (~np.isnan(means)).sum(axis=0)  # of each set in a seed's mean
+    found = sum(map(covariances, sets)) * weight[..., :, None] * weight[..., None, :]
+    return np.maximum(found[..., _pairs(means.shape[-1])].mean(axis=-1), 0.0)
 
 
-def resampled_means(
-    values: Float[np.ndarray, "runs images"], random: np.random.Generator
-) -> Float[np.ndarray, "resamples runs"]:
-    """Each run's mean over the images of each resample, NaN where it has none of them."""
-    known, filled = (~np.isnan(values)).astype(float), np.nan_to_num(values)
-    with np.errstate(invalid="ignore"):
-        parts = [
-            (times @ filled.T) / (times @ known.T) for times in draw_times(values.shape[1], random)
-        ]
-    return np.concatenate(parts)
+def covariances(values: Float[np.ndarray, "*many runs _"]) -> Float[np.ndarray, "*many runs runs"]:
+    """Of the runs' means over images, by images that two runs share; NaN: an image is missing."""
+    count = (~np.isnan(values)).sum(axis=-1, keepdims=True)
+    apart = np.nan_to_num(values - _means(values)) / np.sqrt(np.maximum(count * (count - 1), 1))
+    return apart @ apart.swapaxes(-1, -2)
 
 
-def resampled_seeds(
-    draws: Float[np.ndarray, "resamples seeds"], random: np.random.Generator
-) -> Float[np.ndarray, " resamples"]:
-    """The mean over as many seeds as there are, drawn anew in each resample."""
-    chosen = random.integers(draws.shape[1], size=draws.shape)
-    return np.take_along_axis(draws, chosen, axis=1).mean(axis=1)
+def _means(values: Float[np.ndarray, "*many runs _"]) -> Float[np.ndarray, "*many runs 1"]:
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):  # 0 of 0 images: NaN
+        return np.nansum(values, axis=-1, keepdims=True) / known.sum(axis=-1, keepdims=True)
+
+
+def _pairs(count: int) -> np.ndarray:
+    """Which entries of a matrix are of two runs; of a single run its own."""
+    return ~np.eye(count, dtype=bool) if count > 1 else np.ones((1, 1), bool)

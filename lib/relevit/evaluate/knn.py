@@ -26,7 +26,7 @@ from relevit.data.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.evaluate import robustness
-from relevit.evaluate.intervals import estimate
+from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
 
 KNOWN = "train"  # recipe of the drawings with known classes
@@ -139,16 +139,16 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
     """What finetuning changed, image by image, with its interval; one row a data set and k.
 
     Columns: data, k, images, seeds, change_pts (mean over the finetuned runs), change_std_pts
-    (sample deviation over the runs, NaN for one), low_pts, high_pts and standard_error_pts (of the
-    change of one run over images, mean over the runs).
+    (sample deviation over the runs, NaN for one), low_pts, high_pts and standard_error_pts
+    (what images add to the error of the mean over runs).
     Raises: ValueError without 'original', without another run, or when runs hold other images.
     """
     rows = []
     for (data, k), part in answers.groupby(["data", "k"], sort=False):
         pairs = robustness.paired_changes(_as_predictions(part))
         wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
-        found = estimate([wide.T.to_numpy()])
-        rows.append((data, k, *wide.shape, *found, wide.sem().mean()))
+        runs = [wide.T.to_numpy()]
+        rows.append((data, k, *wide.shape, *estimate(runs), shared_variance(runs) ** 0.5))
     columns = ["data", "k", "images", "seeds", "change_pts", "change_std_pts", "low_pts"]
     return pd.DataFrame(rows, columns=[*columns, "high_pts", "standard_error_pts"])
 

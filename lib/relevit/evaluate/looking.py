@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from relevit.attribution import explain, to_heatmap
 from relevit.data.batch import Batch
 from relevit.data.drawings import CLASSES
-from relevit.evaluate.intervals import draw_times, middle
+from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values
 from relevit.evaluate.predictions import BATCH
 from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
@@ -194,21 +193,20 @@ def own_share_pct(
 
     And the ends of the 95 % interval over images, as the two maps of one image are not independent:
     a map that is the same for both points right once an image, whatever the images. Where all maps
-    are right, or all wrong, the images' spread says nothing; then it is Wilson's interval.
+    are right, or all wrong, or of one image, the spread says nothing; then it is Wilson's interval.
     Raises: ValueError when none is counted.
     """
     counted = torch.ones_like(own) if counted is None else counted
     images = counted.any(dim=1)
-    right, maps = ((own & counted)[images].sum(dim=1).numpy(), counted[images].sum(dim=1).numpy())
+    right, maps = (found[images].sum(dim=1).double().numpy() for found in (own & counted, counted))
     if not len(maps):
         raise ValueError("own_share_pct: no map is counted; draw more pairs")
     share = right.sum() / maps.sum()
-    if share in (0, 1):
+    if share in (0, 1) or len(maps) == 1:
         wilson = binomtest(int(share * len(maps)), len(maps)).proportion_ci(method="wilson")
         return 100 * share, 100 * wilson.low, 100 * wilson.high
-    times = np.concatenate(list(draw_times(len(maps), np.random.default_rng(0))))
-    low, high = middle((times @ right) / (times @ maps))
-    return 100 * share, 100 * low, 100 * high
+    each = 100 * torch.from_numpy(ratio_values(right, maps))
+    return 100 * share, *mean_interval(each, PERCENT)
 
 
 def points_at_object(

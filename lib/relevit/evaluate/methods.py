@@ -127,7 +127,7 @@ def segmentation_table(
 ) -> pd.DataFrame:
     """Segmentation test of each method: method, metric, value_pct, low_pct, high_pct.
 
-    The interval holds 95 % of the bootstrap over images. `grid` is of patches (`patch_grid`).
+    The interval is over images. `grid` is of patches (`patch_grid`).
     """
     figures = options(protocol, "segmentation_rows")
     parts = []

@@ -17,7 +17,7 @@ ORIGINAL = "original"  # the arm of the models that all others start from
 
 
 def paired_change(
-    ours: pd.DataFrame, other: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS, *, seed: int = 0
+    ours: pd.DataFrame, other: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS
 ) -> pd.DataFrame:
     """Difference of top-1, in points, mean over `sets`, by group of classes.
 
@@ -41,11 +41,11 @@ def paired_change(
         part = both if group == "all" else both[both["in_a"] == (group == "A")]
         if len(part):
             seeds = sorted(part["seed"].unique())
-            wide = (
+            wide = [
                 images.pivot(index="seed", columns="index", values="change").reindex(seeds)
                 for _, images in part.groupby("dataset", sort=True)
-            )
-            found = estimate((values.to_numpy() for values in wide), seed)
+            ]
+            found = estimate([values.to_numpy() for values in wide])
             rows[group] = [found.mean, found.low, found.high, len(seeds)]
     names = ["change_pts", "low_pts", "high_pts", "seeds"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names)

@@ -28,7 +28,7 @@ from relevit.attention.patches import to_heatmap, to_pixels
 from relevit.base.device import Precision
 from relevit.config.words import Fill, Unit
 from relevit.evaluate.bfloat16 import Answers, label_gap
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import PERCENT, mean_interval
 
 Direction = Literal["positive", "negative"]
 Grid = tuple[int, int]  # rows and columns of what can be erased
@@ -224,12 +224,12 @@ def image_auc_pct(rows: pd.DataFrame, **rule: bool) -> pd.DataFrame:
 def auc_table(rows: pd.DataFrame, **rule: bool) -> pd.DataFrame:
     """AUC of a data set with its 95 % interval over images; `rule` as `auc_weights`.
 
-    Columns: direction, images, auc_pct, low_pct, high_pct. Raises: as `bootstrap_interval`.
+    Columns: direction, images, auc_pct, low_pct, high_pct. Raises: as `mean_interval`.
     """
     areas = image_auc_pct(rows, **rule).groupby("direction", observed=True)["auc_pct"]
     found = {name: torch.tensor(own.to_numpy()) for name, own in areas}
     table = [
-        (name, len(found[name]), found[name].mean().item(), *bootstrap_interval(found[name]))
+        (name, len(found[name]), found[name].mean().item(), *mean_interval(found[name], PERCENT))
         for name in DIRECTIONS
         if name in found
     ]

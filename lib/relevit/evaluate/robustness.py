@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from relevit.data.cutouts import TEST_SETS
+from relevit.evaluate.intervals import shared_variance
 from relevit.evaluate.predictions import accuracy_table
 from relevit.paper.published import METRICS
 
@@ -63,7 +64,7 @@ def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
 
     Columns: dataset (order of TEST_SETS), images, seeds, and for top1 and top5 `original_*_pct`,
     `change_*_pts` (mean over the runs), `change_*_std_pts` (over the runs) and `change_*_se_pts`,
-    the standard error over images of the mean over runs.
+    what images add to the error of the mean over runs (`evaluate.intervals`).
     Raises: ValueError as `paired_changes`.
     """
     pairs = paired_changes(predictions)
@@ -71,14 +72,18 @@ def change_table(predictions: pd.DataFrame) -> pd.DataFrame:
     before = accuracy_table(original, ["dataset"]).set_index("dataset")
     runs = pairs.groupby(["dataset", "model_run"], observed=True)[CHANGES].mean()
     runs = runs.groupby("dataset", observed=True)
-    of_images = pairs.groupby(["dataset", "index"], observed=True)[CHANGES].mean()
-    error = of_images.groupby("dataset", observed=True).sem()
     table = pd.DataFrame({"images": before["images"], "seeds": runs.size()})
     for metric, change in zip(METRICS, CHANGES, strict=True):
         table[f"original_{metric}_pct"] = before[f"{metric}_pct"]
         table[change], table[f"change_{metric}_std_pts"] = runs[change].mean(), runs[change].std()
-        table[f"change_{metric}_se_pts"] = error[change]
+        table[f"change_{metric}_se_pts"] = [_error(pairs, name, change) for name in table.index]
     return table.loc[list(TEST_SETS)].rename_axis("dataset").reset_index()
+
+
+def _error(pairs: pd.DataFrame, dataset: str, change: str) -> float:
+    own = pairs[pairs["dataset"] == dataset]
+    wide = own.pivot(index="model_run", columns="index", values=change)
+    return float(shared_variance([wide.to_numpy()]) ** 0.5)
 
 
 def split_accuracies(

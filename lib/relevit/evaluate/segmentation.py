@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from relevit.evaluate.intervals import draw_times, middle
+from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values
 
 METRICS = ("pixel_accuracy_pct", "miou_pct", "map_pct", "mf1_pct")
 # Cuts of the mF1, all inside [0, 1]: at 0 and 1 every map gives the same answer.
@@ -77,16 +77,16 @@ def segmentation_scores(rows: pd.DataFrame) -> dict[str, float]:
     Pixel accuracy and IoU are over the pixels of the whole data set, mIoU is the mean of the
     IoU of background and of foreground (differences E1); mAP and mF1 are means over images.
     """
-    return dict(zip(METRICS, _scores(rows, np.ones((1, len(rows))))[0].tolist(), strict=True))
+    return {name: float(values.mean()) for name, values in _image_values(rows).items()}
 
 
-def segmentation_intervals(rows: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def segmentation_intervals(rows: pd.DataFrame) -> pd.DataFrame:
     """The four numbers with their intervals over images: metric, value_pct, low_pct, high_pct."""
-    draws = draw_times(len(rows), np.random.default_rng(seed))
-    low, high = middle(np.concatenate([_scores(rows, times) for times in draws]))
-    value = segmentation_scores(rows).values()
-    columns = {"metric": METRICS, "value_pct": value, "low_pct": low, "high_pct": high}
-    return pd.DataFrame(columns)
+    found = [
+        (name, float(values.mean()), *mean_interval(torch.from_numpy(values), PERCENT))
+        for name, values in _image_values(rows).items()
+    ]
+    return pd.DataFrame(found, columns=["metric", "value_pct", "low_pct", "high_pct"])
 
 
 def average_precision(
@@ -131,21 +131,19 @@ def _f1(
     return 2 * both.double() / either_twice.clamp_min(1)
 
 
-def _scores(rows: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
-    """The METRICS for each row of `weights` (how often an image counts), [weights, 4]."""
+def _image_values(rows: pd.DataFrame) -> dict[str, Float[np.ndarray, " images"]]:
+    """Of each of METRICS a value an image, whose mean is the number.
 
-    def total(column: str) -> np.ndarray:
-        return weights @ rows[column].to_numpy(dtype=float)
-
+    A class that is neither found nor there in any image has no union: its IoU is 0.
+    """
+    column = {name: values.to_numpy(dtype=float) for name, values in rows.items()}
     ious = [
-        # A class that is neither found nor there in any image has no union: its IoU is 0.
-        total(f"inter_{kind}") / np.maximum(total(f"union_{kind}"), 1)
+        ratio_values(column[f"inter_{kind}"], column[f"union_{kind}"])
         for kind in ("background", "foreground")
     ]
-    images = weights.sum(axis=1)
-    accuracy = total("correct") / total("pixels")
-    means = [total(column) / images for column in ("ap_pct", "f1_pct")]
-    return np.stack([100 * accuracy, 100 * (ious[0] + ious[1]) / 2, *means], axis=1)
+    accuracy = ratio_values(column["correct"], column["pixels"])
+    values = [100 * accuracy, 100 * np.mean(ious, axis=0), column["ap_pct"], column["f1_pct"]]
+    return dict(zip(METRICS, values, strict=True))
 
 
 def iou_changes(maps: pd.DataFrame) -> pd.DataFrame:

@@ -43,7 +43,7 @@ from relevit.data.own.listing import order_note, same_form
 from relevit.data.own.outlines import MaskSource, MaskValues
 from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
 from relevit.evaluate.frozen_features import linear_probe
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.looking import Look, look, look_rows
 from relevit.evaluate.predictions import BATCH, make_classifier, predict
 from relevit.finetune.learning_rate import highest_passing, judge
@@ -858,7 +858,7 @@ def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (dataset, model), part in answers.groupby(["dataset", "model"], sort=False):
         right = 100.0 * (part["label_rank"] == 0).to_numpy(dtype=float)
-        low, high = bootstrap_interval(torch.from_numpy(right))
+        low, high = mean_interval(torch.from_numpy(right), PERCENT)
         row = {"dataset": dataset, "model": model, "images": len(right)}
         rows.append(row | {"top1_pct": right.mean(), "low_pct": low, "high_pct": high})
     return pd.DataFrame(rows)
@@ -888,7 +888,7 @@ def changes(answers: pd.DataFrame) -> pd.DataFrame:
 def _change(right: pd.DataFrame, after: str, before: str) -> dict[str, Any]:
     difference = right[after].astype(float) - right[before].astype(float)
     gained, lost = int((difference > 0).sum()), int((difference < 0).sum())
-    low, high = bootstrap_interval(torch.from_numpy(100 * difference.to_numpy()))
+    low, high = mean_interval(torch.from_numpy(100 * difference.to_numpy()))
     return {
         "change": f"{after} - {before}",
         "images": len(difference),

@@ -115,7 +115,7 @@ def _correlations(own: pd.DataFrame, mask: pd.DataFrame, entropy: pd.DataFrame) 
     """Rank correlations over images with the object's size, and over heads with the mask's."""
     images = entropy.groupby("image")[["entropy", "object_share_pct"]].mean().dropna()
     images = images.join(own.groupby("image")["score"].mean(), how="inner")
-    if len(images) >= 3:
+    if len(images) >= 4:
         for name in ("entropy", "score"):
             found = rank_correlation(images["object_share_pct"], images[name])
             yield _correlation(f"{name} with size", found)
@@ -124,7 +124,7 @@ def _correlations(own: pd.DataFrame, mask: pd.DataFrame, entropy: pd.DataFrame) 
     heads = heads.groupby(["layer", "head"]).mean()
     theirs = mask.groupby(["seed", "layer", "head"])["score"].median()
     theirs = theirs.groupby(["layer", "head"]).mean().reindex(heads.index)
-    if theirs.notna().all() and len(heads) >= 3:
+    if theirs.notna().all() and len(heads) >= 4:
         yield _correlation("score with mask", rank_correlation(heads, theirs))
 
 

@@ -21,13 +21,7 @@ from jaxtyping import Float, Int
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from relevit.evaluate.intervals import (
-    bootstrap_interval,
-    estimate,
-    middle,
-    resampled_means,
-    resampled_seeds,
-)
+from relevit.evaluate.intervals import covariances, estimate, interval, mean_interval
 
 RUN = ["model", "kind", "seed", "map"]
 SUPERVISED, SELF_SUPERVISED = "supervised", "self-supervised"
@@ -35,6 +29,7 @@ KINDS = (SUPERVISED, SELF_SUPERVISED)
 DIFFERENCE = "difference"  # self-supervised minus supervised
 ORIGINAL = "original"
 PLACE = ["image", "layer", "head"]
+MODEL = ["kind", "model", "seed"]
 
 
 # Tensors
@@ -90,7 +85,7 @@ def image_slopes(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def trend_table(scores: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def trend_table(scores: pd.DataFrame) -> pd.DataFrame:
     """Slope of global-IAV of every run and map, with its interval over images.
 
     Columns: model, kind, seed, map, slope, low, high, in the order of the table `scores`.
@@ -98,45 +93,56 @@ def trend_table(scores: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     rows = []
     for run, part in image_slopes(scores).groupby(RUN, sort=False, observed=True):
         values = torch.tensor(part["slope"].to_numpy())
-        rows.append((*run, float(values.mean()), *bootstrap_interval(values, seed=seed)))
+        rows.append((*run, float(values.mean()), *mean_interval(values)))
     return pd.DataFrame(rows, columns=[*RUN, "slope", "low", "high"])
 
 
 # Kinds of pretraining
 
 
-def kind_intervals(per_image: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def kind_intervals(per_image: pd.DataFrame) -> pd.DataFrame:
     """Slopes of both kinds and their difference, with intervals over images and seeds.
 
-    `per_image` is the table of `image_slopes`. In each resample the images are drawn with
-    replacement, the same ones for every model, and each model's seeds are drawn from its own.
-    A kind is the mean over its models. The interval covers other images and other finetunings
-    of these very models (a model of one seed adds none of the latter). It does not cover other
-    pretrained models: with a few of each kind nothing can.
+    `per_image` is the table of `image_slopes`. A kind is the mean over its models, which see the
+    same images and have seeds of their own; degrees of freedom over seeds by Satterthwaite. The
+    interval covers other images and other finetunings of these very models (a model of one seed
+    adds none of the latter). It does not cover other pretrained models: with a few of each kind
+    nothing can.
     Columns: map, kind (supervised, self-supervised, difference: the latter minus the former),
     models, slope, low, high.
     """
     parts = []
     for name, rows in per_image.groupby("map", sort=False, observed=True):
-        random = np.random.default_rng(seed)
-        runs = rows.pivot(index=["kind", "model", "seed"], columns="image", values="slope")
-        drawn = pd.DataFrame(resampled_means(runs.to_numpy(), random).T, index=runs.index)
-        models = {
-            key: (
-                runs.loc[part.index].to_numpy().mean(),
-                resampled_seeds(part.T.to_numpy(), random),
+        runs = rows.pivot(index=MODEL, columns="image", values="slope")
+        models = runs.mean(axis=1).groupby(level=MODEL[:2])
+        means, several = models.mean(), models.size() > 1
+        of_seeds = (models.var() / models.size()).fillna(0.0)
+        shared = _between_models(runs)
+        weights = pd.DataFrame({kind: means.index.get_level_values(0) == kind for kind in KINDS})
+        weights = (weights / weights.sum()).set_index(means.index)
+        weights[DIFFERENCE] = weights[SELF_SUPERVISED] - weights[SUPERVISED]
+        for kind, weight in weights.items():
+            each = (weight**2 * of_seeds)[several]
+            freedom = each.sum() ** 2 / (each**2 / (models.size() - 1)).sum() if each.any() else 1
+            ends = interval(
+                weight @ means,
+                seeds=each.sum(),
+                freedom=freedom,
+                images=max(weight @ shared @ weight, 0.0),
+                images_freedom=runs.shape[1] - 1,
             )
-            for key, part in drawn.groupby(["kind", "model"])
-        }
-        table = pd.DataFrame({"map": name, "kind": [*KINDS, DIFFERENCE]})
-        members = [[found for key, found in models.items() if key[0] == kind] for kind in KINDS]
-        exact = [np.mean([mean for mean, _ in group]) for group in members]
-        draws = [np.mean([draw for _, draw in group], axis=0) for group in members]
-        table["models"] = [*map(len, members), len(models)]
-        table["slope"] = [*exact, exact[1] - exact[0]]
-        table[["low", "high"]] = [middle(drawn) for drawn in (*draws, draws[1] - draws[0])]
-        parts.append(table)
-    return pd.concat(parts, ignore_index=True)
+            parts.append((name, kind, int((weight != 0).sum()), weight @ means, *ends))
+    return pd.DataFrame(parts, columns=["map", "kind", "models", "slope", "low", "high"])
+
+
+def _between_models(runs: pd.DataFrame) -> pd.DataFrame:
+    """Covariance over images of two models' means, of one model of two of its seeds."""
+    found = covariances(runs.to_numpy())
+    seeds = runs.groupby(level=MODEL[:2]).transform("size").to_numpy()
+    found[np.diag(seeds > 1)] = np.nan
+    by_run = pd.DataFrame(found, runs.index, runs.index)
+    by_model = by_run.groupby(level=MODEL[:2]).mean()
+    return by_model.T.groupby(level=MODEL[:2]).mean()
 
 
 def separations(properties: pd.DataFrame, kinds: pd.Series) -> pd.DataFrame:

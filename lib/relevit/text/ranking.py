@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from relevit.attribution import BASELINES, VARIANTS
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.text.token_maps import RANDOM
 from relevit.text.token_perturbation import AREA, FIRST_HALF, text_areas
 
@@ -50,15 +50,15 @@ def document_scores(perturbation: pd.DataFrame, reasoning: pd.DataFrame | None) 
     return scores[["method", "score", "index", "value_pct"]]
 
 
-def score_table(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Means with 95 % bootstrap intervals over documents, and each method's place (1: best).
+def score_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """Means with 95 % intervals over documents, and each method's place (1: best).
 
     Columns: method, score, documents, value_pct, low_pct, high_pct, place. RANDOM has no place.
     """
     rows = []
     for (method, score), values in scores.groupby(["method", "score"], sort=False)["value_pct"]:
         numbers = torch.tensor(values.to_numpy(dtype=float))
-        interval = bootstrap_interval(numbers, seed=seed)
+        interval = mean_interval(numbers, PERCENT)
         rows.append((method, score, len(numbers), float(numbers.mean()), *interval))
     columns = ["method", "score", "documents", "value_pct", "low_pct", "high_pct"]
     table = pd.DataFrame(rows, columns=columns)
@@ -68,12 +68,12 @@ def score_table(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     return table.astype({"place": "Int64"})
 
 
-def leads(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def leads(scores: pd.DataFrame) -> pd.DataFrame:
     """What each of VARIANTS gains over the best of BASELINES, on the same documents.
 
     Columns: score, method, best (the baseline with the best mean), documents, gain_pts, low_pts,
-    high_pts. A gain above 0 is better, whichever way the score goes; the interval holds 95 % of
-    the bootstrap of the differences, document by document: what is hard for all methods drops out.
+    high_pts. A gain above 0 is better, whichever way the score goes; the interval is
+    of the differences, document by document: what is hard for all methods drops out.
     The baseline was chosen on these documents, which flatters it.
     """
     rows = []
@@ -87,7 +87,7 @@ def leads(scores: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         best = means.idxmax() if higher else means.idxmin()
         for name in (name for name in own["method"].unique() if name in VARIANTS):
             gain = torch.tensor((signed[name] - signed[best]).to_numpy())
-            interval = bootstrap_interval(gain, seed=seed)
+            interval = mean_interval(gain)
             rows.append((score, name, best, len(gain), float(gain.mean()), *interval))
     columns = ["score", "method", "best", "documents", "gain_pts", "low_pts", "high_pts"]
     return pd.DataFrame(rows, columns=columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from relevit.claims import criteria, judge, read_criteria, verdict_table
 from relevit.claims.criteria import FILE, Row
 from relevit.claims.deciding import decides
 from relevit.claims.evaluator import Part, Verdict, least_error, row_parts
+from relevit.evaluate.intervals import estimate
 from relevit.paper import claims as sentences
 
 from .made import MAKERS, changed, other, papers, table, verdict, without
@@ -392,7 +394,25 @@ def test_the_interval_over_seeds_is_students():
     assert (part.value, part.low, part.high) == pytest.approx((2, 2 - half, 2 + half))
     assert not part.met and not part.against
     (both,) = parts(where="who == 'a'", seed="seed", error="x * 0 + 1.0")
-    assert both.high - both.value == pytest.approx(math.hypot(half, 1.959964))
+    assert both.high - both.value == pytest.approx(half), "wider than that over images"
+    (both,) = parts(where="who == 'a'", seed="seed", error="x * 0 + 5.0")
+    assert both.high - both.value == pytest.approx(1.959964 * (1 / 3 + 5**2) ** 0.5)
+
+
+def test_answers_have_the_interval_of_the_notebooks():
+    """Two runs on the same images of two sets, also where a run lacks one."""
+    random = np.random.default_rng(0)
+    values = 100.0 * random.integers(-1, 2, size=(2, 3, 30)) + 20  # sets, runs, images
+    sets, runs, images = np.indices(values.shape).reshape(3, -1)
+    table = pd.DataFrame({"dataset": sets, "run": runs, "index": images, "v": values.ravel()})
+    row = Row(table="s/t", value="v", seed="run", error="sem")
+    (part,) = row_parts(row, {"s/t": table}, {})
+    found = estimate(list(values))
+    assert part.value == pytest.approx(found.mean)
+    # Of 58 images at hand Student's t is a little wider than of any number.
+    assert (part.low, part.high) == pytest.approx(found[2:], rel=0.03)
+    (lacking,) = row_parts(row, {"s/t": table.drop(index=[3, 40])}, {})
+    assert lacking.high > lacking.low
 
 
 def test_differences_are_taken_run_by_run():

@@ -6,48 +6,90 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.evaluate import intervals
-from relevit.evaluate.intervals import bootstrap_interval, estimate
+from relevit.evaluate.intervals import (
+    estimate,
+    interval,
+    mean_interval,
+    ratio_values,
+    shared_variance,
+)
+
+T = {1: 12.706205, 2: 4.302653, 399: 1.965927}  # 97.5 % quantiles of Student's t
 
 
 def test_equal_values_have_no_width():
-    assert bootstrap_interval(torch.full((7,), 0.25)) == (0.25, 0.25)
+    assert mean_interval(torch.full((7,), 0.25)) == (0.25, 0.25)
 
 
-def test_over_images_it_is_two_standard_errors_wide():
+def test_one_seed_has_students_interval_over_images():
     values = np.random.default_rng(0).normal(size=(1, 400))
     found = estimate([values])
-    error = values.std(ddof=1) / 20
     assert found.mean == pytest.approx(values.mean()) and np.isnan(found.std)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.07)
-    assert bootstrap_interval(torch.from_numpy(values[0])) == found[2:]
-    assert estimate([values], seed=1).low != found.low
+    half = T[399] * values.std(ddof=1) / 20
+    assert found[2:] == pytest.approx((found.mean - half, found.mean + half))
+    assert mean_interval(torch.from_numpy(values[0])) == found[2:]
 
 
-def test_sets_weigh_alike_and_missing_images_do_not_count():
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_seeds_that_differ_have_students_interval_over_seeds(seeds):
+    """Here images say the same of all seeds and their error is small beside that of seeds."""
+    images = np.random.default_rng(0).normal(size=400)
+    values = images + 10 * np.arange(seeds)[:, None]
+    found = estimate([values])
+    assert found.high - found.mean == pytest.approx(T[seeds - 1] * found.std / seeds**0.5)
+
+
+def test_seeds_that_agree_have_the_images_interval():
+    """What images add is the covariance of two seeds' means."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=400) + 0.1 * random.normal(size=(3, 400))
+    found, covariance = estimate([values]), np.cov(values) / 400
+    shared = covariance[~np.eye(3, dtype=bool)].mean()
+    assert shared_variance([values]) == pytest.approx(shared)
+    half = T[399] * (found.std**2 / 3 + shared) ** 0.5
+    assert found.high - found.mean == pytest.approx(half)
+
+
+def test_images_that_seeds_disagree_on_add_nothing():
+    values = np.array([[100.0, 0.0] * 20, [0.0, 100.0] * 20])
+    assert shared_variance([values]) == 0
+
+
+def test_sets_weigh_alike_and_have_images_of_their_own():
+    one, other = np.random.default_rng(0).normal(size=(2, 2, 50))
+    both = shared_variance([one, other])
+    assert both == pytest.approx((np.cov(one)[0, 1] + np.cov(other)[0, 1]) / 50 / 4)
+
+
+def test_missing_images_do_not_count():
     some = np.array([[100.0, np.nan, np.nan], [0.0, 0.0, 100.0]])
     lost = np.array([[50.0], [np.nan]])  # of the second seed no image
     assert estimate([some, lost]).mean == pytest.approx((75 + 100 / 3) / 2)
+    halves = np.random.default_rng(0).normal(size=(2, 80))
+    halves[0, :40] = halves[1, 40:] = np.nan  # no image in common
+    assert shared_variance([halves]) == 0
 
 
-def test_draws_do_not_depend_on_how_many_are_made_at_once(monkeypatch):
-    sets = [np.random.default_rng(0).normal(size=(2, 30))]
-    whole = estimate(sets)
-    monkeypatch.setattr(intervals, "AT_ONCE", 100)
-    assert estimate(sets) == pytest.approx(whole)
+def test_the_wider_of_two_is_taken():
+    narrow = interval(0.0, seeds=1.0, freedom=np.inf, images=3.0)
+    assert narrow.tolist() == pytest.approx([-2 * 1.959964, 2 * 1.959964])
+    wide = interval(0.0, seeds=1.0, freedom=1, images=3.0)
+    assert wide.tolist() == pytest.approx([-T[1], T[1]])
 
 
-def test_it_holds_the_truth_as_often_as_it_says():
-    """Some images are easy for every seed, and some seeds are better on every image."""
-    random, hits = np.random.default_rng(0), 0
-    for _ in range(100):
-        skill, ease = random.normal(0, 0.1, (10, 1)), random.normal(0, 0.2, (2, 1, 40))
-        found = estimate(list((random.random((2, 10, 40)) < 0.5 + skill + ease) * 100.0))
-        hits += found.low <= 50 <= found.high
-    assert hits >= 85
+def test_a_ratio_has_the_interval_of_its_linear_part():
+    """Against means over many draws of images."""
+    random = np.random.default_rng(0)
+    whole = random.integers(1, 20, 200).astype(float)
+    part = random.binomial(whole.astype(int), 0.3).astype(float)
+    values = ratio_values(part, whole)
+    assert values.mean() == pytest.approx(part.sum() / whole.sum())
+    drawn = random.integers(200, size=(4000, 200))
+    spread = (part[drawn].sum(axis=1) / whole[drawn].sum(axis=1)).std()
+    assert values.std(ddof=1) / 200**0.5 == pytest.approx(spread, rel=0.05)
 
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, float("nan")]])
 def test_one_value_or_no_number_is_refused(values):
     with pytest.raises(ValueError, match="needed is one finite value an image, for two images"):
-        bootstrap_interval(torch.tensor(values))
+        mean_interval(torch.tensor(values))

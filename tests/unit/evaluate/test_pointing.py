@@ -32,24 +32,24 @@ def test_pointing_game(pairs):
     table = pointing_table(pairs, maps, grid)
     assert table["own_object_pct"].tolist() == [100.0, 0.0, 50.0]
     assert table["images"].tolist() == [24, 24, 24]
-    # The blind one is right once an image, whichever images are drawn; of those that are all
+    # The blind one is right once in every image, so that images say the same; of those that are all
     # right or all wrong it is Wilson's interval.
     assert table["low_pct"].tolist() == pytest.approx([75.75, 0.0, 50.0], abs=0.01)
     assert table["high_pct"].tolist() == pytest.approx([100.0, 24.25, 50.0], abs=0.01)
 
 
 def test_interval_is_over_images_whose_two_maps_go_together():
-    """As wide as the normal one, of the images' means; that of single maps is narrower."""
+    """As wide as Student's, of the images' means; that of single maps is narrower."""
     own = torch.tensor([[1, 1], [0, 0], [1, 1], [1, 0], [0, 1], [1, 1]] * 20).bool()
     share, low, high = own_share_pct(own)
     means = own.double().mean(dim=1)
     assert share == pytest.approx(100 * means.mean().item())
-    assert high - low == pytest.approx(392 * (means.var() / 120).sqrt().item(), rel=0.1)
+    assert high - low == pytest.approx(2 * 198.01 * (means.var() / 120).sqrt().item(), rel=1e-4)
     counted = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0], [0, 1], [1, 0]] * 20).bool()
     share, low, high = own_share_pct(own, counted)
     assert share == pytest.approx(100 * 4 / 6) and low < share < high
     gaps = torch.tensor([1 / 3, -4 / 3, 1 / 3, 1 / 3, 1 / 3] * 20).double()
     error = 100 * (gaps.square().sum() * 100 / 99).sqrt().item() / 120
-    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert high - low == pytest.approx(2 * 1.984217 * error)
     with pytest.raises(ValueError, match="no map is counted; draw more pairs"):
         own_share_pct(own, torch.zeros_like(own))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -61,9 +62,9 @@ def test_change_table(predictions):
     assert row["change_top1_pts"] == 20
     # Two values d apart have the sample standard deviation d / sqrt(2).
     assert row["change_top1_std_pts"] == pytest.approx(20 / math.sqrt(2))
-    # One image is corrected by both runs, two by one, seven by none.
-    of_images = pd.Series([100.0] + [50.0] * 2 + [0.0] * 7)
-    assert row["change_top1_se_pts"] == pytest.approx(of_images.sem())
+    # One image is corrected by both runs, two by one of them, seven by none: what both share.
+    one, other = [100.0] * 3 + [0.0] * 7, [100.0] + [0.0] * 9
+    assert row["change_top1_se_pts"] == pytest.approx((np.cov(one, other)[0, 1] / 10) ** 0.5)
     assert row["change_top5_pts"] == 25
     assert table.set_index("dataset").loc["val", "change_top1_pts"] == -5
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import mean_interval
 from relevit.iav import (
     change_after,
     global_iav,
@@ -76,7 +76,7 @@ def test_trend_table_by_hand():
     assert found["slope"].tolist() == pytest.approx([-0.2, 0.2, 0.2])
     assert found.loc[("a", "smoothgrad"), "low"] == pytest.approx(-0.2)
     row = found.loc[("b", "smoothgrad")]
-    assert (row["low"], row["high"]) == bootstrap_interval(slopes(score_tensor(table[:12])))
+    assert (row["low"], row["high"]) == mean_interval(slopes(score_tensor(table[:12])))
     assert row["kind"] == "supervised" and row["seed"] == 1
     assert trend_table(table)["model"].tolist() == ["b", "a", "b"], "in the order given"
 
@@ -99,12 +99,25 @@ def per_image(count=40, image_noise=0.0, seed_noise=0.0):
 
 
 def test_seeds_widen_the_interval():
-    """The mean of 3 drawn of (-d, 0, d) has variance 2 d² / 9; of two models a half of that."""
+    """Seeds at (-d, 0, d) have variance d²; degrees of freedom are those of all models' seeds."""
     found = kind_intervals(per_image(seed_noise=0.1)).set_index("kind")
     width = found["high"] - found["low"]
-    error = 0.1 * (2 / 9 / 2) ** 0.5
-    assert width["supervised"] == pytest.approx(2 * 1.96 * error, rel=0.15)
-    assert width["difference"] == pytest.approx(2 * 1.96 * error * 2**0.5, rel=0.15)
+    error, of_four, of_eight = 0.1 / 6**0.5, 2.776445, 2.306004  # Student's t
+    assert width["supervised"] == pytest.approx(2 * of_four * error)
+    assert width["difference"] == pytest.approx(2 * of_eight * error * 2**0.5)
+
+
+def test_images_move_both_kinds_alike():
+    """So they widen the interval of a kind, and not that of the difference."""
+    table = per_image(image_noise=0.1, seed_noise=0.01)
+    found = kind_intervals(table).set_index("kind")
+    width = found["high"] - found["low"]
+    images = table[(table["model"] == "a") & (table["seed"] == 1)]["slope"]
+    error = (images.var() / 40 + 0.01**2 / 6) ** 0.5
+    assert width["supervised"] == pytest.approx(2 * 2.022691 * error)  # t of 39
+    assert width["difference"] == pytest.approx(2 * 2.306004 * 0.01 / 3**0.5)
+    single = kind_intervals(table[table["seed"] == 1]).set_index("kind")
+    assert (single["high"] - single["low"])["difference"] == pytest.approx(0, abs=1e-8)
 
 
 # Telling the kinds apart
@@ -207,4 +220,5 @@ def test_change_by_hand():
     (row,) = change_after(robustvit(original=[0.2, 0.4, 0.5, 0.5], **runs)).to_dict("records")
     assert row["map"] == "mask" and row["before"] == pytest.approx(0.4)
     assert row["change"] == pytest.approx(0.15)
-    assert (row["low"], row["high"]) == pytest.approx((0.1, 0.2)), "the worse and the better"
+    half = 12.706205 * 0.05  # Student's t of two seeds
+    assert (row["low"], row["high"]) == pytest.approx((0.15 - half, 0.15 + half))

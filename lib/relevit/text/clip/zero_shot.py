@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 from relevit.base.device import Precision
 from relevit.config import TextParams
 from relevit.data.batch import Batch
-from relevit.evaluate.intervals import bootstrap_interval
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.methods import perturb, perturb_by_label, shared_maps
 from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
 from relevit.models.spec import ModelSpec
@@ -57,9 +57,9 @@ def zero_shot_rows(
 
     The answer is sought among the group's classes alone, so that chance is one in as many.
     Columns: model, seed, classes (the group), candidates, images, accuracy_pct, low_pct, high_pct,
-    chance_pct. Where towers are joined, the mean is over classes and the interval holds 95 % of the
-    bootstrap over them, not over images: there is one drawing of a class, and a class is known or
-    is not. Of an encoder that came ready both are over images, and a class may have none.
+    chance_pct. Where towers are joined, the mean and its interval are over classes, not over
+    images: there is one drawing of a class, and a class is known or is not. Of an encoder that came
+    ready both are over images, and a class may have none.
     """
     texts, rows = encoder.texts(phrases), []
     for name, classes in encoder.groups.items():
@@ -69,9 +69,9 @@ def zero_shot_rows(
         right = 100 * (places[logits.argmax(dim=1).cpu()] == labels[keep]).double()
         if name != ALL:
             right = torch.stack([right[labels[keep] == c].mean() for c in classes])
-        interval = bootstrap_interval(right, seed=cfg.seed)
+        ends = mean_interval(right, PERCENT)
         counts = (len(classes), int(keep.sum()))
-        rows.append((name, *counts, right.mean().item(), *interval, 100 / len(classes)))
+        rows.append((name, *counts, right.mean().item(), *ends, 100 / len(classes)))
     columns = ["classes", "candidates", "images", "accuracy_pct", "low_pct", "high_pct"]
     table = pd.DataFrame(rows, columns=[*columns, "chance_pct"])
     table.insert(0, "seed", encoder.seed)
