@@ -1,8 +1,8 @@
 """What would decide a claim that is undecided: more seeds, more images, or nothing here.
 
-A number is decided where its interval no longer contains its line. If it stayed as it is, half of
-the interval would shrink with more seeds (Student's t times std / sqrt(n)) and with more images
-(by their root). Asked is for the part that is the larger, and for both where one is not enough.
+A number is decided where its interval no longer contains its line. If number, spread and error
+stayed as they are, the interval (`relevit.evaluate.intervals`) would shrink with more seeds, and
+with the root of more images. That the images of all seeds are the same ones is not asked.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from relevit.claims.evaluator import NO_ROOM, NOT_TESTABLE, NOTHING, UNDECIDED, Part, Verdict
 
+Z = float(norm.ppf(0.975))
 MOST = 100  # seeds, or times the images: beyond that nothing here decides it
 FEWEST = 3  # seeds of an interval that is worth something
 
@@ -65,29 +66,31 @@ def decides(verdict: Verdict) -> str:
 
 
 def effort(part: Part) -> Effort | None:
-    """What brings the line out of the interval of a number; None where nothing does."""
-    gap = abs(_ahead(part))
+    """What brings the line out of the interval of a number; None where nothing does.
+
+    More seeds where these are the larger half, or too large alone; images for what is left.
+    """
+    gap, error = abs(_ahead(part)), 0.0 if math.isnan(part.error) else part.error
     if gap == 0:
         return None
-    runs = part.runs if part.std >= 0 else 0
-    seeds = _half(part.std, runs) if runs else 0.0
-    whole = part.high - part.value
-    images = math.sqrt(max(0.0, whole**2 - seeds**2)) if whole < math.inf else 0.0
-    other, mostly_seeds = min(seeds, images), seeds >= images
-    room = gap if other == 0 else math.sqrt(gap**2 - other**2) if other < gap else 0.0
-    both = room == 0.0
-    room = room or gap / math.sqrt(2)
-    needed, times = runs, 1.0
-    if runs and (mostly_seeds or both):
-        fits = (n for n in range(runs + 1, MOST + 1) if _half(part.std, n) < room)
+    needed = runs = part.runs if part.std >= 0 else 0
+    if runs and _half(part.std, runs) >= min(gap, Z * error):
+        room = gap / math.sqrt(2) if Z * error >= gap else math.sqrt(gap**2 - (Z * error) ** 2)
+        counts = range(runs + 1, MOST + 1)
+        fits = (n for n in counts if _half(part.std, n) < gap and _least(part.std, n) < room)
         needed = next(fits, MOST + 1)
-    if both or not mostly_seeds:
-        times = max(1.1, (images / room) ** 2)
-    return Effort(needed, runs, times)
+    seeds = _least(part.std, needed) if runs else 0.0
+    times = (Z * error) ** 2 / (gap**2 - seeds**2) if seeds < gap else math.inf
+    return Effort(needed, runs, max(1.1 if needed == runs else 1.0, times))
 
 
 def _half(std: float, runs: int) -> float:
     return float(t.ppf(0.975, runs - 1)) * std / math.sqrt(runs) if runs > 1 else math.inf
+
+
+def _least(std: float, runs: int) -> float:
+    """What seeds add to the interval over images."""
+    return Z * std / math.sqrt(runs)
 
 
 def _ahead(part: Part) -> float:

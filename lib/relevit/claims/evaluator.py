@@ -58,7 +58,7 @@ class Part(NamedTuple):
     """One number with its 95 % interval, and the line that it is held against.
 
     `known` is False for a number without any error. `group` are the values of the columns `by`.
-    `std` is over the runs, NaN where none is.
+    `std` is over the runs, `error` over images; NaN where none is.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Part(NamedTuple):
     group: Mapping[str, object] = {}
     std: float = math.nan
     runs: int = 0
+    error: float = math.nan
 
     @property
     def met(self) -> bool:
@@ -156,7 +157,8 @@ def judge_claim(id: str, claim: Claim, tables: Tables, book: Book) -> Verdict:
         found = _all_parts(id, claim, tables, names)
     except Lacking as lack:
         reason = f"{claim.reason} {lack}".strip()
-        return Verdict(id, NOT_TESTABLE, reason, (), words, needs=lack.needs)
+        needs = NOTHING if claim.reason else lack.needs
+        return Verdict(id, NOT_TESTABLE, reason, (), words, needs=needs)
     verdict, reason, parts = _decide(found)
     return Verdict(id, verdict, reason, parts, words, book.stand_ins(claim, names))
 
@@ -251,7 +253,7 @@ def row_parts(row: Row, tables: Tables, names: Mapping[str, object]) -> list[Par
         raise Lacking(f"{len(found)} of {row.parts} numbers in {row.table}{_where(row, names)}")
     return [
         _part(one, row, {key: one[key] for key in keys})._replace(
-            std=float(one["_std"]), runs=int(one["_runs"])
+            std=float(one["_std"]), runs=int(one["_runs"]), error=_image_error(one, row)
         )
         for one in found.to_dict("records")
     ]
@@ -466,6 +468,12 @@ def _part(one: Mapping[str, float], row: Row, group: Mapping[str, object]) -> Pa
     words = " ".join(filter(None, (row.name, *map(str, group.values()))))
     known = high - low > 2 * EPS or row.error == "0"
     return Part(words, x, low, high, row.side, row.line, known, group)
+
+
+def _image_error(one: Mapping[str, float], row: Row) -> float:
+    if not math.isnan(one["_e"]) or math.isnan(one["_n"]):
+        return float(one["_e"])
+    return least_error(max(abs(one["_x"]), abs(row.line)), one["_n"])
 
 
 def least_error(change_pts: float, images: float) -> float:

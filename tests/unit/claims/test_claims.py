@@ -473,16 +473,16 @@ def test_text_where_a_number_belongs_is_refused():
 
 # What would decide it
 
+SEEDS = {"std": 2.0, "runs": 3}
 DECIDED_BY = [
     ((4.0, 5.0, "above", {}), "about 1.6 times the images"),  # (5 / 4) ** 2
+    ((4.0, 5.0, "above", SEEDS | {"error": 0.0}), "about 4 seeds (here 3)"),  # t * 2 / 2 = 3.2
+    ((1.0, 5.0, "above", SEEDS | {"error": 0.0}), "about 18 seeds (here 3)"),  # 2.11 * 2 / 4.24
+    ((1.0, 5.0, "above", SEEDS | {"error": 0.4}), "about 40 seeds (here 3)"),  # room for 0.62
     (
-        (4.0, 5.0, "above", {"std": 2.0, "runs": 3}),
-        "about 4 seeds (here 3)",
-    ),  # t 3.182 * 2 / 4 ** 0.5 = 3.2
-    (
-        (1.0, 5.0, "above", {"std": 2.0, "runs": 3}),
-        "about 25 seeds (here 3)",
-    ),  # t 2.064 * 2 / 25 ** 0.5 = 0.83
+        (4.9, 6.0, "above", SEEDS | {"error": 3.0}),
+        "about 4 seeds (here 3) and about 1.7 times the images",
+    ),
     ((-4.0, 5.0, "above", {}), "about 1.6 times the images"),  # to contradict
     ((0.5, 3.0, "within", {}), "about 36 times the images"),  # line 1
     ((0.001, 5.0, "above", {}), "nothing here: a number is too near its line"),
@@ -491,22 +491,23 @@ DECIDED_BY = [
 ]
 
 
+def part_of(value, half, side="above", **more):
+    more = {"error": half / 1.959964} | more
+    return Part("x", value, value - half, value + half, side, float(side == "within"), **more)
+
+
 @pytest.mark.parametrize(("number", "text"), DECIDED_BY)
 def test_what_would_decide_a_number(number, text):
-    value, half, side, more = number
-    part = Part("x", value, value - half, value + half, side, float(side == "within"), **more)
-    assert decides(Verdict("RV-01", "undecided", "", [part])) == text
+    *number, more = number
+    assert decides(Verdict("RV-01", "undecided", "", [part_of(*number, **more)])) == text
 
 
 def test_what_would_decide_a_claim():
-    right, wrong = (Part("x", v, v - 5, v + 5, "above", 0.0) for v in (2.5, -4.5))
-    near = Part("y", 1.0, -4.0, 6.0, "above", 0.0, std=2.0, runs=3)
+    right, wrong, near = part_of(2.5, 5), part_of(-4.5, 5), part_of(1, 5, **SEEDS, error=0.0)
     told = [decides(Verdict("RV-01", "undecided", "", parts))
             for parts in ([right, wrong], [right, near])]  # fmt: skip
-    assert told == [
-        "about 1.2 times the images",
-        "about 25 seeds (here 3) and about 4.0 times the images",
-    ]
+    assert told[0] == "about 1.2 times the images"
+    assert told[1] == "about 18 seeds (here 3) and about 4.0 times the images"
     assert decides(Verdict("RV-01", "holds", "", [right])) == "decided"
     assert decides(judge({}, only=["RV-01"])[0]) == "a run of 03_robustness"
     few = verdict("RV-26", other("06_attribution/sis", labels=4))
