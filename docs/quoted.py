@@ -326,7 +326,8 @@ MEASURED = re.compile(
     rf"""(?<![\w.,/^{{(-])[+-]\d[\d.,]*      # a sign
     | \({NUMBER}[ ]to[ ]{NUMBER}\)           # an interval
     | (?<![\w.,/-])\d[\d,]*\.\d+(?![\w.]*\w)  # a fraction, and no version
-    | (?<![\w.,-]){NUMBER}[ ](?:%|to[ ]{NUMBER}
+    | (?<![\w.])\.\d+
+    | (?<![\w.,-]){NUMBER}[ ](?:%|(?:to|of|and)[ ]{NUMBER}|±
         |(?:points?|percent|times|s|ms|min|(?:milli)?seconds?|minutes?|hours?)\b)
     """,
     re.VERBOSE,
