@@ -283,6 +283,7 @@ def _doses(*more: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
         "background gap before": cell("gap", "0"),
         **dict(heads[name] for name in more),
         "relevance adds": cell("adds", interval=True),
+        "seeds": cell("seeds", "0"),
     }
 
 
