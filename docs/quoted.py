@@ -283,6 +283,7 @@ def _doses(*more: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
         "background gap before": cell("gap", "0"),
         **dict(heads[name] for name in more),
         "relevance adds": cell("adds", interval=True),
+        "seeds": cell("seeds", "0"),
     }
 
 
@@ -326,7 +327,8 @@ MEASURED = re.compile(
     rf"""(?<![\w.,/^{{(-])[+-]\d[\d.,]*      # a sign
     | \({NUMBER}[ ]to[ ]{NUMBER}\)           # an interval
     | (?<![\w.,/-])\d[\d,]*\.\d+(?![\w.]*\w)  # a fraction, and no version
-    | (?<![\w.,-]){NUMBER}[ ](?:%|to[ ]{NUMBER}
+    | (?<![\w.])\.\d+
+    | (?<![\w.,-]){NUMBER}[ ](?:%|(?:to|of|and)[ ]{NUMBER}|±
         |(?:points?|percent|times|s|ms|min|(?:milli)?seconds?|minutes?|hours?)\b)
     """,
     re.VERBOSE,

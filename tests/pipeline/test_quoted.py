@@ -107,8 +107,9 @@ def test_a_table_is_a_file(results):
 
 @pytest.mark.parametrize(
     "text",
-    ["gains +6.1 points", "falls by 4.3", "53 % are right", "an IoU of .9 or 0.64", "in 12 min",
-     "(4.2 to 8.0)", "3 points", "7 times as fast", "| +6.1 |", "70 to 100 minutes", "**-2**"],
+    ["gains +6.1 points", "falls by 4.3", "53 % are right", "an IoU of .9", "0.64", "in 12 min",
+     "(4.2 to 8.0)", "3 points", "7 times as fast", "| +6.1 |", "70 to 100 minutes", "**-2**",
+     "95 of 100 images", "8 ± 2"],
 )  # fmt: skip
 def test_a_typed_number_is_seen(text):
     assert quoted.typed(f"It {text}.")
