@@ -58,7 +58,7 @@ def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[i
     return PatchGrid(counts, tuple(count * side / whole for count, side, whole in covered))
 
 
-def _sides(embedding: nn.Module) -> tuple[int, int] | None:
+def _sides(embedding: Any) -> tuple[int, int] | None:
     """Height and width of a patch in pixels, where the embedding says so."""
     layer = getattr(embedding, "proj", None)
     if isinstance(layer, nn.Conv2d) and not hasattr(embedding, "backbone"):
