@@ -48,9 +48,13 @@ def same_gradients(model: nn.Module, slow: nn.Module) -> int:
     return moved
 
 
-def read(matrix, model):
-    """The row that the head reads, over the patches; the mean of the rows in its mean without."""
-    prefix = model.num_prefix_tokens
+def read_tokens(model):
+    """The tokens that the head reads: class token, and DeiT's second one, or those of its mean."""
     if model.global_pool == "avg":
-        return matrix[:, 0 if model.pool_include_prefix else prefix :, prefix:].mean(dim=1)
-    return matrix[:, 0, prefix:]
+        return slice(0 if model.pool_include_prefix else model.num_prefix_tokens, None)
+    return slice(2 if hasattr(model, "head_dist") else 1)
+
+
+def read(matrix, model):
+    """The mean of the rows that the head reads, over the patches."""
+    return matrix[:, read_tokens(model), model.num_prefix_tokens :].mean(dim=1)

@@ -45,8 +45,8 @@ def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[i
         )
     if embedding is None:
         return 1, images.shape[1] - prefix_tokens(model)
-    size = tuple(images.shape[-2:])
     strict = getattr(embedding, "strict_img_size", False)
+    size = tuple(embedding.img_size if strict else images.shape[-2:])
     if strict or not hasattr(embedding, "dynamic_feat_size"):
         counts = tuple(embedding.grid_size)
     else:
@@ -58,7 +58,7 @@ def patch_grid(model: nn.Module, images: Shaped[Tensor, "batch ..."]) -> tuple[i
     return PatchGrid(counts, tuple(count * side / whole for count, side, whole in covered))
 
 
-def _sides(embedding: nn.Module) -> tuple[int, int] | None:
+def _sides(embedding: Any) -> tuple[int, int] | None:
     """Height and width of a patch in pixels, where the embedding says so."""
     layer = getattr(embedding, "proj", None)
     if isinstance(layer, nn.Conv2d) and not hasattr(embedding, "backbone"):

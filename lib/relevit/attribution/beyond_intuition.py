@@ -181,6 +181,11 @@ def weigh_tokens(
     # What comes after the attention is computed again with its whole block.
     read = LAYERS if after_attention else ("attn.qkv", "attn.proj")
     check_weights(model, block_layers(model, read), "token_wise")
+    if any(getattr(block.attn, "gate", None) is not None for block in model.blocks):
+        raise ValueError(
+            f"token_wise: the attention of this {type(model).__name__} has gates, by which a value "
+            "is as long as the token says that reads it; use another method, such as gae"
+        )
     weighed = []
     for i, (block, tokens) in enumerate(zip(model.blocks, seen.inputs, strict=True)):
         weight, bias = value_projection(block.attn)

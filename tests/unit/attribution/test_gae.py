@@ -10,7 +10,7 @@ import torch
 
 from relevit.attribution import gae, relevance_and_logits
 
-from ..attribution_cases import same_gradients
+from ..attribution_cases import read_tokens, same_gradients
 from ..conftest import KINDS
 
 PROTOCOLS = ("published", "described")
@@ -35,9 +35,7 @@ def gae_by_the_book(model, images, target, *, exact=False, last=0):
 
     The class token's row, or for a model that averages its patches the mean of their rows.
     """
-    prefix = model.num_prefix_tokens
-    heads = 2 if hasattr(model, "head_dist") else 1
-    read = slice(prefix, None) if model.global_pool == "avg" else slice(0, heads)
+    prefix, read = model.num_prefix_tokens, read_tokens(model)
     rows = []
     for image, label in zip(images, target, strict=True):
         score, maps = score_and_maps(model, image, label)

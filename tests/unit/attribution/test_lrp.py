@@ -194,10 +194,14 @@ def test_models_without_rules_are_refused(build_vit, images, name, options, told
 
 
 @pytest.mark.parametrize("gated", [2, 3])
-@pytest.mark.parametrize("name", LRP)
+@pytest.mark.parametrize("name", [*LRP, "token_wise"])
 def test_gated_attention_is_refused(build_vit, images, name, gated):
     model = build_vit(depth=3)
     model.blocks[gated - 1].attn.gate = torch.nn.Linear(16, 16).double()
+    if name == "token_wise":
+        with pytest.raises(ValueError, match=r"token_wise: the attention of this Vis.* gates"):
+            METHODS[name](model, images)
+        return
     if name == "partial_lrp" and gated == 2:  # needs the last block alone
         METHODS[name](model, images)
         return

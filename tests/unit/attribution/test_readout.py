@@ -13,7 +13,7 @@ from relevit.config.words import TrainedMap
 from relevit.finetune.loop import only
 from relevit.finetune.step import trained_weights
 
-from ..attribution_cases import close, same_gradients
+from ..attribution_cases import close, read_tokens, same_gradients
 from ..conftest import KINDS
 
 TARGET = torch.tensor([4, 0, 2])
@@ -38,8 +38,7 @@ def by_the_book(model, images, *, mean=False, exact=False, last=0):
         answer = model.forward_head(model.norm(tokens)).gather(1, TARGET[:, None]).sum()
         (slope,) = torch.autograd.grad(answer, attention, retain_graph=True, create_graph=exact)
         matrix = torch.relu(slope if mean else slope * attention).mean(dim=1)
-        prefix, heads = model.num_prefix_tokens, 2 if hasattr(model, "head_dist") else 1
-        read = slice(prefix, None) if model.global_pool == "avg" else slice(0, heads)
+        prefix, read = model.num_prefix_tokens, read_tokens(model)
         relevance = relevance + matrix[:, slice(None) if mean else read, prefix:].mean(dim=1)
     return relevance
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_network")
 PAGE = (Path(relevit.__file__).parents[2] / "docs" / "library.md").read_text("utf-8")
 RUN = re.findall(r"^\| .+ \| `(\w+)` \| (all.*) \|$", PAGE, re.MULTILINE)
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
-NO_RULE = "no propagation rule|patches of pixels by one"
+NO_RULE = "no propagation rule|patches of pixels by one|differential attention"
 MAYBE_FLAT = ("raw_attention", "gradcam")  # differences D2, C19
 REFUSED = ("swin_tiny_patch4_window7_224", "convnext_atto", "cait_xxs24_224", "volo_d1_224")
 

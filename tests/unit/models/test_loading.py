@@ -226,7 +226,7 @@ REFUSED = [  # what is asked, and the sentence
     ),
     ((NAME, "random"), SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* need squares"),
     (("resnet18", "random"), {}, r"no relevance maps: .*ResNet has no blocks.*use a timm .*DINOv2"),
-    (("xcit_nano_12_p16_224", "random"), {}, r"no relevance maps: .*made a map of shape"),
+    (("xcit_nano_12_p16_224", "random"), {}, r"no relevance maps: .*no blocks with a layer of"),
     ((NAME, "random"), SMALL | {"global_pool": "map"}, r"no relevance maps: .*attention-pooling"),
     (("vit_base_patch16_xp_224",), {}, r"has no weights in timm; give weights"),
     (("mini-dino",), {}, r"has no head; give weights with .* new_head=True, or relevit"),
