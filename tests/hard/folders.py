@@ -16,10 +16,11 @@ from pycocotools import mask as coco
 
 NAMES = ("cat", "Café", "Grünspecht", "no", "yes", "01", "10", "2", "$5_$10", "two words")
 ENDINGS = ("png", "bmp", "tiff", "PNG", "gif", "jpg", "jpeg", "webp")
-PARTS = (("train", "val", "test"), ("training_set", "test_set"), ("Train", "Valid"))
+PARTS = (("train", "val", "test"), ("training_set", "test_set"), ("Train", "Valid"),
+         ("seg_train", "seg_test"))  # fmt: skip
 SPLITS = {"train": "training", "validation": "dev", "test": "Test"}  # as a table may call them
 KNOWN = {"train": "train", "training_set": "train", "val": "validation", "valid": "validation",
-         "test": "test", "test_set": "test"}  # fmt: skip
+         "test": "test", "test_set": "test", "seg_train": "train", "seg_test": "test"}  # fmt: skip
 
 
 @dataclass
@@ -321,12 +322,19 @@ def _coco(case: Case, parts: tuple[str, ...], chance: random.Random) -> None:
         small = next(label for label in ids if label != photo.label)  # beside it, and listed first
         other = note | {"category_id": ids[small], "segmentation": [[0, 0, 2, 0, 2, 2, 0, 2]]}
         notes += [other, note] if chance.random() < 0.5 else [note]
+        if chance.random() < 0.5:  # larger than all, and no object
+            around = {"size": list(photo.mask.shape), "counts": [0, photo.mask.size]}
+            crowd = {"category_id": ids[small], "segmentation": around, "iscrowd": 1}
+            notes.append(note | crowd)
         if place == 0 and damage == "points":
             few, good = [1, 1, 9, 9], [2, 2, 9, 2, 9, 9]
             note["segmentation"] = chance.choice(([few], [few, good], [good, few]))
         if place == 0 and damage == "runs":
             counts = chance.choice(([9, 9], _packed(photo.mask)[:-2]))
-            note["segmentation"] = {"size": photo.mask.shape, "counts": counts}
+            size = photo.mask.shape
+            if chance.random() < 0.5:  # as many pixels, of another picture
+                size, counts = (1, photo.mask.size), [0, 9, photo.mask.size - 9]
+            note["segmentation"] = {"size": size, "counts": counts}
         if place == 0 and damage == "category":
             note["category_id"] = 999
         if place == 0 and damage == "missing":

@@ -64,6 +64,8 @@ def write_report(result: OwnResult) -> Path:
     path = run.out / REPORT
     write_atomically(path, lambda target: target.write_text(page, encoding="utf-8"))
     facts = {"classes": len(run.data.classes), "images": len(run.data.finetuning)}
+    if run.data.train.white:
+        facts["white in greys of more than 8 bits"] = run.data.train.white
     settings = run.settings.changed(lr=result.lr).identity
     table, about = accuracy_table(result), ABOUT[run.cure]
     write_card(run.out / CARD, run.model, about, settings, facts, table, result.weights)

@@ -287,7 +287,7 @@ def _masks(findings: Findings) -> list[tuple[str, str]]:
     known = share.dropna()
     middle = f": the object is {100 * known.median():.0f} % of a picture (median)"
     said = [("masks", f"{rows['masked'].sum():,}{middle if len(known) else ''}")]
-    kinds = {"missing": ~rows["masked"], "empty": share == 0, "full": share == 1}
+    kinds = {"missing": ~rows["masked"] & ~rows["ours"], "empty": share == 0, "full": share == 1}
     for what, which in kinds.items():
         said += _named("", what, findings.ids(which))
     odd = (share > 0.5) | rows["framed"]

@@ -112,7 +112,7 @@ def test_dark_pictures_are_named(tmp_path):
 
 def test_what_is_no_photograph_is_said_or_left_out(tmp_path):
     """Masks among the pictures, and a map that was drawn here."""
-    write_plain(tmp_path, masks=False)
+    write_plain(tmp_path)
     save_mask(object_mask(0, 0), tmp_path / "images" / "bee" / "lesion.png")
     for kind, name in (("png", "0_map.png"), ("jpeg", "1_map.jpg")):
         drawn = Figure(figsize=(1, 1))
@@ -121,6 +121,7 @@ def test_what_is_no_photograph_is_said_or_left_out(tmp_path):
     said = "\n".join(lines(found))
     assert "1 have no third, as masks have; are they pictures?: bee/lesion.png" in said
     assert "2 left out: maps or samples of relevit: ant/0_map.png, ant/1_map.jpg" in said
+    assert "1 missing: bee/lesion.png" in said
     assert found.counts == {"ant": 2, "bee": 3} and len(found.listing) == 5
     assert found.named()["why"].tolist() == ["drawn by relevit"] * 2
 
