@@ -44,7 +44,10 @@ class Benchmark:
     rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
 
     def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
-        """Images of a set by number; options as `Cutouts.draw`."""
+        """Images of a set by number, none twice; options as `Cutouts.draw`.
+
+        A set on disk that is smaller than what is asked for gives fewer.
+        """
         raise NotImplementedError
 
     def pictures(

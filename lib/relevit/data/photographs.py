@@ -101,19 +101,23 @@ class ImageNet(Benchmark):
         size: int | None = None,
         **masks: Any,
     ) -> Batch:
-        """Images of a set by number, in a fixed random order; numbers beyond the last begin anew.
+        """Images of a set by number, in a fixed random order.
 
-        Those of `val` are the same squares for every test, that which erases them too (F9); those
-        of `validation` are of the classes that the seed does not finetune. With `labels`, an image
-        of each such class instead: the first, the second and so on of those that the seed chooses
-        (seed 0: by name), for finetuning. `masks` is of `masks_for`.
+        Numbers beyond the last begin anew, but no picture comes twice: of a smaller set there are
+        fewer, and what counts images has to count these. Those of `val` are the same squares for
+        every test, that which erases them too (F9); those of `validation` are of the classes that
+        the seed does not finetune. With `labels`, an image of each such class instead: the first,
+        the second and so on of those that the seed chooses (seed 0: by name), for finetuning.
+        `masks` is of `masks_for`.
         """
         self._check(size)
         found = self._opened(set_name, seed, **masks)
         if labels is not None:
             return found.read(_places(found, labels, seed))
         order = _order(len(found))
-        return found.read([order[i % len(order)] for i in indices])
+        return found.read(
+            [order[place] for place in dict.fromkeys(i % len(order) for i in indices)]
+        )
 
     def pictures(
         self, set_name: str, count: int, *, seed: int = 0, size: int | None = None

@@ -37,10 +37,10 @@ def validation_figures(
     `label_loss` (cross-entropy of the label), in nats; the losses of the maps are means over the
     first `maps`, computed as in training but without augmentation. With automatic `masks` of these
     first images, those count that are fit for training. `class_losses` are the run's own class
-    term of each image. `draw` is that of the preset's benchmark.
+    term of each image. `draw` is that of the preset's benchmark, and may give fewer.
     """
     shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
-    mapped = shown.select(range(maps))
+    mapped = shown.select(range(len(shown))[:maps])
     if masks is not None:
         mapped = replace(mapped, masks=masks.refined).select(masks.kept.nonzero()[:, 0])
 
@@ -58,7 +58,8 @@ def validation_figures(
             )
             rows.append(pd.Series(terms.numbers()) * len(part))
         means = (sum(rows) / len(mapped)).to_dict()
-        answers = predict(model, spec, shown.select(range(images)).split(BATCH), precision)
+        asked = shown.select(range(len(shown))[:images])
+        answers = predict(model, spec, asked.split(BATCH), precision)
         losses = {
             "confidence": -np.log(answers["confidence_pct"] / 100),
             "label": answers["label_loss"],

@@ -68,6 +68,14 @@ def test_homes_of_habitats_hold_every_class_once():
 # Real sets
 
 
+@pytest.mark.parametrize("name", ["val", "a", "validation", "train"])
+def test_a_set_that_is_smaller_than_asked_for_is_drawn_once(real, name):
+    (whole,) = real.batches(name, 10_000, 10_000)
+    drawn = real.draw(name, range(3 * len(whole)))
+    assert torch.equal(drawn.images, whole.images) and torch.equal(drawn.labels, whole.labels)
+    assert len({image.numpy().tobytes() for image in drawn.images}) == len(whole)
+
+
 def test_the_first_images_are_a_sample_of_all_classes_and_numbers_begin_anew(real):
     """A set on disk is sorted by class: its first images alone would be of one class."""
     batch = real.draw("val", range(6))

@@ -35,3 +35,15 @@ def test_validation_figures_do_not_depend_on_the_batches(build_vit):
     assert found[0]["confidence_loss"] == pytest.approx(confidence, rel=1e-4)
     labels = torch.nn.functional.cross_entropy(logits, shown.labels).item()
     assert found[0]["label_loss"] == pytest.approx(labels, rel=1e-4), "of all, not of the maps"
+
+
+def test_a_smaller_set_gives_figures_of_what_there_is(build_vit):
+    def draw(name, indices, **options):
+        return CUTOUTS.draw(name, list(indices)[:5], **options)
+
+    spec = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
+    model, settings = build_vit(num_classes=40).float(), FinetuneSettings(lr=1.0, batch_size=4)
+    how = {"precision": "float32", "draw": draw}
+    found = validation_figures(spec, images=60, maps=7, **how)(model, settings)
+    assert len(found["class_losses"]) == 5
+    assert found == validation_figures(spec, images=5, maps=5, **how)(model, settings)
