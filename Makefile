@@ -15,7 +15,7 @@ STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study controls class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -60,6 +60,11 @@ numbers: setup  ## Write the numbers in all prose anew from docs/results (make n
 # The final table, and what relevance adds in other worlds.
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
 	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
+
+controls: setup  ## Is it the object, is the original done, does it last? (about 4 hours on 2 cores)
+	$(BIN)/python -m relevit.pipeline controls -j $(JOBS)
+	$(BIN)/python -m relevit.pipeline controls_things -j $(JOBS)
+	$(BIN)/python tools/controls.py
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
 	$(BIN)/python -m relevit.pipeline.exercises

@@ -1,0 +1,147 @@
+"""Write docs/results/controls.csv and docs/controls.png from the runs of `make controls`.
+
+What each control asks, and the criterion that stood before the runs: docs/controls.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from relevit import plots
+from relevit.base.files import project_root
+from relevit.base.stages import preset_file
+from relevit.config import CuresParams
+from relevit.data.benchmark import Benchmark, open_benchmark
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.evaluate.paired import ORIGINAL, difference
+from relevit.evaluate.predictions import predict
+from relevit.finetune import cures, runs
+from relevit.finetune.cures import ENDS, OWN, Cure
+from relevit.finetune.one_run import training_images
+from relevit.finetune.runs import Row
+from relevit.models import load_model
+
+DOCS = project_root() / "docs"
+CLASSES = {"controls": "animals", "controls_things": "things"}  # of the presets
+CONTROLS = ("others", "ellipse", "upside_down")
+KNOWN = 1000  # images of the training kind that say whether an original is done
+BATCH = 50
+
+
+def ends(ours: pd.DataFrame, other: pd.DataFrame, name: str) -> dict[str, float]:
+    """`name_pts`, `name_low_pts` and `name_high_pts` of the difference on the shifted sets."""
+    found = difference(ours, other)
+    return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
+
+
+def overlap_pct(row: Row, bench: Benchmark) -> float:
+    """IoU of a run's masks with the exact ones, mean over its training images."""
+    exact = row.params.model_copy(update={"masks": "annotated"})
+    kinds = [training_images(params, bench).masks > 0.5 for params in (exact, row.params)]
+    shared, either = ((kinds[0] & kinds[1]).sum((1, 2, 3)), (kinds[0] | kinds[1]).sum((1, 2, 3)))
+    return 100 * float((shared / either).mean())
+
+
+def known_pct(row: Row) -> float:
+    """Top-1 of an original on new images of the kind that it was trained on."""
+    bench, network = open_benchmark(row.params), load_model(row.params.model, runs.weights_of(row))
+    spec = bench.spec(row.params.model)
+    shown = bench.draw("validation", range(KNOWN), size=spec.image_size)
+    return 100 * float((predict(network, spec, shown.split(BATCH))["label_rank"] == 0).mean())
+
+
+def made(rows: Mapping[Cure, Row]) -> dict[Cure, Row]:
+    """Those that are there; what is missing is said."""
+    _, missing = runs.split(runs.once(rows.values()).values())
+    for reason in missing.values():
+        print(reason)
+    return {key: row for key, row in rows.items() if row.name not in missing}
+
+
+def table(preset: str) -> pd.DataFrame:
+    """A row for each arm, kind of masks and original, and what it is held against."""
+    cfg = CuresParams.from_preset(preset_file(preset))
+    bench, rows = open_benchmark(cfg), made(cures.cures(cfg))
+    answers, figures, _ = cures.study(rows)
+    of = cures.KEYS[:-1]
+    seen = dict(list(answers.groupby(of, sort=False)))
+    looked = figures.groupby(of, sort=False)["background_gap_pts"].mean()
+    first = {key[:4]: row for key, row in reversed(rows.items())}
+    found = []
+    for key, mine in seen.items():
+        arm, masks, count, world = key
+        row = first[key]
+        before = seen[ORIGINAL, "annotated", 0, world]
+        shifted = mine[mine["dataset"].isin(SHIFTED_SETS)]
+        line = {
+            "classes": CLASSES[preset],
+            "arm": arm,
+            "masks": masks,
+            "world": world,
+            "original_images": runs.original_images(row.params),
+            "home_pct": 100 * row.params.benchmark.home_share,
+            "seeds": 1 if arm == ORIGINAL else mine["seed"].nunique(),
+            "shifted_pct": 100 * shifted.groupby(["seed", "dataset"])["right"].mean().mean(),
+            "gap_pts": looked[key],
+        }
+        if arm == ORIGINAL:
+            found.append(line | {"known_pct": known_pct(row)})
+            continue
+        train = training_images(row.params, bench)
+        line["steps"] = row.params.epochs * -(-len(train) // row.params.batch_size)
+        line["overlap_pct"] = overlap_pct(row, bench)
+        line |= ends(mine, before, "change")
+        line["val_pts"] = difference(mine, before, ["val"])["change_pts"]
+        control = (arm.replace("relevance", "label"), "annotated", count, world)
+        if arm.startswith("relevance") and control in seen:
+            line |= ends(mine, seen[control], "adds")
+        if masks in CONTROLS and (exact := (arm, "annotated", count, world)) in seen:
+            line |= ends(seen[exact], mine, "exact_leads")
+        found.append(line)
+    return pd.DataFrame(found)
+
+
+def picture(found: pd.DataFrame) -> plt.Figure:
+    """What relevance adds to labels: by what masks know, by the original, by steps."""
+    plots.set_style()
+    own = found[found["world"] == OWN]
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), width_ratios=[1.3, 1, 1], sharey=True)
+    plain = own[own["arm"] == "relevance"]
+    for i, (classes, part) in enumerate(plain.groupby("classes", sort=False)):
+        names = part["masks"].str.replace("_", " ").replace("annotated", "exact")
+        _ends(panels[0], [x + 0.12 * (2 * i - 1) for x in range(len(part))], part, classes, i)
+        panels[0].set_xticks(range(len(part)), names)
+    panels[0].legend(loc="upper right")
+    length = found[(found["arm"] == "relevance") & (found["masks"] == "annotated")]
+    length = length[(length["classes"] == "animals")].sort_values("original_images")
+    for i, (home, part) in enumerate(length.groupby("home_pct")):
+        _ends(panels[1], part["original_images"] / 6400, part, f"{home:g} % at home", i)
+    panels[1].set_xscale("log", base=2)
+    panels[1].legend(loc="upper right")
+    steps = own[own["arm"].str.startswith("relevance") & (own["masks"] == "annotated")]
+    steps = steps[steps["classes"] == "animals"].sort_values("steps")
+    _ends(panels[2], steps["steps"], steps, "", 0)
+    panels[2].set_xscale("log")
+    panels[2].set_xticks(steps["steps"], [f"{count:,.0f}" for count in steps["steps"]], minor=False)
+    panels[2].minorticks_off()
+    panels[0].set(title="by what the masks know", ylabel="relevance adds (points)")
+    panels[1].set(title="by the original's training", xlabel="times 6,400 images")
+    panels[2].set(title="by the length of finetuning", xlabel="steps")
+    for axis in panels:
+        axis.axhline(0, color=plots.INK, linewidth=1)
+    figure.tight_layout()
+    return figure
+
+
+def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: int) -> None:
+    away = [part["adds_pts"] - part["adds_low_pts"], part["adds_high_pts"] - part["adds_pts"]]
+    axis.errorbar(at, part["adds_pts"], away, fmt="o", color=f"C{number}", label=label, capsize=3)
+
+
+if __name__ == "__main__":
+    both = pd.concat([table(preset) for preset in CLASSES], ignore_index=True)
+    both.round(2).to_csv(DOCS / "results" / "controls.csv", index=False, float_format="%.6g")
+    picture(both.dropna(subset=["adds_pts"])).savefig(DOCS / "controls.png", dpi=100)
