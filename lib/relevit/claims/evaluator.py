@@ -319,7 +319,10 @@ def _numbers(
 
 
 def _sem(frame: pd.DataFrame, keys: list[str], seed: str, index: pd.Index) -> list[float]:
-    """Errors over images of the numbers of `index`: of seeds, what images add to their mean."""
+    """Errors over images of the numbers of `index`: of seeds, what images add to their mean.
+
+    Rows of seeds name their image by the columns IMAGE, or by `index` alone.
+    """
     if not seed:
         return frame.groupby(keys or (lambda _: 0))["_x"].sem().reindex(index).tolist()
     found = {}

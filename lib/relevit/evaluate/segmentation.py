@@ -83,7 +83,7 @@ def segmentation_scores(rows: pd.DataFrame) -> dict[str, float]:
 def segmentation_intervals(rows: pd.DataFrame) -> pd.DataFrame:
     """The four numbers with their intervals over images: metric, value_pct, low_pct, high_pct."""
     found = [
-        (name, float(values.mean()), *mean_interval(torch.from_numpy(values), PERCENT))
+        (name, float(values.mean()), *mean_interval(torch.tensor(values), PERCENT))
         for name, values in _image_values(rows).items()
     ]
     return pd.DataFrame(found, columns=["metric", "value_pct", "low_pct", "high_pct"])

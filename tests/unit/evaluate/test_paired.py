@@ -1,4 +1,4 @@
-"""What one finetuning adds to another: closed forms, and the interval's coverage."""
+"""What one finetuning adds to another: closed forms."""
 
 from __future__ import annotations
 
