@@ -51,8 +51,8 @@ quick: setup  ## Run the whole suite with the quick preset (9 to 13 min on 2 cor
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
 	$(BIN)/python -m relevit.pipeline.notebooks workshop
-	$(BIN)/python docs/quoted.py
 	$(STRIP) notebooks/*.ipynb
+	$(BIN)/python docs/quoted.py
 
 numbers: setup  ## Write the numbers in all prose anew from docs/results (make notebooks does it, too)
 	$(BIN)/python docs/quoted.py

@@ -89,9 +89,7 @@ def number(row: pd.Series, column: str, form: str, *, interval: bool = False) ->
         raise ValueError(f"no column {column!r}; use one of {list(row.index)}")
     values = _values(row[column + unit])
     if interval and len(values) == 1:
-        pairs = ([f"{start}{end}{unit}" for end in ("low", "high")] for start in (f"{column}_", ""))
-        ends = next(pair for pair in pairs if set(pair) <= set(row.index))
-        values += [value for name in ends for value in _values(row[name])]
+        values += _ends(row, column, unit)
     values = [-value if turned else value for value in values[: 3 if interval else 1]]
     if len(values) != (3 if interval else 1):
         raise ValueError(f"{row[column + unit]!r} has no {'interval' if interval else 'number'}")
@@ -101,6 +99,15 @@ def number(row: pd.Series, column: str, form: str, *, interval: bool = False) ->
         raise ValueError(f"{first} is below 0, where the words suppose that it is not")
     shape = f"{'+' if signed else ''},.{decimals}f"
     return f"{first:{shape}}" + (f" ({ends[0]:{shape}} to {ends[1]:{shape}})" if ends else "")
+
+
+def _ends(row: pd.Series, column: str, unit: str) -> list[float]:
+    """The ends of a number's interval, if it has one."""
+    for start in (f"{column}_", ""):
+        names = [f"{start}{end}{unit}" for end in ("low", "high")]
+        if set(names) <= set(row.index):
+            return [value for name in names for value in _values(row[name])]
+    return []
 
 
 def _values(text: str) -> list[float]:
@@ -119,7 +126,7 @@ def duration(seconds: float) -> str:
 
 
 def quoted(found: re.Match[str]) -> str:
-    """What should stand in the place of a number with its comment. Raises: ValueError, KeyError."""
+    """What should stand in the place of a number with its comment. Raises: ValueError."""
     source = found["source"] or found["of_time"]
     name, *words, column = shlex.split(source)
     rows = rows_of(name, *words)
@@ -142,7 +149,7 @@ def written(text: str, where: object) -> str:
             if found.re is QUOTED:
                 return quoted(found)
             return f"{found[1]}{table(found['name'])}\n{found[3].strip()}"
-        except (ValueError, KeyError, StopIteration) as error:
+        except (ValueError, KeyError) as error:
             raise ValueError(f"{where}: {found[0][:90]}: {error}") from error
 
     if stray := re.search(r"<!--(=| table:).*", QUOTED.sub("", BLOCK.sub("", text))):
@@ -156,13 +163,13 @@ Cell = Callable[[pd.Series], str]
 
 
 def cell(column: str, form: str = "+0.0", *, interval: bool = False, bold: str = "") -> Cell:
-    """Writes a row's number; nothing where the row has none; bold in the rows named so."""
+    """Writes what a row has of a number and its interval; bold in the rows named so."""
 
     def write(row: pd.Series) -> str:
         unit = next(unit for unit in UNITS if column + unit in row)
         if row[column + unit] == "":
             return ""
-        text = number(row, column, form, interval=interval)
+        text = number(row, column, form, interval=interval and bool(_ends(row, column, unit)))
         strong = bold and bold in row.to_numpy()
         return f"**{text}**" if strong else text
 

@@ -99,6 +99,12 @@ def test_a_number_without_its_source_is_refused(results, text, said):
         quoted.written(text, "page")
 
 
+def test_a_cell_without_an_interval_is_a_number(results):
+    write = quoted.cell("with", interval=True, bold="ours")
+    found = [write(row) for _, row in quoted.read("added").iterrows()]
+    assert found == ["**+6.1 (+0.0 to +12.2)**", "**-4.3 (-7.2 to +0.0)**", "+0.8"]
+
+
 def test_a_table_is_a_file(results):
     made = quoted.written("a\n\n<!-- table: notes/arms -->\nold\n<!-- end -->\n\nb", "page")
     assert "| arm | `val` | note |\n| --- | --- | --- |\n| `labels` | **+7.1** (+5.4" in made
