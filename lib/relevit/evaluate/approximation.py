@@ -35,7 +35,7 @@ def approximation_errors(
     rules = {name: method_options(model, name, protocol) for name in ("head_wise", "token_wise")}
     for own in rules.values():
         own.pop("start_block", None)  # each block is judged by itself
-    check_weights(model, block_layers(model, ("mlp.fc1", "mlp.fc2")), "approximation_errors")
+    check_weights(model, block_layers(model), "approximation_errors")
     parts = []
     with torch.no_grad():
         last = replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output

@@ -62,10 +62,7 @@ def finetune(
             batch = augmented(train.select(places), settings.augmentation, others, rng)
             rows.append(train_step(model, spec, optimizer, batch, rng, settings))
             on_step(epoch, step, len(plan))
-        # Terms need outlined images: each mean is over the steps in which there was something.
-        names = dict.fromkeys(key for row in rows for key in row)
-        means = {key: float(np.mean([row[key] for row in rows if key in row])) for key in names}
-        return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in means.items()}
+        return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in _means(rows).items()}
 
     def validate_epoch() -> dict[str, float]:
         model.eval()
@@ -88,6 +85,12 @@ def finetune(
         )
     model.eval()
     return history
+
+
+def _means(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Terms need outlined images: each mean is over the steps in which the term was computed."""
+    names = dict.fromkeys(key for row in rows for key in row)
+    return {key: float(np.mean([row[key] for row in rows if key in row])) for key in names}
 
 
 @contextmanager

@@ -49,10 +49,10 @@ def run_epochs(
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13, F11); None keeps the last epoch's. `validated`
-    are the rows that have validation figures, named `validation_...`, None for all; others need no
-    `criterion`. A run whose log lacks figures that are asked for begins anew, and then has those
-    that it had, too. The model holds the kept weights afterwards. `keep_epochs=True` leaves every
-    epoch's weights in `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
+    are the rows with figures `validation_...`, None for all; others need no `criterion`. A run
+    whose log lacks some that are asked for begins anew, with those that it had, too. The model holds the
+    kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
+    `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints. A file that cannot be read is named in a warning.
     """
@@ -60,11 +60,10 @@ def run_epochs(
     _sweep(folder)
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     kept = [epoch_file(folder, epoch) for epoch in range(epochs + 1) if keep_epochs]
-    done, had = _finished(folder, model, architecture, name, kept, validated)
+    done, validated = _finished(folder, model, architecture, name, kept, validated)
     if done is not None:
         (folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
         return done
-    validated = None if validated is None else {*validated, *had}
     need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
 
     def figures(epoch: int) -> dict[str, float]:
@@ -124,24 +123,26 @@ def _finished(
     name: str,
     kept: list[Path],
     validated: Collection[int] | None,
-) -> tuple[History | None, list[int]]:
+) -> tuple[History | None, Collection[int] | None]:
     """Load the weights of this run where it is finished and all of it is there.
 
-    Where validation figures are missing, or all: None, and which epochs have some.
+    None where something is missing. The second are the rows to validate: those that are asked for,
+    and of a run that only lacks some of them those that it has validated.
     """
     if not all(path.is_file() for path in (folder / WEIGHTS, folder / LOG, *kept)):
-        return None, []
+        return None, validated
     try:
         if read_tensors(folder / WEIGHTS)[1].get("identity") != name:
-            return None, []
+            return None, validated
         history = read_rows(folder / LOG)
         if _lacks_figures(history, validated):
-            return None, [row["epoch"] for row in history if _has_figures(row)]
+            had = (row["epoch"] for row in history if _has_figures(row))
+            return None, None if validated is None else {*validated, *had}
         load_weights(folder / WEIGHTS, model, architecture)
     except ValueError as error:
         _warn(folder, error)
-        return None, []
-    return history, []
+        return None, validated
+    return history, validated
 
 
 def _has_figures(row: dict[str, Any]) -> bool:
