@@ -184,6 +184,5 @@ SHARED: dict[Callable[..., Any], Rule] = {
     **dict.fromkeys((F.gelu, F.silu, F.mish, F.elu, F.hardswish), activation),
     **dict.fromkeys((torch.tanh, Tensor.tanh, F.tanh), activation),
     **dict.fromkeys((torch.sigmoid, Tensor.sigmoid, F.sigmoid), constant),  # of QuickGELU, gates
-    **dict.fromkeys((torch.rsqrt, Tensor.rsqrt), constant),  # of timm's own RMS norm
     **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__), product),
 }
