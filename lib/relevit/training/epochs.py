@@ -49,10 +49,9 @@ def run_epochs(
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13, F11); None keeps the last epoch's. `validated`
-    are the rows with figures `validation_...`, None for all; others need no `criterion`. A run
-    whose log lacks some that are asked for begins anew, with those that it had, too. The model
-    holds the kept weights afterwards. `keep_epochs=True` leaves every epoch's weights in
-    `epoch_file(folder, epoch)` as well. `on_epoch` sees each row as it is made.
+    are the rows with figures `validation_...`, None for all; others need no `criterion`. A run that
+    lacks some begins anew, with those that it had, too. The model holds the kept weights after it.
+    `keep_epochs=True` leaves all epochs' in `epoch_file(folder, epoch)`. `on_epoch` sees each row.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints. A file that cannot be read is named in a warning.
     """
