@@ -47,6 +47,7 @@ USUAL = {
     "cures": {"run": "study", "masks": "annotated", "images_per_class": "3", "world": "own"},
     "maps": {"run": "study"},
     "methods": {"target": "predicted"},
+    "controls": {"classes": "animals", "arm": "relevance", "masks": "annotated", "world": "own"},
     "truth": {"model_run": "original", "dataset": "a", "score": "rank_correlation"},
 }
 SHIFTED = ("a", "r", "sketch", "objectnet", "si_location", "si_rotation", "si_size")
@@ -309,11 +310,46 @@ def _erased(best: int) -> tuple[pd.DataFrame, dict[str, Cell]]:
     }
 
 
+def _controls(kind: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+    """Finetuned with masks that know less, from originals trained for longer, or for longer."""
+    rows = read("controls")
+    ours = rows["arm"].str.startswith("relevance") & (kind == "steps") | (
+        rows["arm"] == "relevance"
+    )
+    own, exact = rows["world"] == "own", rows["masks"] == "annotated"
+    animals = rows["classes"] == "animals"
+    heads: dict[str, tuple[pd.Series, dict[str, Cell]]] = {
+        "masks": (own, {
+            "classes": lambda row: row["classes"],
+            "masks": code("masks"),
+            "overlap with the exact (%)": cell("overlap", "0"),
+            "exact masks lead by": cell("exact_leads", interval=True),
+        }),
+        "originals": (exact & animals, {
+            "images of the original": cell("original_images", "0"),
+            "at home (%)": cell("home", "0"),
+        }),
+        "steps": (own & exact & animals, {"steps": cell("steps", "0")}),
+    }  # fmt: skip
+    chosen, cells = heads[kind]
+    return rows[ours & chosen], {
+        **cells,
+        "with relevance": cell("change", interval=True),
+        "relevance adds": cell("adds", interval=True),
+        "`val`": cell("val"),
+        "gap after": cell("gap", "0.0"),
+        "seeds": cell("seeds", "0"),
+    }
+
+
 TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {
     "headline": lambda: _changes("val", "shifted_average"),
     "sets": lambda: _changes(*SETS, "shifted_average"),
     "cures": _cures,
     "maps": _maps,
+    "controls_masks": lambda: _controls("masks"),
+    "controls_originals": lambda: _controls("originals"),
+    "controls_steps": lambda: _controls("steps"),
     "doses": _doses,
     "erased": lambda: _erased(8),
     "doses_whole": lambda: _doses("a", "with", "without"),

@@ -105,6 +105,36 @@ def test_a_cell_without_an_interval_is_a_number(results):
     assert found == ["**+6.1 (+0.0 to +12.2)**", "**-4.3 (-7.2 to +0.0)**", "+0.8"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("masks", ["`annotated`", "`ellipse`", "`annotated`"]),
+        ("originals", ["6,400", "12,800"]),
+        ("steps", ["75", "300"]),
+    ],
+)
+def test_each_control_has_its_rows(results, kind, found):
+    """One number differs in each; labels, and the original itself, are in none."""
+    named = "classes,arm,masks,world,original_images,steps,home_pct,overlap_pct,exact_leads_pts"
+    both = "exact_leads_low_pts,exact_leads_high_pts,val_pts,gap_pts,seeds"
+    rows = ["animals,original,annotated,own,6400,,95,",
+            "animals,label,annotated,own,6400,75,95,100",
+            "animals,relevance,annotated,own,6400,75,95,100",
+            "animals,relevance,ellipse,own,6400,75,95,40",
+            "animals,relevance_300,annotated,own,6400,300,95,100",
+            "animals,relevance,annotated,longer,12800,75,95,100",
+            "things,relevance,annotated,own,6400,75,95,100"]  # fmt: skip
+    ends = ",".join(
+        f"{name}{end}_pts" for name in ("change", "adds") for end in ("", "_low", "_high")
+    )
+    text = "\n".join(f"{row},5,4,6,0.5,20,3,1,0,2,1,0,2" for row in rows)
+    (quoted.RESULTS / "controls.csv").write_text(f"{named},{both},{ends}\n{text}\n")
+    lines = quoted.table(f"controls_{kind}").splitlines()[2:]
+    first = 2 if kind == "masks" else 1
+    assert [line.split(" | ")[first - 1].strip("| ") for line in lines] == found
+    assert all("+1.0 (+0.0 to +2.0)" in line for line in lines)
+
+
 def test_a_table_is_a_file(results):
     made = quoted.written("a\n\n<!-- table: notes/arms -->\nold\n<!-- end -->\n\nb", "page")
     assert "| arm | `val` | note |\n| --- | --- | --- |\n| `labels` | **+7.1** (+5.4" in made
