@@ -18,9 +18,12 @@ from torch import Tensor
 from relevit.attention.recording import evaluating
 from relevit.attribution import explain_all, patch_grid, to_heatmap
 from relevit.attribution.methods import SIGNED
+from relevit.config.words import IMAGENET
+from relevit.data.drawings import CLASSES
 from relevit.data.own.listing import same_form
 from relevit.data.real.classes import IMAGENET_NAMES
 from relevit.evaluate.looking import foreground_iou_pct, object_share_pct, points_at_object
+from relevit.models.describing import need_classifier
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 
@@ -59,10 +62,14 @@ class Found:
 
 
 def class_names(model: OwnModel) -> Sequence[str]:
-    """ImageNet's for 1,000 classes, else their numbers."""
-    count = model.spec.classes
-    known = count == len(IMAGENET_NAMES)
-    return IMAGENET_NAMES if known else [f"class {place}" for place in range(count)]
+    """Those that came with its weights, ImageNet's or the animals'; else their numbers.
+
+    Raises: ValueError for CLIP's projection, whose outputs are no classes.
+    """
+    need_classifier(model.spec.name, model.network)
+    if model.knows:
+        return IMAGENET_NAMES if model.knows == IMAGENET else CLASSES
+    return [f"class {place}" for place in range(model.spec.classes)]
 
 
 def class_number(target: int | str, classes: Sequence[str]) -> int:

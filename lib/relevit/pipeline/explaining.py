@@ -78,8 +78,8 @@ def explain_file(
     """Draw an image, and beside it a method's map for one class, laid over it.
 
     `target` is a class's number or name, none for the predicted one; `out` a PNG, JPEG or PDF, by
-    its ending, which is replaced. `names` of the classes: none for ImageNet's where the model has
-    1,000, else numbers.
+    its ending, which is replaced. `names` of the classes: none for those that came with weights of
+    timm's or the package, else numbers.
     Returns what is drawn, as a row of `explain_pictures`.
     Raises: as `prepare`, `class_number` and `Subject`.
     """

@@ -99,6 +99,20 @@ def test_the_last_blocks_alone_change_and_what_needs_gradients_is_as_before(
     assert [weight.requires_grad for weight in model.parameters()] == flags
 
 
+def test_what_is_frozen_stays_and_is_another_run(undisturbed, tmp_path):
+    model = micro_model()
+    model.patch_embed.requires_grad_(False)
+    flags = [weight.requires_grad for weight in model.parameters()]
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    run(tmp_path, CONTROL.changed(epochs=1), model=model)
+    first = weights(model)
+    changed = {name for name, each in model.named_parameters() if not each.equal(before[name])}
+    assert before.keys() - changed == {"patch_embed.proj.weight", "patch_embed.proj.bias"}
+    assert [weight.requires_grad for weight in model.parameters()] == flags
+    run(tmp_path, CONTROL.changed(epochs=1), model=(free := micro_model()))
+    assert not torch.equal(first, weights(free)), "in the same folder"
+
+
 @pytest.mark.parametrize("place", [0, 7])
 def test_a_loss_of_few_outlined_images_is_logged_wherever_they_come(tmp_path, place):
     """Of three batches at most one has the image with a mask."""
