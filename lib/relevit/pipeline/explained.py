@@ -8,9 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import torch
+import yaml
 from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
@@ -18,7 +21,7 @@ from torch import Tensor
 from relevit.attention.recording import evaluating
 from relevit.attribution import explain_all, patch_grid, to_heatmap
 from relevit.attribution.methods import SIGNED
-from relevit.config.words import IMAGENET
+from relevit.config.words import IMAGENET, SHIPPED
 from relevit.data.drawings import CLASSES
 from relevit.data.own.listing import same_form
 from relevit.data.real.classes import IMAGENET_NAMES
@@ -59,6 +62,7 @@ class Found:
     heat: Float[Tensor, "height width"]
     signed: bool
     box: tuple[float, float, float, float]  # what the model sees: left, top, right, bottom, pixels
+    doubt: str = ""  # whether the picture is of any class at all
 
 
 def class_names(model: OwnModel) -> Sequence[str]:
@@ -70,6 +74,24 @@ def class_names(model: OwnModel) -> Sequence[str]:
     if model.knows:
         return IMAGENET_NAMES if model.knows == IMAGENET else CLASSES
     return [f"class {place}" for place in range(model.spec.classes)]
+
+
+@cache
+def limits() -> dict[str, dict[str, float]]:
+    """Of each shipped model the energy from which on it takes a picture for one of its classes, and
+    its two errors, in percent. Source: tools/known_pictures.py."""
+    path = files("relevit") / "assets" / "data" / "known.yaml"
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def knows_it(model: OwnModel, logits: Float[Tensor, " classes"]) -> bool | None:
+    """Whether a picture looks like one of a shipped model's classes; None of any other model.
+
+    Source: the energy score (Liu et al. 2020, Energy-based Out-of-distribution Detection).
+    """
+    if model.knows not in SHIPPED or model.spec.name not in limits():
+        return None
+    return float(logits.logsumexp(dim=0)) >= limits()[model.spec.name]["energy_from"]
 
 
 def class_number(target: int | str, classes: Sequence[str]) -> int:
@@ -113,7 +135,9 @@ def look_into(
         view.picture(picture)[None], like=next(network.parameters())
     )
     with evaluating(network), torch.inference_mode():
-        shares = network(inputs)[0].float().softmax(dim=0).cpu()
+        logits = network(inputs)[0].float().cpu()
+    shares, known = logits.softmax(dim=0), knows_it(subject.model, logits)
+    doubt = f"not sure this is one of the {len(shares)} classes it knows" if known is False else ""
     likeliest = shares.argsort(descending=True, stable=True).tolist()
     asked = likeliest[:top] if target is None else [target]
     found = explain_all(network, inputs.repeat(len(asked), 1, 1, 1), asked, methods)
@@ -131,9 +155,10 @@ def look_into(
                 "answer": subject.classes[likeliest[0]],
                 "probability_pct": 100 * float(shares[place]),
             }
+            row |= {} if known is None else {"known": known}
             row |= {} if seen is None else _on_object(heat[None], seen[None])
             box = view.box(*picture.size)
-            maps.append(Found(row, patches.reshape(grid), heat[0], method in SIGNED, box))
+            maps.append(Found(row, patches.reshape(grid), heat[0], method in SIGNED, box, doubt))
     return maps
 
 

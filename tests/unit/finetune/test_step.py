@@ -220,9 +220,7 @@ def test_frozen_weights_are_left_out_and_nothing_to_train_is_refused(blocks):
     model, settings = micro_model(), SETTINGS.changed(trained_blocks=blocks)
     all_ = {id(each) for each in trained_weights(model, blocks)}
     model.requires_grad_(False)
-    with pytest.raises(
-        ValueError, match=rf"all {len(all_)} weights .* frozen, .* or give"
-    ):
+    with pytest.raises(ValueError, match=rf"all {len(all_)} weights .* frozen, .* or give"):
         make_optimizer(model, settings)
     model.head.bias.requires_grad_(True)
     (group,) = make_optimizer(model, settings).param_groups
