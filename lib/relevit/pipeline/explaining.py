@@ -284,7 +284,7 @@ def _write_tables(work: Work, table: pd.DataFrame, thumbs: dict[str, str]) -> No
     page = template.render(
         columns=[name for name in table if name not in ("picture", "map")],
         rows=table.to_dict("records"),
-        unsure="known" in table and not table["known"].fillna(True).all(),
+        unsure=any(row.get("known") is False for row in table.to_dict("records")),
         thumbs=thumbs,
         left_out=work.left_out,
         manifest=MANIFEST,
