@@ -356,6 +356,7 @@ def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_
     assert f"note: {blocks} of the {count} weights to train stay frozen" in note
     assert note.split("note: ")[1] in run.data.notes
     network.requires_grad_(True)
+    (tmp_path / "out" / "with_relevance_lr_5.0e-06").mkdir()
     with pytest.raises(ValueError, match=r"holds another run: frozen was \['blocks\.0"):
         your_own.prepare(choices, tmp_path / "out", "cpu", network=network)
     network.requires_grad_(False)
