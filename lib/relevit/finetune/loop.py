@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import make_optimizer, step_losses
+from relevit.finetune.step import frozen_part, make_optimizer, step_losses
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.models.spec import ModelSpec
 from relevit.training.epochs import History, epoch_plan, run_epochs
@@ -44,10 +44,9 @@ def finetune(
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
     (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
-    from beside its settings (weights at the start, images for training and validation), so that a
-    changed input is not taken for the same run. `validated` as `run_epochs`. `on_step` is told the
-    epoch and the steps done of those in it.
-    Images larger than `spec` takes are cropped (`augment`). Raises: as `run_epochs`.
+    from beside its settings (weights at the start, images), so that a changed input is not taken
+    for the same run. `validated` as `run_epochs`. `on_step` is told the epoch and the steps done of
+    those in it. Larger images are cropped (`augment`). Raises: as `run_epochs`, `trained_weights`.
     """
     optimizer = make_optimizer(model, settings)
     others = backgrounds(train, settings.augmentation)
@@ -68,7 +67,8 @@ def finetune(
         model.eval()
         return {f"validation_{k}": v for k, v in validate(model, settings).items()}
 
-    identity = {"kind": "relevance", "log": CLASS_LOSSES, "inputs": inputs, **settings.identity}
+    about = inputs | frozen_part(model, settings.trained_blocks)
+    identity = {"kind": "relevance", "log": CLASS_LOSSES, "inputs": about, **settings.identity}
     with only(model, optimizer.param_groups[0]["params"]):
         history = run_epochs(
             model,

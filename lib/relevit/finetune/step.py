@@ -161,17 +161,38 @@ def trained_weights(model: nn.Module, blocks: int | None) -> list[nn.Parameter]:
     """The weights of a Vision Transformer that are trained.
 
     None: all; else those of the last `blocks` blocks, of the norm after them and of the head, or
-    of the head alone where it is 0 (Kirichenko et al. 2023).
-    Raises: ValueError for more blocks than there are, or a head that has no weights.
+    of the head alone where it is 0 (Kirichenko et al. 2023). Those that are frozen (their
+    requires_grad is False, as of what lies under a LoRA) stay so and are left out.
+    Raises: ValueError for more blocks than there are, a head that has no weights, or where all
+    that would be trained is frozen.
     """
+    asked = _to_train(model, blocks)
+    found = [weight for weight in asked.values() if weight.requires_grad]
+    if not found:
+        raise ValueError(
+            f"trained_blocks: all {len(asked)} weights that would be trained are frozen, "
+            f"{next(iter(asked))} the first; call model.requires_grad_(True), or give other blocks"
+        )
+    return found
+
+
+def frozen_part(model: nn.Module, blocks: int | None) -> dict[str, list[str]]:
+    """The names of frozen weights among those that `blocks` asks for, as a part of what makes a
+    run: `frozen`, or nothing."""
+    names = [name for name, each in _to_train(model, blocks).items() if not each.requires_grad]
+    return {"frozen": names} if names else {}
+
+
+def _to_train(model: nn.Module, blocks: int | None) -> dict[str, nn.Parameter]:
+    named = dict(model.named_parameters())
     if blocks is None:
-        return list(model.parameters())
+        return named
     depth = len(model.blocks)
     if blocks > depth:
         raise ValueError(f"trained_blocks: {blocks} of a model that has {depth}; give at most that")
     behind = ("norm.", "fc_norm.", *HEADS) if blocks else HEADS
     parts = (*behind, *(f"blocks.{i}." for i in range(depth - blocks, depth)))
-    found = [weight for name, weight in model.named_parameters() if name.startswith(parts)]
+    found = {name: weight for name, weight in named.items() if name.startswith(parts)}
     if not found:
         raise ValueError(f"trained_blocks: the head of this {type(model).__name__} has no weights")
     return found

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -50,7 +50,7 @@ from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import trained_weights
+from relevit.finetune.step import frozen_part, trained_weights
 from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.checkpoints import load_weights, save_weights
@@ -178,7 +178,8 @@ def prepare(
 ) -> OwnRun:
     """Read and check images, masks and model; claim the folder `out`; fit a new head if asked for.
 
-    A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was.
+    A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was;
+    what is frozen in it stays frozen, which is said.
     Where `own_model` is the folder of a run before, its model and classes are meant.
     `replace_other` removes another run that `out` holds, as a stage's folder is its notebook's own.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
@@ -191,20 +192,21 @@ def prepare(
         say(f"{choices.own_model} at {side} x {side} pixels, on {where} in {number}")
     say(f"reading {choices.data}")
     data = divide(choices)
-    wanted = len(data.classes)
-    weights = Path(choices.own_weights) if choices.own_weights else None
+    weights, wanted = Path(choices.own_weights) if choices.own_weights else None, len(data.classes)
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
-    trained_weights(model.network, choices.trained_blocks)  # which says where there are none
     model = _scaling(model, data.train.white)
+    trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
+    frozen = frozen_part(model.network, choices.trained_blocks)
+    data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
     identity: dict[str, Any] = {
         "choices": choices.model_dump(exclude=set(FREE)),
         "weights": _origin(weights, network),
         "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
         "classes": list(data.classes),
         "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
-    }
+    } | frozen
     if data.train.white:
         identity["white"] = data.train.white
     _claim(out, identity, replace_other)
@@ -230,6 +232,12 @@ def prepare(
 def _scaling(model: OwnModel, white: int | None) -> OwnModel:
     """The same model, which sees greys of more than 8 bits scaled by `white`."""
     return replace(model, spec=replace(model.spec, view=replace(model.spec.view, white=white)))
+
+
+def _frozen_notes(trained: int, frozen: Sequence[str] = ()) -> list[str]:
+    some = f"{len(frozen)} of the {len(frozen) + trained} weights to train"
+    why = "as in the network that was given (requires_grad is False)"
+    return [f"{some} stay frozen, {why}; the first is {frozen[0]}"] if frozen else []
 
 
 def examine_first(choices: OwnChoices) -> Findings:

@@ -8,11 +8,12 @@ from typing import Any, get_args
 import torch
 from timm.data import resolve_data_config
 from timm.layers import to_2tuple
+from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
 from relevit.attention.recording import FAMILIES, attention_layers, record_attention
 from relevit.attention.token_rows import head_pooling
-from relevit.models.registry import view_of
+from relevit.models.registry import tagged, view_of
 from relevit.models.spec import Interpolation, ModelSpec
 
 
@@ -72,6 +73,25 @@ def need_square(height: int, width: int, name: str) -> None:
         raise ValueError(
             f"model {name!r}: its pictures are {height} x {width} pixels, and relevance maps need "
             f"squares; give the model option img_size={min(height, width)}"
+        )
+
+
+def need_classifier(name: str, network: nn.Module) -> None:
+    """Raise ValueError for a head that is CLIP's projection: as wide as its tags have it, no bias.
+
+    timm gives it a bias of zeros, which no training of a classifier leaves.
+    """
+    tower, head = network.pretrained_cfg.get("architecture", ""), getattr(network, "head", None)
+    if "clip" not in tower or not isinstance(head, nn.Linear):
+        return
+    tags = [tag for tag in tagged(tower) if "_ft_" not in tag]
+    wide = head.out_features in {get_pretrained_cfg(tag).num_classes for tag in tags}
+    if wide and (head.bias is None or not head.bias.any()):
+        raise ValueError(
+            f"model {name!r}: its head is CLIP's projection to {head.out_features} numbers of an "
+            "embedding, which are no classes; put an untrained head there (classes=N and "
+            "new_head=True, or relevit finetune --new-head), or use weights that were finetuned to "
+            "classes"
         )
 
 

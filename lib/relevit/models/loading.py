@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.models.describing import describe, image_size, need_square, own_cfg
+from relevit.config.words import IMAGENET
+from relevit.models.describing import describe, image_size, need_classifier, need_square, own_cfg
 from relevit.models.layouts import fill
 from relevit.models.registry import (
     MODELS,
@@ -36,7 +37,15 @@ from relevit.models.registry import (
     tagged,
     view_of,
 )
-from relevit.models.sources import OF_DINOV2, Tensors, find_tensors, fitting, from_file, rows
+from relevit.models.sources import (
+    OF_DINOV2,
+    Tensors,
+    find_tensors,
+    fitting,
+    from_file,
+    rows,
+    shipped_data,
+)
 from relevit.models.spec import ModelSpec, View
 
 RANDOM = "random"  # in place of weights: drawn from the seed
@@ -51,12 +60,14 @@ class OwnModel:
     """A network in eval mode, what code needs to know of it, and whether its head is untrained.
 
     `timm.create_model(spec.timm_name, num_classes=spec.classes, **spec.options)` makes the same
-    architecture.
+    architecture. `knows` says whose classes the head has, where that is sure: `imagenet`, or the
+    images of SHIPPED that weights of the package have learned from; of a file's nobody can tell.
     """
 
     network: nn.Module
     spec: ModelSpec
     new_head: bool
+    knows: str = ""
 
     @property
     def view(self) -> View:
@@ -87,7 +98,8 @@ def load_model(
     `patch_size` among them weights of another size are resampled as timm does.
     `pixels` is the mean and std in the `pretrained_cfg` of a paper's model (`model_spec`).
     Raises: ValueError for an unknown name or option, weights that do not fit, another number of
-    classes, or a model whose attention is not global; FileNotFoundError; ConnectionError.
+    classes, a head that is CLIP's projection (but where `classes` asks for it, or of a name of
+    MODELS), or a model whose attention is not global; FileNotFoundError; ConnectionError.
     """
     how = {"classes": classes, "new_head": new_head, "options": options, "pixels": pixels}
     return open_model(name_or_module, weights, **how, seed=seed, device=device).network
@@ -161,7 +173,16 @@ def _named(
             tensors = {key: tensors[key] for key in network.state_dict() if key in tensors}
         with fitting(model, place, made_with):
             fill(network, tensors, keep_head=keep_head, resample=resample)
-    return OwnModel(network, spec, new_head)
+        if keep_head and classes is None and name not in MODELS:
+            need_classifier(name, network)
+    known = weights is None and tensors is not None and not new_head
+    return OwnModel(network, spec, new_head, _whose(name, count) if known else "")
+
+
+def _whose(name: str, count: int) -> str:
+    """Whose classes the head has of weights that come with a name."""
+    shipped = shipped_data(name)
+    return shipped or (IMAGENET if count == 1000 else "")
 
 
 def _of_timm(name: str, options: Mapping[str, Any]) -> Model:

@@ -33,7 +33,7 @@ def find_tensors(
     options: Mapping[str, Any],
 ) -> tuple[Tensors, Path | str]:
     """The tensors under timm's names or their authors', and where they were."""
-    data = next((data for data, names in SHIPPED.items() if model.name in names), None)
+    data = shipped_data(model.name)
     if weights is not None:
         tensors, place = from_file(model, weights)
     elif data and not (new_head and model.begins == "dinov2"):
@@ -51,6 +51,11 @@ def find_tensors(
     if not new_head and wanted and model.name in MODELS and rows(tensors) != wanted:
         tensors |= _head(model, weights, wanted)
     return tensors, place
+
+
+def shipped_data(name: str) -> str:
+    """The images that the weights of a name in the package have learned from; else empty."""
+    return next((data for data, names in SHIPPED.items() if name in names), "")
 
 
 def from_file(model: Model, weights: Path) -> tuple[Tensors, Path]:

@@ -8,9 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import torch
+import yaml
 from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
@@ -18,10 +21,13 @@ from torch import Tensor
 from relevit.attention.recording import evaluating
 from relevit.attribution import explain_all, patch_grid, to_heatmap
 from relevit.attribution.methods import SIGNED
+from relevit.config.words import IMAGENET, SHIPPED
+from relevit.data.drawings import CLASSES
 from relevit.data.own.listing import same_form
 from relevit.data.real.classes import IMAGENET_NAMES
 from relevit.evaluate.looking import foreground_iou_pct, object_share_pct, points_at_object
 from relevit.models.answers import probabilities
+from relevit.models.describing import need_classifier
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 
@@ -57,13 +63,36 @@ class Found:
     heat: Float[Tensor, "height width"]
     signed: bool
     box: tuple[float, float, float, float]  # what the model sees: left, top, right, bottom, pixels
+    doubt: str = ""  # whether the picture is of any class at all
 
 
 def class_names(model: OwnModel) -> Sequence[str]:
-    """ImageNet's for 1,000 classes, else their numbers."""
-    count = model.spec.classes
-    known = count == len(IMAGENET_NAMES)
-    return IMAGENET_NAMES if known else [f"class {place}" for place in range(count)]
+    """Those that came with its weights, ImageNet's or the animals'; else their numbers.
+
+    Raises: ValueError for CLIP's projection, whose outputs are no classes.
+    """
+    need_classifier(model.spec.name, model.network)
+    if model.knows:
+        return IMAGENET_NAMES if model.knows == IMAGENET else CLASSES
+    return [f"class {place}" for place in range(model.spec.classes)]
+
+
+@cache
+def limits() -> dict[str, dict[str, float]]:
+    """Of each shipped model the energy from which on it takes a picture for one of its classes, and
+    its two errors, in percent. Source: tools/known_pictures.py."""
+    path = files("relevit") / "assets" / "data" / "known.yaml"
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def knows_it(model: OwnModel, logits: Float[Tensor, " classes"]) -> bool | None:
+    """Whether a picture looks like one of a shipped model's classes; None of any other model.
+
+    Source: the energy score (Liu et al. 2020, Energy-based Out-of-distribution Detection).
+    """
+    if model.knows not in SHIPPED or model.spec.name not in limits():
+        return None
+    return float(logits.logsumexp(dim=0)) >= limits()[model.spec.name]["energy_from"]
 
 
 def class_number(target: int | str, classes: Sequence[str]) -> int:
@@ -108,7 +137,9 @@ def look_into(
         view.picture(picture)[None], like=next(network.parameters())
     )
     with evaluating(network), torch.inference_mode():
-        shares = probabilities(network(inputs)[0].float()).cpu()
+        logits = network(inputs)[0].float()
+    shares, known = probabilities(logits).cpu(), knows_it(subject.model, logits.cpu())
+    doubt = f"not sure this is one of the {len(shares)} classes it knows" if known is False else ""
     likeliest = shares.argsort(descending=True, stable=True).tolist()
     answer = subject.classes[likeliest[0]]
     if len(shares) == 1 and shares[0] < 0.5:
@@ -129,9 +160,10 @@ def look_into(
                 "answer": answer,
                 "probability_pct": 100 * float(shares[place]),
             }
+            row |= {} if known is None else {"known": known}
             row |= {} if seen is None else _on_object(heat[None], seen[None])
             box = view.box(*picture.size)
-            maps.append(Found(row, patches.reshape(grid), heat[0], method in SIGNED, box))
+            maps.append(Found(row, patches.reshape(grid), heat[0], method in SIGNED, box, doubt))
     return maps
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from io import BytesIO
@@ -30,6 +30,7 @@ from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 from relevit.pipeline.explained import Found, Subject, class_names, class_number, look_into
 from relevit.plots.overlay import Overlay, overlay_figure
+from relevit.plots.style import font_families
 
 FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".pdf": "pdf"}
 MANIFEST, PAGE = "manifest.csv", "index.html"
@@ -80,8 +81,8 @@ def explain_file(
     """Draw an image, and beside it a method's map for one class, laid over it.
 
     `target` is a class's number or name, none for the predicted one; `out` a PNG, JPEG or PDF, by
-    its ending, which is replaced. `names` of the classes: none for ImageNet's where the model has
-    1,000, else numbers.
+    its ending, which is replaced. `names` of the classes: none for those that came with weights of
+    timm's or the package, else numbers.
     Returns what is drawn, as a row of `explain_pictures`.
     Raises: as `prepare`, `class_number` and `Subject`.
     """
@@ -166,9 +167,11 @@ def explain_pictures(
     in its own size, its longer side at most 2,000 pixels. A folder gets a PNG of each, a page that
     can be sorted, and the table.
     Columns: file, model, method, target (the class's number), class, answer (of the model),
-    probability_pct (of the class); where there are masks iou_pct (map above its mean against the
-    object), pointing_hit (it is highest on the object) and on_object_pct (of all relevance; of a
-    signed map of what is above zero), all in what the model sees and empty where it sees no object;
+    probability_pct (of the class); of a model of the package known (whether the picture looks like
+    one of its classes, by `knows_it`; else its title says so); where there are masks iou_pct (map
+    above its mean against the object), pointing_hit (it is highest on the object) and
+    on_object_pct (of all relevance; of a signed map of what is above zero), all in what the model
+    sees and empty where it sees no object;
     in a folder picture and, of saved maps, map: files in it.
     Raises: ValueError as `class_number`, and for a `top` beyond the classes.
     """
@@ -182,7 +185,7 @@ def explain_pictures(
     white = _white(work, subjects)
     if white:
         say(f"greys of more than 8 bits are scaled from 0 to {white}")
-    rows, thumbs = [], {}
+    rows, thumbs, drawn = [], {}, _drawn_as(subjects, work.pictures, say)
     for name, path in work.pictures.items():
         picture = open_image(path, white)
         mask = work.mask(name, path)
@@ -190,7 +193,7 @@ def explain_pictures(
             look_into(subject, picture, work.methods, number, top, mask)
             for subject, number in zip(subjects, numbers, strict=True)
         ]
-        figure = _figure(path.name, picture, maps, top)
+        figure = _figure(path.name, picture, maps, top, drawn)
         rows += _write(work, figure, name, maps)
         thumbs |= {} if work.kind else {name: _thumb(figure)}
         for found in maps:
@@ -221,27 +224,55 @@ def _white(work: Work, subjects: Sequence[Subject]) -> int | None:
     return white
 
 
-def _figure(name: str, picture: Image.Image, maps: Sequence[Sequence[Found]], top: int) -> Figure:
+def _drawn_as(
+    subjects: Sequence[Subject], pictures: Mapping[str, Path], say: Callable[[str], object]
+) -> dict[str, str]:
+    """What stands in a picture for names of classes and files that no font here draws."""
+    names = {n: f"class {i}" for subject in subjects for i, n in enumerate(subject.classes)}
+    files = (path.name for path in pictures.values())
+    names |= {name: name.encode("ascii", "backslashreplace").decode() for name in files}
+    drawn = {name: other for name, other in names.items() if font_families(name) is None}
+    if drawn:
+        first, other = next(iter(drawn.items()))
+        say(
+            f"no font here draws {first} ({len(drawn)} such names): pictures say {other}; install "
+            "one that does, such as Noto Sans of its script"
+        )
+    return drawn
+
+
+def _figure(
+    name: str,
+    picture: Image.Image,
+    maps: Sequence[Sequence[Found]],
+    top: int,
+    drawn: Mapping[str, str],
+) -> Figure:
     """Side by side are classes, or methods, or models, whichever there are several of."""
     panels = []
     for found in maps:
         model = f"{found[0].row['model']}, " if len(maps) > 1 else ""
         for one in found:
-            title = f"{model}{one.row['method']}\n{_classes([one], found)}"
+            title = f"{model}{one.row['method']}\n{_classes([one], found, drawn)}"
             panels.append(Overlay(one.heat, one.box, title, one.signed))
     group = next((n for n in (top, len(maps[0]) // top) if n > 1), len(panels))
     wide = -(-group // -(-group // WIDE))  # rows as even as can be
     groups = [panels[start : start + group] for start in range(0, len(panels), group)]
     rows = [each[start : start + wide] for each in groups for start in range(0, group, wide)]
-    return overlay_figure(picture, name, rows)
+    return overlay_figure(picture, drawn.get(name, name), rows)
 
 
-def _classes(shown: Sequence[Found], among: Sequence[Found]) -> str:
-    """The classes of maps, and the model's answer where `among` all its maps none is for it."""
-    text = ", ".join(f"{o.row['class']} {o.row['probability_pct']:.1f} %" for o in shown)
+def _classes(shown: Sequence[Found], among: Sequence[Found], drawn: Mapping[str, str] = {}) -> str:
+    """The classes of maps, and the model's answer where `among` all its maps none is for it; before
+    them whether it is sure that the picture is of any."""
+    called = [drawn.get(o.row["class"], o.row["class"]) for o in shown]
+    pairs = zip(called, shown, strict=True)
+    text = ", ".join(f"{name} {o.row['probability_pct']:.1f} %" for name, o in pairs)
     answer = among[0].row["answer"]
+    if shown[0].doubt:
+        text = f"{shown[0].doubt}; {'nearest: ' * (shown[0].row['class'] == answer)}{text}"
     there = any(one.row["class"] == answer for one in among)
-    return text if there else f"{text}; its answer: {answer}"
+    return text if there else f"{text}; its answer: {drawn.get(answer, answer)}"
 
 
 def _write(
@@ -283,6 +314,7 @@ def _write_tables(work: Work, table: pd.DataFrame, thumbs: dict[str, str]) -> No
     page = template.render(
         columns=[name for name in table if name not in ("picture", "map")],
         rows=table.to_dict("records"),
+        unsure=any(row.get("known") is False for row in table.to_dict("records")),
         thumbs=thumbs,
         left_out=work.left_out,
         manifest=MANIFEST,

@@ -6,8 +6,10 @@ differ in brightness too, so that they are told apart in print and by the colour
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from io import BytesIO
 from typing import Any
 
@@ -19,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager
+from matplotlib.font_manager import fontManager, get_font
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 from PIL import Image
 
@@ -113,6 +115,28 @@ def set_style() -> None:
         formatters = shell.display_formatter.formatters
         for kind in ("png", "jpeg"):
             formatters[f"image/{kind}"].for_type(Figure, partial(stored, kind=kind))
+
+
+@cache
+def font_of(letter: str) -> str | None:
+    """The family of an installed font that draws a letter, DejaVu Sans before all; None: a box."""
+    for font in sorted(fontManager.ttflist, key=lambda font: font.name != "DejaVu Sans"):
+        with suppress(RuntimeError, OSError):  # what matplotlib cannot open
+            face = get_font(font.fname)
+            known = face.scalable and "Last Resort" not in font.name  # no bitmaps, no boxes
+            if known and face.get_char_index(ord(letter)):
+                return font.name
+    return None
+
+
+def font_families(text: str) -> list[str] | None:
+    """The families that draw a text, each for the letters that those before it lack; or None.
+
+    Spaces and marks without a picture of their own need none.
+    """
+    letters = {each for each in text if unicodedata.category(each)[0] not in "ZC"}
+    found = {font_of(letter) for letter in letters} | {"DejaVu Sans"}
+    return None if None in found else sorted(found, key=lambda name: (name != "DejaVu Sans", name))
 
 
 def stored(figure: Figure, kind: str, margin: float = 0.1) -> tuple[bytes, dict[str, Any]] | None:

@@ -127,7 +127,13 @@ def top1_pct(model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Pre
 
 
 def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    """The head and all else, each with the peak of its learning rate."""
+    """The head and all else, each with the peak of its learning rate.
+
+    Raises: ValueError where all of it is frozen.
+    """
+    if not any(weight.requires_grad for weight in model.parameters()):
+        name = type(model).__name__
+        raise ValueError(f"training: all weights of {name} are frozen; call .requires_grad_(True)")
     head = list(model.head.parameters())
     known = {id(parameter) for parameter in head}
     body = [p for p in model.parameters() if id(p) not in known]

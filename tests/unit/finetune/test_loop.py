@@ -101,6 +101,20 @@ def test_the_last_blocks_alone_change_and_what_needs_gradients_is_as_before(
     assert [weight.requires_grad for weight in model.parameters()] == flags
 
 
+def test_what_is_frozen_stays_and_is_another_run(undisturbed, tmp_path):
+    model = micro_model()
+    model.patch_embed.requires_grad_(False)
+    flags = [weight.requires_grad for weight in model.parameters()]
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    run(tmp_path, CONTROL.changed(epochs=1), model=model)
+    first = weights(model)
+    changed = {name for name, each in model.named_parameters() if not each.equal(before[name])}
+    assert before.keys() - changed == {"patch_embed.proj.weight", "patch_embed.proj.bias"}
+    assert [weight.requires_grad for weight in model.parameters()] == flags
+    run(tmp_path, CONTROL.changed(epochs=1), model=(free := micro_model()))
+    assert not torch.equal(first, weights(free)), "in the same folder"
+
+
 @pytest.mark.parametrize("place", [0, 7, 10])
 @pytest.mark.parametrize("method", ["relevance", "cft"])
 def test_a_logged_loss_is_the_mean_over_the_steps_that_have_it(tmp_path, method, place):

@@ -11,7 +11,7 @@ from relevit.config.words import MAP_LOSSES
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.loop import only
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import make_optimizer, step_losses, trained_weights
+from relevit.finetune.step import frozen_part, make_optimizer, step_losses, trained_weights
 from relevit.losses import LOSSES, Term, background_loss, foreground_loss
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
@@ -266,6 +266,21 @@ def test_head_and_norm_are_trained_whatever_they_are_called(build_vit, kind):
     headless = build_vit(num_classes=0)
     with pytest.raises(ValueError, match="the head of this VisionTransformer has no weights"):
         trained_weights(headless, 0)
+
+
+@pytest.mark.parametrize("blocks", [None, 1, 0])
+def test_frozen_weights_are_left_out_and_nothing_to_train_is_refused(blocks):
+    model, settings = micro_model(), SETTINGS.changed(trained_blocks=blocks)
+    all_ = {id(each) for each in trained_weights(model, blocks)}
+    model.requires_grad_(False)
+    with pytest.raises(ValueError, match=rf"all {len(all_)} weights .* frozen, .* or give"):
+        make_optimizer(model, settings)
+    model.head.bias.requires_grad_(True)
+    (group,) = make_optimizer(model, settings).param_groups
+    assert [id(each) for each in group["params"]] == [id(model.head.bias)]
+    names = frozen_part(model, blocks)["frozen"]
+    assert len(names) == len(all_) - 1 and "head.weight" in names
+    assert frozen_part(micro_model(), blocks) == {}
 
 
 # The baselines, in float64

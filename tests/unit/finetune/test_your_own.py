@@ -26,6 +26,7 @@ from relevit.finetune import your_own
 from relevit.finetune.own_cure import NAMES
 from relevit.finetune.your_own import HELD_OUT, ORIGINAL
 from relevit.models.checkpoints import read_tensors, save_weights
+from relevit.models.loading import load_model
 from relevit.models.spec import View
 from relevit.training.epochs import WEIGHTS
 
@@ -363,6 +364,26 @@ def test_a_head_in_another_order_is_found_out(choices, tmp_path):
     with pytest.raises(ValueError, match=r"right on \d+ of 40 .* give --set head_classes=.*, else"):
         your_own.prepare(turned, tmp_path / "out", "cpu")
     your_own.prepare(choices, tmp_path / "out", "cpu")  # the folder was not taken
+
+
+def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_path):
+    said, network = [], load_model(choices.own_model, choices.own_weights)
+    network.blocks.requires_grad_(False)
+    run = your_own.prepare(choices, tmp_path / "out", "cpu", said.append, network=network)
+    (note,) = (line for line in said if "frozen" in line)
+    count = sum(1 for _ in network.parameters())
+    blocks = sum(1 for _ in network.blocks.parameters())
+    assert f"note: {blocks} of the {count} weights to train stay frozen" in note
+    assert note.split("note: ")[1] in run.data.notes
+    network.requires_grad_(True)
+    (tmp_path / "out" / "with_relevance_lr_5.0e-06").mkdir()
+    with pytest.raises(ValueError, match=r"holds another run: frozen was \['blocks\.0"):
+        your_own.prepare(choices, tmp_path / "out", "cpu", network=network)
+    network.requires_grad_(False)
+    with pytest.raises(ValueError, match=rf"all {count} weights that would be trained are frozen"):
+        your_own.prepare(choices, tmp_path / "new", "cpu", network=network)
+    assert not (tmp_path / "new").exists()
+    assert not any(weight.requires_grad for weight in network.parameters())
 
 
 @pytest.mark.parametrize(

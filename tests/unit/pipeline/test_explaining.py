@@ -13,15 +13,19 @@ from PIL import Image
 
 from relevit.attribution import explain
 from relevit.data.batch import Batch
+from relevit.data.drawings import CLASSES
+from relevit.data.habitats import habitats
 from relevit.evaluate.looking import look
 from relevit.evaluate.methods import perturb
 from relevit.evaluate.predictions import predict
 from relevit.evaluate.sis import gradient_sis
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
-from relevit.models.loading import open_model
-from relevit.pipeline.explained import Subject, class_number
+from relevit.models.loading import load_model, open_model
+from relevit.pipeline import explaining
+from relevit.pipeline.explained import Subject, class_names, class_number
 from relevit.pipeline.explaining import explain_file, explain_pictures, prepare
+from relevit.plots import style
 
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SAID = ["model", "method", "target", "class", "answer", "probability_pct"]
@@ -153,6 +157,82 @@ def test_what_a_map_says_of_the_object(folder, tmp_path, method):
         assert table[ON_OBJECT].iloc[0].tolist()[:2] == [100, True]
         assert 50 < table["on_object_pct"][0] <= 100
         assert table[ON_OBJECT].iloc[1].isna().all()
+
+
+NOT_SURE = "not sure this is one of the 40 classes it knows; nearest: "
+
+
+@pytest.fixture
+def titles(monkeypatch):
+    """All that is written above the maps and the picture that are drawn."""
+    found, draw = [], explaining.overlay_figure
+
+    def drawn(picture, name, rows):
+        found.extend([name, *(one.title for row in rows for one in row)])
+        return draw(picture, name, rows)
+
+    monkeypatch.setattr(explaining, "overlay_figure", drawn)
+    return found
+
+
+def test_a_shipped_model_says_where_it_knows_nothing(tmp_path, titles):
+    """On a ramp of colours, and not on a drawing as it has learned; in all that is written."""
+    (tmp_path / "in").mkdir()
+    drawing = habitats().draw("val", [2], seed=9).images[0].permute(1, 2, 0).numpy()
+    ramp = np.linspace(0, 255, 112).round().astype(np.uint8)
+    ramp = np.broadcast_to(ramp[:, None, None], (112, 112, 3)) // [[[1, 2, 3]]]
+    for name, pixels in (("bee", drawing), ("ramp", ramp.astype(np.uint8))):
+        Image.fromarray(pixels).save(tmp_path / "in" / f"{name}.png")
+    model, said = open_model("dinov2-s8"), []
+    work = prepare([tmp_path / "in"], tmp_path / "out")
+    assert class_names(model) == CLASSES
+    table = explain_pictures(work, [Subject("ours", model, CLASSES)], say=said.append)
+    assert table["known"].tolist() == [True, False] and table["class"][0] == "honeybee"
+    told = [f"{row['class']} {row.probability_pct:.1f} %" for _, row in table.iterrows()]
+    assert said == [f"bee.png: {told[0]}", f"ramp.png: {NOT_SURE}{told[1]}"]
+    assert titles[1::2] == [f"gae\n{told[0]}", f"gae\n{NOT_SURE}{told[1]}"]
+    assert pd.read_csv(tmp_path / "out" / "manifest.csv")["known"].tolist() == [True, False]
+    assert "the model is not sure that" in (tmp_path / "out" / "index.html").read_text("utf-8")
+    row = explain_file(
+        tmp_path / "in" / "ramp.png", open_model(load_model(model.network)), out=work.out / "a.png"
+    )
+    assert "known" not in row, "of a network that was given nobody knows what it has learned"
+
+
+def test_names_are_those_that_came_with_the_weights(tmp_path):
+    """Of a file with 1,000 classes nobody knows whose; CLIP's image tower has none."""
+    name, options = "vit_tiny_patch16_224", {"depth": 1}
+    network = timm.create_model(name, num_classes=1000, **options)
+    torch.save(network.state_dict(), tmp_path / "own.pth")
+    for model in (open_model(name, tmp_path / "own.pth", options=options), open_model(network)):
+        assert model.knows == "" and class_names(model)[999] == "class 999"
+    tower, options = "vit_xsmall_patch16_clip_224", {"depth": 1}
+    network = timm.create_model(tower, num_classes=512, **options)
+    torch.save(network.state_dict(), tmp_path / "clip.pth")
+    with pytest.raises(ValueError, match=r"projection to 512 numbers .* new_head=True"):
+        open_model(tower, tmp_path / "clip.pth", options=options)
+    asked = open_model(tower, tmp_path / "clip.pth", classes=512, options=options)
+    with pytest.raises(ValueError, match="which are no classes"):
+        class_names(asked)
+    torch.nn.init.ones_(network.head.bias)
+    assert len(class_names(open_model(network))) == 512, "a classifier of one's own"
+
+
+def test_letters_that_no_font_has_are_no_boxes(tmp_path, titles, monkeypatch):
+    fonts = [font for font in style.fontManager.ttflist if font.name == "DejaVu Sans"]
+    monkeypatch.setattr(style.fontManager, "ttflist", fonts)
+    style.font_of.cache_clear()
+    path, names, said = write(tmp_path / "\u732b.png"), ("\u732b", "\U0001f436", "c", "d", "e"), []
+    ours = Subject("ours", model(), names)
+    explain_pictures(prepare([path], tmp_path / "map.png"), [ours], top=5, say=said.append)
+    assert said[0].startswith(
+        "no font here draws \u732b (3 such names): pictures say class 0; inst"
+    )
+    assert len(said) == 2 and "\u732b " in said[1]
+    drawn = {title.split("\n")[1].rpartition(" ")[0].rpartition(" ")[0] for title in titles[1:]}
+    assert drawn == {"class 0", "class 1", "c", "d", "e"} and titles[0] == "\\u732b.png"
+    assert style.font_families("duck \u00e9") == ["DejaVu Sans"]
+    style.font_of.cache_clear()
 
 
 @pytest.mark.parametrize(
