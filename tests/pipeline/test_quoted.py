@@ -46,6 +46,14 @@ def test_no_number_is_typed(path):
     assert quoted.typed(quoted.prose(path), page) == [], "see docs/quoted.py"
 
 
+def test_the_errors_of_the_default_model_are_those_that_it_has():
+    path = ROOT / "lib" / "relevit" / "assets" / "data" / "known.yaml"
+    (kept,) = quoted.yaml.safe_load(path.read_text()).values()
+    told = quoted.read("notes/measured").set_index("what")["value"].astype(float)
+    assert told["own drawings doubted"] == kept["own_refused_pct"]
+    assert told["other pictures let through"] == kept["others_passed_pct"]
+
+
 @pytest.mark.parametrize("page", quoted.constants())
 def test_constants_are_still_said(page):
     """A phrase that no page has is one that nobody would miss."""
