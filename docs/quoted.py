@@ -318,6 +318,17 @@ def _controls(kind: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
     )
     own, exact = rows["world"] == "own", rows["masks"] == "annotated"
     animals = rows["classes"] == "animals"
+
+    def before(column: str) -> Cell:
+        """Writes what the original had that a row starts from."""
+
+        def write(row: pd.Series) -> str:
+            same = (rows["classes"] == row["classes"]) & (rows["world"] == row["world"])
+            start = rows[(rows["arm"] == "original") & same]
+            return cell(column, "0.0")(start.iloc[0]) if len(start) else ""
+
+        return write
+
     heads: dict[str, tuple[pd.Series, dict[str, Cell]]] = {
         "masks": (own, {
             "classes": lambda row: row["classes"],
@@ -328,6 +339,8 @@ def _controls(kind: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
         "originals": (exact & animals, {
             "images of the original": cell("original_images", "0"),
             "at home (%)": cell("home", "0"),
+            "right on its own kind (%)": before("known"),
+            "gap before": before("gap"),
         }),
         "steps": (own & exact & animals, {"steps": cell("steps", "0")}),
     }  # fmt: skip

@@ -46,6 +46,14 @@ def test_no_number_is_typed(path):
     assert quoted.typed(quoted.prose(path), page) == [], "see docs/quoted.py"
 
 
+def test_the_errors_of_the_default_model_are_those_that_it_has():
+    path = ROOT / "lib" / "relevit" / "assets" / "data" / "known.yaml"
+    (kept,) = quoted.yaml.safe_load(path.read_text()).values()
+    told = quoted.read("notes/measured").set_index("what")["value"].astype(float)
+    assert told["own drawings doubted"] == kept["own_refused_pct"]
+    assert told["other pictures let through"] == kept["others_passed_pct"]
+
+
 @pytest.mark.parametrize("page", quoted.constants())
 def test_constants_are_still_said(page):
     """A phrase that no page has is one that nobody would miss."""
@@ -116,7 +124,7 @@ def test_a_cell_without_an_interval_is_a_number(results):
 def test_each_control_has_its_rows(results, kind, found):
     """One number differs in each; labels, and the original itself, are in none."""
     named = "classes,arm,masks,world,original_images,steps,home_pct,overlap_pct,exact_leads_pts"
-    both = "exact_leads_low_pts,exact_leads_high_pts,val_pts,gap_pts,seeds"
+    both = "exact_leads_low_pts,exact_leads_high_pts,val_pts,gap_pts,seeds,known_pct"
     rows = ["animals,original,annotated,own,6400,,95,",
             "animals,label,annotated,own,6400,75,95,100",
             "animals,relevance,annotated,own,6400,75,95,100",
@@ -127,12 +135,13 @@ def test_each_control_has_its_rows(results, kind, found):
     ends = ",".join(
         f"{name}{end}_pts" for name in ("change", "adds") for end in ("", "_low", "_high")
     )
-    text = "\n".join(f"{row},5,4,6,0.5,20,3,1,0,2,1,0,2" for row in rows)
+    text = "\n".join(f"{row},5,4,6,0.5,20,3,97.25,1,0,2,1,0,2" for row in rows)
     (quoted.RESULTS / "controls.csv").write_text(f"{named},{both},{ends}\n{text}\n")
     lines = quoted.table(f"controls_{kind}").splitlines()[2:]
     first = 2 if kind == "masks" else 1
     assert [line.split(" | ")[first - 1].strip("| ") for line in lines] == found
     assert all("+1.0 (+0.0 to +2.0)" in line for line in lines)
+    assert ("| 95 | 97.2 | 20.0 |" in lines[0]) == (kind == "originals")
 
 
 def test_a_table_is_a_file(results):

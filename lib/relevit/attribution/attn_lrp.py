@@ -99,8 +99,9 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
 
     Of the latter, an adapter say, the layers inside are among them too.
     """
-    places = [f"blocks.{i}.mlp." for i in range(len(model.blocks))]
-    spared = {part for layer in attention_layers(model) for part in layer.modules()}
+    attentions = attention_layers(model)  # which says where there are none
+    places = [f"blocks.{i}.mlp." for i in range(len(attentions))]
+    spared = {part for layer in attentions for part in layer.modules()}
     found = {}
     for path, part in model.named_modules():
         parent = path.rpartition(".")[0] + "."

@@ -15,6 +15,7 @@ from scipy.stats import norm, t
 from relevit.claims.evaluator import NO_ROOM, NOT_TESTABLE, NOTHING, UNDECIDED, Part, Verdict
 
 Z = float(norm.ppf(0.975))
+DECIDED = "decided"
 MOST = 100  # seeds, or times the images: beyond that nothing here decides it
 FEWEST = 3  # seeds of an interval that is worth something
 
@@ -46,7 +47,7 @@ def decides(verdict: Verdict) -> str:
     if verdict.verdict in (NO_ROOM, NOT_TESTABLE):
         return verdict.needs if verdict.verdict == NOT_TESTABLE else NOTHING
     if verdict.verdict != UNDECIDED:
-        return "decided"
+        return DECIDED
     missed = [part for part in verdict.parts if not part.met and not part.against]
     wrong = [part for part in missed if _ahead(part) < 0]
     if stuck := [part for part in wrong if not part.known]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from relevit.base.results import read_table
 from relevit.claims.criteria import criteria
-from relevit.claims.deciding import decides
+from relevit.claims.deciding import DECIDED, decides
 from relevit.claims.evaluator import (
     CONTRADICTED,
     HOLDS,
@@ -117,14 +117,15 @@ def verdict_page(table: pd.DataFrame) -> str:
 
 def _line(row: Mapping[str, str]) -> str:
     text = {name: html.escape(value) for name, value in row.items()}
+    missing = f" Would decide it: {text['decides']}" * (row["decides"] != DECIDED)
     return (
         f'<tr><td style="white-space: nowrap">{text["id"]}</td><td>{text["claim"]} '
         f"<small>({text['source']})</small><details><summary>criterion</summary>"
         f"{text['criterion']}</details></td>"
         f'<td><span style="background: {COLOURS[row["verdict"]]}; color: white; padding: 0 .4em; '
         f'border-radius: 4px; white-space: nowrap">{text["verdict"]}</span></td>'
-        f"<td>{text['number']}<br><small>{text['reason'].rstrip('.')}. {text['evidence']}. "
-        f"Would decide it: {text['decides']}</small></td></tr>"
+        f"<td>{text['number']}<br><small>{text['reason'].rstrip('.')}. {text['evidence']}."
+        f"{missing}</small></td></tr>"
     )
 
 

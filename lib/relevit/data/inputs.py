@@ -27,7 +27,7 @@ def model_input(
     Raises: ValueError for no pictures, what cannot be read as one, or a model that does not say how
     it wants them.
     """
-    given = [pictures] if isinstance(pictures, Image.Image | Path | str) else list(pictures)
+    given = [pictures] if isinstance(pictures, Picture) else list(pictures)
     if not given:
         raise ValueError("model_input: no pictures; give a file, a PIL picture, or several of them")
     name = str(own_cfg(model).get("architecture", type(model).__name__))
@@ -37,4 +37,9 @@ def model_input(
 
 
 def _opened(one: Picture) -> Image.Image:
+    if not isinstance(one, Picture):
+        raise ValueError(
+            f"model_input: a {type(one).__name__} is no picture; give a file or a PIL picture, "
+            "such as Image.fromarray(pixels) of an array of 8 bits [height, width, 3]"
+        )
     return ImageOps.exif_transpose(one) if isinstance(one, Image.Image) else open_image(Path(one))

@@ -12,8 +12,8 @@ from PIL import Image, UnidentifiedImageError
 from relevit.models.spec import DEEP_COLOURS
 
 READING = (OSError, ValueError)  # what a picture that cannot be read raises
-# Kinds that Pillow reads itself; for others, such as EPS, it starts programs. MPO is a JPEG, too.
 DRAWN_HERE = "relevit"  # in a PNG's text Software, or a JPEG's comment
+# Kinds that Pillow reads itself; for others, such as EPS, it starts programs. MPO is a JPEG, too.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # What Pillow raises besides for damaged files.
 DAMAGED = (SyntaxError, IndexError, EOFError, struct.error)

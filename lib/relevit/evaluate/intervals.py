@@ -84,7 +84,8 @@ def mean_interval(
 ) -> tuple[float, float]:
     """The interval of one run's mean over images, documents, pairs ...: (low, high).
 
-    It ends at the `bounds` of what a mean can be.
+    It ends at the `bounds` of what a value can be. Where all values are one of these, their spread
+    says nothing, and the other end is Wilson's, as of a share of 0 or 1.
     Raises: ValueError for fewer than two values, NaN or infinity.
     """
     numbers = values.detach().cpu().double().numpy()
@@ -94,7 +95,18 @@ def mean_interval(
             "finite; needed is one finite value an image, for two images or more"
         )
     low, high = np.clip(estimate([numbers[None]])[2:], *bounds)
+    least, most = bounds
+    if (numbers == most).all():
+        low = most - wilson_share(len(numbers)) * (most - least)
+    elif (numbers == least).all():
+        high = least + wilson_share(len(numbers)) * (most - least)
     return float(low), float(high)
+
+
+def wilson_share(count: int) -> float:
+    """The upper end of Wilson's 95 % interval where none of so many is right."""
+    square = float(t.ppf(UPPER, np.inf)) ** 2
+    return square / (count + square)
 
 
 def ratio_values(

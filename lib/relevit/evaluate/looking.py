@@ -202,8 +202,8 @@ def own_share_pct(
     if not len(maps):
         raise ValueError("own_share_pct: no map is counted; draw more pairs")
     share = right.sum() / maps.sum()
-    if share in (0, 1) or len(maps) == 1:
-        wilson = binomtest(int(share * len(maps)), len(maps)).proportion_ci(method="wilson")
+    if len(maps) == 1:
+        wilson = binomtest(int(share), 1).proportion_ci(method="wilson")
         return 100 * share, 100 * wilson.low, 100 * wilson.high
     each = 100 * torch.from_numpy(ratio_values(right, maps))
     return 100 * share, *mean_interval(each, PERCENT)

@@ -105,7 +105,7 @@ def check(options: argparse.Namespace) -> int:
 
     values = MaskValues(tuple(options.object), tuple(options.ignore))
     parts = read_splits(options.data, options.masks, values=values, images=options.images)
-    _need_new(options.picture, [path for part in parts.values() for path in part.images])
+    _need_new(options, [path for part in parts.values() for path in part.images])
     found = examine_parts(parts, corrupted=_corrupted(options))
     for name, findings in found.items():
         _say(*([f"{name}:"] if len(found) > 1 else []), *lines(findings))
@@ -135,10 +135,13 @@ def check(options: argparse.Namespace) -> int:
     return 0
 
 
-def _need_new(picture: Path | None, images: Sequence[Path]) -> None:
-    """Raise ValueError for a file to draw that is one of the images themselves."""
-    if picture and picture.absolute() in map(Path.absolute, images):
-        raise ValueError(f"check: {picture} is one of the images; give another file for --picture")
+def _need_new(options: argparse.Namespace, images: Sequence[Path]) -> None:
+    """Raise ValueError for a file to write that is the data, or one of its images."""
+    there = {path.resolve() for path in (options.data, *images)}
+    for name in ("picture", "list"):
+        path = getattr(options, name)
+        if path and path.resolve() in there:
+            raise ValueError(f"check: {path} is of the data; give another file for --{name}")
 
 
 def example(options: argparse.Namespace) -> int:

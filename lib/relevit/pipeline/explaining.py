@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from io import BytesIO
@@ -135,9 +135,9 @@ def prepare(
     return work
 
 
-def _need_fitting(work: Work, found: Iterable[Path], masks: Path | None) -> None:
+def _need_fitting(work: Work, found: Collection[Path], masks: Path | None) -> None:
     """Raise ValueError for an output that cannot hold what is asked for, or is a picture itself."""
-    count = len({*found})
+    count = len(found)
     if any(os.path.abspath(path) == os.path.abspath(work.out) for path in found):
         raise ValueError(f"explain: {work.out} is the picture itself; give another file to write")
     if work.kind and (count > 1 or masks is not None or work.save_maps):

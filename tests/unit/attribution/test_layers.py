@@ -227,3 +227,9 @@ def test_layers_in_a_head_have_the_gamma_rule_each(build_vit, images):
     found = linear_layers(deep)
     assert found["head.0"] is first and found["head.2"] is last and len(found) == 7
     assert explain("attn_lrp", deep, images).isfinite().all()
+
+
+def test_a_network_without_attention_is_named():
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 4), torch.nn.Flatten())
+    with pytest.raises(ValueError, match="no blocks with a layer of global self-attention"):
+        attn_lrp_and_logits(network, torch.zeros(1, 3, 4, 4))

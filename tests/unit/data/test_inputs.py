@@ -62,6 +62,7 @@ def test_files_and_pictures_alone_and_together(picture):
     assert explain(model, both).shape == (2, 1, 112, 112)
 
 
+@pytest.mark.wrong_types
 def test_what_is_no_picture_is_named(tmp_path):
     model = load_model("tiny")
     (tmp_path / "a.png").write_text("none")
@@ -69,6 +70,7 @@ def test_what_is_no_picture_is_named(tmp_path):
         ([], "model_input: no pictures; give a file"),
         (tmp_path / "a.png", "a.png cannot be read as an image"),
         (tmp_path / "b.png", "b.png cannot be read as an image"),
+        (np.zeros((1, 8, 8, 3), np.uint8), "model_input: a ndarray is no picture; give a file or"),
     ):
         with pytest.raises(ValueError, match=text):
             model_input(model, given)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 
 from relevit.evaluate.intervals import (
+    PERCENT,
     estimate,
     interval,
     mean_interval,
@@ -19,6 +21,14 @@ T = {1: 12.706205, 2: 4.302653, 399: 1.965927}  # 97.5 % quantiles of Student's 
 
 def test_equal_values_have_no_width():
     assert mean_interval(torch.full((7,), 0.25)) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("count", [2, 12, 400])
+def test_shares_of_0_and_1_have_wilsons_interval(count):
+    for right, value in ((0, 0.0), (count, 100.0)):
+        wilson = binomtest(right, count).proportion_ci(method="wilson")
+        found = mean_interval(torch.full((count,), value), PERCENT)
+        assert found == pytest.approx((100 * wilson.low, 100 * wilson.high), abs=1e-9)
 
 
 def test_one_seed_has_students_interval_over_images():

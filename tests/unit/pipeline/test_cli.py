@@ -77,12 +77,16 @@ def test_a_path_that_begins_with_a_tilde_lies_in_the_home_folder(images, tmp_pat
     assert not any(here.iterdir())
 
 
-def test_the_samples_do_not_take_a_picture_s_place(images, capsys):
+def test_what_is_written_takes_the_place_of_no_data(images, tmp_path, capsys):
     image = next((images / "a" / "cat").glob("*.jpg"))
-    before = image.read_bytes()
-    assert main(["check", str(images / "a"), "--picture", str(image)]) == 2
-    assert "is one of the images; give another" in capsys.readouterr().err
-    assert image.read_bytes() == before
+    table = tmp_path / "table.csv"
+    rows = [f"{path},{path.parent.name}" for path in sorted((images / "a").glob("*/*.jpg"))]
+    table.write_text("\n".join(["image,label", *rows]))
+    for data, option, path in ((images / "a", "--picture", image), (table, "--list", table)):
+        before = path.read_bytes()
+        assert main(["check", str(data), option, str(path)]) == 2
+        assert f"is of the data; give another file for {option}" in capsys.readouterr().err
+        assert path.read_bytes() == before
 
 
 @pytest.mark.slow

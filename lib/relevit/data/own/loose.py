@@ -30,15 +30,15 @@ def find_pictures(given: Sequence[Path], but: Path | None = None) -> dict[Path, 
         if not one.exists():
             raise FileNotFoundError(f"the image {one} is missing; check its name")
         names = sorted(pictures_in(one)[0], key=natural) if one.is_dir() else [""]
-        aside = masks_beside(one, names).values()
+        aside = set(masks_beside(one, names).values())
         inside = [
             name
             for name in names
             if not name or not (one / name in aside or _is_none(one / name, but))
         ]
         if not inside:
-            drawn = " but such as were drawn here" if names else ""
-            raise ValueError(f"the folder {one} has no pictures{drawn}; give another")
+            but_these = " but masks, and what relevit wrote" if names else ""
+            raise ValueError(f"the folder {one} has no pictures{but_these}; give another")
         for name in inside:
             found.setdefault(os.path.abspath(one / name), (one / name, name or one.name))
     return dict(found.values())

@@ -38,8 +38,10 @@ def test_pictures_come_once_in_natural_order_without_masks(folder, monkeypatch):
     with pytest.raises(ValueError, match="none has no pictures; give"):
         find_pictures([folder / "none"])
     Figure(figsize=(1, 1)).savefig(folder / "none" / "x.png", **mark("png"))
-    with pytest.raises(ValueError, match="none has no pictures but such as were drawn here; give"):
-        find_pictures([folder / "none"])
+    for given in (folder / "none", folder / "masks"):
+        text = f"{given.name} has no pictures but masks, and what relevit wrote; give"
+        with pytest.raises(ValueError, match=text):
+            find_pictures([given])
     assert len(find_pictures([folder / "none" / "x.png"])) == 1, "if it is asked for"
 
 
