@@ -188,7 +188,7 @@ def step_price(
         return tensor
 
     weights = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
-    batch = train.select(range(settings.batch_size))
+    batch = train.select(range(len(train))[: settings.batch_size])
     with only(network, optimizer.param_groups[0]["params"]):
         for step in range(steps + 1):
             begun, rng = perf_counter(), np.random.default_rng(step)

@@ -30,7 +30,7 @@ from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
 from relevit.pipeline.explained import Found, Subject, class_names, class_number, look_into
 from relevit.plots.overlay import Overlay, overlay_figure
-from relevit.plots.style import font_families
+from relevit.plots.style import readable
 
 FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".pdf": "pdf"}
 MANIFEST, PAGE = "manifest.csv", "index.html"
@@ -228,10 +228,12 @@ def _drawn_as(
     subjects: Sequence[Subject], pictures: Mapping[str, Path], say: Callable[[str], object]
 ) -> dict[str, str]:
     """What stands in a picture for names of classes and files that no font here draws."""
-    names = {n: f"class {i}" for subject in subjects for i, n in enumerate(subject.classes)}
-    files = (path.name for path in pictures.values())
-    names |= {name: name.encode("ascii", "backslashreplace").decode() for name in files}
-    drawn = {name: other for name, other in names.items() if font_families(name) is None}
+    names = {
+        name: readable(name, f"class {i}")
+        for subject in subjects
+        for i, name in enumerate(subject.classes)
+    } | {path.name: readable(path.name) for path in pictures.values()}
+    drawn = {name: other for name, other in names.items() if name != other}
     if drawn:
         first, other = next(iter(drawn.items()))
         say(

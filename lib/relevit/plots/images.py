@@ -40,6 +40,8 @@ from relevit.plots.style import (
     REST,
     SIGNED_HEAT,
     SIGNED_TICKS,
+    readable,
+    write,
 )
 
 COLUMNS = 5
@@ -107,7 +109,7 @@ def tile_grid(
             if tile.heat is not None:
                 scales.setdefault(tile.signed, (drawn, top))
             if column == 0:
-                axis.set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
+                write(axis.set_ylabel, name, rotation=0, ha="right", va="center")
     _add_scales(figure, scales, ends)
     if note or keys:
         below = {"bbox_to_anchor": (0, 0), "frameon": False, "ncols": 4, "alignment": "left"}
@@ -232,7 +234,8 @@ def sample_grid(listing: Listing, seed: int = 0) -> Figure:
         if shown.masks[place] is not None:
             small = Image.fromarray(shown.mask(place)).convert("L").resize(image.size)
             mask = torch.from_numpy(np.array(small) > 127)
-        lines = (shown.classes[shown.labels[place]], name)
+        label = shown.labels[place]
+        lines = (readable(shown.classes[label], f"class {label}"), readable(name))
         whole.append(Tile(pixels, "\n".join(shortened(t, LONGEST_NAME) for t in lines), mask=mask))
         kept = np.ones(1) if mask is None else np.where(mask[..., None], 1, DIMMED)
         objects.append(Tile((pixels * kept).astype(np.uint8)))
@@ -295,7 +298,7 @@ def draw_tile(axis: Axes, tile: Tile) -> AxesImage:
     if tile.mask is not None:
         outline(axis, tile.mask.cpu().numpy())
     style = {"color": tile.colour, "style": "italic" if tile.colour == LOSS else "normal"}
-    axis.set_title(tile.title, fontsize=9, pad=3, parse_math=False, **style)
+    write(axis.set_title, tile.title, fontsize=9, pad=3, **style)
     return drawn
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from relevit.plots.style import (
     name_sets,
     panels,
     subplots,
+    write,
 )
 
 WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
@@ -136,7 +138,7 @@ def draw_intervals(
         else:
             (axis.barh if across else axis.bar)(*at, 0.92 * width, color=colour, **options)
     if across:
-        axis.set_yticks(range(len(places)), places, parse_math=False)
+        write(partial(axis.set_yticks, range(len(places))), [str(place) for place in places])
         axis.set_ylim(len(places) - 0.5, -0.5)
     else:
         name_sets(axis, places)

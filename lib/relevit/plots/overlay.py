@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from relevit.plots.images import HEAT_TICKS
-from relevit.plots.style import GREY, HEAT, SIGNED_HEAT, SIGNED_TICKS, font_families, subplots
+from relevit.plots.style import GREY, HEAT, SIGNED_HEAT, SIGNED_TICKS, subplots, write
 
 LONGEST, SHORTEST = 2000, 480  # pixels of a picture's longer side, as it is drawn
 SIDE, LEAST = 4.0, 1.5  # inches of the same; of a panel's shorter side, at least
@@ -109,8 +109,7 @@ def _panels(
 
 
 def _begun(axis: Axes, title: str) -> Axes:
-    family = font_families(title)
-    axis.set_title(title, fontsize=9, pad=4, parse_math=False, fontfamily=family)
+    write(axis.set_title, title, fontsize=9, pad=4)
     return axis
 
 

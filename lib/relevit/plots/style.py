@@ -7,7 +7,7 @@ differ in brightness too, so that they are told apart in print and by the colour
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from io import BytesIO
@@ -86,10 +86,7 @@ PROTOCOLS = {
 }
 
 DPI, SHARP = 80, 2  # pixels an inch on a page; stored pixels of each, for screens that have them
-# Where DejaVu Sans, which comes with matplotlib, lacks a letter: the first of these that is there.
-CJK = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC")
-CJK += ("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback")
-CJK += ("Microsoft YaHei", "SimHei", "PingFang SC", "Hiragino Sans GB", "Arial Unicode MS")
+FONT = "DejaVu Sans"  # comes with matplotlib
 QUALITY: dict[str, dict[str, Any]] = {"jpeg": {"pil_kwargs": {"quality": 78}}, "png": {}}
 SAID = 12  # captions of one picture that its alternative text repeats
 GREY = {"cmap": "gray", "vmin": -80, "vmax": 335}  # of an image below its heatmap
@@ -108,8 +105,7 @@ def set_style() -> None:
     sns.set_theme(style="whitegrid", context="notebook", font_scale=0.85)
     plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": SHARP * DPI, "axes.titlesize": 10})
     plt.rcParams.update({"savefig.bbox": "tight", "grid.color": "#e4e6ea"})
-    installed = {font.name for font in fontManager.ttflist}
-    plt.rcParams["font.family"] = ["DejaVu Sans", *[name for name in CJK if name in installed][:1]]
+    plt.rcParams["font.family"] = [FONT]
     if (shell := get_ipython()) is not None:
         set_matplotlib_formats("jpeg")  # so that a later choice of formats replaces ours
         formatters = shell.display_formatter.formatters
@@ -119,8 +115,8 @@ def set_style() -> None:
 
 @cache
 def font_of(letter: str) -> str | None:
-    """The family of an installed font that draws a letter, DejaVu Sans before all; None: a box."""
-    for font in sorted(fontManager.ttflist, key=lambda font: font.name != "DejaVu Sans"):
+    """The family of an installed font that draws a letter, FONT before all; None: a box."""
+    for font in sorted(fontManager.ttflist, key=lambda font: font.name != FONT):
         with suppress(RuntimeError, OSError):  # what matplotlib cannot open
             face = get_font(font.fname)
             known = face.scalable and "Last Resort" not in font.name  # no bitmaps, no boxes
@@ -135,8 +131,24 @@ def font_families(text: str) -> list[str] | None:
     Spaces and marks without a picture of their own need none.
     """
     letters = {each for each in text if unicodedata.category(each)[0] not in "ZC"}
-    found = {font_of(letter) for letter in letters} | {"DejaVu Sans"}
-    return None if None in found else sorted(found, key=lambda name: (name != "DejaVu Sans", name))
+    found = {font_of(letter) for letter in letters} | {FONT}
+    return None if None in found else sorted(found, key=lambda name: (name != FONT, name))
+
+
+def readable(text: str, otherwise: str = "") -> str:
+    """A text that fonts here draw, as it is; of others `otherwise`, or numbers for such letters."""
+    if font_families(text):
+        return text
+    escaped = (each.encode("ascii", "backslashreplace").decode() for each in text)
+    letters = zip(text, escaped, strict=True)
+    return otherwise or "".join(each if font_families(each) else code for each, code in letters)
+
+
+def write(setter: Callable[..., object], text: str | Sequence[str], **style: Any) -> None:
+    """Set a title or labels with names that people gave: no formulas, and no boxes for letters."""
+    said = readable(text) if isinstance(text, str) else [readable(each) for each in text]
+    fonts = font_families("".join(said))
+    setter(said, parse_math=False, **({} if fonts == [FONT] else {"fontfamily": fonts}), **style)
 
 
 def stored(figure: Figure, kind: str, margin: float = 0.1) -> tuple[bytes, dict[str, Any]] | None:
@@ -245,4 +257,4 @@ def reach(axis: Axes, low: float, high: float) -> None:
 def name_sets(axis: Axes, names: Collection[str]) -> None:
     """The names of test sets below their places, broken where they are long."""
     broken = [str(name).replace("_", "\n") for name in names]
-    axis.set_xticks(range(len(names)), broken, fontsize=8, parse_math=False)
+    write(partial(axis.set_xticks, range(len(names))), broken, fontsize=8)

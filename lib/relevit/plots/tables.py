@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from relevit.plots.intervals import largest_but_one_far
 from relevit.plots.lines import model_styles
-from relevit.plots.style import CHANGE, SHADES, count_whole, subplots
+from relevit.plots.style import CHANGE, SHADES, count_whole, subplots, write
 
 
 def heat_table(axis: Axes, table: pd.DataFrame, title: str, **style: Any) -> None:
@@ -55,7 +56,7 @@ def attention_rows(
     blocks = pd.DataFrame(rows.numpy(), index=range(1, len(rows) + 1))
     heat_table(axis, blocks, title, vmin=0, cmap=SHADES, cbar_kws={"label": "attention"})
     axis.set(ylabel="block")
-    axis.set_xticks(np.arange(len(words)) + 0.5, words, rotation=60, parse_math=False)
+    write(partial(axis.set_xticks, np.arange(len(words)) + 0.5), words, rotation=60)
     return figure
 
 

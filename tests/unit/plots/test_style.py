@@ -6,13 +6,23 @@ import itertools
 from io import BytesIO
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
+from matplotlib.text import Text
 from PIL import Image
 
 from relevit.attribution import METHODS as ALL_METHODS
 from relevit.plots import style
+from relevit.plots.images import image_grid
+from relevit.plots.intervals import intervals
+from relevit.plots.overlay import Overlay, overlay_figure
+from relevit.plots.tables import attention_rows
+
+IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+MAP = Overlay(torch.rand(8, 8), (0, 0, 8, 8), "gae")
 
 # Colours that stand side by side in a picture.
 TOGETHER = {
@@ -47,6 +57,38 @@ def a_plot():
     axis.set(title="Change", xlabel="epoch", ylabel="points\n(pct)")
     axis.legend()
     return figure
+
+
+@pytest.fixture
+def one_font(monkeypatch):
+    fonts = [font for font in style.fontManager.ttflist if font.name == style.FONT]
+    monkeypatch.setattr(style.fontManager, "ttflist", fonts)
+    style.font_of.cache_clear()
+    yield
+    style.font_of.cache_clear()
+
+
+def heights(names):
+    table = pd.DataFrame({"set": names, "low_pct": 1.0, "value": 2.0, "high_pct": 3.0})
+    return table, "set", "value"
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda names: image_grid([(names[0], IMAGES)], [names]),
+        lambda names: overlay_figure(Image.new("L", (8, 8)), names[0], [[MAP], [MAP]]),
+        lambda names: intervals(*heights(names)),
+        lambda names: intervals(*heights(names), across=True),
+        lambda names: attention_rows(torch.rand(2, 2), names, ""),
+    ],
+)
+def test_letters_of_names_are_drawn_or_told_and_no_boxes(draw, one_font):
+    figure = draw(["猫 $5", "é$"])
+    style.stored(figure, style.picture_kind(figure))  # of a box matplotlib warns: an error here
+    texts = {text.get_text() for text in figure.findobj(Text)}
+    assert "\\u732b $5" in {text.partition("\n")[0] for text in texts}
+    assert style.readable("猫", "class 3") == "class 3" and style.readable("é") == "é"
 
 
 def test_a_colour_has_one_meaning():

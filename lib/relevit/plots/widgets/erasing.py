@@ -17,7 +17,7 @@ from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
 from relevit.models.answers import probabilities
 from relevit.models.spec import ModelSpec
-from relevit.plots.style import FAINT, INK, method_colour
+from relevit.plots.style import FAINT, INK, method_colour, write
 from relevit.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 STEP = 5  # percent of the image, between two places of the slider
@@ -127,7 +127,7 @@ class ErasingExplorer(Explorer):
         axis.grid(True)
         box = axis.get_position()
         axis.set_position((box.x0, box.y0 + 0.15, box.width - 0.015, box.height - 0.15))
-        axis.set_title(f"probability of {self._classes[watched]} (%)", fontsize=9, pad=3)
+        write(axis.set_title, f"probability of {self._classes[watched]} (%)", fontsize=9, pad=3)
         axis.tick_params(labelsize=8)
         axis.xaxis.label.set_fontsize(8)
         axis.legend(fontsize=7.5, frameon=False)
