@@ -43,6 +43,7 @@ BLOCK = re.compile(r"(<!-- table: (?P<name>[\w/]+) -->\n).*?(\n*<!-- end -->)", 
 UNITS = ("", "_pts", "_pct")
 PLAIN = "[`*]"  # what marks code and stress, and is no part of a name
 USUAL = {
+    "controls": {"classes": "animals", "arm": "relevance", "masks": "annotated", "world": "own"},
     "added": {"world": "own", "arm": "ours", "classes": "all", "dataset": "shifted_average"},
     "cures": {"run": "study", "masks": "annotated", "images_per_class": "3", "world": "own"},
     "maps": {"run": "study"},
@@ -313,46 +314,49 @@ def _erased(best: int) -> tuple[pd.DataFrame, dict[str, Cell]]:
 def _controls(kind: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
     """Finetuned with masks that know less, from originals trained for longer, or for longer."""
     rows = read("controls")
-    ours = rows["arm"].str.startswith("relevance") & (kind == "steps") | (
-        rows["arm"] == "relevance"
-    )
     own, exact = rows["world"] == "own", rows["masks"] == "annotated"
-    animals = rows["classes"] == "animals"
+    animals, plain = rows["classes"] == "animals", rows["arm"] == "relevance"
 
-    def before(column: str) -> Cell:
-        """Writes what the original had that a row starts from."""
+    def finetuned(write: Cell) -> Cell:
+        """Writes what became of the original of a row; nothing where nobody finetuned it."""
 
-        def write(row: pd.Series) -> str:
-            same = (rows["classes"] == row["classes"]) & (rows["world"] == row["world"])
-            start = rows[(rows["arm"] == "original") & same]
-            return cell(column, "0.0")(start.iloc[0]) if len(start) else ""
+        def found(row: pd.Series) -> str:
+            same = plain & exact & (rows["world"] == row["world"]) & animals
+            return write(rows[same].iloc[0]) if same.any() else ""
 
-        return write
+        return found
 
-    heads: dict[str, tuple[pd.Series, dict[str, Cell]]] = {
-        "masks": (own, {
-            "classes": lambda row: row["classes"],
-            "masks": code("masks"),
-            "overlap with the exact (%)": cell("overlap", "0"),
-            "exact masks lead by": cell("exact_leads", interval=True),
-        }),
-        "originals": (exact & animals, {
-            "images of the original": cell("original_images", "0"),
-            "at home (%)": cell("home", "0"),
-            "right on its own kind (%)": before("known"),
-            "gap before": before("gap"),
-        }),
-        "steps": (own & exact & animals, {"steps": cell("steps", "0")}),
-    }  # fmt: skip
-    chosen, cells = heads[kind]
-    return rows[ours & chosen], {
-        **cells,
+    ends = {
         "with relevance": cell("change", interval=True),
         "relevance adds": cell("adds", interval=True),
         "`val`": cell("val"),
         "gap after": cell("gap", "0.0"),
         "seeds": cell("seeds", "0"),
     }
+    if kind == "originals":
+        starts = rows[animals & (rows["arm"] == "original")]
+        order = (
+            starts[["home_pct", "original_images"]]
+            .astype(float)
+            .sort_values(["home_pct", "original_images"])
+        )
+        return starts.loc[order.index], {
+            "images of the original": cell("original_images", "0"),
+            "at home (%)": cell("home", "0"),
+            "right on its own kind (%)": cell("known", "0.0"),
+            "gap before": cell("gap", "0.0"),
+            **{head: finetuned(write) for head, write in ends.items()},
+        }
+    if kind == "masks":
+        return rows[own & plain], {
+            "classes": lambda row: row["classes"],
+            "masks": code("masks"),
+            "overlap with the exact (%)": cell("overlap", "0"),
+            **ends,
+            "exact masks lead by": cell("exact_leads", interval=True),
+        }
+    long = rows[own & exact & animals & rows["arm"].str.startswith("relevance")]
+    return long, {"steps": cell("steps", "0"), **ends}
 
 
 TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {

@@ -65,6 +65,8 @@ def table(preset: str) -> pd.DataFrame:
     """A row for each arm, kind of masks and original, and what it is held against."""
     cfg = CuresParams.from_preset(preset_file(preset))
     bench, rows = open_benchmark(cfg), made(cures.cures(cfg))
+    if not rows:
+        return pd.DataFrame()
     answers, figures, _ = cures.study(rows)
     of = cures.KEYS[:-1]
     seen = dict(list(answers.groupby(of, sort=False)))
@@ -143,5 +145,5 @@ def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: in
 
 if __name__ == "__main__":
     both = pd.concat([table(preset) for preset in CLASSES], ignore_index=True)
-    both.round(2).to_csv(DOCS / "results" / "controls.csv", index=False, float_format="%.6g")
+    both.to_csv(DOCS / "results" / "controls.csv", index=False, float_format="%.6g")
     picture(both.dropna(subset=["adds_pts"])).savefig(DOCS / "controls.png", dpi=100)
