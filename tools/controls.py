@@ -119,20 +119,21 @@ def picture(found: pd.DataFrame) -> plt.Figure:
     panels[0].legend(loc="upper right")
     length = found[(found["arm"] == "relevance") & (found["masks"] == "annotated")]
     length = length[(length["classes"] == "animals")].sort_values("original_images")
+    counts = sorted(length["original_images"].unique())
     for i, (home, part) in enumerate(length.groupby("home_pct")):
-        _ends(panels[1], part["original_images"] / 6400, part, f"{home:g} % at home", i)
-    panels[1].set_xscale("log", base=2)
-    panels[1].legend(loc="upper right")
+        at = [counts.index(count) + 0.12 * (2 * i - 1) for count in part["original_images"]]
+        _ends(panels[1], at, part, f"{home:g} % at home", i)
+    panels[1].set_xticks(range(len(counts)), [f"{count:,}" for count in counts])
+    panels[1].legend(loc="upper left")
     steps = own[own["arm"].str.startswith("relevance") & (own["masks"] == "annotated")]
     steps = steps[steps["classes"] == "animals"].sort_values("steps")
-    _ends(panels[2], steps["steps"], steps, "", 0)
-    panels[2].set_xscale("log")
-    panels[2].set_xticks(steps["steps"], [f"{count:,.0f}" for count in steps["steps"]], minor=False)
-    panels[2].minorticks_off()
+    _ends(panels[2], range(len(steps)), steps, "", 0)
+    panels[2].set_xticks(range(len(steps)), [f"{count:,.0f}" for count in steps["steps"]])
     panels[0].set(title="by what the masks know", ylabel="relevance adds (points)")
-    panels[1].set(title="by the original's training", xlabel="times 6,400 images")
+    panels[1].set(title="by the original's training", xlabel="training images")
     panels[2].set(title="by the length of finetuning", xlabel="steps")
     for axis in panels:
+        axis.margins(x=0.25)
         axis.axhline(0, color=plots.INK, linewidth=1)
     figure.tight_layout()
     return figure
