@@ -43,7 +43,6 @@ BLOCK = re.compile(r"(<!-- table: (?P<name>[\w/]+) -->\n).*?(\n*<!-- end -->)", 
 UNITS = ("", "_pts", "_pct")
 PLAIN = "[`*]"  # what marks code and stress, and is no part of a name
 USUAL = {
-    "controls": {"classes": "animals", "arm": "relevance", "masks": "annotated", "world": "own"},
     "added": {"world": "own", "arm": "ours", "classes": "all", "dataset": "shifted_average"},
     "cures": {"run": "study", "masks": "annotated", "images_per_class": "3", "world": "own"},
     "maps": {"run": "study"},
