@@ -122,7 +122,7 @@ def test_a_cell_without_an_interval_is_a_number(results):
     ],
 )
 def test_each_control_has_its_rows(results, kind, found):
-    """One number differs in each; labels, and the original itself, are in none."""
+    """One number differs in each; labels are in none, and originals beside what became of them."""
     named = "classes,arm,masks,world,original_images,steps,home_pct,overlap_pct,exact_leads_pts"
     both = "exact_leads_low_pts,exact_leads_high_pts,val_pts,gap_pts,seeds,known_pct"
     rows = ["animals,original,annotated,own,6400,,95,",
@@ -130,6 +130,7 @@ def test_each_control_has_its_rows(results, kind, found):
             "animals,relevance,annotated,own,6400,75,95,100",
             "animals,relevance,ellipse,own,6400,75,95,40",
             "animals,relevance_300,annotated,own,6400,300,95,100",
+            "animals,original,annotated,longer,12800,,95,",
             "animals,relevance,annotated,longer,12800,75,95,100",
             "things,relevance,annotated,own,6400,75,95,100"]  # fmt: skip
     ends = ",".join(
