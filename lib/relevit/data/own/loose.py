@@ -90,6 +90,7 @@ def range_of(path: Path) -> int | None:
     """
     try:
         with opened(path) as found:
+            found.load()  # a truncated file says so only then
             as_rgb(found)
             return white_of(int(np.max(found))) if is_deep(found) else None
     except READING as error:

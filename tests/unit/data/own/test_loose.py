@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from relevit.data.own.loose import find_masks, find_pictures, open_image
+from relevit.data.own.loose import find_masks, find_pictures, open_image, range_of
 from relevit.data.pictures import mark
 
 TURNED = 6  # EXIF: a camera held upright
@@ -79,3 +79,13 @@ def test_a_picture_is_upright(tmp_path):
     Image.fromarray(pixels).save(tmp_path / "cat.png", exif=exif)
     shown = np.array(open_image(tmp_path / "cat.png"))
     assert shown.shape == (96, 48, 3) and shown[:40, :, 0].min() == 255 and shown[50:].max() == 0
+
+
+@pytest.mark.parametrize(("mode", "ending"), [("RGB", "jpg"), ("L", "jpg"), ("RGB", "png")])
+@pytest.mark.parametrize("look", [open_image, range_of])
+def test_a_file_that_ends_too_early_is_refused_at_the_first_look(tmp_path, mode, ending, look):
+    path, noise = tmp_path / f"cut.{ending}", np.random.default_rng(0)
+    Image.fromarray(noise.integers(0, 255, (90, 90, 3), dtype=np.uint8)).convert(mode).save(path)
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ValueError, match=rf"cut\.{ending} cannot be read as an image \("):
+        look(path)
