@@ -122,17 +122,20 @@ def switched(
                 setattr(part, switch, value)
 
 
-@contextmanager
-def attention_for_gradients(model: nn.Module) -> Iterator[None]:
+def attention_for_gradients(
+    model: nn.Module, *, last: int | None = None
+) -> AbstractContextManager[None]:
     """Attention whose backward pass is fast: step by step on a processor in mixed precision.
 
-    The fused kernel's backward pass takes seven times as long there, at 65 tokens.
+    The fused kernel's backward pass takes seven times as long there, at 65 tokens. `last` says of
+    how many of the last blocks there is one (None: all).
     Raises: ValueError as `unfused_attention`.
     """
     on_processor = next(model.parameters()).device.type == "cpu"
-    slow = on_processor and torch.is_autocast_enabled("cpu")
-    with unfused_attention(model) if slow else nullcontext():
-        yield
+    if not (on_processor and torch.is_autocast_enabled("cpu")):
+        return nullcontext()
+    layers = attention_layers(model)
+    return switched(model, layers if last is None else layers[len(layers) - last :], "fused_attn")
 
 
 def last_blocks(depth: int, last: int | None) -> range:

@@ -154,17 +154,18 @@ class _Attending(TorchFunctionMode):
             return func(*args, **kwargs)
         if self.given is not None:
             return self.given
+        if self.block is None:
+            return func(*args, **kwargs)
         query, key, value = args
         bias = kwargs.get("attn_mask")
-        if self.block is not None:
-            block, tokens = self.block
-            shape = (*query.shape[:3], key.shape[2])
-            need_global(len(self.taken), block.attn, tokens.shape[1], shape)
-            few = bias if bias is None or bias.shape[-2] == 1 else bias[..., : self.read, :]
-            self.taken.append(
-                _Taken(block, tokens[:, : self.read], query[:, :, : self.read], key, value, few)
-            )
-            self.block = None
+        block, tokens = self.block
+        shape = (*query.shape[:3], key.shape[2])
+        need_global(len(self.taken), block.attn, tokens.shape[1], shape)
+        few = bias if bias is None or bias.shape[-2] == 1 else bias[..., : self.read, :]
+        self.taken.append(
+            _Taken(block, tokens[:, : self.read], query[:, :, : self.read], key, value, few)
+        )
+        self.block = None
         if not self.step_by_step:
             return func(*args, **kwargs)
         return dropout(_softmax(query, key, bias), kwargs.get("dropout_p", 0.0)) @ value
@@ -198,7 +199,7 @@ def _softmax(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
 def _attending(model: nn.Module, read: int | None, last: int | None) -> Iterator[_Attending]:
     """Watch the fused attention of the `last` blocks (None: all) in a forward pass made inside.
 
-    On a processor in mixed precision it is worked out step by step, which is faster there.
+    On a processor in mixed precision theirs is worked out step by step, which is faster there.
     """
     if not hasattr(model, "forward_head") or not hasattr(model, "norm"):
         raise ValueError(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from relevit.base.device import Precision
 from relevit.models.answers import need_classes
+from relevit.models.trunk import Frozen, kept_tokens, open_trunk
 
 # How far apart the logits are that decide an answer, by `prediction_gap` and the like.
 Gap = Callable[[Float[Tensor, "batch classes"]], Float[Tensor, " batch"]]
@@ -28,12 +29,15 @@ class Answers:
 
     The copy shares the weights that keep their format. `precision` None keeps the model's own.
     With `bfloat16`, once `measure` has set the `margin`, inputs whose logits leave doubt are
-    answered again in float32; `repeated` counts them.
+    answered again in float32; `repeated` counts them. Tokens of `frozen` blocks are kept.
     """
 
-    def __init__(self, model: nn.Module, precision: Precision | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, precision: Precision | None = None, frozen: Frozen | None = None
+    ) -> None:
         self._fast = _copy(model, None if precision is None else getattr(torch, precision))
         self._exact = _copy(model, torch.float32) if precision == "bfloat16" else None
+        self._trunk = open_trunk(self._fast, frozen)
         self.margin = 0.0
         self.repeated = 0
 
@@ -72,7 +76,8 @@ class Answers:
         self, pixels: Shaped[Tensor, "batch 3 height width"], gap: Gap | None = None
     ) -> Logits:
         """As a call, but a GPU is not waited for until the logits are, by calling the result."""
-        logits, arrived = _begin(self._fast, pixels)
+        with kept_tokens(self._trunk, pixels):
+            logits, arrived = _begin(self._fast, pixels)
         checked = self._exact is not None and gap is not None and self.margin != 0
 
         @torch.inference_mode()

@@ -16,6 +16,7 @@ from relevit.base.device import Precision, PrecisionChoice, choose_precision, te
 from relevit.data.batch import Batch
 from relevit.evaluate.bfloat16 import Answers, Logits, prediction_gap, rank_gap, right_classes
 from relevit.models.spec import ModelSpec
+from relevit.models.trunk import Frozen, open_trunk
 
 BATCH = 50  # images; the predictions do not depend on it beyond rounding
 AHEAD = 1  # batches that a GPU has besides the one whose answers are asked for
@@ -31,9 +32,15 @@ class Classifier:
     TF32 where the format is float32; images in doubt never are.
     """
 
-    def __init__(self, model: nn.Module, spec: ModelSpec, precision: Precision = "float32") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        spec: ModelSpec,
+        precision: Precision = "float32",
+        frozen: Frozen | None = None,
+    ) -> None:
         self.spec, self.precision = spec, precision
-        self.answers = Answers(model, precision)
+        self.answers = Answers(model, precision, frozen)
 
     @property
     def margin(self) -> float:
@@ -76,7 +83,12 @@ class Classifier:
 
 
 def make_classifier(
-    model: nn.Module, spec: ModelSpec, choice: PrecisionChoice, *, probe: Iterable[Batch]
+    model: nn.Module,
+    spec: ModelSpec,
+    choice: PrecisionChoice,
+    *,
+    probe: Iterable[Batch],
+    frozen: Frozen | None = None,
 ) -> Classifier:
     """The model in the fastest format whose answers are those of float32.
 
@@ -84,10 +96,13 @@ def make_classifier(
     of the answers would be in doubt. The margin is twice the largest error of a logit on
     `probe`, images that no test uses (`Benchmark.probe`): of shifted kinds where that can be, as
     a model sure of its answers would agree in any format. A choice by name is taken as it is,
-    with margin 0.
+    with margin 0. Where tokens of `frozen` blocks are kept, `auto` is float32: there is little left
+    to compute, and nothing to look at twice.
     """
+    if choice == "auto" and open_trunk(model, frozen) is not None:
+        return Classifier(model, spec, frozen=frozen)
     precision = choose_precision(choice, next(model.parameters()).device)
-    classifier = Classifier(model, spec, precision)
+    classifier = Classifier(model, spec, precision, frozen)
     if precision == "float32" or choice != "auto":
         return classifier
     answers = classifier.answers
@@ -96,10 +111,14 @@ def make_classifier(
 
 
 def predict(
-    model: nn.Module, spec: ModelSpec, batches: Iterable[Batch], precision: Precision = "float32"
+    model: nn.Module,
+    spec: ModelSpec,
+    batches: Iterable[Batch],
+    precision: Precision = "float32",
+    frozen: Frozen | None = None,
 ) -> pd.DataFrame:
     """`Classifier.predict` of the model in this format, without a second look."""
-    return Classifier(model, spec, precision).predict(batches)
+    return Classifier(model, spec, precision, frozen).predict(batches)
 
 
 def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:

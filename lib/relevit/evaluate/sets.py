@@ -14,6 +14,7 @@ from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
 from relevit.models.loading import load_model
+from relevit.models.trunk import Frozen
 
 
 def load_classifier(
@@ -22,10 +23,12 @@ def load_classifier(
     weights: Path | None,
     precision: PrecisionChoice = "auto",
     device: str = "auto",
+    frozen: Frozen | None = None,
 ) -> Classifier:
-    """A model by name, ready to answer images of a benchmark. `weights` as `load_model`."""
+    """A model by name, ready to answer images of a benchmark. `weights` as `load_model`,
+    `frozen` as `make_classifier`."""
     network, spec = load_model(model, weights, device=device), bench.spec(model)
-    return make_classifier(network, spec, precision, probe=bench.probe(spec))
+    return make_classifier(network, spec, precision, probe=bench.probe(spec), frozen=frozen)
 
 
 def answer_sets(

@@ -22,6 +22,7 @@ from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, step_losses
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.models.spec import ModelSpec
+from relevit.models.trunk import Frozen, Trunk, open_trunk
 from relevit.training.epochs import History, epoch_plan, run_epochs
 
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
@@ -37,19 +38,22 @@ def finetune(
     *,
     inputs: dict[str, Any],
     validated: Collection[int] | None = None,
+    kept: Path | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
     on_step: Callable[[int, int, int], object] = lambda epoch, step, steps: None,
 ) -> History:
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
-    (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made
-    from beside its settings (weights at the start, images), so that a changed input is not taken
-    for the same run. `validated` as `run_epochs`. `on_step` is told the epoch and the steps done of
-    those in it. Larger images are cropped (`augment`). Raises: as `run_epochs`, `trained_weights`.
+    (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made from
+    beside its settings (weights at the start, images), so that a changed input is not taken for the
+    same run. `validated` as `run_epochs`. `on_step` is told the epoch and the steps done of those
+    in it. Tokens of blocks that are not trained are kept in the folder `kept`. Larger images are
+    cropped (`augment`). Raises: as `run_epochs`, `trained_weights`.
     """
     optimizer = make_optimizer(model, settings)
     others = backgrounds(train, settings.augmentation)
+    trunk = open_trunk(model, None if kept is None else Frozen(kept, settings.trained_blocks))
 
     def train_epoch(epoch: int) -> dict[str, float]:
         for group in optimizer.param_groups:
@@ -59,7 +63,7 @@ def finetune(
         rows = []
         for step, (places, rng) in enumerate(plan, 1):
             batch = augmented(train.select(places), settings.augmentation, others, rng)
-            rows.append(train_step(model, spec, optimizer, batch, rng, settings))
+            rows.append(train_step(model, spec, optimizer, batch, rng, settings, trunk))
             on_step(epoch, step, len(plan))
         return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in _means(rows).items()}
 
@@ -114,6 +118,7 @@ def train_step(
     batch: Batch,
     rng: np.random.Generator,
     settings: FinetuneSettings,
+    trunk: Trunk | None = None,
 ) -> dict[str, float]:
     """One step on a batch, augmented; returns its losses."""
     device = next(model.parameters()).device
@@ -126,6 +131,7 @@ def train_step(
         batch.labels.to(device),
         settings,
         outlined=None if batch.outlined is None else batch.outlined.to(device),
+        trunk=trunk,
     )
     losses.total.backward()
     optimizer.step()

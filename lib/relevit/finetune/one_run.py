@@ -25,6 +25,7 @@ from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
 from relevit.models.loading import load_model
 from relevit.models.spec import ModelSpec
+from relevit.models.trunk import Frozen
 from relevit.training.epochs import History
 
 
@@ -37,12 +38,13 @@ def finetune_at(
     on_epoch: Callable[[dict], None] = lambda row: None,
     *,
     validated: Collection[int] | None = None,
+    kept: Path | None = None,
 ) -> tuple[torch.nn.Module, History]:
     """One finetuning run as `cfg` describes it, at one learning rate.
 
     `origin` are the original model's weights. `validated` are the epochs after which validation
     images are looked at, 0 for before; None, and wherever they choose the epoch, after each, which
-    takes a third of the time. Resumes and raises as `finetune`.
+    takes a third of the time. `kept` as `finetune`, and resumes and raises as that.
     """
     device = choose_device(cfg.device)
     spec = bench.spec(cfg.model)
@@ -56,6 +58,7 @@ def finetune_at(
         masks=validation_masks(cfg, bench),
         seed=bench.validation_seed(cfg.seed),
         draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
+        frozen=None if kept is None else Frozen(kept, cfg.trained_blocks),
     )
     train = images_to_crop(cfg, bench)
     history = finetune(
@@ -67,6 +70,7 @@ def finetune_at(
         folder,
         inputs=_inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
         validated=validated if cfg.keep == "last" else None,
+        kept=kept,
         on_epoch=on_epoch,
     )
     return model, history

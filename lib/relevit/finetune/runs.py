@@ -51,11 +51,13 @@ from relevit.finetune.learning_rate import (
 from relevit.finetune.one_run import finetune_at, finetuned_classes, kept_epoch
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
+from relevit.models.trunk import Frozen
 from relevit.training.classifier import TrainSettings
 from relevit.training.epochs import LOG, WEIGHTS
 from relevit.training.original import train_original, untrained
 
 ROOM = "runs"  # their folder, beside those of the notebooks
+TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
 MADE = "run.json"  # the last file of a row
 SETS = "sets"  # its answers
 ORIGINAL = "original"
@@ -356,6 +358,7 @@ def make(row: Row, device: str = "auto") -> Path:
 
 def _make(row: Row, known: dict[str, Any]) -> None:
     bench, params = open_benchmark(row.params), row.params
+    frozen = Frozen(row.folder.parent / TOKENS, params.trained_blocks)
     if row.original and not is_trained(row):
         weights = origin_weights(params)
         known["origin"] = file_fingerprint(weights)
@@ -373,7 +376,9 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         known["lr"] = lr = rate(params)
         origin = origin_weights(params)
         known["origin"] = file_fingerprint(origin)
-        _, history = finetune_at(params, bench, lr, origin, row.folder, validated=row.validated)
+        _, history = finetune_at(
+            params, bench, lr, origin, row.folder, validated=row.validated, kept=frozen.folder
+        )
         device = choose_device(params.device)
         known |= {
             "classes_a": finetuned_classes(params, bench),
@@ -382,7 +387,8 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         }
         weights = row.folder / WEIGHTS
     if row.images_per_set or row.looked_at:
-        classifier = load_classifier(bench, params.model, weights, params.precision, params.device)
+        how = (params.precision, params.device, None if row.original else frozen)
+        classifier = load_classifier(bench, params.model, weights, *how)
         known |= {"answered_in": classifier.precision, "margin": classifier.margin}
         if row.images_per_set:
             answer_sets(classifier, weights, row.folder / SETS, bench, row.images_per_set)

@@ -31,10 +31,10 @@ from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import CLASS_TERMS, LOSSES, evaluated
 from relevit.models.answers import need_classes
+from relevit.models.trunk import Trunk, kept_tokens, to_train
 
 Images = Float[Tensor, "batch 3 height width"]
 Labels = Int[Tensor, " batch"]
-HEADS = ("head.", "head_dist.")  # of timm's models; a distilled one has both
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,15 @@ def step_losses(
     *,
     outlined: Bool[Tensor, " batch"] | None = None,
     train: bool = True,
+    trunk: Trunk | None = None,
 ) -> StepLosses:
     """All losses of a batch from one forward pass, shared by the maps and the class term.
 
     `images` are normalised, `masks` in [0, 1], 1 on the object. `train=False` leaves out the graph
     of second derivatives, which the numbers alone do not need. In training a control, whose
     relevance terms weigh nothing, makes no maps and has no terms. Images that are not `outlined`
-    have no mask: losses of the map are means over the others.
+    have no mask: losses of the map are means over the others. `trunk` is that of the model, with
+    the blocks that the settings do not train.
     Raises: ValueError for masks that do not fit the images, a head with one output, or a baseline
     with `outlined`, whose terms are of whole batches.
     """
@@ -92,9 +94,13 @@ def step_losses(
     if settings.method in BASELINES:
         seen |= look_at_pixels(model, images, exact_gradient=exact)
     elif losses:
-        seen |= look_at_maps(model, images, labels, settings, exact)
+        seen |= look_at_maps(model, images, labels, settings, exact, trunk)
     else:
-        with autocast(images.device, settings.precision), attention_for_gradients(model):
+        with (
+            kept_tokens(trunk, images, settings.precision),
+            autocast(images.device, settings.precision),
+            attention_for_gradients(model, last=settings.trained_blocks),
+        ):
             seen["logits"] = _at_least_float32(model(images))
     need_classes(seen["logits"])
 
@@ -115,16 +121,20 @@ def look_at_maps(
     labels: Labels,
     settings: FinetuneSettings,
     exact_gradient: bool,
+    trunk: Trunk | None = None,
 ) -> dict[str, Tensor]:
     """The model's heatmaps of the class to explain, and its logits."""
-    with autocast(images.device, settings.precision):
+    by = settings.precision + (" by rules" if settings.explanation == "attn_lrp" else "")
+    if not settings.trained_blocks:  # a head alone has no map of its own: it is of all
+        trunk = None
+    with kept_tokens(trunk, images, by), autocast(images.device, settings.precision):
         relevance, logits = relevance_and_logits(
             model,
             images,
             labels if settings.target == "label" else None,
             exact_gradient=exact_gradient,
             explanation=settings.explanation,
-            last=settings.trained_blocks or None,  # a head alone has no map of its own: all
+            last=settings.trained_blocks or None,
         )
     heatmaps = to_heatmap(
         _at_least_float32(relevance),
@@ -166,7 +176,7 @@ def trained_weights(model: nn.Module, blocks: int | None) -> list[nn.Parameter]:
     Raises: ValueError for more blocks than there are, a head that has no weights, or where all
     that would be trained is frozen.
     """
-    asked = _to_train(model, blocks)
+    asked = to_train(model, blocks)
     found = [weight for weight in asked.values() if weight.requires_grad]
     if not found:
         raise ValueError(
@@ -179,23 +189,8 @@ def trained_weights(model: nn.Module, blocks: int | None) -> list[nn.Parameter]:
 def frozen_part(model: nn.Module, blocks: int | None) -> dict[str, list[str]]:
     """The names of frozen weights among those that `blocks` asks for, as a part of what makes a
     run: `frozen`, or nothing."""
-    names = [name for name, each in _to_train(model, blocks).items() if not each.requires_grad]
+    names = [name for name, each in to_train(model, blocks).items() if not each.requires_grad]
     return {"frozen": names} if names else {}
-
-
-def _to_train(model: nn.Module, blocks: int | None) -> dict[str, nn.Parameter]:
-    named = dict(model.named_parameters())
-    if blocks is None:
-        return named
-    depth = len(model.blocks)
-    if blocks > depth:
-        raise ValueError(f"trained_blocks: {blocks} of a model that has {depth}; give at most that")
-    behind = ("norm.", "fc_norm.", *HEADS) if blocks else HEADS
-    parts = (*behind, *(f"blocks.{i}." for i in range(depth - blocks, depth)))
-    found = {name: weight for name, weight in named.items() if name.startswith(parts)}
-    if not found:
-        raise ValueError(f"trained_blocks: the head of this {type(model).__name__} has no weights")
-    return found
 
 
 def _at_least_float32(values: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
 from relevit.masks import AutomaticMasks
 from relevit.models.spec import ModelSpec
+from relevit.models.trunk import Frozen, open_trunk
 
 CLASS_LOSSES = "validation_class_losses"  # of a log: those of each image
 
@@ -30,6 +31,7 @@ def validation_figures(
     masks: AutomaticMasks | None = None,
     seed: int = 0,
     draw: Callable[..., Batch],
+    frozen: Frozen | None = None,
 ) -> Callable[[nn.Module, FinetuneSettings], dict[str, Any]]:
     """What finetuning looks at after each epoch, on the validation images alone.
 
@@ -37,7 +39,8 @@ def validation_figures(
     `label_loss` (cross-entropy of the label), in nats; the losses of the maps are means over the
     first `maps`, computed as in training but without augmentation. With automatic `masks` of these
     first images, those count that are fit for training. `class_losses` are the run's own class
-    term of each image. `draw` is that of the preset's benchmark, and may give fewer.
+    term of each image. `draw` is that of the preset's benchmark, and may give fewer. Tokens of
+    `frozen` blocks are kept.
     """
     shown = draw("validation", range(max(images, maps)), seed=seed, size=spec.image_size)
     mapped = shown.select(range(len(shown))[:maps])
@@ -45,7 +48,7 @@ def validation_figures(
         mapped = replace(mapped, masks=masks.refined).select(masks.kept.nonzero()[:, 0])
 
     def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, Any]:
-        device = next(model.parameters()).device
+        device, trunk = next(model.parameters()).device, open_trunk(model, frozen)
         rows = []
         for part in mapped.split(settings.batch_size):
             terms = step_losses(
@@ -55,11 +58,12 @@ def validation_figures(
                 part.labels.to(device),
                 settings,
                 train=False,
+                trunk=trunk,
             )
             rows.append(pd.Series(terms.numbers()) * len(part))
         means = (sum(rows) / len(mapped)).to_dict()
         asked = shown.select(range(len(shown))[:images])
-        answers = predict(model, spec, asked.split(BATCH), precision)
+        answers = predict(model, spec, asked.split(BATCH), precision, frozen)
         losses = {
             "confidence": -np.log(answers["confidence_pct"] / 100),
             "label": answers["label_loss"],

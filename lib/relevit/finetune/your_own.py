@@ -58,6 +58,7 @@ from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.registry import shipped_weights
 from relevit.models.spec import View
+from relevit.models.trunk import Frozen
 from relevit.protocols import options
 from relevit.training.epochs import WEIGHTS, History
 
@@ -138,6 +139,11 @@ class OwnRun:
         c = self.choices
         precision = choose_precision(c.precision, self.device)
         return FinetuneSettings(**cure_settings(c, cure), lr=c.rates[0], precision=precision)
+
+    @property
+    def frozen(self) -> Frozen:
+        """Where tokens of blocks that are not trained are kept until the run is finished."""
+        return Frozen(self.out / "tokens", self.choices.trained_blocks)
 
     @property
     def shown(self) -> Listing:
@@ -666,6 +672,7 @@ def _finetuned(
         precision=settings.precision,
         masks=run.images.found,
         draw=lambda name, places, **options: shown.select(list(places)),
+        frozen=run.frozen,
     )
     history = finetune(
         network,
@@ -675,6 +682,7 @@ def _finetuned(
         settings,
         _folder_of(run, cure, lr),
         inputs=dict(run.identity),
+        kept=run.frozen.folder,
         on_epoch=on_epoch,
         on_step=on_step,
     )
@@ -811,7 +819,7 @@ def answer_all(
         run.images.validation.select(range(min(PROBED, len(run.images.validation)))).split(BATCH)
     )
     for name, network in models.items():
-        classifier = make_classifier(network, spec, c.precision, probe=probe)
+        classifier = make_classifier(network, spec, c.precision, probe=probe, frozen=run.frozen)
         for dataset, part in run.data.test.items():
             shown = _sample(part, c.test_images, c.seed)
             answers = classifier.predict(_batches(shown, run.model.view))
@@ -975,3 +983,4 @@ def save(result: OwnResult, answers: pd.DataFrame) -> None:
         write_atomically(result.run.out / f"{name}.parquet", table.to_parquet)
     made = _folder_of(result.run, result.run.cure, result.lr) / WEIGHTS
     write_atomically(result.weights, lambda target: shutil.copyfile(made, target))
+    shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

@@ -182,7 +182,8 @@ def need_writable(folder: Path) -> None:
 
 
 def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) -> int:
-    from relevit.pipeline import plan  # loads torch, which takes seconds
+    from relevit.finetune import runs  # loads torch, which takes seconds
+    from relevit.pipeline import plan
 
     start, since = time.perf_counter(), time.time()
     name = preset.path.stem
@@ -224,6 +225,7 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
         need_disk_space(results, LEAST_MB)  # says why, where it was that
         return code
     _clear_left(results, since)
+    shutil.rmtree(results / runs.ROOM / runs.TOKENS, ignore_errors=True)
     if broken := [run for run, reason in lost.items() if not plan.diverged(reason)]:
         print(
             f"Done in {minutes:.1f} min but for {len(broken)} runs, which the notebooks mark as "
