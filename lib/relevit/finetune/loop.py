@@ -51,8 +51,7 @@ def finetune(
     in it. Tokens of blocks that are not trained are kept in the folder `kept`. Larger images are
     cropped (`augment`). Raises: as `run_epochs`, `trained_weights`.
     """
-    optimizer = make_optimizer(model, settings)
-    others = backgrounds(train, settings.augmentation)
+    optimizer, others = make_optimizer(model, settings), backgrounds(train, settings.augmentation)
     trunk = open_trunk(model, None if kept is None else Frozen(kept, settings.trained_blocks))
 
     def train_epoch(epoch: int) -> dict[str, float]:
