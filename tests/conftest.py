@@ -1,16 +1,19 @@
-"""Shapes are checked; what this machine cannot run is left out, with a reason; seeds are fixed."""
+"""What this machine cannot run is left out, with a reason; seeds are fixed."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
-# The rooms with tensors in them: every call is held against its annotations, shapes included.
+# The rooms with tensors in them: with RELEVIT_SHAPES=1 every call is held against its annotations,
+# shapes included, which takes twice the time.
 CHECKED = "attention attribution data evaluate finetune iav losses masks models plots text training"
-install_import_hook([f"relevit.{room}" for room in CHECKED.split()], "shapes.checked")
+if os.environ.get("RELEVIT_SHAPES"):
+    install_import_hook([f"relevit.{room}" for room in CHECKED.split()], "shapes.checked")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

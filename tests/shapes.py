@@ -1,4 +1,4 @@
-"""How types and shapes are checked while tests run: an int may stand for a float, as in Python."""
+"""How types and shapes are checked where RELEVIT_SHAPES is set: an int may stand for a float, as in Python."""
 
 from beartype import BeartypeConf, beartype
 
