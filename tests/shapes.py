@@ -1,4 +1,4 @@
-"""How types and shapes are checked where RELEVIT_SHAPES is set: an int may stand for a float, as in Python."""
+"""How types and shapes are checked with RELEVIT_SHAPES=1: an int may stand for a float."""
 
 from beartype import BeartypeConf, beartype
 
