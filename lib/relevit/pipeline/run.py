@@ -30,6 +30,9 @@ from relevit.pipeline import children, lock
 from relevit.pipeline.fetching import fetch
 
 QUIET = ["--quiet", "rules", "host", "progress", "reason"]
+# Threads that have nothing to do sleep: beside other work they take ten times the processor else.
+# Makefile has the same for what it starts itself.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
@@ -120,7 +123,7 @@ def snakemake(
     command += ["--rerun-triggers", "mtime", "--directory", str(root)]
     # The stages call papermill and python by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
-    kwargs |= {"cwd": root, "env": os.environ | {"PATH": path}}
+    kwargs |= {"cwd": root, "env": WAITING | os.environ | {"PATH": path}}
     if works:
         patience_s = CANCELLING_S if profile else 0.0
         return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
