@@ -18,6 +18,7 @@ import pytest
 
 from relevit.pipeline import children, lock
 from relevit.pipeline import run as pipeline
+from relevit.pipeline.progress import LOG
 
 from .projects import ROOT
 
@@ -195,6 +196,28 @@ def test_lock_that_snakemake_has_left_does_not_matter(small, monkeypatch):
     out, err = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 0, out + err
     assert (small / "outputs" / SMALL / "second").is_file()
+    assert [line[-len("1 of 2 jobs done") :] for line in err.splitlines()] == [
+        "1 of 2 jobs done", "2 of 2 jobs done"
+    ]  # fmt: skip
+    assert "Building DAG" in (small / "outputs" / SMALL / LOG).read_text()
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ("echo no such thing >&2; exit 1", "no such thing"),
+        ("true", "MissingOutputException"),  # said by Snakemake itself
+    ],
+)
+def test_what_went_wrong_is_shown(small, last, words):
+    (small / "go").touch()
+    path = small / "Snakefile"
+    before, _, after = path.read_text().rpartition("touch {output}")
+    path.write_text(before + last + after)
+    run = start(DRIVER)
+    out, err = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 1 and words in err and "Traceback" not in err
+    assert f"All that was said: {small / 'outputs' / SMALL / LOG}" in out
 
 
 # Stopped

@@ -31,14 +31,6 @@ def waiting(project: Path, monkeypatch) -> set[str]:
     return {"runs" if name.startswith("runs ") else name for name in names}
 
 
-def test_what_the_nine_columns_wait_for_comes_first(project, monkeypatch):
-    monkeypatch.chdir(project)
-    plan.write_plan(read_preset(preset_file(PRESET)), 2)
-    batches = json.loads((results(project) / plan.FOLDER / plan.PLAN).read_text())["batches"]
-    first = {run for batch in batches if batch["first"] for run in batch["runs"]}
-    assert first and all(first >= set(batch["needs"]) for batch in batches if batch["first"])
-
-
 @pytest.fixture
 def made(project, monkeypatch) -> Path:
     """A project in which every stage and run has left its files, empty, one after the other."""
