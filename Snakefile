@@ -60,9 +60,21 @@ def rank(name):
     return way(name) + (PAGE_FIRST if name in PAGE else 0)
 
 
+# What the page's runs need. Where that keeps all places busy, nothing else begins before it is
+# done: a long stage would hold a core that these runs then wait for.
+AHEAD = {run for name in PAGE & BATCHES.keys() for run in BATCHES[name]["needs"]}
+if not PLAN["at_once"] or len({MADE_BY[run] for run in AHEAD}) < PLAN["at_once"]:
+    AHEAD = set()
+
+
 def made(run):
     """The last file of a finetuning run."""
     return f"{OUT}/runs/{run}/run.json"
+
+
+def ahead(name):
+    """Of these the order alone counts: a newer one makes nothing anew."""
+    return ancient([] if name in PAGE else [made(run) for run in sorted(AHEAD)])
 
 
 def summaries(notebooks):
@@ -79,6 +91,7 @@ for name, before in READS.items():
             params=f"{OUT}/params/{name}.yaml",
             before=summaries(before),
             runs=[made(run) for run in PLAN["notebooks"][name]["runs"]],
+            ahead=ahead(name),
         output:
             executed=f"{OUT}/{name}/executed.ipynb",
             summary=f"{OUT}/{name}/summary.json",
@@ -103,6 +116,7 @@ for number, (name, batch) in enumerate(BATCHES.items()):
             asked=[f"{OUT}/runs/{run}/asked.json" for run in batch["runs"]],
             needs=[made(run) for run in batch["needs"]],
             before=summaries(batch["before"]),
+            ahead=ahead(name),
         output:
             made=[made(run) for run in batch["runs"]],
         params:

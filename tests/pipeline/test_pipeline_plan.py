@@ -96,6 +96,12 @@ def test_plan_has_every_run_in_one_batch_after_what_it_needs(here):
     assert read == set(names) and set(found["notebooks"]) == set(NOTEBOOKS)
 
 
+def test_stage_that_is_asked_for_alone_waits_for_nothing_else(here):
+    plan.write_plan(read_preset(preset_file("workshop")), 2, whole=False)
+    (message,) = pipeline.todo("workshop", [f"outputs/workshop/09_text/{SUMMARY}"])
+    assert message.startswith("09_text: ")
+
+
 def test_files_of_the_plan_keep_their_time_unless_they_change(here):
     def times() -> dict[Path, int]:
         plan.write_plan(read_preset(preset_file(PRESET)), 2)

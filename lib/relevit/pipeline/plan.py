@@ -35,12 +35,13 @@ TIMES = Path("docs", "results", "times.csv")  # seconds of stages and of kinds o
 UNKNOWN_S = 60.0  # where none are known: then the longest way is that of most steps
 
 
-def write_plan(preset: Preset, at_once: int | None) -> dict[str, float]:
+def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[str, float]:
     """Write the parameters of each stage, what each run is asked, and the plan of all.
 
     `at_once` are the jobs side by side on this machine, for which runs are put together; None for
-    a cluster, where each is a job of its own. Returns the seconds of each job, as far as they are
-    known, by the first words of its message. Raises: ValueError for a run that cannot be made.
+    a cluster, where each is a job of its own. `whole`: no stage is asked for alone. Returns the
+    seconds of each job, as far as they are known, by the first words of its message.
+    Raises: ValueError for a run that cannot be made.
     """
     results = project_root() / "outputs" / preset.path.stem
     read, known = table.asked(preset), table.of_preset(preset)
@@ -73,6 +74,7 @@ def write_plan(preset: Preset, at_once: int | None) -> dict[str, float]:
     plan = {
         "real": preset.pipeline.benchmark.data == IMAGENET,
         "page": PAGE,
+        "at_once": at_once if whole else None,
         "notebooks": notebooks,
         "batches": batches,
     }

@@ -196,7 +196,7 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     if not profile:  # else this machine hands out the stages: it may lack a GPU
         check_devices(preset)
     plan.unmake_failed(preset)
-    seconds = plan.write_plan(preset, None if profile else jobs or 1)
+    seconds = plan.write_plan(preset, None if profile else jobs or 1, not stages)
     waiting = todo(name, targets, profile)
     if not waiting:
         print(f"Nothing to do: {last} is up to date.")
