@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+# Threads that have nothing to do sleep (lib/relevit/pipeline/run.py).
+export OMP_WAIT_POLICY ?= PASSIVE
 UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
 

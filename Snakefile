@@ -3,6 +3,7 @@
 # plan and each stage's parameters to outputs/<preset>/params.
 
 import json
+from functools import cache
 from pathlib import Path
 
 PRESET = config["preset"]
@@ -28,13 +29,52 @@ READS = {
 READS["99_report"] = list(READS)
 HAS = PLAN["notebooks"]  # a preset may have some of them alone, as study
 READS = {name: [n for n in before if n in HAS] for name, before in READS.items() if name in HAS}
-# Started first where there is a choice: what most others wait for.
-FIRST = ("00_start", "01_masks", "03_robustness")
+BATCHES = {f"runs_{number}": batch for number, batch in enumerate(PLAN["batches"])}
+
+# What is started first where there is a choice: what the first page waits for, and of both the
+# longest way, by the seconds that are known. So 00_start is first, when all cores are free, and
+# no long stage is left for the end. Snakemake's greedy choice takes the highest number that fits;
+# its other one adds numbers up, so that two small jobs outbid a greater one.
+MADE_BY = {run: name for name, batch in BATCHES.items() for run in batch["runs"]}
+NEEDS = {n: {*before, *(MADE_BY[run] for run in HAS[n]["runs"])} for n, before in READS.items()}
+for name, batch in BATCHES.items():
+    NEEDS[name] = {*batch["before"], *(MADE_BY[run] for run in batch["needs"])}
+PAGE_FIRST = 10**9  # more seconds than any way has
+
+
+@cache
+def way(name):
+    """Seconds from the start of a job to the end of all that waits for it."""
+    seconds = (HAS | BATCHES)[name]["seconds"]
+    return seconds + max((way(other) for other, needs in NEEDS.items() if name in needs), default=0)
+
+
+def with_needs(name):
+    return {name}.union(*map(with_needs, NEEDS[name]))
+
+
+PAGE = with_needs(PLAN["page"]) if PLAN["page"] in HAS else set()
+
+
+def rank(name):
+    return way(name) + (PAGE_FIRST if name in PAGE else 0)
+
+
+# What the page's runs need. Where that keeps all places busy, nothing else begins before it is
+# done: a long stage would hold a core that these runs then wait for.
+AHEAD = {run for name in PAGE & BATCHES.keys() for run in BATCHES[name]["needs"]}
+if not PLAN["at_once"] or len({MADE_BY[run] for run in AHEAD}) < PLAN["at_once"]:
+    AHEAD = set()
 
 
 def made(run):
     """The last file of a finetuning run."""
     return f"{OUT}/runs/{run}/run.json"
+
+
+def ahead(name):
+    """Of these the order alone counts: a newer one makes nothing anew."""
+    return ancient([] if name in PAGE else [made(run) for run in sorted(AHEAD)])
 
 
 def summaries(notebooks):
@@ -51,11 +91,12 @@ for name, before in READS.items():
             params=f"{OUT}/params/{name}.yaml",
             before=summaries(before),
             runs=[made(run) for run in PLAN["notebooks"][name]["runs"]],
+            ahead=ahead(name),
         output:
             executed=f"{OUT}/{name}/executed.ipynb",
             summary=f"{OUT}/{name}/summary.json",
         threads: 1 if name == "99_report" else workflow.cores if name == "00_start" else THREADS
-        priority: 3 if name == "00_start" else 1 if name in FIRST else 0
+        priority: rank(name)
         resources:
             gpu=0 if name == "99_report" else 1,
         # Snakemake counts a stage as done that has left all its files, also where it has failed.
@@ -66,15 +107,16 @@ for name, before in READS.items():
 
 # A run that fails says so in its file instead of stopping the others; the report marks the gap,
 # and the next call of the pipeline makes it again.
-for number, batch in enumerate(PLAN["batches"]):
+for number, (name, batch) in enumerate(BATCHES.items()):
 
     rule:
-        name: f"runs_{number}"
-        message: f"runs {number + 1} of {len(PLAN['batches'])}: {batch['told']}"
+        name: name
+        message: f"runs {number + 1} of {len(BATCHES)}: {batch['told']}"
         input:
             asked=[f"{OUT}/runs/{run}/asked.json" for run in batch["runs"]],
             needs=[made(run) for run in batch["needs"]],
             before=summaries(batch["before"]),
+            ahead=ahead(name),
         output:
             made=[made(run) for run in batch["runs"]],
         params:
@@ -82,7 +124,7 @@ for number, batch in enumerate(PLAN["batches"]):
             # Where a run is made changes nothing.
             device=f" --device cuda:{number % GPUS}" if GPUS > 1 else "",
         threads: THREADS
-        priority: 2 if batch["first"] else 0
+        priority: rank(name)
         resources:
             gpu=1,
         shell:

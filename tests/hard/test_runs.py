@@ -197,8 +197,9 @@ def full(folder: Path) -> Iterator[None]:
 
 
 def kept(folder: Path) -> dict[str, bytes]:
-    """Tables, weights, logs and summaries; pages and notebooks note when and where they ran."""
-    files = (path for path in folder.rglob("*.*") if path.suffix not in (".ipynb", ".html"))
+    """Tables, weights, logs and summaries; pages, notebooks and the log say when they were made."""
+    noted = (".ipynb", ".html", ".log")
+    files = (path for path in folder.rglob("*.*") if path.suffix not in noted)
     return {
         path.relative_to(folder).as_posix(): PROJECTS.sub(b"/any/", path.read_bytes())
         for path in files

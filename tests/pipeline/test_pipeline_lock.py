@@ -18,6 +18,9 @@ import pytest
 
 from relevit.pipeline import children, lock
 from relevit.pipeline import run as pipeline
+from relevit.pipeline.progress import LOG
+
+from .projects import ROOT
 
 SMALL = "small"
 STOPPED_S = 5.0  # for all to be gone
@@ -193,6 +196,28 @@ def test_lock_that_snakemake_has_left_does_not_matter(small, monkeypatch):
     out, err = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 0, out + err
     assert (small / "outputs" / SMALL / "second").is_file()
+    assert [line[-len("1 of 2 jobs done") :] for line in err.splitlines()] == [
+        "1 of 2 jobs done", "2 of 2 jobs done"
+    ]  # fmt: skip
+    assert "Building DAG" in (small / "outputs" / SMALL / LOG).read_text()
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ("echo no such thing >&2; exit 1", "no such thing"),
+        ("true", "MissingOutputException"),  # said by Snakemake itself
+    ],
+)
+def test_what_went_wrong_is_shown(small, last, words):
+    (small / "go").touch()
+    path = small / "Snakefile"
+    before, _, after = path.read_text().rpartition("touch {output}")
+    path.write_text(before + last + after)
+    run = start(DRIVER)
+    out, err = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 1 and words in err and "Traceback" not in err
+    assert f"All that was said: {small / 'outputs' / SMALL / LOG}" in out
 
 
 # Stopped
@@ -304,8 +329,12 @@ def test_folder_that_is_not_ours_is_refused(small, planned, monkeypatch, capsys,
 @pytest.mark.parametrize("path", [None, ""])
 def test_stages_find_their_programs_without_a_path(small, monkeypatch, path):
     (small / "Snakefile").write_text("rule all:\n    output: 'done'\n    shell: 'env > {output}'\n")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     monkeypatch.delenv("PATH") if path is None else monkeypatch.setenv("PATH", path)
     done = pipeline.snakemake(SMALL, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (line,) = [line for line in (small / "done").read_text().splitlines() if line[:5] == "PATH="]
-    assert line == f"PATH={Path(sys.executable).parent}{os.pathsep}{os.defpath}"
+    lines = (small / "done").read_text().splitlines()
+    assert f"PATH={Path(sys.executable).parent}{os.pathsep}{os.defpath}" in lines
+    makefile = (ROOT / "Makefile").read_text()
+    for name, value in pipeline.WAITING.items():
+        assert f"{name}={value}" in lines and f"export {name} ?= {value}" in makefile

@@ -31,14 +31,6 @@ def waiting(project: Path, monkeypatch) -> set[str]:
     return {"runs" if name.startswith("runs ") else name for name in names}
 
 
-def test_what_the_nine_columns_wait_for_comes_first(project, monkeypatch):
-    monkeypatch.chdir(project)
-    plan.write_plan(read_preset(preset_file(PRESET)), 2)
-    batches = json.loads((results(project) / plan.FOLDER / plan.PLAN).read_text())["batches"]
-    first = {run for batch in batches if batch["first"] for run in batch["runs"]}
-    assert first and all(first >= set(batch["needs"]) for batch in batches if batch["first"])
-
-
 @pytest.fixture
 def made(project, monkeypatch) -> Path:
     """A project in which every stage and run has left its files, empty, one after the other."""
@@ -102,6 +94,12 @@ def test_plan_has_every_run_in_one_batch_after_what_it_needs(here):
         assert set(batch["needs"]) <= set(names)
     read = {run for notebook in found["notebooks"].values() for run in notebook["runs"]}
     assert read == set(names) and set(found["notebooks"]) == set(NOTEBOOKS)
+
+
+def test_stage_that_is_asked_for_alone_waits_for_nothing_else(here):
+    plan.write_plan(read_preset(preset_file("workshop")), 2, whole=False)
+    (message,) = pipeline.todo("workshop", [f"outputs/workshop/09_text/{SUMMARY}"])
+    assert message.startswith("09_text: ")
 
 
 def test_files_of_the_plan_keep_their_time_unless_they_change(here):

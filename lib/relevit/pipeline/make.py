@@ -1,6 +1,7 @@
 """Make rows of a preset's table of runs: `python -m relevit.pipeline.make workshop NAME ...`.
 
-Without a name it prints the table. The pipeline makes all that its notebooks ask for.
+Without a name it prints the table. The pipeline makes all that its notebooks ask for. How long each
+took is read from what is said here (`relevit.pipeline.results`).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+import time
 
 from relevit.base.stages import preset_file
 from relevit.config.preset import read_preset
@@ -36,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
                     "prints all"
                 )
         for name in options.runs:
-            sys.stdout.write(f"{runs.make(known[name], options.device)}\n")
+            start = time.perf_counter()
+            folder = runs.make(known[name], options.device)
+            sys.stdout.write(f"{folder}: {time.perf_counter() - start:.0f} s\n")
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from relevit.base.files import project_root, write_atomically
@@ -22,20 +24,24 @@ from relevit.config.words import IMAGENET
 from relevit.finetune import runs, table
 from relevit.finetune.runs import DIVERGED, MADE, Row
 from relevit.models.registry import PAPER_MODELS
+from relevit.pipeline.progress import PAGE
 
 FOLDER = "params"  # of a preset's results
 PLAN = "plan.json"
 ASKED = "asked.json"  # beside a run's files
 NOT_OF_TRAINING = {"training_images", "images_per_set", "shown"}  # which a world has not
 LARGEST_BATCH = 6  # runs of one process, which loads torch once
-FIRST = ("02_finetune", "03_robustness")  # whose runs most others wait for
+TIMES = Path("docs", "results", "times.csv")  # seconds of stages and of kinds of runs
+UNKNOWN_S = 60.0  # where none are known: then the longest way is that of most steps
 
 
-def write_plan(preset: Preset, at_once: int | None) -> None:
+def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[str, float]:
     """Write the parameters of each stage, what each run is asked, and the plan of all.
 
     `at_once` are the jobs side by side on this machine, for which runs are put together; None for
-    a cluster, where each is a job of its own. Raises: ValueError for a run that cannot be made.
+    a cluster, where each is a job of its own. `whole`: no stage is asked for alone. Returns the
+    seconds of each job, as far as they are known, by the first words of its message.
+    Raises: ValueError for a run that cannot be made.
     """
     results = project_root() / "outputs" / preset.path.stem
     read, known = table.asked(preset), table.of_preset(preset)
@@ -50,17 +56,49 @@ def write_plan(preset: Preset, at_once: int | None) -> None:
             how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
             asked["training"] = how | {"images": runs.original_images(row.params)}
         _write(results / runs.ROOM / name / ASKED, json.dumps(asked, indent=2, sort_keys=True))
+    times = known_seconds(preset.path.stem)
+    other = median(times.values()) if times else UNKNOWN_S
     notebooks = {
-        name: {"about": about(name), "runs": list(read.get(name, {}))} for name in preset.stages
+        name: {
+            "about": about(name),
+            "runs": [*read.get(name, {})],
+            "seconds": times.get(name, other),
+        }
+        for name in preset.stages
     }
-    first = {run for name in FIRST for run in read.get(name, {})}
+    first = set(read.get(PAGE, {}))
     first |= {need.name for run in first for need in runs.needs(known[run])}
+    batches = list(_batches(known, first, at_once))
+    for batch in batches:
+        batch["seconds"] = sum(times.get(kind(known[run]), other) for run in batch["runs"])
     plan = {
         "real": preset.pipeline.benchmark.data == IMAGENET,
+        "page": PAGE,
+        "at_once": at_once if whole else None,
         "notebooks": notebooks,
-        "batches": list(_batches(known, first, at_once)),
+        "batches": batches,
     }
     _write(results / FOLDER / PLAN, json.dumps(plan, indent=2))
+    jobs = notebooks | {f"runs {n} of {len(batches)}": job for n, job in enumerate(batches, 1)}
+    return {name: job["seconds"] for name, job in jobs.items()} if times else {}
+
+
+def known_seconds(preset: str) -> dict[str, float]:
+    """Seconds of each stage and each kind of run, when a preset was run the last time."""
+    path = project_root() / TIMES
+    if not path.is_file():
+        return {}
+    table = pd.read_csv(path)
+    return table[table["preset"] == preset].set_index("notebook")["seconds"].to_dict()
+
+
+def kind(row: Row) -> str:
+    """What the time of a run depends on most, as it is named in TIMES."""
+    params = row.params
+    if row.original:
+        return f"{runs.ORIGINAL} {params.model}"
+    blocks = params.trained_blocks
+    return f"{params.model} epochs {params.epochs}" + ("" if blocks is None else f" last {blocks}")
 
 
 def about(notebook: str) -> str:
@@ -76,12 +114,12 @@ def _batches(
     for name, row in known.items():
         needs = tuple(each.name for each in runs.needs(row))
         groups.setdefault((name in first, needs, _stages(row)), []).append(name)
-    for (soon, needs, before), names in groups.items():
+    for (_, needs, before), names in groups.items():
         size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
         for start in range(0, len(names), size):
             part = names[start : start + size]
             told = part[0] + (f" and {len(part) - 1} more" if part[1:] else "")
-            yield {"runs": part, "told": told, "needs": needs, "before": before, "first": soon}
+            yield {"runs": part, "told": told, "needs": needs, "before": before}
 
 
 def _stages(row: Row) -> tuple[str, ...]:

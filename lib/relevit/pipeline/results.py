@@ -6,17 +6,24 @@ They are written with the notebooks' outputs (`relevit.pipeline.notebooks`), fro
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 
 import pandas as pd
 
+from relevit.base.stages import preset_file
 from relevit.claims import ResultTables
+from relevit.config.preset import read_preset
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.evaluate import accuracies
 from relevit.evaluate.paired import ORIGINAL, figure_means
-from relevit.finetune import controls, cures
+from relevit.finetune import controls, cures, table
+from relevit.finetune.runs import ROOM
+from relevit.pipeline.plan import kind
+from relevit.pipeline.progress import LOG
 
 RUN = ["world", "arm", "seed", "dataset"]
 KEYS = ["world", "masks", "images_per_class", "arm"]  # of a run beside the study
@@ -116,14 +123,31 @@ def ablations(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def times(stored: pd.DataFrame, runs: Mapping[str, Mapping[str, Path]]) -> pd.DataFrame:
-    """Seconds of each notebook of finished runs, as papermill notes them; else as `stored`."""
+    """Seconds of what finished runs have made: each notebook's, and of each kind of finetuning run.
+
+    Notebooks' as papermill notes them, and the median of a kind; else as `stored`.
+    """
     made = []
     for preset, executed in runs.items():
         for name, path in executed.items():
             noted = json.loads(path.read_text(encoding="utf-8"))["metadata"]["papermill"]
             made.append((preset, name, round(noted["duration"])))
-    kept = stored[~stored["preset"].isin(runs)]
-    return pd.concat([kept, pd.DataFrame(made, columns=TIMES)]).sort_values(TIMES[:2])
+        log = next(iter(executed.values())).parents[1] / LOG
+        made += [(preset, *row) for row in _run_seconds(preset, log).items()]
+    both = pd.concat([stored, pd.DataFrame(made, columns=TIMES)])
+    return both.drop_duplicates(TIMES[:2], keep="last").sort_values(TIMES[:2])
+
+
+def _run_seconds(preset: str, log: Path) -> dict[str, int]:
+    """The median of each kind of run, by what `relevit.pipeline.make` last said of each."""
+    said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    seconds = dict(re.findall(rf"(?m)\b{ROOM}[/\\](\S+): (\d+) s$", said))
+    rows = table.of_preset(read_preset(preset_file(preset))) if seconds else {}
+    of_kind: dict[str, list[int]] = {}
+    for name, row in rows.items():
+        if name in seconds:
+            of_kind.setdefault(kind(row), []).append(int(seconds[name]))
+    return {name: round(median(each)) for name, each in of_kind.items()}
 
 
 def methods(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -26,10 +26,13 @@ from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
 from relevit.base.stages import EXECUTED, SUMMARY, preset_file
 from relevit.config.preset import Preset, read_preset
-from relevit.pipeline import children, lock
+from relevit.pipeline import children, lock, progress
 from relevit.pipeline.fetching import fetch
 
-QUIET = ["--quiet", "rules", "host", "progress", "reason"]
+QUIET = ["--quiet", "host", "reason"]
+# Threads that have nothing to do sleep: beside other work they take ten times the processor else.
+# Makefile has the same for what it starts itself.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
@@ -116,11 +119,12 @@ def snakemake(
     places += ["--config", f"preset={preset}", *([] if profile else _shares(jobs or 1, gpus))]
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    # What has changed is told by the files of the plan.
-    command += ["--rerun-triggers", "mtime", "--directory", str(root)]
+    # What has changed is told by the files of the plan. The other scheduler, which is the default
+    # where a solver is found, weighs a job of high priority against several of lower.
+    command += ["--rerun-triggers", "mtime", "--scheduler", "greedy", "--directory", str(root)]
     # The stages call papermill and python by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
-    kwargs |= {"cwd": root, "env": os.environ | {"PATH": path}}
+    kwargs |= {"cwd": root, "env": WAITING | os.environ | {"PATH": path}}
     if works:
         patience_s = CANCELLING_S if profile else 0.0
         return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
@@ -193,33 +197,42 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     if not profile:  # else this machine hands out the stages: it may lack a GPU
         check_devices(preset)
     plan.unmake_failed(preset)
-    plan.write_plan(preset, None if profile else jobs or 1)
+    seconds = plan.write_plan(preset, None if profile else jobs or 1, not stages)
     waiting = todo(name, targets, profile)
     if not waiting:
         print(f"Nothing to do: {last} is up to date.")
         return 0
     fetch(preset)
     print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
-    code = snakemake(
-        name,
-        *targets,
-        "--nolock",  # its own would outlive a run that was killed
-        "--rerun-incomplete",
-        "--keep-going",
-        "--keep-incomplete",
-        *QUIET,
-        jobs=jobs,
-        gpus=0 if profile else _gpus(),
-        profile=profile,
-        works=True,
-    ).returncode
+    names = [message.partition(":")[0] for message in waiting]
+    at_once = 1 if profile else jobs or 1
+    told = progress.Progress(names, seconds, at_once, results / progress.PAGE / EXECUTED)
+    with progress.shown(told, results / progress.LOG) as output:
+        code = snakemake(
+            name,
+            *targets,
+            "--nolock",  # its own would outlive a run that was killed
+            "--rerun-incomplete",
+            "--keep-going",
+            "--keep-incomplete",
+            *QUIET,
+            jobs=jobs,
+            gpus=0 if profile else _gpus(),
+            profile=profile,
+            works=True,
+            stdout=output,
+            stderr=output,
+        ).returncode
+    if code and not told.failed:
+        print(*told.said, sep="\n", file=sys.stderr)
     minutes = (time.perf_counter() - start) / 60
     lost = plan.failures(preset)
     for run, reason in lost.items():
         print(f"Failed: {run}: {reason}", file=sys.stderr)
     if code:
         print(
-            f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again.",
+            f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again. All "
+            f"that was said: {results / progress.LOG}",
             flush=True,
         )
         need_disk_space(results, LEAST_MB)  # says why, where it was that

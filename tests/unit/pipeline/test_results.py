@@ -10,7 +10,12 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_notebook
 
+from relevit.base.stages import preset_file
+from relevit.config.preset import read_preset
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.finetune import table
+from relevit.pipeline.plan import kind
+from relevit.pipeline.progress import LOG
 from relevit.pipeline.results import ablations, added, looking, sets, times
 
 ROOT = Path(__file__).parents[3]
@@ -79,14 +84,21 @@ def test_ablations_are_changes_of_val_and_of_the_shifted_sets():
 
 
 def test_times_of_a_run_replace_those_that_are_stored(tmp_path):
-    path = tmp_path / "executed.ipynb"
+    path = tmp_path / "a" / "executed.ipynb"
+    path.parent.mkdir()
     nbformat.write(new_notebook(metadata={"papermill": {"duration": 41.6}}), path)
     stored = pd.DataFrame(
-        [("quick", "a", 1), ("workshop", "a", 2)], columns=["preset", "notebook", "seconds"]
-    )
+        [("quick", "a", 1), ("workshop", "a", 2), ("workshop", "tiny epochs 2", 9),
+         ("workshop", "tiny epochs 5", 9)], columns=["preset", "notebook", "seconds"]
+    )  # fmt: skip
+    known = table.of_preset(read_preset(preset_file("workshop")))
+    names = [name for name, row in known.items() if kind(row) == "tiny epochs 2"]
+    said = [f"/x/outputs/workshop/runs/{name}: {s} s" for s, name in enumerate([names[0], *names])]
+    (tmp_path / LOG).write_text("\n".join(["Job 3: runs", *said, "/x/runs/unknown: 99 s", ""]))
     found = times(stored, {"workshop": {"a": path, "b": path}})
     assert found.to_numpy().tolist() == [
-        ["quick", "a", 1], ["workshop", "a", 42], ["workshop", "b", 42]
+        ["quick", "a", 1], ["workshop", "a", 42], ["workshop", "b", 42],
+        ["workshop", "tiny epochs 2", 2], ["workshop", "tiny epochs 5", 9],
     ]  # fmt: skip
 
 

@@ -1,0 +1,111 @@
+"""How far a run is, told in a line from what Snakemake and the jobs say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from relevit.pipeline import progress
+from relevit.pipeline.progress import LOG, PAGE, Progress, rounded, shown
+
+SECONDS = {"00_start": 60.0, "runs 1 of 2": 240.0, "runs 2 of 2": 240.0, PAGE: 120.0}
+SAID = f"""Building DAG of jobs...
+[Fri Nov 27 03:18:08 2026]
+Job 1: 00_start: the data
+Input Notebook:  notebooks/00_start.ipynb
+[Fri Nov 27 03:18:10 2026]
+Finished jobid: 1 (Rule: 00_start)
+1 of 5 steps (20%) done
+Select jobs to execute...
+Execute 2 jobs...
+
+[Fri Nov 27 03:18:10 2026]
+Job 2: runs 1 of 2: a and 2 more
+[Fri Nov 27 03:18:10 2026]
+Job 3: runs 2 of 2: b and 2 more
+ValueError: it went wrong
+[Fri Nov 27 03:18:12 2026]
+Error in rule runs_0:
+    message: None
+    jobid: 2
+    output: a.json
+[Fri Nov 27 03:18:12 2026]
+Finished jobid: 3 (Rule: runs_1)
+[Fri Nov 27 03:18:12 2026]
+Job 4: {PAGE}: the nine columns
+Finished jobid: 4 (Rule: {PAGE})
+"""
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def follow(folder: Path, told: Progress, text: str = SAID) -> None:
+    with shown(told, folder / "made" / LOG) as output:
+        os.write(output, text.encode())
+
+
+def test_what_is_done_and_left_is_said_as_a_job_ends(tmp_path, capsys):
+    told = Progress(SECONDS, SECONDS, 2, tmp_path / "page.ipynb")
+    follow(tmp_path, told)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "0 min: 1 of 4 jobs done, about 3 min left"
+    failed = lines.index("0 min: 1 of 4 jobs done, about 3 min left; now runs 2 of 2")
+    assert {"ValueError: it went wrong", "Error in rule runs_0:"} <= set(lines[1:failed])
+    assert f"The nine columns are there: {tmp_path / 'page.ipynb'} (make lab opens it)" in lines
+    assert not [line for line in lines if "Notebook" in line or "DAG" in line or "Select" in line]
+    assert told.failed and (tmp_path / "made" / LOG).read_text() == SAID
+
+
+def test_line_moves_on_a_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    follow(tmp_path, Progress(SECONDS, {}, 2, tmp_path))
+    *above, last = capsys.readouterr().err.split("\n")
+    assert "Error in rule runs_0:" in above
+    assert {len(part) for part in last.split("\r")} <= set(range(30))
+    assert last.split("\r")[-3] == "0 min: 3 of 4 jobs done"
+    assert last.split("\r")[-1] == "", "what is printed next begins where it stood"
+
+
+def test_time_left_follows_how_fast_this_machine_is(clock):
+    told = Progress(SECONDS, SECONDS, 2, Path())
+    assert told.left_s() == (60 + 240 + 240 + 120) / 2
+    told.read("Job 1: 00_start: the data")
+    clock[0] = 30.0
+    assert told.left_s() == (30 + 240 + 240 + 120) / 2
+    clock[0] = 240.0
+    assert told.read("Finished jobid: 1 (Rule: 00_start)") == ""
+    slower = (progress.PRIOR_S + 240) / (progress.PRIOR_S + 60)
+    assert told.left_s() == pytest.approx(slower * (240 + 240 + 120) / 2)
+    for number in (2, 3):
+        told.read(f"Job {number}: runs {number - 1} of 2: a")
+        told.read(f"Finished jobid: {number} (Rule: runs_{number - 2})")
+    told.read(f"Job 4: {PAGE}: it")
+    assert told.left_s() == pytest.approx(120 * told.taken_s / told.expected_s), "one at a time"
+    told.read(f"Finished jobid: 4 (Rule: {PAGE})")
+    assert told.left_s() == 0 and told.line() == "4 min: 4 of 4 jobs done"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "1 min"), (100, "2 min"), (900, "15 min"), (1300, "20 min"), (7200, "2.0 h")],
+)
+def test_time_left_is_no_more_exact_than_a_guess(seconds, words):
+    assert rounded(seconds) == words
+
+
+def test_full_disk_does_not_hide_what_is_said_of_it(tmp_path, capsys, monkeypatch):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs a device that is full")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / LOG).symlink_to("/dev/full")
+    follow(tmp_path, Progress(SECONDS, SECONDS, 2, tmp_path))
+    assert "ValueError: it went wrong" in capsys.readouterr().err
