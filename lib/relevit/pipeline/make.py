@@ -9,9 +9,9 @@ import argparse
 import difflib
 import sys
 
+from relevit.base.process import leave, loading
 from relevit.base.stages import preset_file
 from relevit.config.preset import read_preset
-from relevit.finetune import runs, table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,6 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         preset = read_preset(preset_file(options.preset))
+        with loading():
+            from relevit.finetune import runs, table
         if not options.runs:
             sys.stdout.write(table.shown(preset).to_string() + "\n")
             return 0
@@ -44,4 +46,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
