@@ -27,7 +27,6 @@ class LocalEngine(NBClientEngine):
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook; arguments, result and errors as in papermill."""
         options |= {"config": sockets_in_files(), "iopub_timeout": PATIENCE_S}
-        options |= {"shutdown_kernel": "immediate"}  # else it takes a second or two to unload torch
         return super().execute_managed_notebook(nb_man, kernel_name, **options)
 
 
