@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy.stats import norm, t
-
 from relevit.claims.evaluator import NO_ROOM, NOT_TESTABLE, NOTHING, UNDECIDED, Part, Verdict
+from relevit.evaluate.intervals import student
 
-Z = float(norm.ppf(0.975))
+Z = float(student(math.inf))
 DECIDED = "decided"
 MOST = 100  # seeds, or times the images: beyond that nothing here decides it
 FEWEST = 3  # seeds of an interval that is worth something
@@ -86,7 +85,7 @@ def effort(part: Part) -> Effort | None:
 
 
 def _half(std: float, runs: int) -> float:
-    return float(t.ppf(0.975, runs - 1)) * std / math.sqrt(runs) if runs > 1 else math.inf
+    return float(student(runs - 1)) * std / math.sqrt(runs) if runs > 1 else math.inf
 
 
 def _least(std: float, runs: int) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy.fft
+import scipy
 from jaxtyping import Float, UInt8
 
 SIDE = 128  # pixels of the noise field; every image is cut from one of this size

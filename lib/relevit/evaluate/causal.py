@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 import torch
 from jaxtyping import Float, Int, UInt8
-from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from relevit.attribution import to_heatmap
@@ -145,7 +145,7 @@ def causal_scores(
     """
     seen = ~worths.isnan()
     both = (torch.where(seen, values, torch.nan) for values in (masses.nan_to_num(), worths))
-    mass, worth = (rankdata(values, axis=1, nan_policy="omit") for values in both)
+    mass, worth = (scipy.stats.rankdata(values, axis=1, nan_policy="omit") for values in both)
     last = seen.sum(dim=1, keepdim=True).numpy()  # the rank of one that is alone at the top
     apart = [ranks - np.nanmean(ranks, axis=1, keepdims=True) for ranks in (mass, worth)]
     spread = np.sqrt(np.prod([np.nansum(each**2, axis=1) for each in apart], axis=0))

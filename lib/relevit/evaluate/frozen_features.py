@@ -12,7 +12,6 @@ from collections.abc import Iterable
 
 import torch
 from jaxtyping import Float, UInt8
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from relevit.base.device import Precision, autocast
@@ -80,6 +79,8 @@ def linear_probe(
             f"linear_probe: {spec.name!r} only comes already trained with labels, and its "
             "self-supervised backbone is not shipped; use 'dinov2-s'"
         )
+    from sklearn.linear_model import LogisticRegression
+
     missing = sorted(set(range(model.head.out_features)) - set(train.labels.tolist()))
     if missing:
         raise ValueError(

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+import scipy
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from relevit.attribution import explain, to_heatmap
@@ -203,7 +203,7 @@ def own_share_pct(
         raise ValueError("own_share_pct: no map is counted; draw more pairs")
     share = right.sum() / maps.sum()
     if len(maps) == 1:
-        wilson = binomtest(int(share), 1).proportion_ci(method="wilson")
+        wilson = scipy.stats.binomtest(int(share), 1).proportion_ci(method="wilson")
         return 100 * share, 100 * wilson.low, 100 * wilson.high
     each = 100 * torch.from_numpy(ratio_values(right, maps))
     return 100 * share, *mean_interval(each, PERCENT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import sem, ttest_1samp
+import scipy
 
 from relevit.config import CuresParams, FinetuneParams
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
@@ -48,15 +48,17 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
     log, column = pd.DataFrame(history), class_loss_column(params)
     before, kept = log.iloc[0], log.loc[kept_epoch(history, params.keep)]
     rises = np.subtract(kept[CLASS_LOSSES], before[CLASS_LOSSES])
-    too_much = kept[column] - before[column] > RISE_NATS
+    stats, risen = scipy.stats, kept[column] - before[column] > RISE_NATS
     return {
         "lr": lr,
         "validation_top1_pct": kept["validation_top1_pct"],
         "drop_pts": before["validation_top1_pct"] - kept["validation_top1_pct"],
         "class_loss_before": before[column],
         "class_loss": kept[column],
-        "class_loss_error": float(sem(rises)),
-        "rising": bool(too_much and ttest_1samp(rises, 0, alternative="greater").pvalue < CHANCE),
+        "class_loss_error": float(stats.sem(rises)),
+        "rising": bool(
+            risen and stats.ttest_1samp(rises, 0, alternative="greater").pvalue < CHANCE
+        ),
         "validation_loss_total": kept["validation_loss_total"],
         "background_before": before.get("validation_loss_background", np.nan),
         "background_after": kept.get("validation_loss_background", np.nan),

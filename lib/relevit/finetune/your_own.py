@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 import torch
 from jaxtyping import Bool
 from PIL import Image
-from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from relevit.base.device import choose_device, choose_precision
@@ -724,8 +724,8 @@ def _need_knowledge(model: OwnModel, validation: Batch) -> None:
     """Raise ValueError for a head that has learned other classes, or these in another order."""
     answers = predict(model.network, model.spec, validation.split(BATCH))
     right, classes = int((answers["label_rank"] == 0).sum()), model.spec.classes
-    chance = binomtest(right, len(validation), 1 / classes, alternative="greater").pvalue
-    if chance > 0.05 and len(validation) >= FEWEST_TO_TELL:
+    by_chance = scipy.stats.binomtest(right, len(validation), 1 / classes, alternative="greater")
+    if by_chance.pvalue > 0.05 and len(validation) >= FEWEST_TO_TELL:
         raise ValueError(
             f"finetune: the original is right on {right} of {len(validation)} validation images, "
             f"no more than a guess among its {classes} classes; if its head has the classes in "

@@ -13,9 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.manifold import TSNE
-from sklearn.metrics import silhouette_score
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from relevit.evaluate.knn import vote
@@ -43,6 +40,9 @@ def class_structure(
     `neighbours` among the others, with the project's vote (the nearest decides a tie).
     `chance_pct` is how often another image, picked at random, has the same class.
     """
+    from sklearn.metrics import silhouette_score
+    from sklearn.neighbors import NearestNeighbors
+
     points = _standardised(scores)
     count, sizes = len(points), labels.cpu().bincount().double()
     # Without points to ask for, an image is no neighbour of its own.
@@ -64,6 +64,8 @@ def tsne(scores: Float[Tensor, "images heads"], seed: int = 0) -> Float[Tensor, 
     count, is bounded by a third of the other images. Only neighbourhood means something in
     the picture: sizes and distances of groups do not.
     """
+    from sklearn.manifold import TSNE
+
     points = _standardised(scores)
     bounded = min(PERPLEXITY, (len(points) - 1) / 3)
     method = TSNE(n_components=2, perplexity=bounded, init="pca", random_state=seed)

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from relevit.evaluate.intervals import covariances, estimate, interval, mean_interval
@@ -155,6 +154,8 @@ def separations(properties: pd.DataFrame, kinds: pd.Series) -> pd.DataFrame:
     higher, ties as half. So a property separates the kinds when `above` or `below` is positive,
     and an auc of 0.5 is no order at all. Runs of one model are no independent evidence.
     """
+    from sklearn.metrics import roc_auc_score
+
     chosen, rows = kinds == SELF_SUPERVISED, []
     for name, values in properties.items():
         high, low = values[chosen], values[~chosen]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 import torch
 from jaxtyping import Bool, UInt8
-from scipy.ndimage import find_objects
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
@@ -141,7 +141,7 @@ def zoom_in(
     """
     size, zoomed = images.shape[-2:], []
     for image, mask in zip(images, masks, strict=True):
-        box = find_objects(mask[0].cpu().numpy().astype(int))[0]
+        box = scipy.ndimage.find_objects(mask[0].cpu().numpy().astype(int))[0]
         both = torch.cat([image, mask.to(image.dtype)])[(slice(None), *box)]
         zoomed.append(interpolate(both[None], size, mode="nearest")[0])
     both = torch.stack(zoomed)
@@ -154,5 +154,5 @@ def _iou(a: np.ndarray, b: np.ndarray) -> float:
 
 def _box(mask: np.ndarray) -> np.ndarray:
     box = np.zeros_like(mask)
-    box[find_objects(mask.astype(int))[0]] = True
+    box[scipy.ndimage.find_objects(mask.astype(int))[0]] = True
     return box

@@ -8,10 +8,8 @@ linear system there smooths the mask across vertices that are neighbours, and no
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float, Int, UInt8
-from scipy.ndimage import binary_fill_holes, label
-from scipy.sparse import csr_matrix, diags
-from scipy.sparse.linalg import cg
 
 # ITU-R BT.601, as in JPEG; rows are Y, U, V.
 YUV = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
@@ -48,10 +46,11 @@ def bilateral_solve(
     balanced = scale * (blur @ scale)
     weight = confidence * counts
     target = confidence * np.bincount(vertex, weights=mask.ravel().astype(float))
+    diags = scipy.sparse.diags
     smooth = diags(balanced) - diags(scale) @ blur @ diags(scale)
     system = (smoothness * smooth + diags(weight)).tocsr()
     jacobi = diags(1 / np.maximum(system.diagonal(), SMALLEST_DIAGONAL))
-    solution, _ = cg(
+    solution, _ = scipy.sparse.linalg.cg(
         system, target, x0=target / weight, M=jacobi, maxiter=steps, rtol=tolerance, atol=0.0
     )
     return solution[vertex].reshape(mask.shape)
@@ -68,8 +67,8 @@ def solid(
     counts as the more frequent, so that an object on exactly half of the image comes out as the
     background, too.
     """
-    filled = binary_fill_holes(soft > 0.5)
-    pieces, count = label(filled)
+    filled = scipy.ndimage.binary_fill_holes(soft > 0.5)
+    pieces, count = scipy.ndimage.label(filled)
     if count == 0:
         return np.full(soft.shape, second_piece)
     sizes = np.bincount(pieces.ravel(), minlength=count + 1)
@@ -80,7 +79,7 @@ def solid(
 
 def _grid(
     image: UInt8[np.ndarray, "height width 3"], widths: tuple[float, ...]
-) -> tuple[Int[np.ndarray, " pixels"], csr_matrix]:
+) -> tuple[Int[np.ndarray, " pixels"], scipy.sparse.csr_matrix]:
     """The vertex of each pixel, and the matrix that adds a vertex's neighbours to it.
 
     `widths` are those of a vertex along column, row, Y, U and V.
@@ -102,4 +101,5 @@ def _grid(
     to, of = (np.concatenate(part) for part in zip((itself, itself), *pairs, strict=True))
     weight = np.ones(len(to))
     weight[: len(unique)] = 2.0 * len(digits)
-    return vertex.ravel(), csr_matrix((weight, (to, of)), shape=(len(unique), len(unique)))
+    around = scipy.sparse.csr_matrix((weight, (to, of)), shape=(len(unique), len(unique)))
+    return vertex.ravel(), around

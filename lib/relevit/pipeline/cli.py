@@ -7,20 +7,11 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from os.path import expanduser
 from pathlib import Path
-from typing import Any
-
-import yaml
-from tqdm import tqdm
-
-from relevit.base.errors import one_line
-from relevit.config.words import IMAGENET
-from relevit.config.your_own import OwnChoices
-from relevit.data.real.catalogue import CATALOGUE
-from relevit.pipeline.doctor import examine, lines
+from typing import Any, NoReturn
 
 NAMES = "head_classes"  # of which one may be called no, or 01
 FIRST = "dinov2-s8"  # comes with the package, and finds the animal in a photograph, too
@@ -76,7 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     """The exit code: 2 for a wrong input, in one sentence, 130 when stopped; else the command's."""
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack letters of a file's name
         stream.reconfigure(errors="backslashreplace")
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser(given).parse_args(given)
     if options.command is None:
         _say(WELCOME.rstrip())
         return 0
@@ -86,23 +78,32 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt:
-        given = shlex.join(sys.argv[1:] if arguments is None else arguments)
         kept = f"; what is done is in {options.out}, and the same command goes on from there"
         begun = options.command == "finetune" and options.out.is_dir()
-        kept = f"{kept}:\nrelevit {given}" if begun else ""
+        kept = f"{kept}:\nrelevit {shlex.join(given)}" if begun else ""
         sys.stderr.write(f"\nstopped{kept}\n")
         return 130
 
 
-# Your own: torch is first loaded here, so that --help is quick
+def command() -> NoReturn:
+    """The command as it is installed."""
+    code = main()
+    from relevit.base.process import leave
+
+    leave(code)
+
+
+# Your own: libraries are first loaded here, so that --help is quick
 
 
 def check(options: argparse.Namespace) -> int:
     """Print what is in a folder of images. Raises: ValueError where it cannot be finetuned on."""
-    from relevit.data.own.check import apart, examine_parts, lines, need_usable
-    from relevit.data.own.folder import read_splits
-    from relevit.data.own.outlines import MaskValues
+    from relevit.base.process import loading
 
+    with loading():
+        from relevit.data.own.check import apart, examine_parts, lines, need_usable
+        from relevit.data.own.folder import read_splits
+        from relevit.data.own.outlines import MaskValues
     values = MaskValues(tuple(options.object), tuple(options.ignore))
     parts = read_splits(options.data, options.masks, values=values, images=options.images)
     _need_new(options, [path for part in parts.values() for path in part.images])
@@ -156,6 +157,9 @@ def example(options: argparse.Namespace) -> int:
 
 def finetune(options: argparse.Namespace) -> int:
     """Finetune and test a model on a folder of images, and write the report."""
+    from relevit.base.process import loading
+    from relevit.config.your_own import OwnChoices
+
     given = {
         "data": options.data,
         "masks": options.masks,
@@ -178,9 +182,9 @@ def finetune(options: argparse.Namespace) -> int:
     say, step = _progress(options.quiet)
     say(f"finetuning {choices.own_model} on {choices.data}, into {options.out}")
 
-    from relevit.finetune.your_own import finetune_folder
-    from relevit.pipeline.your_own_report import write_report
-
+    with loading():
+        from relevit.finetune.your_own import finetune_folder
+        from relevit.pipeline.your_own_report import write_report
     result = finetune_folder(choices, options.out, options.device, say, step)
     _say(f"weights: {result.weights}", f"report: {write_report(result)}")
     return 0
@@ -188,10 +192,12 @@ def finetune(options: argparse.Namespace) -> int:
 
 def explain(options: argparse.Namespace) -> int:
     """Draw where models look in images."""
-    from relevit.data.own.outlines import MaskValues
-    from relevit.pipeline.explained import limits
-    from relevit.pipeline.explaining import explain_pictures, prepare
+    from relevit.base.process import loading
 
+    with loading():
+        from relevit.data.own.outlines import MaskValues
+        from relevit.pipeline.explained import limits
+        from relevit.pipeline.explaining import explain_pictures, prepare
     out = options.output or _unnamed(options.images)
     work = prepare(
         options.images,
@@ -224,7 +230,6 @@ def _unnamed(images: list[Path]) -> Path:
 
 def _subject(name: str, options: argparse.Namespace) -> Any:
     """A model by name, or that of a run, with the names of its classes."""
-    from relevit.finetune.your_own import open_run
     from relevit.models.loading import open_model
     from relevit.pipeline.explained import Subject, class_names
 
@@ -237,11 +242,15 @@ def _subject(name: str, options: argparse.Namespace) -> Any:
         return Subject(name, model, _names(options.names) or class_names(model))
     if options.weights or kind or options.names:
         raise ValueError(f"{name} is a run with weights, options and names of its own; give none")
+    from relevit.finetune.your_own import open_run
+
     return Subject(name, *open_run(Path(name), options.device))
 
 
 def _names(given: str | None) -> Sequence[str]:
     """Names of classes from a file, or ImageNet's. Raises: ValueError for what is no such file."""
+    from relevit.base.errors import one_line
+    from relevit.config.words import IMAGENET
     from relevit.data.real.classes import IMAGENET_NAMES
 
     if given is None or given == IMAGENET:
@@ -265,6 +274,8 @@ def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, i
 
     After the first epoch it is said about how long the rest takes.
     """
+    from tqdm import tqdm
+
     terminal = sys.stdout.isatty()
     bar: tqdm | None = None
     first: tuple[str, int, float] | None = None  # what is at work, steps before, and when it began
@@ -297,6 +308,10 @@ def _corrupted(options: argparse.Namespace) -> str:
 
 def _pairs(given: list[str]) -> dict[str, Any]:
     """`key=value`, the values as YAML reads them, but for names. Raises: ValueError."""
+    import yaml
+
+    from relevit.base.errors import one_line
+
     pairs = {}
     for text in given:
         key, sign, value = text.partition("=")
@@ -315,6 +330,9 @@ def _pairs(given: list[str]) -> dict[str, Any]:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print what is known of the sets, each as soon as it is; 0 when all are whole, else 1."""
+    from relevit.data.real.catalogue import CATALOGUE
+    from relevit.pipeline.doctor import examine, lines
+
     findings = []
     for key in dict.fromkeys(options.sets or CATALOGUE):
         findings.append(examine(options.data_root, key, deep=options.deep))
@@ -340,21 +358,22 @@ COMMANDS = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """With all options of the commands that are `asked` for: some take a moment to list."""
     parser = argparse.ArgumentParser(prog="relevit", description=__doc__)
     commands = parser.add_subparsers(dest="command")
 
-    def command(name: str, about: str) -> argparse.ArgumentParser:
-        how = {"formatter_class": argparse.RawDescriptionHelpFormatter}
-        return commands.add_parser(
-            name, help=about, description=about, epilog=EXAMPLES[name], **how
-        )
+    def add(name: str, about: str, options: Callable[[argparse.ArgumentParser], None]) -> None:
+        how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES[name]}
+        made = commands.add_parser(name, help=about, description=about, **how)
+        if name in asked:
+            options(made)
 
-    _of_example(command("example", "write a folder of images to try the other commands with"))
-    _of_check(command("check", "say what is in a folder of images and masks"))
-    _of_finetune(command("finetune", "finetune your ViT on where it looks in your images"))
-    _of_explain(command("explain", "draw where a ViT looks in an image"))
-    _of_doctor(command("doctor", "check the folder of the papers' data sets"))
+    add("example", "write a folder of images to try the other commands with", _of_example)
+    add("check", "say what is in a folder of images and masks", _of_check)
+    add("finetune", "finetune your ViT on where it looks in your images", _of_finetune)
+    add("explain", "draw where a ViT looks in an image", _of_explain)
+    add("doctor", "check the folder of the papers' data sets", _of_doctor)
     return parser
 
 
@@ -382,6 +401,8 @@ def _of_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_finetune(parser: argparse.ArgumentParser) -> None:
+    from relevit.config.your_own import OwnChoices
+
     # Paths of OwnChoices, which knows ~ itself.
     parser.add_argument("--data", required=True, help="folder, table of paths, or COCO file")
     parser.add_argument("--masks", help="folder of masks, or tokencut to make them without any")
@@ -433,6 +454,8 @@ def _of_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_doctor(parser: argparse.ArgumentParser) -> None:
+    from relevit.data.real.catalogue import CATALOGUE
+
     parser.add_argument("data_root", type=_path, help="folder that the archives were unpacked to")
     parser.add_argument(
         "--set",
@@ -492,4 +515,4 @@ def _unreadable(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -11,9 +11,9 @@ import difflib
 import sys
 import time
 
+from relevit.base.process import leave, loading
 from relevit.base.stages import preset_file
 from relevit.config.preset import read_preset
-from relevit.finetune import runs, table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         preset = read_preset(preset_file(options.preset))
+        with loading():
+            from relevit.finetune import runs, table
         if not options.runs:
             sys.stdout.write(table.shown(preset).to_string() + "\n")
             return 0
@@ -48,4 +50,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

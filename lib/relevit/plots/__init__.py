@@ -1,66 +1,50 @@
 """Pictures, and widgets. Every function returns a matplotlib figure and shows nothing.
 
 Notebooks write `from relevit import plots` and call `plots.name(...)`. Pictures may import every
-room but claims and the pipeline, and nobody imports pictures.
+room but claims and the pipeline, and nobody imports pictures. A file is loaded when a name of it is
+first asked for: who draws no boxes waits for no seaborn.
 """
 
-from relevit.plots.curves import (
-    METHOD_TITLES,
-    confidence_paths,
-    error_curves,
-    gap_dots,
-    loss_curves,
-    perturbation_curves,
-    rate_curves,
-    rationale_curves_figure,
-    sensitivity_curves,
-)
-from relevit.plots.images import (
-    captioned_images,
-    cut_out,
-    cut_steps,
-    heatmap_grid,
-    image_grid,
-    looks_grid,
-    map_tile,
-    phrase_figure,
-    sample_grid,
-)
-from relevit.plots.intervals import (
-    accuracy_bars,
-    accuracy_dots,
-    added_bars,
-    area_bars,
-    average_bars,
-    causal_dots,
-    class_grid,
-    dose_response,
-    paired_changes,
-    pointing_bars,
-    score_bars,
-    segmentation_bars,
-    share_bars,
-    word_bars,
-    zero_shot_bars,
-)
-from relevit.plots.lines import (
-    before_after,
-    depth_curves,
-    drift_curves,
-    entropy_boxes,
-    masking_curves,
-    score_boxes,
-    shift_curves,
-    slope_intervals,
-)
-from relevit.plots.shaded_text import shaded_html, shaded_methods
-from relevit.plots.style import GAIN, INK, LOSS, OBJECT, OURS, panels, set_style
-from relevit.plots.tables import attention_rows, change_heatmap, entropy_maps
-from relevit.plots.widgets import (
-    erasing_explorer,
-    explorer_picture,
-    habitat_explorer,
-    head_explorer,
-    method_explorer,
-    step_explorer,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_FILES = {
+    "curves": (
+        "METHOD_TITLES confidence_paths error_curves gap_dots loss_curves "
+        "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
+    ),
+    "images": (
+        "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid "
+        "map_tile phrase_figure sample_grid"
+    ),
+    "intervals": (
+        "accuracy_bars accuracy_dots added_bars area_bars average_bars causal_dots "
+        "class_grid dose_response paired_changes pointing_bars score_bars "
+        "segmentation_bars share_bars word_bars zero_shot_bars"
+    ),
+    "lines": (
+        "before_after depth_curves drift_curves entropy_boxes masking_curves "
+        "score_boxes shift_curves slope_intervals"
+    ),
+    "shaded_text": "shaded_html shaded_methods",
+    "style": "GAIN INK LOSS OBJECT OURS panels set_style",
+    "tables": "attention_rows change_heatmap entropy_maps",
+    "widgets": (
+        "erasing_explorer explorer_picture habitat_explorer head_explorer "
+        "method_explorer step_explorer"
+    ),
+}
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
+__all__ = list(_FILE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

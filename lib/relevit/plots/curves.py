@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import cycle
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -70,7 +70,7 @@ def rate_curves(
     """
     figure, (left, right) = panels(2, 10, 2.9)
     shades = np.linspace(0.2, 1, len(histories))  # what is before is too pale
-    colours = sns.color_palette("viridis_r", as_cmap=True)(shades)
+    colours = mpl.colormaps["viridis_r"](shades)
     column = class_loss_column(params)
     for colour, (lr, history) in zip(colours, histories.items(), strict=True):
         log = pd.DataFrame(history)

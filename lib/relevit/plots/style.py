@@ -10,19 +10,17 @@ import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from importlib.resources import files
 from io import BytesIO
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn as sns
-from IPython import get_ipython
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager, get_font
-from matplotlib_inline.backend_inline import set_matplotlib_formats
 from PIL import Image
 
 from relevit.evaluate.looking import RIGHT, WRONG
@@ -102,10 +100,11 @@ SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#7
 
 def set_style() -> None:
     """The look of all figures, and how a notebook stores them."""
-    sns.set_theme(style="whitegrid", context="notebook", font_scale=0.85)
-    plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": SHARP * DPI, "axes.titlesize": 10})
-    plt.rcParams.update({"savefig.bbox": "tight", "grid.color": "#e4e6ea"})
-    plt.rcParams["font.family"] = [FONT]
+    from IPython import get_ipython
+    from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+    plt.style.use(files("relevit") / "assets" / "figures.mplstyle")
+    plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": SHARP * DPI})
     if (shell := get_ipython()) is not None:
         set_matplotlib_formats("jpeg")  # so that a later choice of formats replaces ours
         formatters = shell.display_formatter.formatters

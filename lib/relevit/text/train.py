@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -103,7 +103,7 @@ def by_length(
 def accuracy(model: TextTransformer, texts: Texts) -> dict[str, float]:
     """Top-1 on `texts`: texts, accuracy_pct, low_pct, high_pct (Wilson's 95 % interval)."""
     hits = text_logits(model, texts.tokens).argmax(dim=1).cpu() == texts.labels
-    found = binomtest(int(hits.sum()), len(texts))
+    found = scipy.stats.binomtest(int(hits.sum()), len(texts))
     low, high = found.proportion_ci(0.95, method="wilson")
     return {
         "texts": len(texts),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from pydantic import ValidationError
 
@@ -164,14 +161,3 @@ def test_each_problem_has_its_own_line():
     lines = str(caught.value).splitlines()
     assert len(lines) == 3 and all(line.startswith("here: ") for line in lines)
     assert {line.split()[1] for line in lines} == {"epohcs", "lr", "model"}
-
-
-# Speed
-
-
-def test_importing_the_parameters_imports_nothing_heavy():
-    code = "import sys, relevit.config; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = set(done.stdout.split())
-    assert "relevit.config" in modules
-    assert not modules & {"torch", "timm", "numpy", "pandas", "matplotlib", "papermill"}

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from jaxtyping import Shaped, UInt8
 from PIL import ExifTags, Image, ImageOps
-from scipy.ndimage import maximum_filter, minimum_filter
 
 from relevit.base.errors import one_line
 from relevit.data.pictures import opened
@@ -202,7 +202,8 @@ def _soft_edged(greys: Shaped[np.ndarray, "height width"]) -> bool:
     """
     most = greys.max()
     between = (greys > 0) & (greys < most)
-    level = minimum_filter(greys, 3, mode="nearest") == maximum_filter(greys, 3, mode="nearest")
+    lowest = scipy.ndimage.minimum_filter(greys, 3, mode="nearest")
+    level = lowest == scipy.ndimage.maximum_filter(greys, 3, mode="nearest")
     return bool((greys == 0).any() and between.mean() < 0.5 and not (between & level).any())
 
 

@@ -17,7 +17,6 @@ from relevit.protocols import options
 from relevit.text.corpora.eraser import read_eraser_movies
 from relevit.text.corpora.generated import generated_corpus
 from relevit.text.corpora.movie_reviews import movie_reviews
-from relevit.text.corpora.newsgroups import read_newsgroups
 from relevit.text.documents import Corpus, Document
 from relevit.text.pretrained import TINY
 
@@ -64,6 +63,8 @@ def _movies(cfg: TextParams) -> Corpus:
 
 
 def _messages(cfg: TextParams) -> Corpus:
+    from relevit.text.corpora.newsgroups import read_newsgroups
+
     rule = options(cfg.protocol, "read_newsgroups")
     root, held = from_project(cfg.corpus_root), cfg.validation_texts
     return read_newsgroups(root, validation=held, seed=cfg.seed, **rule)
