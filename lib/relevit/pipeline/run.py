@@ -186,8 +186,7 @@ def need_writable(folder: Path) -> None:
 
 
 def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) -> int:
-    from relevit.finetune import runs  # loads torch, which takes seconds
-    from relevit.pipeline import plan
+    from relevit.pipeline import plan  # loads torch, which takes seconds
 
     start, since = time.perf_counter(), time.time()
     name = preset.path.stem
@@ -238,7 +237,6 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
         need_disk_space(results, LEAST_MB)  # says why, where it was that
         return code
     _clear_left(results, since)
-    shutil.rmtree(results / runs.ROOM / runs.TOKENS, ignore_errors=True)
     if broken := [run for run, reason in lost.items() if not plan.diverged(reason)]:
         print(
             f"Done in {minutes:.1f} min but for {len(broken)} runs, which the notebooks mark as "
@@ -250,7 +248,13 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
 
 
 def _clear_left(results: Path, since: float) -> None:
-    """Remove what earlier runs left half written; what is younger may be written by hand now."""
+    """Remove what earlier runs left half written; what is younger may be written by hand now.
+
+    And the tokens of frozen blocks: all runs are made.
+    """
+    from relevit.finetune.runs import ROOM, TOKENS
+
+    shutil.rmtree(results / ROOM / TOKENS, ignore_errors=True)
     for path in [path for pattern in LEFT for path in results.rglob(pattern)]:
         if path.stat().st_mtime < since:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
