@@ -63,7 +63,7 @@ numbers: setup  ## Write the numbers in all prose anew from docs/results (make n
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
 	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
 
-controls: setup  ## Is it the object, is the original done, does it last? (about 4 hours on 2 cores)
+controls: setup  ## Is it the object, is the original done, does it last? (about 2 hours on 2 cores)
 	$(BIN)/python -m relevit.pipeline controls -j $(JOBS)
 	$(BIN)/python -m relevit.pipeline controls_things -j $(JOBS)
 	$(BIN)/python tools/controls.py
