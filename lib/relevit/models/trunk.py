@@ -125,9 +125,10 @@ class Trunk:
             self._keep(path, seen[0].contiguous())
 
     def _keep(self, path: Path, tokens: Tensor) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        megabytes, free = tokens.nbytes / 2**20, shutil.disk_usage(path.parent).free / 2**20
+        megabytes = tokens.nbytes / 2**20
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(path.parent).free / 2**20
             if free < FREE_MB + megabytes:
                 raise OSError(f"{free:.0f} MB are free, and {FREE_MB} MB stay free")
             about = {SUM: _digest({}, {TOKENS: tokens})}
