@@ -112,7 +112,8 @@ def run_interrupted(project: Path, core: int) -> Path:
     for count, how in STOPS.items():
         since = (project / "said").stat().st_size if (project / "said").exists() else 0
         process = start(project, core)
-        wait_for(process, lambda c=count: len(made(project)) >= c)
+        begun = lambda s=since: "jobs to run" in said(project, s)  # noqa: E731
+        wait_for(process, lambda c=count, b=begun: len(made(project)) >= c and b())
         time.sleep(chance.uniform(0, 3))
         assert process.poll() is None, said(project)
         if how == "SIGKILL":
