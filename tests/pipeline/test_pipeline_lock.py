@@ -183,7 +183,9 @@ def test_half_written_files_of_killed_runs_are_cleared(tmp_path):
         path.touch()
     now = time.time()
     os.utime(older, (now - 60, now - 60))
+    (tmp_path / "runs" / "tokens").mkdir(parents=True)
     pipeline._clear_left(tmp_path, now - 30)
+    (tmp_path / "runs").rmdir()  # which is empty
     assert {path.name for path in tmp_path.rglob("*")} == {younger.name}
 
 

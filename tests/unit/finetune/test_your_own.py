@@ -163,6 +163,14 @@ def test_a_run_may_begin_from_another(done, choices, tmp_path):
         your_own.of_run(but(asked, own_model=str(tmp_path / "out")))
 
 
+def test_tokens_of_frozen_blocks_are_kept_until_the_run_is_finished(choices, tmp_path, monkeypatch):
+    tokens, kept, save = tmp_path / "out" / "tokens", [], your_own.save
+    monkeypatch.setattr(your_own, "save", lambda *of: (kept.extend(tokens.iterdir()), save(*of)))
+    asked = but(choices, trained_blocks=2, rates=choices.rates[:1], control=False, epochs=1)
+    your_own.finetune_folder(asked, tmp_path / "out", "cpu")
+    assert kept and not tokens.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
