@@ -391,7 +391,8 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         classifier = load_classifier(bench, params.model, weights, *how)
         known |= {"answered_in": classifier.precision, "margin": classifier.margin}
         if row.images_per_set:
-            answer_sets(classifier, weights, row.folder / SETS, bench, row.images_per_set)
+            how = {"known": weights.parent / SETS}  # the preset's own original: asked by 00_start
+            answer_sets(classifier, weights, row.folder / SETS, bench, row.images_per_set, **how)
         if row.looked_at:
             known["figures"] = _figures(row, bench, weights, classifier)
 
