@@ -318,7 +318,7 @@ def rate(params: FinetuneParams) -> float:
     Raises: ValueError where the rule has none; as `searched` and `read`.
     """
     if params.lr is not None:
-        return params.lr
+        return params.lr * params.lr_factor
     rows = searched(params)
     if not rows:
         return paper_rate(params.method, params.model) * params.lr_factor
