@@ -124,7 +124,7 @@ def picture(found: pd.DataFrame) -> plt.Figure:
         at = [counts.index(count) + 0.12 * (2 * i - 1) for count in part["original_images"]]
         _ends(panels[1], at, part, f"{home:g} % at home", i)
     panels[1].set_xticks(range(len(counts)), [f"{count:,}" for count in counts])
-    panels[1].legend(loc="upper left")
+    panels[1].legend()
     steps = own[own["arm"].str.startswith("relevance") & (own["masks"] == "annotated")]
     steps = steps[steps["classes"] == "animals"].sort_values("steps")
     _ends(panels[2], range(len(steps)), steps, "", 0)
