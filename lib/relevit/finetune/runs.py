@@ -391,8 +391,9 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         classifier = load_classifier(bench, params.model, weights, *how)
         known |= {"answered_in": classifier.precision, "margin": classifier.margin}
         if row.images_per_set:
-            how = {"known": weights.parent / SETS}  # the preset's own original: asked by 00_start
-            answer_sets(classifier, weights, row.folder / SETS, bench, row.images_per_set, **how)
+            known_in = weights.parent / SETS  # of the preset's own original: 00_start has asked it
+            asked = (row.folder / SETS, bench, row.images_per_set)
+            answer_sets(classifier, weights, *asked, known=known_in)
         if row.looked_at:
             known["figures"] = _figures(row, bench, weights, classifier)
 
