@@ -358,6 +358,26 @@ def _controls(kind: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
     return long, {"steps": cell("steps", "0"), **ends}
 
 
+DECIDED = ("holds", "contradicted")
+
+
+def _stages() -> tuple[pd.DataFrame, dict[str, Cell]]:
+    """What each notebook of the workshop costs and teaches, and the claims that its run decides."""
+    claims = read("claims")
+    claims = claims[claims["verdict"].isin(DECIDED)]
+
+    def decides(row: pd.Series) -> str:
+        found = claims.loc[claims["evidence"].str.contains(row["notebook"]), "id"]
+        return ", ".join(found) or "none"
+
+    return rows_of("times", "workshop").merge(read("notes/lessons"), on="notebook"), {
+        "stage": code("notebook"),
+        "core seconds": cell("seconds", "0"),
+        "lesson": lambda row: row["lesson"],
+        "claims decided": decides,
+    }
+
+
 TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {
     "headline": lambda: _changes("val", "shifted_average"),
     "sets": lambda: _changes(*SETS, "shifted_average"),
@@ -367,6 +387,7 @@ TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {
     "controls_originals": lambda: _controls("originals"),
     "controls_steps": lambda: _controls("steps"),
     "doses": _doses,
+    "stages": _stages,
     "erased": lambda: _erased(8),
     "doses_whole": lambda: _doses("a", "with", "without"),
     "prices": lambda: _along(

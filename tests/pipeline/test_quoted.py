@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from relevit.config import NOTEBOOKS
+
 from .projects import ROOT
 
 sys.path.append(str(ROOT / "docs"))
@@ -168,3 +170,10 @@ def test_a_typed_number_is_seen(text):
 )  # fmt: skip
 def test_what_nobody_measured_is_not(text):
     assert quoted.typed(text) == []
+
+
+def test_every_stage_has_a_line_in_the_table_of_what_it_is_for():
+    rows, cells = quoted.TABLES["stages"]()
+    assert rows["notebook"].tolist() == sorted(NOTEBOOKS)
+    of = {row["notebook"]: cells["claims decided"](row) for _, row in rows.iterrows()}
+    assert of["10_your_own"] == "none" and "BI-20" in of["06_attribution"]

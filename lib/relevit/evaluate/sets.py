@@ -38,6 +38,8 @@ def answer_sets(
     bench: Benchmark,
     images_per_set: int,
     on_set: Callable[[str], None] = lambda name: None,
+    *,
+    known: Path | None = None,
 ) -> pd.DataFrame:
     """Predictions on the nine test sets of a benchmark, one parquet file a set in `folder`.
 
@@ -45,7 +47,7 @@ def answer_sets(
     written for the same weights, number format, number of images and rules of the benchmark is
     read instead of computed, so that an interrupted evaluation goes on where it stopped. How large
     the margin of a second look is does not matter: the answers are those of float32 with each
-    (`Classifier`).
+    (`Classifier`). Such a file in the folder `known`, where another stage has asked, will do.
     Returns all rows, with the columns of `Classifier.predict`, `dataset` and `index` (number of
     the image in its set). Images that cannot be read have no row, and the others keep their
     numbers, so that runs are compared image by image (`skipped_images`).
@@ -57,6 +59,9 @@ def answer_sets(
     for name in TEST_SETS:
         path = folder / f"{name}.parquet"
         rows = _kept_rows(path, identity)
+        if rows is None and known and (rows := _kept_rows(known / path.name, identity)) is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, rows.to_parquet)
         if rows is None:
             lost: dict[int, str] = {}
             how = {"size": classifier.spec.image_size, "skipped": lost}

@@ -259,7 +259,7 @@ def rates_of_own(search: FinetuneNotebookParams) -> list[Row]:
     """The runs of 02_finetune that try a rate each, from the lowest to the highest."""
     base = read_stage(search, FinetuneParams, validation_images=search.rate_images)
     found = [base.model_copy(update={"lr": lr}) for lr in sorted(search.rates)]
-    return [Row(params, validated=None) for params in found]
+    return [Row(params, validated=(0, params.epochs)) for params in found]
 
 
 def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
@@ -318,7 +318,7 @@ def rate(params: FinetuneParams) -> float:
     Raises: ValueError where the rule has none; as `searched` and `read`.
     """
     if params.lr is not None:
-        return params.lr
+        return params.lr * params.lr_factor
     rows = searched(params)
     if not rows:
         return paper_rate(params.method, params.model) * params.lr_factor
@@ -391,7 +391,9 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         classifier = load_classifier(bench, params.model, weights, *how)
         known |= {"answered_in": classifier.precision, "margin": classifier.margin}
         if row.images_per_set:
-            answer_sets(classifier, weights, row.folder / SETS, bench, row.images_per_set)
+            known_in = weights.parent / SETS  # of the preset's own original: 00_start has asked it
+            asked = (row.folder / SETS, bench, row.images_per_set)
+            answer_sets(classifier, weights, *asked, known=known_in)
         if row.looked_at:
             known["figures"] = _figures(row, bench, weights, classifier)
 

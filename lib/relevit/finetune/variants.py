@@ -60,13 +60,13 @@ def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
     and seed, `rates` by factor and seed, `maps` as those of 04_cures. A row that two of them ask
     for is one run.
 
-    The learning rate of all is the one that the rule chose for `full`, but for maps that have
-    another in the preset. Raises: ValueError for parameters of a map that 02_finetune lacks.
+    The learning rate of all is the one that the rule chose for `full`, but where the preset gives
+    another. Raises: ValueError for parameters of a row that 02_finetune lacks.
     """
-    base = read_stage(
-        cfg, FinetuneParams, model=cfg.compared_model, images_per_class=cfg.base_images
-    )
-    full, seeds = variant(base, "full"), cfg.variant_seeds
+    own = {"model": cfg.compared_model, "images_per_class": cfg.base_images}
+    base = read_stage(cfg, FinetuneParams, **own)
+    full = read_stage(cfg, FinetuneParams, **own | cfg.base_settings)
+    full, seeds = variant(full, "full"), cfg.variant_seeds
     counts = {(n, full.classes) for n in (cfg.base_images, *cfg.images_per_class)}
     counts |= {(cfg.base_images, c) for c in cfg.classes}
 
@@ -85,22 +85,22 @@ def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
             for f in (1.0, *cfg.rate_factors)
             for s in seeds
         },
-        "maps": dict(_maps(cfg, full)),
+        "maps": dict(_maps(cfg, base)),
     }
 
 
-def _maps(cfg: AblationsParams, full: FinetuneParams) -> Iterator[tuple[Cure, Row]]:
+def _maps(cfg: AblationsParams, own: FinetuneParams) -> Iterator[tuple[Cure, Row]]:
     """The runs on each of `maps`, and the original, with the figures of 04_cures."""
     asked = {key: getattr(cfg, key) for key in ("images_per_set", "looked_at")}
     asked["challenge"] = cfg.challenge_images
     for seed in cfg.variant_seeds:
-        base = full.model_copy(update={"seed": seed})
-        own = ("annotated", cfg.base_images, OWN, seed)
-        yield Cure(ORIGINAL, *own), Row(base, original=True, **asked)
+        base = own.model_copy(update={"seed": seed})
+        place = ("annotated", cfg.base_images, OWN, seed)
+        yield Cure(ORIGINAL, *place), Row(base, original=True, **asked)
         for arm, changes in cfg.maps.items():
             where = f"{preset_file(cfg.preset)}: 05_ablations: map {arm!r}"
             values = base.model_dump() | cfg.map_settings | changes
-            yield Cure(arm, *own), Row(FinetuneParams.checked(values, where), **asked)
+            yield Cure(arm, *place), Row(FinetuneParams.checked(values, where), **asked)
 
 
 def twin(cfg: AblationsParams, arm: str, **changes: Any) -> str | None:

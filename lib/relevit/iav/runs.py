@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -156,13 +157,17 @@ def _pretrained(cfg: IavParams, run: FinetunedRun) -> tuple[nn.Module, str]:
     return model, "hub" if path is None else file_fingerprint(path)
 
 
+@lru_cache(maxsize=2)
+def _cutouts(set_name: str, count: int, seed: int, size: int) -> ImageSet:
+    """Drawn once for all models of a seed: training and validation images."""
+    return CUTOUTS.pictures(set_name, count, seed=seed, size=size).kept()
+
+
 def _training_pictures(cfg: IavParams, run: FinetunedRun) -> tuple[ImageSet, ImageSet]:
     """Pictures to learn from, and those for top-1 after each epoch."""
     size = run.spec.image_size
     if cfg.data == "cutouts":
-        train = CUTOUTS.pictures(
-            "train", cfg.training_images * cfg.epochs, seed=run.seed, size=size
-        )
-        return train, CUTOUTS.pictures("validation", cfg.validation_images, size=size).kept()
+        train = _cutouts("train", cfg.training_images * cfg.epochs, run.seed, size)
+        return train, _cutouts("validation", cfg.validation_images, 0, size)
     train, test = _cifar10(cfg, size)
     return train, test.sample(cfg.validation_images, seed=0)

@@ -73,7 +73,7 @@ def rate_curves(
     colours = mpl.colormaps["viridis_r"](shades)
     column = class_loss_column(params)
     for colour, (lr, history) in zip(colours, histories.items(), strict=True):
-        log = pd.DataFrame(history)
+        log = pd.DataFrame(history).dropna(subset=[column])  # epochs whose images were looked at
         verdict, kept = judge(lr, history, params), kept_epoch(history, params.keep)
         passes = verdict["drop_pts"] <= limit_pts and not verdict["rising"]
         left.plot(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from relevit.attention.recording import record_attention
-from relevit.attribution import METHODS
+from relevit.attribution import METHODS, VARIANTS, explain_all
 from relevit.protocols import Protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens, same_length
@@ -48,17 +49,11 @@ def attribute(
     """
     if method not in TEXT_METHODS:
         raise ValueError(f"text: method {method!r} explains no text; use one of {TEXT_METHODS}")
-    _need_readable(model, tokens)
-    maps: list[Tensor] = [torch.empty(0)] * len(tokens)
-    for places in same_length(tokens):
-        ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
-        wanted = None if target is None else target[torch.tensor(places)].to(model.device)
-        found = METHODS[method](model, model.embed(ids).detach(), wanted, **options)
-        if method in _SCALED:  # a constant map, which they make NaN: no token stands out
-            found = found.nan_to_num(nan=0.0)
-        for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
-            maps[i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
-    return maps
+
+    def rule(embedded: Tensor, wanted: Tensor | None) -> dict[str, Tensor]:
+        return {method: METHODS[method](model, embedded, wanted, **options)}
+
+    return _of_texts(model, tokens, [method], rule, target)[method]
 
 
 def method_maps(
@@ -73,10 +68,14 @@ def method_maps(
 
     The published scripts explain the label instead; on texts answered rightly it is the same.
     """
-    maps = {}
-    for name in TEXT_METHODS:
-        maps[name] = attribute(model, texts.tokens, name, protocol=protocol)
-        on_method()
+    maps: Maps = {}
+    # The variants share their path, which is most of the work.
+    alone = [(name,) for name in TEXT_METHODS if name not in VARIANTS]
+    for names in (*alone, VARIANTS):
+        rule = partial(explain_all, model, methods=names, protocol=protocol)
+        maps |= _of_texts(model, texts.tokens, names, rule)
+        for _ in names:
+            on_method()
     random = torch.Generator().manual_seed(seed)
     maps[RANDOM] = [torch.rand(len(one), generator=random) for one in texts.tokens]
     return maps
@@ -88,6 +87,27 @@ def attention_by_block(model: TextTransformer, tokens: Tokens) -> Float[Tensor, 
     with torch.no_grad(), record_attention(model) as tape:
         model(model.embed(ids))
     return torch.stack([attention[0, :, 0].mean(dim=0).cpu() for attention in tape.maps])
+
+
+def _of_texts(
+    model: TextTransformer,
+    tokens: Sequence[Tokens],
+    names: Sequence[str],
+    rule: Callable[[Tensor, Tensor | None], dict[str, Tensor]],
+    target: Int[Tensor, " texts"] | None = None,
+) -> Maps:
+    """What `rule` makes of embedded tokens and classes under each name, text by text."""
+    _need_readable(model, tokens)
+    maps: Maps = {name: [torch.empty(0)] * len(tokens) for name in names}
+    for places in same_length(tokens):
+        ids = torch.tensor([tokens[i].ids for i in places], device=model.device)
+        wanted = None if target is None else target[torch.tensor(places)].to(model.device)
+        for name, found in rule(model.embed(ids).detach(), wanted).items():
+            if name in _SCALED:  # a constant map, which they make NaN: no token stands out
+                found = found.nan_to_num(nan=0.0)
+            for i, values in zip(places, _in_text_order(model, found.cpu()), strict=True):
+                maps[name][i] = values.masked_fill(torch.tensor(tokens[i].special), 0.0)
+    return maps
 
 
 def _need_readable(model: TextTransformer, tokens: Sequence[Tokens]) -> None:

@@ -56,6 +56,13 @@ def test_a_candidate_is_answered_and_explained(model, batch):
     assert torch.equal(seen.heatmaps, maps)
 
 
+def test_an_image_is_answered_and_explained_in_one_pass(model, batch):
+    passes = []
+    with model.register_forward_hook(lambda *_: passes.append(1)):
+        look(model, SPEC, batch)
+    assert len(passes) == 1
+
+
 # One row an image, on heatmaps made by hand
 
 

@@ -73,6 +73,14 @@ def test_kept_answers_are_those_of_weights_format_and_rules(calls, tmp_path):
     assert made("tiny-mae", "float32", 0.0, 2)
 
 
+def test_answers_of_another_stage_are_taken_where_all_is_the_same(calls, tmp_path):
+    first = sets(tmp_path / "known")
+    assert sets(tmp_path / "own", known=tmp_path / "known").equals(first)
+    assert sets(tmp_path / "own").equals(first) and len(calls) == 9
+    sets(tmp_path / "other", known=tmp_path / "nowhere")
+    assert len(calls) == 18
+
+
 def test_damaged_file_is_computed_anew(calls, tmp_path):
     sets(tmp_path)
     damaged = tmp_path / f"{TEST_SETS[3]}.parquet"

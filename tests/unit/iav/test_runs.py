@@ -59,6 +59,12 @@ def same(model, tensors):
 # Which runs
 
 
+def test_models_of_a_seed_learn_from_the_same_drawn_pictures(tmp_path):
+    cfg = params(tmp_path, model_seeds=[0], models=["mini-mae", "mini-deit"])
+    sets = [runs._training_pictures(cfg, run) for run in compared_runs(cfg)]
+    assert all(one is other for one, other in zip(*sets, strict=True))
+
+
 def test_every_model_with_every_seed_models_first(tmp_path):
     found = compared_runs(params(tmp_path, model_seeds=[3, 0], models=["mini-mae", "mini-deit"]))
     names = [(run.model, run.seed) for run in found]

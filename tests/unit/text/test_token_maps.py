@@ -10,10 +10,11 @@ from relevit.attribution.lrp import through_blocks
 from relevit.attribution.seen import observe
 from relevit.config import TextParams
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
+from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
 from relevit.text.pretrained import build_encoder
-from relevit.text.token_maps import TEXT_METHODS, attribute
-from relevit.text.tokens import read_texts
+from relevit.text.token_maps import RANDOM, TEXT_METHODS, attribute, method_maps
+from relevit.text.tokens import Texts, read_texts
 
 from .builders import tokens
 
@@ -118,3 +119,13 @@ def classifier():
 def texts():
     pytest.importorskip("tokenizers", reason="needs the extra 'text'")
     return read_texts(generated_tokenizer(), generated_corpus(0, 0, 5).test, 64)
+
+
+def test_all_methods_at_once_are_each_alone(model):
+    """The variants share a path there."""
+    texts, heard = Texts(tuple(Document("", 0) for _ in TEXTS), tuple(TEXTS)), []
+    maps = method_maps(model, texts, on_method=lambda: heard.append(1))
+    assert tuple(maps) == (*TEXT_METHODS, RANDOM) and len(heard) == len(TEXT_METHODS)
+    for name in TEXT_METHODS:
+        for found, alone in zip(maps[name], attribute(model, TEXTS, name), strict=True):
+            torch.testing.assert_close(found, alone)

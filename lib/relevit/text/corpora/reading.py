@@ -73,7 +73,8 @@ def _messages(cfg: TextParams) -> Corpus:
 def _reviews(cfg: TextParams) -> Corpus:
     """Reviews of both sources to train on, and those of `cfg.reviews` to test with."""
     longest = CHARACTERS * cfg.train_limit if cfg.short_texts else np.inf
-    learnt = movie_reviews(cfg.training_texts, 0, 0, seed=cfg.seed, longest=longest)
+    count = cfg.training_reviews or cfg.training_texts
+    learnt = movie_reviews(count, 0, 0, seed=cfg.seed, longest=longest)
     source = None if cfg.reviews == "both" else cfg.reviews
     held = cfg.validation_texts, cfg.held_out_texts
     other = movie_reviews(0, *held, seed=cfg.seed, source=source)

@@ -44,6 +44,8 @@ def test_whole_reviews_are_held_out_and_all_or_short_ones_are_trained_on(
     corpus = reading.read_corpora(cfg)["movie_reviews"]
     assert corpus.train == (Document(f"None {longest}", 0),) * 32
     assert corpus.validation == corpus.test == (Document("imdb inf", 0),) * 10
+    fewer = cfg.model_copy(update={"training_reviews": 20})
+    assert len(reading.read_corpora(fewer)["movie_reviews"].train) == 20
     # It decides on a resumed run.
     kind = "short ones of " if short else ""
     assert corpus.source == f"{kind}None; validation and test: imdb"
