@@ -246,8 +246,6 @@ class RobustnessParams(Params):
     knn_precision: PrecisionChoice = Field(
         "float32", description="of the features; bfloat16 changes a few answers"
     )
-    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
-    probe_test_images: Count = Field(80, ge=40, description="that it answers, of each set")
     shown: int = Field(4, ge=2, le=20, description="images in a gallery row")
 
     @field_validator("arms")
@@ -325,6 +323,7 @@ class CuresParams(Params):
     )
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
     looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
+    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
     @field_validator("arms")

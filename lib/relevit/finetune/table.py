@@ -45,23 +45,6 @@ def swept(cfg: Any) -> list[Row]:
     return list(runs.once(found).values())
 
 
-def backbones(cfg: RobustnessParams) -> list[Row]:
-    """Of the two models that RobustViT's supplement L compares, originals and runs of the method.
-
-    The runs are the preset's own and those of its sweep. None where the preset's own model is not
-    the self-supervised one as a whole.
-    """
-    pair = open_benchmark(cfg).dino_pair
-    if cfg.model != pair[0]:
-        return []
-    each = {"images_per_set": cfg.probe_test_images}
-    sweep = swept(read_stage(cfg, CuresParams, **each))
-    own = [*runs.own_runs(cfg, cfg.seeds, **each), *sweep]
-    ours = [row for row in own if row.params.method == "relevance" and row.params.model in pair]
-    models = dict.fromkeys(row.params.model for row in ours)
-    return [*(runs.original(cfg, model, **each) for model in models), *ours]
-
-
 def asked(preset: Preset) -> dict[str, dict[str, Row]]:
     """The rows that each notebook of a preset reads, by name."""
     found = {name: of(preset.stages[name]) for name, of in _ASKED.items() if name in preset.stages}
@@ -73,7 +56,7 @@ def _finetune(cfg: FinetuneNotebookParams) -> list[Row]:
 
 
 def _robustness(cfg: RobustnessParams) -> list[Row]:
-    return [*controls.compared(cfg).values(), *backbones(cfg)]
+    return list(controls.compared(cfg).values())
 
 
 def _cures(cfg: CuresParams) -> list[Row]:

@@ -22,7 +22,7 @@ from .made.runs import VARIANTS, gains
 
 SEG, AREAS = "07_segmentation/methods_segmentation", "07_segmentation/methods_perturbation"
 RUNS, ABLATIONS = "04_cures/accuracies", "05_ablations/ablations"
-BACKBONES, KNN = "03_robustness/backbones", "03_robustness/knn_changes"
+KNN = "03_robustness/knn_changes"
 AMOUNTS, CHANGES = "05_ablations/sensitivity", "03_robustness/changes"
 TEXT, F1, RIGHT = (f"09_text/text_{name}" for name in ("perturbation", "rationales", "accuracy"))
 CLIP, ZERO = "09_text/clip_perturbation", "09_text/clip_zero_shot"
@@ -33,14 +33,14 @@ NEVER = ["RV-25", "RV-35", "RV-43", "BI-05", "BI-14", "BI-21", "IAV-21"]
 # What the made tables, on which the others hold, do not have, or cannot have at once.
 OTHERWISE = ["RV-04", "RV-20", "RV-24", "RV-37", "BI-13", "BI-17"]
 # Whose rows name the papers' own models or data: no stand-in may decide them.
-OWN = {"RV-12": ABLATIONS, "RV-13": ABLATIONS, "RV-31": BACKBONES, "RV-32": BACKBONES}
-OWN |= {"RV-33": BACKBONES, "RV-36": KNN, "BI-18": SEG, "BI-19": SEG}
+OWN = {"RV-12": ABLATIONS, "RV-13": ABLATIONS, "RV-31": RUNS, "RV-32": RUNS}
+OWN |= {"RV-33": RUNS, "RV-36": KNN, "BI-18": SEG, "BI-19": SEG}
 
 
 def own_pair(tables=None):
     """DINO-B and DeiT-B in the place of what stands in for them."""
-    made = (tables or other(BACKBONES))[BACKBONES]
-    return {BACKBONES: made.replace({"dinov2-s": "dino-b", "tiny": "deit-b"})}
+    made = (tables or other(RUNS))[RUNS]
+    return {RUNS: made.replace({"dinov2-s": "dino-b", "tiny": "deit-b"})}
 
 
 def two_models(half=0.98, **quality):
@@ -195,22 +195,17 @@ CASES = [
     ("RV-29", "contradicted", other(ABLATIONS, rollout=gains(steep=5.0)), "above rollout"),
     ("RV-29", "holds", other(ABLATIONS, rollout=gains(-1.5, 0.0, 0.4, 2.5, sketch=1.5)), ""),
     ("RV-31", "holds", own_pair(), ""),
-    (
-        "RV-31",
-        "contradicted",
-        own_pair(other(BACKBONES, probe=60.0)),
-        "supervised minus linear probe",
-    ),
+    ("RV-31", "contradicted", own_pair(other(RUNS, probe=60.0)), "supervised minus linear probe"),
     ("RV-32", "holds", own_pair(), ""),
     (
         "RV-32",
         "contradicted",
-        own_pair(changed(BACKBONES, "model == 'tiny'", original_top1_pct=9.0)),
+        own_pair(changed(RUNS, "model == 'tiny'", original_top1_pct=9.0)),
         "wrong side: a",
     ),
     ("RV-33", "holds", own_pair(), ""),
-    ("RV-33", "contradicted", own_pair(other(BACKBONES, tokencut=gains(steep=-4.0))), "above on a"),
-    ("RV-34", "contradicted", other(BACKBONES, dino=gains(shifted=-1.0)), "r; sketch"),
+    ("RV-33", "contradicted", own_pair(other(RUNS, tokencut=gains(steep=-4.0))), "above on a"),
+    ("RV-34", "contradicted", other(RUNS, dino=gains(shifted=-1.0)), "r; sketch"),
     ("RV-36", "holds", other(KNN, data=("inat2021_mini",)), ""),
     ("RV-36", "contradicted", other(KNN, data=("inat2021_mini",), rise=-3.0), "inat2021_mini 1"),
     ("RV-37", "holds", other(KNN, data=REAL), ""),

@@ -9,7 +9,6 @@ import pytest
 from relevit.config import BenchmarkParams, RobustnessParams, SegmentationParams
 from relevit.finetune.controls import OURS, OWN, Model, compared, with_and_without
 from relevit.finetune.runs import needs, own_runs
-from relevit.finetune.table import backbones
 
 ROOT = Path(__file__).parents[3]
 ARMS = {"labels": {"class_term": "label", "weight_classification": 0.5}}
@@ -72,18 +71,6 @@ def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
         twins = [models[Model("home 0.5", seed, OURS, on)] for on in (True, False)]
         assert {row.params.benchmark.home_share for row in twins} == {0.5}
         assert [need.name for row in twins for need in needs(row)] == [originals[seed]] * 2
-
-
-def test_backbones_are_the_methods_runs_on_two_models_where_the_preset_has_the_first(monkeypatch):
-    assert backbones(params()) == []
-    monkeypatch.chdir(ROOT)
-    cfg = RobustnessParams.from_preset(ROOT / "params" / "workshop.yaml")
-    rows = backbones(cfg)
-    assert {row.params.model for row in rows} <= {"dinov2-s", "tiny"}
-    assert {row.params.method for row in rows} == {"relevance"}
-    assert {row.images_per_set for row in rows} == {cfg.probe_test_images}
-    own = {row.name for row in own_runs(cfg, cfg.seeds)}
-    assert own <= {row.name for row in rows if not row.original}
 
 
 def test_wrong_arms_and_worlds_are_refused():

@@ -13,7 +13,6 @@ from . import heads, maps, runs
 MAKERS = {
     "02_finetune/rates": runs.learning_rates,
     "04_cures/rates": runs.rates,
-    "03_robustness/backbones": runs.accuracies,
     "03_robustness/class_variation": lambda **options: class_changes.class_variation(
         runs.changed_images(**options)
     ),

@@ -30,7 +30,7 @@ RUNS, ABLATIONS, SPLIT = (
     "05_ablations/ablations",
     "03_robustness/split_accuracies",
 )
-CHANGES, BACKBONES = "03_robustness/changes", "03_robustness/backbones"
+CHANGES = "03_robustness/changes"
 OUTLINES, AREAS = "07_segmentation/methods_segmentation", "07_segmentation/methods_perturbation"
 TUNED = "07_segmentation/finetuned_"
 SEVEN = ("ViT-B", "ViT-L", "AR-S", "AR-B", "AR-L", "DeiT-S", "DeiT-B")
@@ -139,7 +139,7 @@ def backbones():
         table = pd.DataFrame({columns[0]: rows[model, method], columns[1]: rows[other, before]})
         named = dict(zip(("model", "method", "protocol", "masks"), kind, strict=True))
         parts.append(table.reset_index().assign(**named))
-    return {BACKBONES: exact(pd.concat(parts, ignore_index=True))}
+    return {RUNS: exact(pd.concat(parts, ignore_index=True))}
 
 
 def finetuned(model):
