@@ -64,7 +64,7 @@ ORIGINAL = "original"
 DIVERGED = "diverged"
 FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 HELD_OUT = "libra_grad"  # the map that no run is trained on
-ASKED = ("images_per_set", "challenge", "looked_at")
+ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters whose value says what they are.
 UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
@@ -76,8 +76,9 @@ class Row(NamedTuple):
 
     Of an original, model, benchmark and seed of `params` count alone; in a world of its own it is
     trained with that seed. `images_per_set` are test images answered of each of the nine sets,
-    `challenge` and `looked_at` those of the figures of `figures`, and `validated` the epochs whose
-    validation images are looked at (None: all, 0: before).
+    `challenge` and `looked_at` those of its figures, `held_out` says whether one of these is by
+    HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked at (None:
+    all, 0: before).
     """
 
     params: FinetuneParams
@@ -85,6 +86,7 @@ class Row(NamedTuple):
     images_per_set: int = 0
     challenge: int = 0
     looked_at: int = 0
+    held_out: int = 0
     validated: tuple[int, ...] | None = ()
 
     @property
@@ -120,7 +122,7 @@ class Row(NamedTuple):
         """Whether it is asked more than a row was that is made."""
         epochs = asked["validated"]
         here = epochs is None or (self.validated is not None and set(self.validated) <= set(epochs))
-        return not here or any(getattr(self, key) > asked[key] for key in ASKED)
+        return not here or any(getattr(self, key) > asked.get(key, 0) for key in ASKED)
 
     def with_asked(self, other: Row) -> Row:
         """This row, asked also what the other one is asked."""
@@ -220,7 +222,7 @@ def weights_of(row: Row) -> Path:
 def own_runs(cfg: Params, seeds: Iterable[int], **asked: int) -> list[Row]:
     """The preset's own finetuning runs."""
     base = read_stage(cfg, FinetuneParams, model=own_model(cfg))
-    return [Row(base.model_copy(update={"seed": seed}), validated=None, **asked) for seed in seeds]
+    return [Row(base.model_copy(update={"seed": seed}), **asked) for seed in seeds]
 
 
 def compared(cfg: Any, **asked: int) -> dict[str, Row]:
@@ -427,8 +429,9 @@ def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) 
     network = load_model(model, weights, device=row.params.device)
     shown = list(shared_out(bench, model, row.looked_at).split(BATCH))
     found = relevance_shares(network, bench.spec(model), shown).mean().to_dict()
-    held_out = relevance_shares(network, bench.spec(model), shown, HELD_OUT)
-    found["on_object_libra_pct"] = held_out["on_object_pct"].mean()
+    if row.held_out:
+        shares = relevance_shares(network, bench.spec(model), shown, HELD_OUT)
+        found["on_object_libra_pct"] = shares["on_object_pct"].mean()
     if bench.challenging and row.challenge:
         found |= backgrounds_challenge(classifier, bench.test_batches, row.challenge)
     return found

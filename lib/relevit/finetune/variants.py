@@ -92,7 +92,7 @@ def ablations(cfg: AblationsParams) -> dict[str, dict[tuple, Row]]:
 def _maps(cfg: AblationsParams, own: FinetuneParams) -> Iterator[tuple[Cure, Row]]:
     """The runs on each of `maps`, and the original, with the figures of 04_cures."""
     asked = {key: getattr(cfg, key) for key in ("images_per_set", "looked_at")}
-    asked["challenge"] = cfg.challenge_images
+    asked |= {"challenge": cfg.challenge_images, "held_out": cfg.looked_at}
     for seed in cfg.variant_seeds:
         base = own.model_copy(update={"seed": seed})
         place = ("annotated", cfg.base_images, OWN, seed)

@@ -173,7 +173,10 @@ def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(projec
     before = file_fingerprint(weights_of(row))
     make(row._replace(looked_at=8))
     assert file_fingerprint(weights_of(row)) == before
-    assert read(row._replace(looked_at=8))["figures"]
+    shared = row._replace(looked_at=8)
+    assert "on_object_libra_pct" not in read(shared)["figures"]
+    make(shared._replace(held_out=8))
+    assert read(shared)["figures"]["on_object_libra_pct"] > 0
     origin = project / "outputs" / "quick" / "00_start" / "weights.safetensors"
     other = weights_of(searched(own)[0])
     origin.unlink()
