@@ -13,8 +13,10 @@ import matplotlib.pyplot as plt
 from relevit import plots
 from relevit.base.files import project_root
 from relevit.pipeline.progress import BEGUN, DONE, LOG, PAGE
+from relevit.plots.style import FAINT
 
 ALL_CORES = "00_start"
+LEGIBLE_MIN = 0.7  # minutes of a bar that has room for its number
 CLOCK = "[%a %b %d %H:%M:%S %Y]"
 
 
@@ -34,7 +36,7 @@ def jobs(log: Path) -> list[tuple[str, float, float]]:
 
 
 def draw(found: list[tuple[str, float, float]]) -> plt.Figure:
-    """A line a core; notebooks are dark and named, runs of the table light, their number below."""
+    """A line a core; notebooks are dark and named by their number, jobs of runs light."""
     figure, axis = plt.subplots(figsize=(10, 2.2))
     free = [0.0, 0.0]
     for name, start, end in found:
@@ -42,13 +44,14 @@ def draw(found: list[tuple[str, float, float]]) -> plt.Figure:
         wide = name == ALL_CORES
         free = [end, end] if wide else [end if n == core else t for n, t in enumerate(free)]
         run = name.startswith("runs ")
-        colour = plots.OURS if name == PAGE else plots.FAINT if run else plots.INK
+        colour = plots.OURS if name == PAGE else FAINT if run else plots.INK
         at = 0.5 if wide else core
         axis.barh(at, end - start, 1.9 if wide else 0.9, start, color=colour, edgecolor="white")
         text = name.split()[1] if run else name[:2]
-        axis.text((start + end) / 2, at, text, ha="center", va="center", fontsize=7,
-                  color=plots.INK if run else "white")  # fmt: skip
-    axis.set(yticks=[0, 1], yticklabels=["core 1", "core 2"], xlabel="minutes", xlim=(0, None))
+        if end - start > LEGIBLE_MIN:
+            axis.text((start + end) / 2, at, text, ha="center", va="center", fontsize=7,
+                      color=plots.INK if run else "white")  # fmt: skip
+    axis.set(yticks=[0, 1], yticklabels=["core 1", "core 2"], xlabel="minutes", xlim=(0, max(free)))
     axis.invert_yaxis()
     axis.grid(visible=False)
     return figure
