@@ -372,7 +372,7 @@ def _stages() -> tuple[pd.DataFrame, dict[str, Cell]]:
 
     return rows_of("times", "workshop").merge(read("notes/lessons"), on="notebook"), {
         "stage": code("notebook"),
-        "core seconds": cell("seconds", "0"),
+        "seconds on a core": cell("seconds", "0"),
         "lesson": lambda row: row["lesson"],
         "claims decided": decides,
     }
