@@ -43,11 +43,11 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (70 to 100 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (34 to 38 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
 	@$(MAKE) --no-print-directory site PRESET=workshop
 
-quick: setup  ## Run the whole suite with the quick preset (9 to 13 min on 2 cores)
+quick: setup  ## Run the whole suite with the quick preset (6 to 7 min on 2 cores)
 	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
 	@$(MAKE) --no-print-directory site PRESET=quick
 
