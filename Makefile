@@ -96,10 +96,11 @@ test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not 
 # Run once more, cell by cell as a reader does: nbval.
 STARTED := $(patsubst %,notebooks/%.ipynb,00_start 02_finetune 99_report)
 
+UNITS := tests/unit tests/golden tests/workshop
 test-units:
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest $(UNITS)
 test-others:
-	$(BIN)/python -m pytest tests --ignore tests/unit --ignore tests/hard --ignore $(OUTPUTS)
+	$(BIN)/python -m pytest tests $(addprefix --ignore ,$(UNITS) tests/hard $(OUTPUTS))
 
 hard: setup  ## Abuse it: kills, full disks, two callers, bad input
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 hard-runs hard-input

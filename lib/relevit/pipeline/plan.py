@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,7 +56,13 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
         if runs.is_trained(row):
             how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
             asked["training"] = how | {"images": runs.original_images(row.params)}
-        _write(results / runs.ROOM / name / ASKED, json.dumps(asked, indent=2, sort_keys=True))
+        path = results / runs.ROOM / name / ASKED
+        before: dict[str, Any] = {}
+        with suppress(OSError, ValueError):  # none, or a damaged one: it is written
+            before = read_json(path)
+        if before | {"asked": row.asked} == asked and not row.more_than(before["asked"]):
+            continue  # it was asked as much, or more: nothing is made anew
+        _write(path, json.dumps(asked, indent=2, sort_keys=True))
     times = known_seconds(preset.path.stem)
     other = median(times.values()) if times else UNKNOWN_S
     notebooks = {
