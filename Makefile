@@ -96,7 +96,7 @@ test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not 
 # Run once more, cell by cell as a reader does: nbval.
 STARTED := $(patsubst %,notebooks/%.ipynb,00_start 02_finetune 99_report)
 
-UNITS := tests/unit tests/golden tests/workshop
+UNITS := tests/unit tests/golden tests/workshop tests/tools
 test-units:
 	$(BIN)/python -m pytest $(UNITS)
 test-others:
