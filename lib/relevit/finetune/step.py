@@ -29,7 +29,7 @@ from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import autocast
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
-from relevit.losses import CLASS_TERMS, LOSSES, Step
+from relevit.losses import CLASS_TERMS, Step
 from relevit.models.answers import need_classes
 from relevit.models.trunk import Trunk, kept_tokens, to_train
 
@@ -39,7 +39,7 @@ Labels = Int[Tensor, " batch"]
 
 @dataclass(frozen=True)
 class StepLosses:
-    """The terms of one batch, by name of `LOSSES` and unweighted; their weighted sums; the maps.
+    """The terms of one batch, by name and unweighted; their weighted sums; the maps.
 
     All are in the graph. Neither a baseline nor a control in training has heatmaps.
     """
@@ -82,7 +82,7 @@ def step_losses(
     Raises: ValueError for masks that do not fit the images, a head with one output, or a baseline
     with `outlined`, whose terms are of whole batches.
     """
-    weights, losses = settings.weights, LOSSES[settings.method]
+    weights, losses = settings.weights, settings.terms
     if outlined is not None and settings.method in BASELINES:
         but = "needs masks of all images; leave none out"
         raise ValueError(f"step_losses: {settings.method} {but}")
