@@ -21,7 +21,7 @@ from relevit.attribution import gae, patch_grid, to_heatmap
 from relevit.base.device import autocast
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
-from relevit.losses import background_loss, confidence_loss, foreground_loss
+from relevit.losses import Step, background_loss, confidence_loss, foreground_loss
 
 SETTINGS = FinetuneSettings(lr=1.0e-6)
 LOSSES = ("background", "foreground", "relevance", "classification", "total")
@@ -64,13 +64,14 @@ def published_step(model: nn.Module, images: Tensor, masks: Tensor, labels: Tens
     """A finetuning step in the published order."""
     relevance = published_relevance(model, images, labels)
     heat = to_heatmap(relevance, masks.shape[-2:], patch_grid(model, images))
-    background = background_loss(heat, masks, edges_in_both=True)
-    foreground = foreground_loss(heat, masks, towards_mask=True)
+    looked = Step(heatmaps=heat, masks=masks)
+    background = background_loss(looked, edges_in_both=True)
+    foreground = foreground_loss(looked, towards_mask=True)
     with record_attention(model):
         logits = model(images)
     with record_attention(original_of(model)), torch.no_grad():
         original_of(model)(images)
-    classification = confidence_loss(logits, temperature=SETTINGS.temperature)
+    classification = confidence_loss(Step(logits=logits), temperature=SETTINGS.temperature)
     w = SETTINGS.weights
     combined = w["background"] * background + w["foreground"] * foreground
     total = w["relevance"] * combined + w["classification"] * classification

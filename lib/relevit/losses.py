@@ -2,23 +2,23 @@
 
 total = w_relevance (w_background L_background + w_foreground L_foreground) + w_class L_class.
 
-A loss takes what it looks at by name, some of GIVEN, and options with defaults, which are the
-text's. The published code's are in `relevit.protocols`: a loss gets those that its row names, and
-of no other loss's or setting's.
-Shapes: heatmaps and masks [batch, 1, height, width], both in [0, 1] (unitless), masks 1 on the
-object; images [batch, channels, height, width]; logits [batch, classes]; labels [batch].
+A loss takes one `Step` and gives a scalar. Its options are its own keyword arguments, and their
+defaults the text's. The published code's are in `relevit.protocols`: a `Term` names those that its
+loss gets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import signature
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy, cross_entropy
+
+from relevit.config.words import MORE_LOSSES as MORE_LOSSES  # by others
 
 Heatmaps = Float[Tensor, "batch 1 height width"]
 Masks = Float[Tensor, "batch 1 height width"]
@@ -27,7 +27,27 @@ Logits = Float[Tensor, "batch classes"]
 Labels = Int[Tensor, " batch"]
 Value = Float[Tensor, ""]
 Loss = Callable[..., Value]
-GIVEN = ("heatmaps", "masks", "images", "logits", "labels")  # what a step has, by name
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the losses of a batch look at; what a loss does not look at may be left out.
+
+    Heatmaps and masks are in [0, 1] (unitless), masks 1 on the object. `images` are normalised.
+    Heatmaps and logits are in the graph; for the baselines, which have no heatmaps, images
+    require grad.
+    """
+
+    images: Images | None = None
+    masks: Masks | None = None
+    labels: Labels | None = None
+    logits: Logits | None = None
+    heatmaps: Heatmaps | None = None
+
+    def select(self, chosen: Tensor) -> Step:
+        """The same of some images alone, which places or truth values choose."""
+        parts = {name: part for name, part in vars(self).items() if part is not None}
+        return Step(**{name: part[chosen] for name, part in parts.items()})
 
 
 class Term(NamedTuple):
@@ -37,47 +57,49 @@ class Term(NamedTuple):
     weight: float
     rules: tuple[str, ...] = ()
 
+    def value(self, step: Step, rules: Mapping[str, Any]) -> Value:
+        """The loss of a step of a run with these rules; what they do not say is the text's."""
+        return self.loss(step, **{name: rules[name] for name in self.rules if name in rules})
 
-def background_loss(heatmaps: Heatmaps, masks: Masks, *, edges_in_both: bool = False) -> Value:
+
+def background_loss(step: Step, *, edges_in_both: bool = False) -> Value:
     """Mean squared relevance on the background: MSE(R * (1 - S), 0).
 
     Source: RobustViT Eq. 1. Averages over all pixels, so the term grows with the background's
     area (differences A6). `edges_in_both` as in `background_of` (A7).
     """
-    return (heatmaps * background_of(masks, heatmaps, edges_in_both)).square().mean()
+    background = background_of(step.masks, step.heatmaps, edges_in_both)
+    return (step.heatmaps * background).square().mean()
 
 
-def foreground_loss(heatmaps: Heatmaps, masks: Masks, *, towards_mask: bool = False) -> Value:
+def foreground_loss(step: Step, *, towards_mask: bool = False) -> Value:
     """Mean squared distance of the object's relevance from one: MSE(R * S, 1).
 
     Source: RobustViT Eq. 2, where every background pixel adds a constant 1. `towards_mask` takes
     the mask itself as the target, so that the background contributes nothing (differences A6).
     """
-    _need_masks(masks, heatmaps)
+    masks = _fitting(step.masks, step.heatmaps)
     goal = masks if towards_mask else torch.ones_like(masks)
-    return (heatmaps * masks - goal).square().mean()
+    return (step.heatmaps * masks - goal).square().mean()
 
 
-def confidence_loss(logits: Logits, *, temperature: float = 1.0) -> Value:
+def confidence_loss(step: Step, *, temperature: float = 1.0) -> Value:
     """Cross-entropy with the model's own current answer, in nats.
 
     Source: RobustViT Eq. 4. The target is the arg-max of the model as it is now, not of the
     original (differences A9). `temperature` divides the logits, after the arg-max; the text has
     none, the published code has one for DeiT (A8).
     """
-    return cross_entropy(logits / temperature, logits.argmax(dim=1))
+    return cross_entropy(step.logits / temperature, step.logits.argmax(dim=1))
 
 
-def label_loss(logits: Logits, labels: Labels, *, temperature: float = 1.0) -> Value:
+def label_loss(step: Step, *, temperature: float = 1.0) -> Value:
     """Cross-entropy with the label, in nats: of the baselines, and in the ablation (B23)."""
-    return cross_entropy(logits / temperature, labels)
+    return cross_entropy(step.logits / temperature, step.labels)
 
 
 def gradmask_loss(
-    logits: Logits,
-    images: Images,
-    masks: Masks,
-    labels: Labels,
+    step: Step,
     *,
     mean_square: bool = False,
     exact_gradient: bool = True,
@@ -90,15 +112,13 @@ def gradmask_loss(
     constant to autograd and trains nothing (B9); with it, attention must not be fused
     (`relevit.attention.recording.unfused_attention`). `images` require grad.
     """
-    answer = logits.gather(1, labels[:, None]).sum()
-    slopes = _slopes(answer, images, exact_gradient) * background_of(masks, images, edges_in_both)
+    answer = step.logits.gather(1, step.labels[:, None]).sum()
+    slopes = _slopes_off_object(answer, step, exact_gradient, edges_in_both)
     return slopes.square().mean() if mean_square else slopes.flatten(1).norm(dim=1).mean()
 
 
 def rrr_loss(
-    logits: Logits,
-    images: Images,
-    masks: Masks,
+    step: Step,
     *,
     least_probability: float = 0.0,
     sum_over_batch: bool = False,
@@ -113,14 +133,14 @@ def rrr_loss(
     `exact_gradient` (B10) and `images` as in `gradmask_loss`; all classes count.
     """
     if least_probability:
-        answer = (logits.softmax(dim=1) + least_probability).log().sum()
+        answer = (step.logits.softmax(dim=1) + least_probability).log().sum()
     else:
-        answer = logits.log_softmax(dim=1).sum()
-    slopes = _slopes(answer, images, exact_gradient) * background_of(masks, images, edges_in_both)
-    return slopes.square().sum() / (1 if sum_over_batch else len(images))
+        answer = step.logits.log_softmax(dim=1).sum()
+    slopes = _slopes_off_object(answer, step, exact_gradient, edges_in_both)
+    return slopes.square().sum() / (1 if sum_over_batch else len(slopes))
 
 
-def cft_loss(heatmaps: Heatmaps, masks: Masks, *, margin: float = 1e-4) -> Value:
+def cft_loss(step: Step, *, margin: float = 1e-4) -> Value:
     """Binary cross-entropy of the map with the mask, in nats, mean over pixels.
 
     Source: Elisha, Barkan, Koenigstein 2026 (CFT). Its published code takes the logarithm of a map
@@ -128,38 +148,36 @@ def cft_loss(heatmaps: Heatmaps, masks: Masks, *, margin: float = 1e-4) -> Value
     a gradient that is none. Here the map is kept `margin` away from both ends, so that such a
     pixel costs at most 9.2 nats and teaches nothing.
     """
-    _need_masks(masks, heatmaps)
-    return binary_cross_entropy(heatmaps.clamp(margin, 1 - margin), masks.to(heatmaps.dtype))
+    maps, masks = step.heatmaps, _fitting(step.masks, step.heatmaps)
+    return binary_cross_entropy(maps.clamp(margin, 1 - margin), masks.to(maps.dtype))
 
 
-def energy_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
+def energy_loss(step: Step) -> Value:
     """The share of the map's positive mass that lies off the object, mean over images.
 
     Source: Rao et al. 2023 (ICCV), Eq. 5: one minus the energy pointing game, so that the size of
     the map does not matter, and nor does where on the object it lies. A map without any
     positive mass costs 1.
     """
-    _need_masks(masks, heatmaps)
-    mass = heatmaps.clamp(min=0)
+    mass, masks = step.heatmaps.clamp(min=0), _fitting(step.masks, step.heatmaps)
     whole = mass.sum(dim=(1, 2, 3))
     whole = torch.where(whole > 0, whole, 1)  # a tiny number would make slopes of 1e38
     return (1 - (mass * masks).sum(dim=(1, 2, 3)) / whole).mean()
 
 
-def l1_loss(heatmaps: Heatmaps, masks: Masks) -> Value:
+def l1_loss(step: Step) -> Value:
     """Mean distance of the map from the mask: the absolute of R - S.
 
     Source: Rao et al. 2023 (ICCV), Eq. 4, there of the map divided by its largest value.
     """
-    _need_masks(masks, heatmaps)
-    return (heatmaps - masks).abs().mean()
+    return (step.heatmaps - _fitting(step.masks, step.heatmaps)).abs().mean()
 
 
 BOTH = ("exact_gradient", "edges_in_both")  # of both baselines
-# What a method trains beside its class term. A further loss is a further entry, (loss, weight) or a
-# Term. Weights are those of RobustViT Table 5; of the baselines the published scripts', for Tables
-# 6 and 7 have other ones for each model (`relevit.finetune.hyperparameters`).
-LOSSES: dict[str, dict[str, tuple[Loss, float] | Term]] = {
+# What a method trains beside its class term. Weights are those of RobustViT Table 5; of the
+# baselines the published scripts', for Tables 6 and 7 have other ones for each model
+# (`relevit.finetune.hyperparameters`).
+LOSSES: dict[str, dict[str, Term]] = {
     "relevance": {
         "background": Term(background_loss, 2.0, ("edges_in_both",)),
         "foreground": Term(foreground_loss, 0.3, ("towards_mask",)),
@@ -176,51 +194,35 @@ CLASS_TERMS: dict[str, Term] = {
 }
 
 
-def evaluated(
-    term: tuple[Loss, float] | Term, given: Mapping[str, Tensor], rules: Mapping[str, Any]
-) -> Value:
-    """The loss of a row: of what it takes of GIVEN, and of the `rules` that the row names.
-
-    Any other parameter keeps its default. Raises: ValueError for one that has none.
-    """
-    loss, _, own = Term(*term)
-    parameters = signature(loss).parameters
-    taken = {name: given[name] for name in GIVEN if name in parameters and name in given}
-    options = {name: rules[name] for name in own if name in rules}
-    for name, parameter in parameters.items():
-        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        if named and name not in taken | options and parameter.default is parameter.empty:
-            raise ValueError(
-                f"losses: {loss.__name__} takes {name!r}, which a step does not have; it has "
-                f"{list(given)}: give any other parameter a default"
-            )
-    return loss(**taken, **options)
-
-
 def background_of(masks: Masks, pixels: Tensor, edges_in_both: bool = False) -> Masks:
     """The background's share of each pixel: 1 - S.
 
     `edges_in_both` turns only zeros and ones round, so that a fractional pixel at the object's
     edge counts with S on both sides (differences A7). `pixels` are those that the masks are of.
     """
-    _need_masks(masks, pixels)
-    background = 1 - masks
+    background = 1 - _fitting(masks, pixels)
     if not edges_in_both:
         return background
     return torch.where((masks == 0) | (masks == 1), background, masks)
 
 
-def _slopes(answer: Value, images: Images, exact_gradient: bool) -> Images:
-    # Without a graph of its own the gradient is a number to autograd: nothing learns from it.
-    return torch.autograd.grad(answer, images, retain_graph=True, create_graph=exact_gradient)[0]
-
-
-def _need_masks(masks: Tensor, pixels: Tensor) -> None:
-    """Masks of another size would broadcast, and values outside [0, 1] turn the loss round."""
-    fitting = masks.shape == (len(pixels), 1, *pixels.shape[2:])
-    if not (fitting and bool(((masks >= 0) & (masks <= 1)).all())):  # NaN is in no range
+def _fitting(masks: Masks, pixels: Tensor) -> Masks:
+    """The masks of these pixels. Raises: ValueError for those of another size, or off [0, 1]."""
+    # They would broadcast, or turn the loss round.
+    fits = masks.shape == (len(pixels), 1, *pixels.shape[2:])
+    if not (fits and bool(((masks >= 0) & (masks <= 1)).all())):  # NaN is in no range
         raise ValueError(
             f"losses: masks {list(masks.shape)} from {float(masks.min()):g} to "
             f"{float(masks.max()):g} for pixels {list(pixels.shape)}; give one for each pixel, "
             "[batch, 1, height, width], in [0, 1], 1 on the object"
         )
+    return masks
+
+
+def _slopes_off_object(
+    answer: Value, step: Step, exact_gradient: bool, edges_in_both: bool
+) -> Images:
+    # Without a graph of its own the gradient is a number to autograd: nothing learns from it.
+    how = {"retain_graph": True, "create_graph": exact_gradient}
+    slopes = torch.autograd.grad(answer, step.images, **how)[0]
+    return slopes * background_of(step.masks, step.images, edges_in_both)

@@ -2,8 +2,8 @@
 
 The defaults of a formula are the text's. `PUBLISHED` says what the code does otherwise, `DESCRIBED`
 what the text says and a default does not; both by the function that takes the option. What is not
-named is the same in both. Ids are rows of docs/differences.md. Formulas know options, never
-protocols.
+named is the same in both. Ids are rows of docs/differences.md, and docs/differences.yaml has the
+option of each. Formulas know options, never protocols.
 """
 
 from __future__ import annotations
@@ -99,112 +99,6 @@ PUBLISHED_OF: dict[str, dict[str, Options]] = {
     "dino": {
         name: {"pooling": "class_token"} for name in ("raw_attention", "rollout", "gradcam", "ga")
     },
-}
-
-# Each row of docs/differences.md: the options that it is (`function.option`, or of a class of
-# settings), or why there is none.
-DIFFERENCES: dict[str, str] = {
-    # RobustViT: relevance map and loss
-    "A1": "FinetuneOptions.normalise",
-    "A2": "FinetuneOptions.exact_gradient, observe.exact_gradient",
-    "A3": "Code and text agree: the identity is of all tokens.",
-    "A4": "Code and text agree: clamped, then averaged.",
-    "A5": "FinetuneSettings.target",
-    "A6": "FinetuneOptions.towards_mask, foreground_loss.towards_mask",
-    "A7": "FinetuneOptions.edges_in_both, background_loss.edges_in_both",
-    "A8": "FinetuneSettings.temperature, confidence_loss.temperature",
-    "A9": "Eq. 4 as printed and the code agree: the current model's arg-max.",
-    "A10": "The text names no optimiser; AdamW on all parameters in both.",
-    "A11": "FinetuneOptions.decay",
-    "A12": "FinetuneSettings.epochs, FinetuneSettings.batch_size",
-    "A13": "FinetuneSettings.keep",
-    "A14": "A fault of the script; ours runs on any device.",
-    "A15": "A run of ours draws from its seed alone and can be repeated.",
-    "A16": "Seed 0 leaves the order of classes alone in both.",
-    # RobustViT: data, evaluation, baselines
-    "B1": "Names are sorted, as the order of a disk cannot be repeated.",
-    "B2": "read_imagenet_s.merged",
-    "B3": "The text says nothing; what was left open is background in both.",
-    "B4": "View.squash, View.crop",
-    "B5": "model_spec.pixels",
-    "B6": "BenchmarkParams.ways",
-    "B7": "read_objectnet.answers, read_objectnet.border",
-    "B8": "FinetuneOptions.mean_square",
-    "B9": "FinetuneOptions.exact_gradient",
-    "B10": "FinetuneOptions.exact_gradient",
-    "B11": "FinetuneOptions.sum_over_batch, FinetuneOptions.least_probability",
-    "B12": "FinetuneSettings.weights, FinetuneSettings.lr",
-    "B13": "The three methods are to differ in their losses alone (F11).",
-    "B14": "key_features.bias",
-    "B15": "refine.smallest_share",
-    "B16": "The scripts do not run against TokenCut as it is now.",
-    "B17": "refine.fall_back",
-    "B18": "tokencut.component",
-    "B19": "refine.second_piece",
-    "B20": "The segmentation test's differences are rows E1 to E4.",
-    "B21": "There is no code that could differ from the text.",
-    "B22": "Two versions of a paper differ, and no code.",
-    "B23": "FinetuneSettings.class_term",
-    # Beyond Intuition: methods
-    "C1": "ga.mean_first",
-    "C2": "ga.start_block",
-    "C3": "head_wise.start_block, token_wise.start_block",
-    "C4": "The code follows Eq. 16, and Eq. 18 is a misprint.",
-    "C5": "head_wise.inner",
-    "C6": "Each image is explained as if alone; a mean over images is no method.",
-    "C7": "token_wise.after_norm",
-    "C8": "The text leaves it open; the plain mean over heads in both.",
-    "C9": "integral.steps, integral.rule",
-    "C10": "integral.baseline",
-    "C11": "The class's logit in both; a loss would turn the sign (F8).",
-    "C12": "The text leaves it open; clamped before the mean over heads in both.",
-    "C13": "It has no effect: perception is never negative.",
-    "C14": "head_wise.feedback, token_wise.feedback",
-    "C15": "rollout.start_block, rollout.normalise",
-    "C16": "transformer_attribution.start_block",
-    "C17": "Every method explains the model that is given, with its own eps.",
-    "C18": "partial_lrp.plain",
-    "C19": "raw_attention.scale, gradcam.scale",
-    # Beyond Intuition: other models
-    "D1": "A sum is a mean but for its scale.",
-    "D2": "raw_attention.mean_over, gradcam.weigh",
-    "D3": "gradcam.weigh",
-    "D4": "Every method explains the model that is given, in its own order.",
-    "D5": "observe.pooling, from_head.interleaved",
-    "D6": "model_spec.pixels",
-    "D7": "Edits that a script needs to run at all; ours takes any model and method.",
-    "D8": "ga.start_block, head_wise.start_block, token_wise.start_block",
-    "D9": "integral.baseline",
-    "D10": "token_perturbation_rows.clamp",
-    "D11": "head_wise.start_block, token_wise.start_block",
-    "D12": "token_wise.after_attention",
-    "D13": "There is no code that could differ from the text.",
-    # Evaluation
-    "E1": "Code and text agree: cut at the mean, totals of the whole set.",
-    "E2": "segmentation_rows.both_channels",
-    "E3": "segmentation_rows.f1_by_row",
-    "E4": "View.squash, View.mask_pixels",
-    "E5": "Erasing.unit",
-    "E6": "auc_weights.whole, auc_weights.trapezoids",
-    "E7": "Erasing.fill, auc_weights.end_at_zero",
-    "E8": "Erasing.directions",
-    "E9": "The label decides in both, whichever class is explained.",
-    "E10": "The published list of images is of a folder's order; ours are drawn by seed.",
-    "E11": "Each map is scaled alone, as the script does at batch 1.",
-    # Found while building
-    "F1": "from_head.mean_shares",
-    "F2": "Both classes are in the rows of the test: the explained and the highest.",
-    "F3": "gradcam.weigh",
-    "F4": "read_newsgroups.bare",
-    "F5": "TextParams.lr, TextParams.epochs, TextParams.weight_decay",
-    "F6": "integral.steps, integral.rule",
-    "F7": "A share of a sum of both signs is none: without the sign in both.",
-    "F8": "A loss has the other sign, and the clamp would keep what speaks against.",
-    "F9": "All tests see one square, so that their clean accuracies are the same.",
-    "F10": "Masks are of what a model sees; the next file of a class is no sample.",
-    "F11": "The three methods are to differ in their losses alone.",
-    "F12": "auc_weights.whole, auc_weights.end_at_zero",
-    "F13": "observe.pooling",
 }
 
 

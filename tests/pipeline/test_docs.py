@@ -6,11 +6,18 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 
 import pytest
+import yaml
+from PIL import Image
 
 from relevit.attribution import METHODS
-from relevit.config import NOTEBOOKS
+from relevit.config import NOTEBOOKS, FinetuneParams, OwnChoices
+from relevit.finetune.augmenting import CURES
+from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
+from relevit.finetune.settings import FinetuneSettings, resolved
+from relevit.losses import MORE_LOSSES
 from relevit.pipeline import cli
 
 from .projects import ROOT
@@ -21,17 +28,62 @@ FENCE = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 CUDA = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")
 
 
-def test_the_examples_of_extending_run(monkeypatch, capsys):
-    text = (ROOT / "docs" / "extending.md").read_text()
-    blocks = [code for kind, code in FENCE.findall(text) if kind == "python"]
-    assert len(blocks) > 5
-    for name in list(METHODS):  # what the example adds is taken away again
-        monkeypatch.setitem(METHODS, name, METHODS[name])
-    monkeypatch.setitem(METHODS, "last_block", None)
+TABLES = {"METHODS": METHODS, "MORE_LOSSES": MORE_LOSSES, "CURES": CURES}
+LONGEST = {"METHODS": 40, "MORE_LOSSES": 10, "CURES": 15}  # lines of an extension
+
+
+@pytest.fixture
+def blocks(monkeypatch) -> dict[str, list[str]]:
+    """The blocks of docs/extending.md by language; what they add is taken away again."""
+    for table in TABLES.values():
+        monkeypatch.setattr(table, "_known", dict(table))
+    found: dict[str, list[str]] = {}
+    for kind, code in FENCE.findall((ROOT / "docs" / "extending.md").read_text()):
+        found.setdefault(kind, []).append(code)
+    return found
+
+
+def test_the_examples_of_extending_run(blocks, capsys):
     names: dict = {"__name__": "extending"}
-    for number, code in enumerate(blocks):
+    for number, code in enumerate(blocks["python"]):
         exec(compile(code, f"extending.md, block {number + 1}", "exec"), names)
     assert "last_block: mIoU" in capsys.readouterr().out
+
+
+def test_extensions_are_short_and_known_to_the_command_and_to_parameters(
+    blocks, tmp_path, monkeypatch, capsys
+):
+    """The page's own functions and entry points, as a package that is installed."""
+    added = {name: c for c in blocks["python"] for name in TABLES if f"@{name}.register" in c}
+    assert {
+        name: len(added[name].splitlines()) <= LONGEST[name] for name in TABLES
+    } == dict.fromkeys(TABLES, True)
+    (tmp_path / "mine.py").write_text("\n".join(added.values()))
+    project = tomllib.loads(blocks["toml"][0])["project"]
+    about = tmp_path / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    groups = [
+        "\n".join([f"[{group}]", *(f"{name} = {place}" for name, place in points.items())])
+        for group, points in project["entry-points"].items()
+    ]
+    (about / "entry_points.txt").write_text("\n".join(groups))
+    monkeypatch.syspath_prepend(tmp_path)
+    for table in TABLES.values():
+        monkeypatch.setattr(table, "_complete", False)
+
+    Image.new("RGB", (112, 112), "red").save(tmp_path / "cat.png")
+    told = ["explain", f"{tmp_path}/cat.png", "--model", "tiny", "--method", "last_block"]
+    assert cli.main([*told, "-o", f"{tmp_path}/map.png"]) == 0, capsys.readouterr().err
+    for arm in yaml.safe_load(blocks["yaml"][0])["04_cures"]["arms"].values():
+        resolved(FinetuneParams(**arm), 1e-5, "float32")
+    assert cure_settings(OwnChoices(cure="blur"), "blur")["augmentation"] == "blur"
+    own = cure_settings(OwnChoices(more_losses={"speckle": 3.0}), "relevance")
+    assert "speckle" in FinetuneSettings(lr=1.0, **own).terms and own["weights"]["speckle"] == 3.0
+    assert (ABOUT["blur"], NAMES["blur"]) == (
+        "the class term on images changed by blur",
+        "with blur",
+    )
 
 
 def lines_of(path):

@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 import relevit
-from relevit.protocols import DESCRIBED, DIFFERENCES, PUBLISHED, PUBLISHED_OF
+from relevit.protocols import DESCRIBED, PUBLISHED, PUBLISHED_OF
 
 TABLE = Path(relevit.__file__).parents[2] / "docs" / "differences.md"
+DIFFERENCES = yaml.safe_load(TABLE.with_suffix(".yaml").read_text(encoding="utf-8"))
 OPTION = re.compile(r"\w+\.\w+(, \w+\.\w+)*")
 # What takes a row, where a function hands it on or it has another name.
 HANDED_ON = {

@@ -34,6 +34,7 @@ LATER = {"torch", "timm", "numpy", "pandas", "matplotlib", "papermill"}
 NOT_FOR_ALL = {"scipy.stats", "sklearn", "seaborn", "ipywidgets", "onnx", "h5py", "transformers"}
 NOT_FOR_RUNS = NOT_FOR_ALL | {"scipy.special", "scipy.sparse", "scipy.ndimage", "matplotlib"}
 ALL_ROOMS = "from relevit import claims, iav, masks, text, plots; plots.set_style()"
+GROUPS = {"relevit.methods", "relevit.losses", "relevit.cures"}  # of entry points
 MOST_ENTRIES = 20  # of the library, and of each package in it
 LONGEST_FUNCTION = 60  # lines, docstring included
 
@@ -202,7 +203,7 @@ def test_names_of_the_library_in_the_notes_are_there(path):
     names = set(re.findall(r"(?<![\w/.])relevit(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text))
     for module, imported in re.findall(r"(?m)^from (relevit[\w.]*) import ([\w, ]+)$", text):
         names |= {f"{module}:{name.strip()}" for name in imported.split(",")}
-    assert [name for name in sorted(names) if not is_there(name)] == []
+    assert [name for name in sorted(names - GROUPS) if not is_there(name)] == []
 
 
 def is_there(name: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from relevit.losses import (
+    Step,
     background_loss,
     background_of,
     cft_loss,
@@ -50,8 +52,9 @@ FRACTIONAL = torch.tensor([1.0, 0.75, 0.0, 0.25]).double().reshape(1, 1, 2, 2)
     ],
 )
 def test_terms_of_the_map(loss, masks, options, expected):
-    assert float(loss(RELEVANCE, masks, **options)) == pytest.approx(expected, rel=1e-12)
-    twice = loss(torch.cat([RELEVANCE, RELEVANCE]), torch.cat([masks, masks]), **options)
+    step = Step(heatmaps=RELEVANCE, masks=masks)
+    assert float(loss(step, **options)) == pytest.approx(expected, rel=1e-12)
+    twice = loss(step.select(torch.tensor([0, 0])), **options)
     assert float(twice) == pytest.approx(expected, rel=1e-12), "the mean over the batch"
 
 
@@ -59,27 +62,27 @@ def test_terms_of_the_map(loss, masks, options, expected):
 def test_slopes_are_those_of_finite_differences_and_finite_at_the_ends(loss):
     random = torch.Generator().manual_seed(0)
     maps, masks = torch.rand(2, 2, 1, 3, 3, generator=random).double()
-    assert torch.autograd.gradcheck(lambda x: loss(x, masks), (maps.requires_grad_(),))
+    maps.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: loss(Step(heatmaps=x, masks=masks)), (maps,))
     for value in (0.0, 1.0):
         ends = torch.full_like(maps, value, requires_grad=True)
-        found = loss(ends, masks.round())
+        found = loss(Step(heatmaps=ends, masks=masks.round()))
         (slopes,) = torch.autograd.grad(found, ends)
         assert found.isfinite() and slopes.abs().max() <= 1
 
 
 def test_energy_does_not_see_the_size_of_a_map_and_l1_is_zero_at_the_mask():
-    for scale in (1e-6, 3.0):
-        torch.testing.assert_close(
-            energy_loss(scale * RELEVANCE, FRACTIONAL), energy_loss(RELEVANCE, FRACTIONAL)
-        )
-    assert energy_loss(0 * RELEVANCE, BINARY) == 1
-    assert l1_loss(FRACTIONAL, FRACTIONAL) == 0
+    maps = (RELEVANCE, 1e-6 * RELEVANCE, 3 * RELEVANCE, 0 * RELEVANCE)
+    own, *scaled, none = (energy_loss(Step(heatmaps=one, masks=FRACTIONAL)) for one in maps)
+    torch.testing.assert_close(scaled, [own, own])
+    assert none == 1
+    assert l1_loss(Step(heatmaps=FRACTIONAL, masks=FRACTIONAL)) == 0
 
 
 def test_gradients_pull_the_map_onto_the_object():
     relevance = RELEVANCE.clone().requires_grad_()
-    foreground = foreground_loss(relevance, BINARY, towards_mask=True)
-    (background_loss(relevance, BINARY) + foreground).backward()
+    step = Step(heatmaps=relevance, masks=BINARY)
+    (background_loss(step) + foreground_loss(step, towards_mask=True)).backward()
     # d/dR of (R^2 outside + (R - 1)^2 inside) / 4
     assert relevance.grad.flatten().tolist() == [0.0, 0.25, 0.125, -0.5]
 
@@ -88,10 +91,11 @@ def test_gradients_pull_the_map_onto_the_object():
 def test_class_terms_are_the_cross_entropy_with_the_prediction_and_the_label(temperature, factor):
     logits = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).double()
     expected = sum(math.log1p(math.exp(-gap * factor)) for gap in (2, 3)) / 2
-    own = confidence_loss(logits, temperature=temperature)
+    step = Step(logits=logits, labels=torch.tensor([1, 0]))
+    own = confidence_loss(step, temperature=temperature)
     assert float(own) == pytest.approx(expected, rel=1e-12)
-    assert own == label_loss(logits, torch.tensor([1, 0]), temperature=temperature)
-    wrong = label_loss(logits, torch.tensor([0, 1]), temperature=temperature)
+    assert own == label_loss(step, temperature=temperature)
+    wrong = label_loss(replace(step, labels=1 - step.labels), temperature=temperature)
     assert float(wrong - own) == pytest.approx(2.5 * factor)
 
 
@@ -116,18 +120,19 @@ def linear():
 def test_baselines_of_a_linear_model(linear, code, edges):
     images, weights, logits = linear
     labels, share = torch.tensor([1, 2]), torch.tensor(SHARES[edges])
+    step = Step(images, MASKS, labels, logits)
     assert background_of(MASKS, images, edges)[0].flatten().tolist() == SHARES[edges]
     slopes = weights.T[labels] * share
     # Mean of squares in the code, norm of each image in the text (differences B8).
     wanted = slopes.square().mean() if code else slopes.norm(dim=1).mean()
-    ours = gradmask_loss(logits, images, MASKS, labels, mean_square=code, edges_in_both=edges)
+    ours = gradmask_loss(step, mean_square=code, edges_in_both=edges)
     assert float(ours) == pytest.approx(float(wanted), rel=1e-12)
     # d/dx of the sum over k of log p_k is the sum over k of w_k, less K times the mean of w in p.
     slopes = weights.sum(dim=1) - 3 * logits.softmax(dim=1) @ weights.T
     wanted = (slopes * share).square().sum() / (1 if code else 2)  # B11
     small = 1e-11 if code else 0.0
     options = dict(sum_over_batch=code, least_probability=small, edges_in_both=edges)
-    ours = rrr_loss(logits, images, MASKS, **options)
+    ours = rrr_loss(step, **options)
     assert float(ours.detach()) == pytest.approx(float(wanted.detach()), rel=1e-8)
 
 
@@ -142,4 +147,4 @@ def test_baselines_of_a_linear_model(linear, code, edges):
 @pytest.mark.parametrize("loss", OF_MAPS)
 def test_masks_that_do_not_fit_are_named(loss, masks, told):
     with pytest.raises(ValueError, match=f"losses: masks.*{told}"):
-        loss(RELEVANCE, masks)
+        loss(Step(heatmaps=RELEVANCE, masks=masks))

@@ -26,9 +26,10 @@ from relevit.attribution.pixels.integrated_gradients import integrated_gradients
 from relevit.attribution.pixels.smoothgrad import smoothgrad
 from relevit.attribution.readout import legrad, readout
 from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
+from relevit.config.extensions import Extensible
 from relevit.protocols import Protocol
 
-METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
+_OWN: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "raw_attention": raw_attention,
     "rollout": rollout,
     "gradcam": gradcam,
@@ -47,6 +48,7 @@ METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "attn_lrp": attn_lrp,
     "libra_grad": libra_grad,
 }
+METHODS = Extensible("relevit.methods", _OWN)
 
 # Below zero is what speaks against the class.
 SIGNED = ("lrp", "integrated_gradients", "attn_lrp", "libra_grad")

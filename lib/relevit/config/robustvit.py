@@ -17,6 +17,7 @@ from relevit.config.words import (
     KeyBias,
     MaskSource,
     Method,
+    MoreLoss,
     PrecisionChoice,
     Protocol,
     TrainedMap,
@@ -150,7 +151,9 @@ class FinetuneParams(FinetuneChoices, Params):
     weight_foreground: Weight | None = Field(
         None, validate_default=True, description="None: the paper's"
     )
-    more_losses: dict[str, Weight] = Field({}, description="weights of further losses, by name")
+    more_losses: dict[MoreLoss, Weight] = Field(
+        {}, description="weights of further losses, by name"
+    )
     validation_images: Count = Field(80, ge=40, description="for top-1 after each epoch")
     validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = "auto"

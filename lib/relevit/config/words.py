@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
+from relevit.config.extensions import Extensible, one_of
 from relevit.protocols import Protocol as Protocol  # one of these words
 
 # Number formats; `auto` takes the one that the device has in hardware.
@@ -16,6 +18,12 @@ Baseline = Literal["gradmask", "rrr"]
 MapLoss = Literal["relevance", "cft", "energy", "l1"]
 MAP_LOSSES = get_args(MapLoss)
 Method = Literal[MapLoss, Baseline]
+# Further losses of the map, which a run has by name: `(step) -> scalar` (`relevit.losses.Step`).
+MORE_LOSSES: Extensible[Callable[..., Any]] = Extensible(
+    "relevit.losses",
+    taken=("relevance", "classification", "total", "background", "foreground", *MAP_LOSSES),
+)
+MoreLoss = one_of((), MORE_LOSSES)
 # `boxes` are those around annotated masks, `a_third` annotated ones of one image in three. The last
 # three say nothing of where the object is: another image's, one ellipse for all, upside down.
 MaskSource = Literal[
@@ -23,7 +31,15 @@ MaskSource = Literal[
 ]
 TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad", "attn_lrp"]
 # What is done to half of the images of a batch by their masks (`finetune.augmenting`).
-Augmentation = Literal["none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop"]
+AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop")
+# What a run on one's own images trains on (`finetune.own_cure`).
+OWN_CURES = ("label", "relevance", "swap", "both")
+# Further ones of either, `(pictures, masks, rng) -> (pictures, masks)`.
+CURES: Extensible[Callable[..., Any]] = Extensible(
+    "relevit.cures", taken=(*AUGMENTATIONS, *OWN_CURES, "auto")
+)
+Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
+CureChoice = one_of(("auto", *OWN_CURES), CURES)
 
 # Variants of the method; what each changes is in `finetune.variants`.
 Variant = Literal[

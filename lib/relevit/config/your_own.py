@@ -9,9 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from relevit.config.base import Params
 from relevit.config.numbers import Count, Epochs, PathText, Rate, Weight
 from relevit.config.robustvit import LOSS_WEIGHTS, ClassTerm, FinetuneChoices, Kept
-from relevit.config.words import Corrupted, PrecisionChoice
-
-Cure = Literal["label", "relevance", "swap", "both"]
+from relevit.config.words import Corrupted, Cure, CureChoice, MoreLoss, PrecisionChoice
 
 
 class OwnChoices(FinetuneChoices):
@@ -56,13 +54,16 @@ class OwnChoices(FinetuneChoices):
     weight_classification: Weight = Field(0.05, description="of the class term")
     weight_background: Weight = 2.0
     weight_foreground: Weight = Field(0.3, validate_default=True)
+    more_losses: dict[MoreLoss, Weight] = Field(
+        {}, description="weights of further losses, by name"
+    )
     rates: list[Rate] = Field(
         [2.0e-6, 1.0e-5, 5.0e-5], min_length=1, description="learning rates that the rule tries"
     )
     limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
     control: bool = Field(True, description="finetune by the cure of against, too")
     against: Cure = Field("label", description="the cure that it is compared with")
-    cure: Literal["auto", Cure] = Field(
+    cure: CureChoice = Field(
         "auto", validate_default=True, description="auto: by the masks, as the study supports"
     )
     validation_images: Count = Field(400, ge=8, description="at most, for the rule")
@@ -87,10 +88,10 @@ class OwnChoices(FinetuneChoices):
                 f"{relevance:g}, weight_background = {background:g}, weight_foreground = "
                 f"{foreground:g}; give them a weight, or take the cures label and swap"
             )
-        if label == 0 and {"label", "swap"} & set(asked):
+        if label == 0 and (others := [each for each in asked if each not in looking]):
             raise ValueError(
-                "weight_classification is 0, which leaves label and swap nothing to train; give "
-                "it a weight, or cure relevance with control false"
+                f"weight_classification is 0, which leaves {' and '.join(others)} nothing to "
+                "train; give it a weight, or cure relevance with control false"
             )
         return cure
 
@@ -100,7 +101,7 @@ class OwnParams(OwnChoices, Params):
 
     notebook: ClassVar[str] = "10_your_own"
 
-    cure: Literal["auto", Cure] = Field(
+    cure: CureChoice = Field(
         "relevance", validate_default=True, description="the notebook's is RobustViT's"
     )
     own_model: PathText = Field("tiny", description="any name of timm's, or one of the suite's")

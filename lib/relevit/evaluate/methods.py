@@ -56,7 +56,7 @@ def shared_maps(
     model: nn.Module,
     spec: ModelSpec,
     images: UInt8[Tensor, "images 3 height width"],
-    methods: Iterable[str] = tuple(METHODS),
+    methods: Iterable[str] | None = None,
     *,
     target: Int[Tensor, " images"] | None = None,
     protocol: Protocol = "published",
@@ -64,10 +64,12 @@ def shared_maps(
 ) -> Maps:
     """The maps of each method for each image, on the CPU; what they share is computed once.
 
-    `target` has one class an image; None explains the predicted one. `on_part` hears how many
-    images were done. Raises: ValueError without images, and as `explain_all`.
+    `methods` are all of METHODS where none are given. `target` has one class an image; None
+    explains the predicted one. `on_part` hears how many images were done.
+    Raises: ValueError without images, and as `explain_all`.
     """
-    rule = partial(explain_all, model, methods=tuple(methods), protocol=protocol)
+    asked = tuple(METHODS if methods is None else methods)
+    rule = partial(explain_all, model, methods=asked, protocol=protocol)
     return _explained(model, spec, images, rule, target, on_part)
 
 

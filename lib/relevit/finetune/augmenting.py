@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, interpolate, max_pool2d
 
-from relevit.config.words import Augmentation
+from relevit.config.words import AUGMENTATIONS, CURES, Augmentation
 from relevit.data.batch import Batch
 
 Whole = Float[Tensor, "images 3 height width"]
@@ -67,7 +67,7 @@ def _covered(masks: Tensor) -> Masks:
 def augmented(
     batch: Batch, kind: Augmentation, others: Backgrounds | None, rng: np.random.Generator
 ) -> Batch:
-    """A batch of which half has been changed by `kind`; the rest is as before.
+    """A batch of which half has been changed by `kind`, maybe one of CURES; the rest is as before.
 
     `others` are the `backgrounds` of the training images. An object comes on any of them, and in
     one case of many on its own, filled in. Images without a mask are left alone.
@@ -78,7 +78,9 @@ def augmented(
     if kind == "none" or not len(chosen):
         return batch
     pictures, masks = batch.images[chosen].float(), batch.masks[chosen].float()
-    if kind == "crop":
+    if kind not in AUGMENTATIONS:
+        pictures, masks = CURES[kind](pictures, masks, own)
+    elif kind == "crop":
         pictures, masks = _cropped(pictures, masks)
     else:
         behind = _behind(kind, pictures, others, own)

@@ -7,7 +7,7 @@ from typing import get_args
 import pandas as pd
 
 from relevit.config.words import Baseline, Method, Protocol
-from relevit.losses import LOSSES, Term
+from relevit.losses import LOSSES
 from relevit.paper.published import hyperparameters
 from relevit.protocols import options
 
@@ -24,7 +24,7 @@ def script_weights(method: Method) -> Weights:
     Of ours they are those of RobustViT Table 5.
     """
     weights = {"relevance": 1.0 if method in BASELINES else 0.8, "classification": 0.2}
-    return weights | {name: Term(*row).weight for name, row in LOSSES[method].items()}
+    return weights | {name: term.weight for name, term in LOSSES[method].items()}
 
 
 def paper_weights(method: Method, model: str = PAPER_MODEL) -> Weights:

@@ -8,24 +8,35 @@ import numpy as np
 from jaxtyping import Bool
 
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
+from relevit.config.words import OWN_CURES
 from relevit.config.your_own import Cure, OwnChoices
 from relevit.data.batch import Batch
 from relevit.data.own.listing import Listing
 from relevit.finetune.augmenting import backgrounds, fit_for_swap
 
+
+class _Told(dict[str, str]):
+    """What is said of each cure; of an extension's the sentence of "" with its name in it."""
+
+    def __missing__(self, cure: str) -> str:
+        return self[""].format(cure)
+
+
 # What tables and folders call the models, and what each cure trains on.
-NAMES: dict[str, str] = {
+NAMES = _Told({
     "label": "without",
     "relevance": "with relevance",
     "swap": "with swaps",
     "both": "with both",
-}
-ABOUT: dict[str, str] = {
+    "": "with {}",
+})  # fmt: skip
+ABOUT = _Told({
     "label": "the class term alone",
     "relevance": "the relevance terms",
     "swap": "the class term on swapped backgrounds",
     "both": "the relevance terms on swapped backgrounds",
-}
+    "": "the class term on images changed by {}",
+})  # fmt: skip
 SWAPPED = ("swap", "both")
 LOOKING = ("relevance", "both")
 
@@ -36,8 +47,9 @@ def cure_settings(choices: OwnChoices, cure: Cure) -> dict[str, Any]:
     if cure not in LOOKING:
         weights["relevance"] = 0.0
     asked = {name: getattr(choices, name) for name in FinetuneChoices.model_fields}
-    swapped = {} if cure in SWAPPED else {"augmentation": "none"}
-    return asked | swapped | {"weights": weights}
+    if cure not in SWAPPED:
+        asked["augmentation"] = "none" if cure in OWN_CURES else cure
+    return asked | {"weights": weights | choices.more_losses}
 
 
 def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tuple[Cure, str]:

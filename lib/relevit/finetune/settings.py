@@ -15,8 +15,10 @@ from relevit.finetune.hyperparameters import (
     paper_weights,
     script_weights,
 )
-from relevit.losses import LOSSES
+from relevit.losses import LOSSES, MORE_LOSSES, Term
 from relevit.protocols import Options, options
+
+_OF_ALL = tuple(name.removeprefix("weight_") for name in LOSS_WEIGHTS)
 
 
 class FinetuneSettings(FinetuneChoices):
@@ -65,6 +67,13 @@ class FinetuneSettings(FinetuneChoices):
         """The class term of `losses.CLASS_TERMS`; baselines have the label's."""
         return self.class_term if self.method in MAP_LOSSES else "label"
 
+    @property
+    def terms(self) -> dict[str, Term]:
+        """What is trained beside the class term: the method's losses, and further ones by name."""
+        own = LOSSES[self.method]
+        more = [name for name in self.weights if name not in (*own, *_OF_ALL)]
+        return own | {name: Term(MORE_LOSSES[name], 0.0) for name in more}
+
     def lr_at(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 1."""
         return self.lr * self.rules["decay"] ** ((epoch - 1) // 2)
@@ -72,9 +81,10 @@ class FinetuneSettings(FinetuneChoices):
     @field_validator("weights")
     @classmethod
     def _of_losses_that_are_there(cls, weights: Weights, info: Any) -> Weights:
-        own = LOSSES[info.data["method"]]
-        known = list(dict.fromkeys([*(n.removeprefix("weight_") for n in LOSS_WEIGHTS), *own]))
-        if unknown := [name for name in weights if name not in known]:
+        own, of_map = LOSSES[info.data["method"]], info.data["method"] in MAP_LOSSES
+        known, more = list(dict.fromkeys([*_OF_ALL, *own])), MORE_LOSSES if of_map else ()
+        if unknown := [name for name in weights if name not in known and name not in more]:
+            known += more
             raise ValueError(f"losses: {unknown[0]!r} is unknown; use some of {known}")
         return script_weights(info.data["method"]) | weights
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,7 +29,7 @@ from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import autocast
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
-from relevit.losses import CLASS_TERMS, LOSSES, evaluated
+from relevit.losses import CLASS_TERMS, Step
 from relevit.models.answers import need_classes
 from relevit.models.trunk import Trunk, kept_tokens, to_train
 
@@ -39,7 +39,7 @@ Labels = Int[Tensor, " batch"]
 
 @dataclass(frozen=True)
 class StepLosses:
-    """The terms of one batch, by name of `LOSSES` and unweighted; their weighted sums; the maps.
+    """The terms of one batch, by name and unweighted; their weighted sums; the maps.
 
     All are in the graph. Neither a baseline nor a control in training has heatmaps.
     """
@@ -82,7 +82,7 @@ def step_losses(
     Raises: ValueError for masks that do not fit the images, a head with one output, or a baseline
     with `outlined`, whose terms are of whole batches.
     """
-    weights, losses = settings.weights, LOSSES[settings.method]
+    weights, losses = settings.weights, settings.terms
     if outlined is not None and settings.method in BASELINES:
         but = "needs masks of all images; leave none out"
         raise ValueError(f"step_losses: {settings.method} {but}")
@@ -90,29 +90,27 @@ def step_losses(
         losses = {}
     exact = settings.rules["exact_gradient"] and train
     rules = settings.rules | {"exact_gradient": exact}
-    seen = {"images": images, "masks": masks, "labels": labels}
+    seen = Step(images, masks, labels)
     if settings.method in BASELINES:
-        seen |= look_at_pixels(model, images, exact_gradient=exact)
+        seen = replace(seen, **look_at_pixels(model, images, exact_gradient=exact))
     elif losses:
-        seen |= look_at_maps(model, images, labels, settings, exact, trunk)
+        seen = replace(seen, **look_at_maps(model, images, labels, settings, exact, trunk))
     else:
         with (
             kept_tokens(trunk, images, settings.precision),
             autocast(images.device, settings.precision),
             attention_for_gradients(model, last=settings.trained_blocks),
         ):
-            seen["logits"] = _at_least_float32(model(images))
-    need_classes(seen["logits"])
+            seen = replace(seen, logits=_at_least_float32(model(images)))
+    need_classes(seen.logits)
 
     with autocast(images.device, "float32"):  # a caller's would reach the baselines' gradients
-        given = seen
-        if losses and outlined is not None:
-            given = {name: each[outlined] for name, each in seen.items()}
-        terms = {name: evaluated(row, given, rules) for name, row in losses.items()}
+        part = seen if outlined is None else seen.select(outlined)
+        terms = {name: term.value(part, rules) for name, term in losses.items()}
     relevance = sum((weights[name] * value for name, value in terms.items()), torch.zeros(()))
-    classification = evaluated(CLASS_TERMS[settings.class_loss], seen, rules)
+    classification = CLASS_TERMS[settings.class_loss].value(seen, rules)
     total = weights["relevance"] * relevance + weights["classification"] * classification
-    return StepLosses(terms, relevance, classification, total, seen.get("heatmaps"), seen["logits"])
+    return StepLosses(terms, relevance, classification, total, seen.heatmaps, seen.logits)
 
 
 def look_at_maps(

@@ -84,7 +84,8 @@ def background_loss(answer: Callable) -> None:
     """02: heatmaps and masks, images x 1 x height x width -> mean squared relevance off."""
     heat, mask = torch.rand(2, 1, 4, 4, generator=_seeded(1)), torch.zeros(2, 1, 4, 4)
     mask[:, :, 1:3, 1:4] = 1
-    off, right = heat * (1 - mask), losses.background_loss(heat, mask)
+    off = heat * (1 - mask)
+    right = losses.background_loss(losses.Step(heatmaps=heat, masks=mask))
     praise = "That is Eq. 1: the mean is over all pixels, so a large background weighs more."
     _judge(answer, (heat, mask), right, praise, {
         "You punish relevance on the object: the background is 1 - mask.":

@@ -412,7 +412,9 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
         "--new-head", action="store_true", help="fit a new head to the classes first"
     )
     parser.add_argument(
-        "--cure", metavar="CURE", help="label, relevance, swap or both; else by the masks (auto)"
+        "--cure",
+        metavar="CURE",
+        help="label, relevance, swap, both or another; else by the masks (auto)",
     )
     parser.add_argument("--against", metavar="CURE", help="cure to compare with (label)")
     parser.add_argument(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from relevit.config.words import Augmentation
+from relevit.config.words import AUGMENTATIONS
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import AROUND, RIM, SIZES, augmented, backgrounds
 
-KINDS = get_args(Augmentation)[1:]
+KINDS = AUGMENTATIONS[1:]
 IN_PLACE = ("swap", "swap_seams", "swap_strange", "grey")  # the object stays where it is
 SOFTNESS = ("sharp", "soft", "thin")  # of masks: True or False, shares, shares that reach no one
 RED = 0  # channel that objects have and backgrounds lack

@@ -12,7 +12,7 @@ from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.loop import only
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, step_losses, trained_weights
-from relevit.losses import LOSSES, Term, background_loss, foreground_loss
+from relevit.losses import LOSSES, Step, Term, background_loss, foreground_loss
 
 from ..micro_finetuning import SETTINGS, SIZE, SPEC, micro_model, pictures
 
@@ -52,46 +52,32 @@ def test_total_is_the_weighted_sum(method):
     assert numbers["loss_total"] == float(losses.total.detach())
 
 
-OPTION_NAMES = ("decay", "normalise", "temperature", "towards_mask", "exact_gradient")
-
-
-@pytest.mark.parametrize("option", OPTION_NAMES)
-def test_options_of_a_loss_are_its_own(monkeypatch, option):
+@pytest.mark.parametrize("option", ["decay", "normalise", "temperature", "exact_gradient"])
+def test_options_of_a_loss_are_its_own_unless_its_term_names_a_rule(monkeypatch, option):
     """Also where a setting of the run, or an option of another loss, has the same name."""
-    source = f"def mine(heatmaps, *, {option}='its own', **others):\n"
-    source += f"    told.append(({option}, others))\n    return heatmaps.mean()"
-    told = []
-    exec(source, scope := {"told": told})
-    settings = SETTINGS.changed(temperature=3.0)
-    monkeypatch.setitem(LOSSES["relevance"], "mine", (scope["mine"], 1.0))
-    settings = settings.changed(weights={})
-    assert settings.weights["mine"] == 1.0
-    losses = step_losses(micro_model(), *step_inputs(), settings)
-    assert told == [("its own", {})] and "mine" in losses.terms
-    monkeypatch.setitem(LOSSES["relevance"], "mine", Term(scope["mine"], 1.0, (option,)))
-    step_losses(micro_model(), *step_inputs(), settings)
-    assert told[1] == (settings.rules[option], {})
 
+    def mine(step, **options):
+        told.append(options)
+        return step.heatmaps.mean()
 
-def test_a_loss_that_asks_for_what_no_step_has_is_named(monkeypatch):
-    monkeypatch.setitem(LOSSES["relevance"], "mine", (lambda heatmaps, margin: margin, 1.0))
-    text = r"losses: <lambda> takes 'margin', which a step does not have; .*'heatmaps'.*a default"
-    with pytest.raises(ValueError, match=text):
-        step_losses(micro_model(), *step_inputs(), SETTINGS.changed(weights={}))
+    told, settings = [], SETTINGS.changed(temperature=3.0)
+    for term in (Term(mine, 1.0), Term(mine, 1.0, (option,))):
+        monkeypatch.setitem(LOSSES["relevance"], "mine", term)
+        step_losses(micro_model(), *step_inputs(), settings.changed(weights={}))
+    assert told == [{}, {option: settings.rules[option]}]
 
 
 def test_a_loss_sees_all_of_the_outlined_images_and_nothing_of_others(monkeypatch):
-    def mine(labels, heatmaps, masks, images, logits):
-        seen.extend([labels, heatmaps, masks, images, logits])
-        return heatmaps.mean()
-
     seen, outlined = [], torch.tensor([False, True, False, True])
-    monkeypatch.setitem(LOSSES["relevance"], "mine", (mine, 1.0))
+    term = Term(lambda step: seen.append(step) or step.heatmaps.mean(), 1.0)
+    monkeypatch.setitem(LOSSES["relevance"], "mine", term)
     images, masks, labels = step_inputs()
     settings = SETTINGS.changed(weights={})
     step_losses(micro_model(), images, masks, labels, settings, outlined=outlined)
-    assert {len(each) for each in seen} == {2}
-    assert torch.equal(seen[0], labels[outlined]) and torch.equal(seen[3], images[outlined])
+    (step,) = seen
+    assert {len(part) for part in vars(step).values()} == {2}
+    assert torch.equal(step.labels, labels[outlined])
+    assert torch.equal(step.images, images[outlined])
 
 
 @pytest.mark.parametrize("method", [*MAP_LOSSES, *BASELINES])
@@ -132,9 +118,10 @@ def test_heatmaps_are_gae_of_the_target_and_the_terms_the_protocols(target, prot
     code = protocol == "published"
     heat = to_heatmap(relevance, (SIZE, SIZE), GRID, normalise=code)
     torch.testing.assert_close(losses.heatmaps.detach(), heat)
+    looked = Step(heatmaps=heat, masks=masks)
     wanted = {
-        "background": background_loss(heat, masks, edges_in_both=code),
-        "foreground": foreground_loss(heat, masks, towards_mask=code),
+        "background": background_loss(looked, edges_in_both=code),
+        "foreground": foreground_loss(looked, towards_mask=code),
     }
     for name, value in wanted.items():
         assert float(losses.terms[name].detach()) == pytest.approx(float(value), rel=1e-3), name
