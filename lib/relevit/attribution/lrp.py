@@ -127,10 +127,10 @@ class Relevance(Rules):
 
     @contextmanager
     def told_of_layers(self, model: nn.Module) -> Iterator[None]:
-        """Know inside which part of a block, or which head, is running."""
+        """Know inside which part of the model or of a block is running."""
         self.model, hooks = type(model).__name__, []
         for path, part in model.named_modules():
-            if re.fullmatch(r"blocks\.\d+\.\w+|head\w*|fc_norm", path):
+            if re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
                 hooks.append(part.register_forward_pre_hook(partial(self._tell, path)))
                 hooks.append(part.register_forward_hook(partial(self._tell, "")))
         try:
@@ -159,7 +159,7 @@ def _followed(part: Any) -> bool:
 # What a function of torch makes, and to what that hands its relevance
 
 
-def moved(rules: Relevance, function: Rule, *args: Any, **options: Any) -> Tensor:
+def moved(rules: Relevance, function: Rule, *args: Any, **options: Any) -> Any:
     """What only moves or copies values: its gradient is its relevance."""
     return function(*args, **options)
 

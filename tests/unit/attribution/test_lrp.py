@@ -238,6 +238,14 @@ def test_differential_attention_is_refused(build_vit, images, name):
         METHODS[name](build_vit(attn_layer="diff"), images)
 
 
+def test_a_sum_that_is_no_residual_is_refused(build_vit, images):
+    """As of an adapter beside the patches' convolution."""
+    model = build_vit()
+    model.patch_embed.norm = Odd(lambda x: x + 2 * x)
+    with pytest.raises(ValueError, match="lrp: a sum of two activations in patch_embed of"):
+        METHODS["lrp"](model, images)
+
+
 def test_partial_lrp_asks_nothing_of_the_blocks_before_the_last(build_vit, images):
     model = build_vit()
     model.blocks[0].mlp.act = nn.Softplus()
