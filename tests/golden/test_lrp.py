@@ -17,9 +17,7 @@ import pytest
 import torch
 
 from relevit.attention.token_rows import carry_rows
-from relevit.attribution import METHODS, lrp_rules
-from relevit.attribution.lrp import lrp_pixels, through_blocks
-from relevit.attribution.seen import observe
+from relevit.attribution import METHODS, lrp
 
 EPS = {"asis": 1e-5, "eps1e-6": 1e-6}  # of the final norm, in the published class and in timm's
 
@@ -35,12 +33,18 @@ def close(monkeypatch):
     def compare(call, published):
         ours, published = call().detach(), torch.from_numpy(published)
         with monkeypatch.context() as patch:
-            patch.setattr(lrp_rules, "safe_divide", published_divide)
+            patch.setattr(lrp, "safe_divide", published_divide)
             moved = (call().detach() - ours).abs().max()
         limit = 4 * moved + 1e-9 * published.abs().max()
         assert (ours - published).abs().max() <= limit
 
     return compare
+
+
+def pixels(*args, **options):
+    """Relevance of every pixel, summed over colours."""
+    rules, run = lrp.run_by_relevance(*args, of_images=True, **options)
+    return rules.gradients(run.score, [run.images])[0].sum(dim=1)
 
 
 @pytest.mark.parametrize("kind", ["none", "index"])
@@ -57,19 +61,19 @@ def test_methods(close, golden, golden_models, golden_inputs, name, kind):
         found = maps(METHODS["transformer_attribution"], start_block=start + 1)
         close(found, values[f"{name}_ta_{kind}_s{start}"])
     close(maps(METHODS["partial_lrp"]), values[f"{name}_plrp_{kind}"])
-    close(maps(lrp_pixels), values[f"{name}_full_{kind}"])
+    close(maps(pixels), values[f"{name}_full_{kind}"])
     if name == "asis":  # rules of the first code
         close(maps(METHODS["partial_lrp"], plain=True), values[f"asis_plrp_orig_{kind}"])
-        close(maps(lrp_pixels, plain=True), values[f"asis_full_orig_{kind}"])
+        close(maps(pixels, plain=True), values[f"asis_full_orig_{kind}"])
 
 
 def test_attention_relevance_of_every_block(close, golden, golden_models, golden_inputs):
     values, model = golden("f5_lrp"), golden_models("tiny")
     model.norm.eps = EPS["asis"]
-    seen = observe(model, golden_inputs["images"], golden_inputs["labels"])
 
     def blocks():
-        return [block.attention for block in through_blocks(model, seen)][::-1]
+        rules, run = lrp.run_by_relevance(model, golden_inputs["images"], golden_inputs["labels"])
+        return rules.gradients(run.score, run.seen.maps)
 
     def rolled():
         matrices = [block.clamp(min=0).mean(dim=1) for block in blocks()]

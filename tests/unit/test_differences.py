@@ -25,9 +25,9 @@ HANDED_ON = {
     "finetune": ["FinetuneOptions"],
     "path": ["integral"],
     "View.mask": ["View"],
-    "lrp": ["from_head"],
-    "partial_lrp": ["from_head"],
-    "transformer_attribution": ["from_head"],
+    "lrp": ["Relevance"],
+    "partial_lrp": ["Relevance"],
+    "transformer_attribution": ["Relevance"],
     **{name: ["observe"] for name in ("raw_attention", "rollout", "gradcam", "ga")},
     "zero_shot_perturbation": ["auc_weights"],
 }

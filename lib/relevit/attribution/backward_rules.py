@@ -1,8 +1,7 @@
-"""Another gradient of a model that runs as it is: the parts that AttnLRP and LibraGrad share.
+"""Another backward pass of a model that runs as it is: what LRP, AttnLRP and LibraGrad share.
 
-A mode watches the functions that the model calls. Where a rule is known, the same numbers are
-computed with some factors held constant, or counted in part, in the backward pass. Relevance is
-then an input times its gradient. Logits stay the same but for rounding.
+A mode watches the functions that the model calls. Where a rule is known, what is made stays the
+same but for rounding, and what the backward pass hands to what it was made of is the rule's.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +18,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from relevit.attention.recording import Inputs, frozen_weights, last_blocks, record_attention
-from relevit.attention.token_rows import head_pooling
+from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
 from relevit.attribution.method import Target, checked_target
+from relevit.attribution.seen import Seen
 
 Rule = Callable[..., Tensor]
 
@@ -28,7 +28,7 @@ Rule = Callable[..., Tensor]
 class Rules(TorchFunctionMode):
     """Functions of torch and the rule of each, `rule(rules, function, *arguments)`.
 
-    Rules hold in `relevances` alone: any other backward pass through the same graph has the plain
+    Rules hold in `gradients` alone: any other backward pass through the same graph has the plain
     gradient, so that one forward pass serves a map and a loss of the logits.
     """
 
@@ -49,41 +49,87 @@ class Rules(TorchFunctionMode):
         finally:
             self.paused = before
 
+    def handed(
+        self, made: Tensor, rule: Callable[[Tensor], Sequence[Tensor]], *origins: Tensor
+    ) -> Tensor:
+        """What was `made`; where rules are in force its gradient goes by the rule to `origins`."""
+        return Handed.apply(self, rule, made, *origins)
+
     def held(self, tensor: Tensor) -> Tensor:
         """The same, a constant where rules are in force."""
-        return Counted.apply(self, 0.0, tensor)
+        return self.handed(tensor, lambda slope: ())
 
     def halved(self, tensor: Tensor) -> Tensor:
         """The same, with half of the gradient where rules are in force."""
-        return Counted.apply(self, 0.5, tensor)
+        return self.handed(tensor, lambda slope: (slope * 0.5,), tensor)
 
-    def relevances(
-        self, score: Tensor, tensors: Sequence[Tensor], in_graph: bool = False
-    ) -> list[Tensor]:
-        """Each tensor times the gradient of the `score` by the rules."""
+    def gradients(
+        self, score: Tensor, tensors: Sequence[Tensor], **options: bool
+    ) -> tuple[Tensor, ...]:
+        """What the rules make of the gradient of the `score`; `options` of `autograd.grad`."""
         self.in_force = True
         try:
-            found = torch.autograd.grad(score, tensors, create_graph=in_graph)
+            return torch.autograd.grad(score, tensors, **options)
         finally:
             self.in_force = False
-        return [tensor * slope for tensor, slope in zip(tensors, found, strict=True)]
 
 
-class Counted(torch.autograd.Function):
-    """The identity; its gradient counts in part while rules are in force."""
+class Handed(torch.autograd.Function):
+    """The identity; where rules are in force its gradient goes to the origins in its place."""
 
     @staticmethod
-    def forward(ctx, rules, share, tensor):
-        ctx.rules, ctx.share = rules, share
-        return tensor.view_as(tensor)
+    def forward(ctx, rules, rule, made, *origins):
+        ctx.rules, ctx.rule, ctx.count = rules, rule, len(origins)
+        return made.view_as(made)
 
     @staticmethod
     def backward(ctx, slope):
         if not ctx.rules.in_force:
-            return None, None, slope
-        return None, None, slope * ctx.share if ctx.share else None
+            return None, None, slope, *[None] * ctx.count
+        return None, None, None, *ctx.rule(slope)
 
 
+class Run(NamedTuple):
+    """A forward pass under rules: the sum of the logits explained, and what it comes from."""
+
+    score: Float[Tensor, ""]
+    images: Inputs
+    seen: Seen
+
+
+def run_by_rules(
+    model: nn.Module,
+    images: Inputs,
+    target: Target,
+    rules: Rules,
+    *,
+    of_images: bool = False,
+    last: int | None = None,
+    in_graph: bool = False,
+    pooling: Pooling | None = None,
+) -> Run:
+    """Run the model once, with a graph from the images or from the tokens before some blocks.
+
+    These are the `last` so many (None: all). Only with `in_graph` are the weights in the graph.
+    Raises: ValueError for a bad target or pooling, or a model without global self-attention.
+    """
+    pooling = head_pooling(model, pooling)
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
+        if not in_graph:
+            stack.enter_context(frozen_weights(model))
+        images = images.detach().requires_grad_(of_images)
+        first = model.blocks[last_blocks(len(model.blocks), last)[0]]
+        stack.callback(first.register_forward_pre_hook(_need_gradient).remove)
+        with record_attention(model, last=last) as tape, rules:
+            logits = model(images)
+        target = checked_target(logits, target)
+        score = logits.gather(1, target[:, None]).sum()
+    kept = Seen(tape.maps, [], tape.inputs, logits, target, pooling, prefix_tokens(model))
+    return Run(score, images, kept)
+
+
+@torch.enable_grad()
 def explain_by_rules(
     model: nn.Module,
     images: Inputs,
@@ -94,28 +140,20 @@ def explain_by_rules(
     last: int | None = None,
     in_graph: bool = False,
 ) -> tuple[list[Tensor], Float[Tensor, "batch classes"]]:
-    """Relevance of each value for one class's logit, and the logits.
+    """Each value times its gradient by the rules for one class's logit, and the logits.
 
     Of the images, or of the tokens before each of the `last` blocks (None: all), first block first.
     With `in_graph` both may be differentiated; otherwise they are detached, which is cheaper.
-    Raises: ValueError for a bad target, or a model without global self-attention.
+    Raises: as `run_by_rules`.
     """
-    head_pooling(model)  # refuses what no method explains
-    with ExitStack() as stack:
-        stack.enter_context(torch.enable_grad())
-        if not in_graph:
-            stack.enter_context(frozen_weights(model))
-        inputs = images.detach().requires_grad_(of == "images")
-        first = model.blocks[last_blocks(len(model.blocks), last)[0]]
-        stack.callback(first.register_forward_pre_hook(_need_gradient).remove)
-        with record_attention(model, last=last) as tape, rules:
-            logits = model(inputs)
-        score = logits.gather(1, checked_target(logits, target)[:, None]).sum()
-        wanted = [inputs] if of == "images" else tape.inputs
-        found = rules.relevances(score, wanted, in_graph)
+    how = {"of_images": of == "images", "last": last, "in_graph": in_graph}
+    run = run_by_rules(model, images, target, rules, **how)
+    wanted = [run.images] if of == "images" else run.seen.inputs
+    slopes = rules.gradients(run.score, wanted, create_graph=in_graph)
+    found = [values * slope for values, slope in zip(wanted, slopes, strict=True)]
     if in_graph:
-        return found, logits
-    return [values.detach() for values in found], logits.detach()
+        return found, run.seen.logits
+    return [values.detach() for values in found], run.seen.logits.detach()
 
 
 def _need_gradient(block: nn.Module, args: tuple) -> None:

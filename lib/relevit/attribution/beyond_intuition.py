@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, frozen_weights, need_softmax, record_attention
 from relevit.attention.token_rows import Pooling
-from relevit.attribution.layers import LAYERS, block_layers, check_weights
+from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
 from relevit.attribution.path import (
     Baseline,
@@ -28,7 +28,6 @@ from relevit.attribution.path import (
     path_baseline,
     sum_over_stops,
 )
-from relevit.attribution.replay import replay, scale_branch, value_projection
 from relevit.attribution.seen import Map, Matrices, Rows, Seen, average_heads, observe
 from relevit.protocols import Options
 
@@ -178,9 +177,7 @@ def weigh_tokens(
     value's bias (C7; BERT has no norm there), `after_attention` the tokens after the block's
     attention in place of Z (D12).
     """
-    # What comes after the attention is computed again with its whole block.
-    read = LAYERS if after_attention else ("attn.qkv", "attn.proj")
-    check_weights(model, block_layers(model, read), "token_wise")
+    check_weights(model, block_layers(model, "attn.qkv", "attn.proj"), "token_wise")
     if any(getattr(block.attn, "gate", None) is not None for block in model.blocks):
         raise ValueError(
             f"token_wise: the attention of this {type(model).__name__} has gates, by which a value "
@@ -189,12 +186,41 @@ def weigh_tokens(
     weighed = []
     for i, (block, tokens) in enumerate(zip(model.blocks, seen.inputs, strict=True)):
         weight, bias = value_projection(block.attn)
-        source = replay(block, tokens, seen.maps[i]).middle if after_attention else tokens
+        source = tokens
+        if after_attention:
+            source = _after_attention(block, tokens, seen.maps[i])
         source, bias = (block.norm1(source), bias) if after_norm else (source, None)
         moved = nn.functional.linear(source, weight, bias) @ block.attn.proj.weight.T
         gain = scale_branch(block, 1, moved).norm(dim=-1) / tokens.norm(dim=-1)
         weighed.append(seen.maps[i].mean(dim=1) * gain[:, None, :])
     return weighed
+
+
+def _after_attention(block: nn.Module, tokens: Tensor, attention: Tensor) -> Tensor:
+    """The tokens after a block's attention and its residual."""
+    layer, none = block.attn, nn.Identity()
+    values = nn.functional.linear(block.norm1(tokens), *value_projection(layer))
+    mixed = attention @ values.unflatten(2, (attention.shape[1], -1)).transpose(1, 2)
+    attended = layer.proj(getattr(layer, "norm", none)(mixed.transpose(1, 2).flatten(2)))
+    # BERT has its norm behind the sum.
+    return getattr(block, "post_norm1", none)(tokens + scale_branch(block, 1, attended))
+
+
+def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
+    """LayerScale of the block's attention (1) or MLP (2), where it has one."""
+    layer = getattr(block, f"ls{branch}", None)
+    if layer is not None:
+        return layer(values)
+    gamma = getattr(block, f"gamma_{branch}", None)  # BEiT
+    return values if gamma is None else gamma * values
+
+
+def value_projection(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer."""
+    weight, bias = layer.qkv.weight, layer.qkv.bias
+    start = 2 * weight.shape[0] // 3
+    own = getattr(layer, "v_bias", None) if bias is None else bias[start:]  # the first is BEiT's
+    return weight[start:], own
 
 
 # Feedback

@@ -7,18 +7,16 @@ So a method calls the layer (`matrix_of`), or refuses one that is more than its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear
 
-LAYERS = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2")
 
-
-def block_layers(model: nn.Module, parts: Sequence[str] = LAYERS, first: int = 1) -> list[str]:
-    """Paths in the model of these parts of every block from the `first` on, counted from 1."""
-    return [f"blocks.{i}.{part}" for i in range(first - 1, len(model.blocks)) for part in parts]
+def block_layers(model: nn.Module, *parts: str) -> list[str]:
+    """Paths in the model of these parts of every block."""
+    return [f"blocks.{i}.{part}" for i in range(len(model.blocks)) for part in parts]
 
 
 def check_weights(model: nn.Module, paths: Iterable[str], method: str) -> None:

@@ -1,228 +1,375 @@
-"""Layer-wise relevance propagation (LRP), from a class's logit through the blocks to the pixels.
+"""Layer-wise relevance propagation: the model runs as it is, and its backward pass is relevance.
 
-The model is not rewritten: each block is computed again from the tokens before it, recorded in
-one forward pass, and the rules of `lrp_rules` go through it backwards.
+Source: Bach et al. 2015; Montavon et al. 2017 (z+ and z^B); Chefer, Gur, Wolf 2021 (CVPR) for
+products and sums of two activations. Whatever the model calls has one of RULES, or is refused. The
+relevance of what an operation takes sums to that of what it makes, but for values whose denominator
+is zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
-from timm.layers import resample_abs_pos_embed
 from torch import Tensor, nn
 
-from relevit.attention.patches import fitted, over_patches, patch_grid
-from relevit.attention.token_rows import Pooling, head_pooling
-from relevit.attribution import lrp_rules as rules
-from relevit.attribution.layers import block_layers, check_weights
+from relevit.attention.patches import fitted
+from relevit.attention.recording import FAMILIES, Inputs, need_softmax
+from relevit.attribution.backward_rules import Rule, Rules, Run, run_by_rules
 from relevit.attribution.method import Target, method
 from relevit.attribution.pixels.pixel_gradients import need_pixels, sum_over_patches
-from relevit.attribution.replay import Replay, check_parts, check_replay, replay
-from relevit.attribution.seen import Map, Seen, observe
+from relevit.attribution.seen import Map
 
-AVERAGED = ("patches", "all_tokens")
+SMALLEST = 1e-9  # denominators are kept this far from zero
 
 
 @method(float64=True)
-def lrp(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    target: Target = None,
-    **options: Any,
-) -> Map:
-    """Relevance of every patch: the sum of `lrp_pixels`, whose the `options` are, over its pixels.
+def lrp(model: nn.Module, images: Inputs, target: Target = None, **options: Any) -> Map:
+    """Relevance of every patch, the sum over its pixels. `options` as `Relevance`.
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR).
     """
-    return sum_over_patches(model, lrp_pixels(model, images, target, **options))
+    need_pixels(model)
+    rules, run = run_by_relevance(model, images, target, of_images=True, **options)
+    return sum_over_patches(model, rules.gradients(run.score, [run.images])[0].sum(dim=1))
 
 
-@torch.no_grad()
-def lrp_pixels(
+@method(float64=True)
+def partial_lrp(model: nn.Module, images: Inputs, target: Target = None, **options: Any) -> Map:
+    """Relevance of the last block's attention map: positive part, mean over heads.
+
+    Source: Voita et al. 2019; Beyond Intuition App. B, whose text calls it class-agnostic:
+    its map depends on the class all the same (differences C18). `options` as `Relevance`, whose
+    `plain` takes the rules of the first published code, and `pooling` as `observe`.
+    """
+    rules, run = run_by_relevance(model, images, target, last=1, **options)
+    (last,) = rules.gradients(run.score, run.seen.maps)
+    return run.seen.pool(run.seen.rows(last.clamp(min=0).mean(dim=1)))
+
+
+@method(float64=True)
+def transformer_attribution(
+    model: nn.Module, images: Inputs, target: Target = None, *, start_block: int = 1, **options: Any
+) -> Map:
+    """R <- R + A_bar R, with A_bar the mean over heads of (grad A * relevance of A)^+.
+
+    Source: Chefer, Gur, Wolf 2021 (CVPR). The published scripts leave out the first block
+    (`start_block`, differences C16). `options` as `Relevance`, and `pooling` as `observe`.
+    """
+    before = min(start_block, len(model.blocks)) - 1  # blocks that nothing is asked of
+    last = len(model.blocks) - before
+    rules, run = run_by_relevance(model, images, target, last=last, **options)
+    slopes = torch.autograd.grad(run.score, run.seen.maps, retain_graph=True)
+    pairs = zip(slopes, rules.gradients(run.score, run.seen.maps), strict=True)
+    matrices = [(slope * relevance).clamp(min=0).mean(dim=1) for slope, relevance in pairs]
+    return run.seen.pool(run.seen.propagate(matrices, start_block - before))
+
+
+def run_by_relevance(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Inputs,
     target: Target = None,
     *,
-    plain: bool = False,
-    pooling: Pooling | None = None,
-    **head: bool,
-) -> Float[Tensor, "batch height width"]:
-    """Relevance of every pixel for the class's logit, summed over colours.
+    of_images: bool = False,
+    last: int | None = None,
+    pooling: Any = None,
+    **options: bool,
+) -> tuple[Relevance, Run]:
+    """A forward pass as `run_by_rules`, whose `gradients` are relevance: 1 at the class's logit.
 
-    `plain` takes the older rules, see `through_block`; `head` are options of `from_head`.
-    """
-    seen = observe(model, images, target, pooling=pooling)
-    need_pixels(model)
-    grid = patch_grid(model, images)
-    check_weights(model, ["patch_embed.proj"], "lrp")
-    for found in through_blocks(model, seen, plain=plain, **head):
-        relevance = found.tokens
-    embedded, position = _embedded(model, seen.inputs[0], images)
-    if position is not None:
-        # Tokens that have none are in no sum, and no part of what is rescaled.
-        first = embedded.shape[1] - position.shape[1]
-        summed, _ = rules.through_sum(
-            relevance[:, first:], embedded[:, first:] - position, position, normalise=not plain
-        )
-        relevance = torch.cat([relevance[:, :first], summed], dim=1)
-    patches = relevance[:, seen.prefix :].transpose(1, 2).unflatten(2, grid)
-    weight = model.patch_embed.proj.weight
-    pixels = rules.through_patches(patches, over_patches(images, grid), weight)
-    return fitted(pixels.sum(dim=1), tuple(images.shape[2:])).to(images.dtype)
-
-
-def _embedded(model: nn.Module, tokens: Tensor, images: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The embedded tokens, and the position embedding as it was added to the last of them.
-
-    It is shorter where tokens before the patches have none, and None where no token has one.
-    """
-    if not isinstance(getattr(model, "norm_pre", nn.Identity()), nn.Identity):
-        tokens = model._pos_embed(model.patch_embed(images))  # CLIP: a norm comes after it
-    embedding = getattr(model, "pos_embed", None)
-    if embedding is None:
-        return tokens, None
-    if getattr(model, "dynamic_img_size", False):
-        embedding = resample_abs_pos_embed(
-            embedding,
-            new_size=list(patch_grid(model, images)),
-            old_size=list(model.patch_embed.grid_size),
-            num_prefix_tokens=0 if model.no_embed_class else model.num_prefix_tokens,
-        )
-    return tokens, embedding.expand(len(tokens), -1, -1)
-
-
-class BlockRelevance(NamedTuple):
-    """Relevance inside one block: of its attention map and of the tokens before it."""
-
-    attention: Float[Tensor, "batch heads query key"]
-    tokens: Float[Tensor, "batch tokens width"] | None
-
-
-def through_blocks(
-    model: nn.Module, seen: Seen, *, plain: bool = False, stop: int = 0, **head: bool
-) -> Iterator[BlockRelevance]:
-    """From the class's logit through the blocks, from the last to the first.
-
-    Block `stop`, counted from 1, is the last one gone through, and only as far as its attention
-    map; 0 means all of them, down to the first block's tokens. `plain` as
-    `through_block`, `head` as `from_head`.
+    `options` as `Relevance`.
     Raises: ValueError for a model that computes something the rules do not know.
     """
-    first, depth = max(stop, 1), len(model.blocks)
-    check_parts(model)
-    check_weights(model, [*block_layers(model, first=first), *_head_layers(model)], "lrp")
-    for number in range(depth, first - 1, -1):
-        i = number - 1
-        what = "the last block or the head" if number == depth else f"block {number}"
-        again = replay(model.blocks[i], seen.inputs[i], seen.maps[i])
-        if number == depth:
-            relevance = from_head(model, seen, again.output, plain=plain, **head)
-        else:
-            check_replay(model, again.output, seen.inputs[number], what)
-        found = through_block(again, relevance, plain=plain, down=number != stop)
-        relevance = found.tokens
-        yield found
+    need_softmax(model, "lrp")
+    rules, how = Relevance(**options), dict(of_images=of_images, last=last, pooling=pooling)
+    with rules.told_of_layers(model):
+        return rules, run_by_rules(model, images, target, rules, **how)
 
 
-def through_block(
-    again: Replay, relevance: Tensor, *, plain: bool = False, down: bool = True
-) -> BlockRelevance:
-    """Relevance of a block's output handed to its attention map and, if `down`, to its tokens.
+class Relevance(Rules):
+    """RULES for what a model calls inside.
 
-    `plain` takes the rules of the first published LRP for ViT: linear layers with their parts
-    apart, sums without normalising (differences C18).
+    `plain` takes those of the first published LRP for ViT: linear layers with their parts apart,
+    sums without normalising (differences C18). Without `mean_shares` each of the averaged tokens
+    gets the whole relevance of their mean, which is not conserved there (F1). DINO's head reads
+    class token and mean interleaved; without `interleaved` it is split as if its first half read
+    the class token (D5). Each of the two heads of a distilled DeiT gets half of the relevance: a
+    choice of ours, that no paper makes (F13). By what each adds to the logit, the sum rule, the
+    maps would be others (seen: by 9 to 57 %). The final norm, its eps and its place before or after
+    the mean, is the model's own (C17, D4).
     """
-    linear = partial(rules.through_linear, apart=plain)
-    sums = partial(rules.through_sum, normalise=not plain)
-    # In the last block only the tokens that the head reads have any relevance.
-    live = relevance.abs().amax(dim=(0, 2)).nonzero()
-    count = int(live.max()) + 1 if len(live) else 1
-    again, relevance = again.cut(count), relevance[:, :count]
 
-    def whole(values: Tensor) -> Tensor:
-        return nn.functional.pad(values, (0, 0, 0, again.value.shape[2] - count))
+    def __init__(
+        self, *, plain: bool = False, mean_shares: bool = True, interleaved: bool = True
+    ) -> None:
+        super().__init__(RULES)
+        self.plain, self.mean_shares, self.interleaved = plain, mean_shares, interleaved
+        self.model = self.layer = ""  # what is running
 
-    kept, branch = sums(relevance, again.middle, again.changed)
-    branch = linear(linear(branch, *again.fc2), *again.fc1)
-    kept, branch = sums(kept + branch, again.tokens, again.attended)
-    branch = linear(branch, *again.proj)
-    branch = branch.unflatten(2, (again.value.shape[1], -1)).transpose(1, 2)
-    of_map, of_value = rules.through_product(branch, again.attention, again.value)
-    if not down:
-        return BlockRelevance(whole(of_map), None)
-    of_query, of_key = rules.through_product(of_map, again.query, again.key.transpose(-1, -2))
-    joint = torch.stack([whole(of_query), of_key.transpose(-1, -2), of_value])
-    joint = joint.permute(1, 3, 0, 2, 4).flatten(2)
-    return BlockRelevance(whole(of_map), whole(kept) + linear(joint, *again.qkv))
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        options = kwargs or {}
+        parts = [x for arg in args for x in (arg if isinstance(arg, list | tuple) else [arg])]
+        if not any(map(_followed, (*parts, *options.values()))):
+            return func(*args, **options)
+        if func in self.table and any(map(_followed, parts)) and torch.is_grad_enabled():
+            return self.table[func](self, func, *args, **options)
+        made = func(*args, **options)
+        several = made if isinstance(made, list | tuple) else [made]
+        if func.__name__ != "__get__" and any(isinstance(one, Tensor) for one in several):
+            raise self.unknown(func.__name__)
+        return made
+
+    @contextmanager
+    def told_of_layers(self, model: nn.Module) -> Iterator[None]:
+        """Know inside which part of the model or of a block is running."""
+        self.model, hooks = type(model).__name__, []
+        for path, part in model.named_modules():
+            if re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
+                hooks.append(part.register_forward_pre_hook(partial(self._tell, path)))
+                hooks.append(part.register_forward_hook(partial(self._tell, "")))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _tell(self, path: str, *_: Any) -> None:
+        self.layer = path
+
+    def unknown(self, what: str) -> ValueError:
+        """The error that names what has no rule."""
+        place = f" in {self.layer}" if self.layer else ""
+        return ValueError(
+            f"lrp: {what}{place} of this {self.model} has no propagation rule (nor have gates, "
+            "SwiGLU, rotary positions, adapters beside a layer); merge an adapter "
+            f"(merge_and_unload() in peft), or use a plain timm Vision Transformer ({FAMILIES})"
+        )
 
 
-# The head
+def _followed(part: Any) -> bool:
+    return isinstance(part, Tensor) and part.requires_grad
 
 
-def from_head(
-    model: nn.Module,
-    seen: Seen,
-    output: Float[Tensor, "batch tokens width"],
+# What a function of torch makes, and to what that hands its relevance
+
+
+def moved(rules: Relevance, function: Rule, *args: Any, **options: Any) -> Any:
+    """What only moves or copies values: its gradient is its relevance."""
+    return function(*args, **options)
+
+
+def alone(rules: Relevance, function: Rule, *args: Any, **options: Any) -> Tensor:
+    """Activations, norms, softmax and scaling: all to the value, or token, that it is made of.
+
+    It may be made of it twice, as x * sigmoid(x).
+    """
+    made = function(*args, **options | ({"inplace": False} if "inplace" in options else {}))
+    parts = [part for part in args if _followed(part)]
+    origins = [getattr(part, "origin", part) for part in parts]
+    if any(origin is not origins[0] for origin in origins):
+        raise rules.unknown(f"{function.__name__} of two activations")
+    made = rules.handed(made, lambda relevance: (relevance,), parts[0])
+    made.origin = origins[0]
+    return made
+
+
+def linear(
+    rules: Relevance, function: Rule, x: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    made = function(x, weight, bias)
+
+    def hand_on(relevance: Tensor) -> tuple[Tensor]:
+        # Of the last block only the tokens that the head reads have any relevance.
+        live = relevance.flatten(0, -2).any(dim=1)
+        parts = relevance, x, made if bias is None else made - bias
+        relevance, inputs, outputs = (part.flatten(0, -2)[live] for part in parts)
+        found = x.new_zeros(len(live), x.shape[-1])
+        found[live] = through_linear(relevance, inputs, weight, outputs, apart=rules.plain)
+        return (found.view_as(x),)
+
+    return rules.handed(made, hand_on, x)
+
+
+def product(rules: Relevance, function: Rule, left: Tensor, right: Tensor) -> Tensor:
+    made = function(left, right)
+    if not (_followed(left) and _followed(right)):
+        raise rules.unknown(f"{function.__name__} with a constant")
+    return rules.handed(made, lambda share: through_product(share, left, right, made), left, right)
+
+
+def added(rules: Relevance, function: Rule, a: Any, b: Any) -> Tensor:
+    """A residual and a position have their shares, DeiT's two heads half each, biases none."""
+    made, both = function(a, b), _followed(a) and _followed(b)
+    if both and rules.layer:  # that is no residual
+        raise rules.unknown("a sum of two activations")
+    if both and made.ndim == 2:
+        return rules.handed(made, lambda relevance: (relevance / 2, relevance / 2), a, b)
+    if both or all(isinstance(part, Tensor) and part.ndim == 3 for part in (a, b)):
+        share = partial(through_sum, a=a, b=b, normalise=not rules.plain)
+        return rules.handed(made, share, a, b)
+    return alone(rules, function, a, b)
+
+
+def averaged(rules: Relevance, function: Rule, tokens: Tensor, dim: Any, **options: Any) -> Tensor:
+    made = function(tokens, dim, **options)
+    if dim in (-1, (-1,)):  # in a norm, which hands all to what it divides
+        made = rules.held(made)
+        made.origin = getattr(tokens, "origin", tokens)
+        return made
+    if dim != 1 or tokens.ndim != 3 or options:
+        raise rules.unknown(f"{function.__name__} over axis {dim}")
+    if rules.mean_shares:
+        return rules.handed(made, lambda share: (through_mean(share, tokens),), tokens)
+    return rules.handed(made, lambda whole: (whole[:, None].expand_as(tokens),), tokens)
+
+
+def stacked(rules: Relevance, function: Rule, parts: list[Tensor], **options: Any) -> Tensor:
+    """Class token and mean of DINO's head: interleaved, or as if one stood behind the other."""
+    made = function(parts, **options)
+    if rules.interleaved:
+        return made
+    return rules.handed(made, lambda share: share.flatten(1).chunk(len(parts), dim=1), *parts)
+
+
+def patched(
+    rules: Relevance, function: Rule, images: Tensor, weight: Tensor, bias: Any, *how: Any
+) -> Tensor:
+    if how != (tuple(weight.shape[2:]), (0, 0), (1, 1), 1):
+        raise rules.unknown("a convolution of other than patches side by side")
+    made = function(images, weight, bias, *how)
+    return rules.handed(made, lambda share: (through_patches(share, images, weight),), images)
+
+
+MOVED = {
+    *(getattr(Tensor, name) for name in (
+        "reshape", "view", "transpose", "permute", "unbind", "__getitem__", "expand", "flatten",
+        "unflatten", "contiguous", "chunk", "split", "unsqueeze", "squeeze", "to",
+    )),
+    *(torch.cat, torch.flatten, torch.unbind, torch.permute, torch.transpose, F.dropout, F.pad),
+}  # fmt: skip
+ALONE = {
+    *(F.layer_norm, F.rms_norm, Tensor.pow, torch.rsqrt, torch.softmax, Tensor.softmax, F.softmax),
+    *(F.gelu, F.silu, F.mish, F.elu, F.hardswish, F.relu, torch.relu, torch.tanh, Tensor.tanh),
+    *(torch.sigmoid, Tensor.sigmoid, torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__),
+    *(torch.div, Tensor.div, Tensor.__truediv__),
+}
+RULES: dict[Callable[..., Any], Rule] = {
+    **dict.fromkeys(MOVED, moved),
+    **dict.fromkeys(ALONE, alone),
+    F.linear: linear,
+    F.conv2d: patched,
+    **dict.fromkeys((torch.matmul, Tensor.matmul, Tensor.__matmul__), product),
+    **dict.fromkeys((torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__), added),
+    **dict.fromkeys((torch.mean, Tensor.mean), averaged),
+    torch.stack: stacked,
+}
+
+
+# The formulas: `relevance` has the shape of what an operation makes
+
+
+def safe_divide(a: Tensor, b: Tensor) -> Tensor:
+    """a / b with b kept away from zero; 0 where b is 0."""
+    away = torch.copysign(b.abs().clamp(min=SMALLEST), b)
+    return (a / away).masked_fill(b == 0, 0.0)
+
+
+def through_linear(
+    relevance: Float[Tensor, "*batch out"],
+    inputs: Float[Tensor, "*batch in"],
+    weight: Float[Tensor, "out in"],
+    outputs: Float[Tensor, "*batch out"],
     *,
-    mean_shares: bool = True,
-    interleaved: bool = True,
-    plain: bool = False,
-) -> Float[Tensor, "batch tokens width"]:
-    """Relevance of the last block's `output`: 1 at the logit of the class, 0 at the others.
+    apart: bool = False,
+) -> Float[Tensor, "*batch in"]:
+    """The z+ rule (alpha 1, beta 0): only products of equal sign count; biases do not.
 
-    A head that averages the patches, or all tokens, hands each its share in the mean; without
-    `mean_shares` each gets the whole, and relevance is not conserved there (F1). DINO's head reads
-    class token and mean interleaved, whatever `pooling` asks for; without `interleaved` it is
-    split as if its first half read the class token (D5). Each of the two heads of a distilled DeiT
-    gets half of the relevance: a choice of ours, that no paper makes (F13). By what each adds to
-    the logit, the sum rule, the maps would be others (seen: by 9 to 57 %). The final norm, its eps
-    and its place before or after the mean, is the model's own (C17, D4).
+    `outputs` are without the bias. `apart` divides the part from positive inputs and the part from
+    negative ones by their own sums instead of the common one, so that both receive all the
+    relevance: the rule of the first published LRP for ViT (differences C18).
     """
-    tokens, first = model.norm(output), seen.prefix  # of the tokens that a mean is of
-    heads = [getattr(model, name) for name in _heads(model)]
-    reads = "both" if head_pooling(model) == "both" else seen.pooling
-    if reads == "both":
-        read = [model.pool(tokens)]
-    elif reads in AVERAGED:
-        first = 0 if reads == "all_tokens" else seen.prefix
-        read = [tokens[:, first:].mean(dim=1)]
-    else:
-        read = [tokens[:, i] for i in range(len(heads))]
-    norm = getattr(model, "fc_norm", nn.Identity())
-    inputs = [norm(pooled) for pooled in read]
-    if seen.pooling == head_pooling(model):
-        logits = sum(head(x) for head, x in zip(heads, inputs, strict=True)) / len(heads)
-        check_replay(model, logits, seen.logits, "the last block or the head")
+    positive, negative = weight.clamp(min=0), weight.clamp(max=0)
+    if apart:
+        parts = [(inputs.clamp(min=0), positive), (inputs.clamp(max=0), negative)]
+        return sum(x * (safe_divide(relevance, x @ w.T) @ w) for x, w in parts)
+    # The products of equal sign are half of all products plus half of their sizes.
+    total = (inputs.abs() @ weight.abs().T).add_(outputs).div_(2)
+    # Nothing is handed to an output whose sum is 0: none of its products is in the sum.
+    share = relevance / total.clamp_(min=SMALLEST)
+    return torch.where(inputs > 0, share @ positive, share @ negative).mul_(inputs)
 
-    linear = partial(rules.through_linear, apart=plain)
-    one_hot = nn.functional.one_hot(seen.target, seen.logits.shape[1]).to(tokens)
-    shares = [
-        linear(one_hot / len(heads), x, head.weight) for head, x in zip(heads, inputs, strict=True)
+
+def through_product(
+    relevance: Float[Tensor, "*batch n m"],
+    left: Float[Tensor, "*batch n k"],
+    right: Float[Tensor, "*batch k m"],
+    made: Float[Tensor, "*batch n m"],
+) -> tuple[Float[Tensor, "*batch n k"], Float[Tensor, "*batch k m"]]:
+    """Half to each factor of the matrix product that was `made`, by its share in every sum."""
+    share = safe_divide(relevance, made) / 2
+    return left * (share @ right.mT), right * (left.mT @ share)
+
+
+def through_sum(
+    relevance: Float[Tensor, "*shape"],
+    a: Float[Tensor, "*#shape"],
+    b: Float[Tensor, "*#shape"],
+    *,
+    normalise: bool = True,
+) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
+    """Each summand by its share; `normalise` then bounds the two parts of an image.
+
+    Where a and b have opposite signs their shares can be huge: the parts are rescaled to
+    |sum of a's part| : |sum of b's part|, adding up to the relevance of the image. The
+    published code takes these sums over the batch (differences C16).
+    """
+    share = safe_divide(relevance, a + b)
+    parts = a * share, b * share
+    if not normalise:
+        return parts
+    axes = tuple(range(1, relevance.ndim))
+    sums = [part.sum(dim=axes, keepdim=True) for part in parts]
+    whole, total = sums[0].abs() + sums[1].abs(), relevance.sum(dim=axes, keepdim=True)
+    first, second = (
+        part * safe_divide(safe_divide(own.abs(), whole) * total, own)
+        for part, own in zip(parts, sums, strict=True)
+    )
+    return first, second
+
+
+def through_mean(
+    relevance: Float[Tensor, "batch width"], tokens: Float[Tensor, "batch tokens width"]
+) -> Float[Tensor, "batch tokens width"]:
+    """Each token by its share in the mean."""
+    share = safe_divide(relevance, tokens.mean(dim=1)) / tokens.shape[1]
+    return tokens * share[:, None]
+
+
+def through_patches(
+    relevance: Float[Tensor, "batch channels rows columns"],
+    images: Float[Tensor, "batch colours height width"],
+    weight: Float[Tensor, "channels colours tall wide"],
+) -> Float[Tensor, "batch colours height width"]:
+    """The z^B rule from patch tokens to pixels: those seen lie between their extremes.
+
+    What lies beyond the last patch has none.
+    """
+    stride = tuple(weight.shape[2:])
+    height, width = (n * side for n, side in zip(relevance.shape[2:], stride, strict=True))
+    seen = images[..., :height, :width]
+    low, high = (end(seen, dim=(1, 2, 3), keepdim=True) for end in (torch.amin, torch.amax))
+    bounds = [
+        (seen, weight, 1),
+        (low.expand_as(seen), weight.clamp(min=0), -1),
+        (high.expand_as(seen), weight.clamp(max=0), -1),
     ]
-    if hasattr(norm, "dense"):  # BERT's pooler
-        shares = [linear(r, x, norm.dense.weight) for r, x in zip(shares, read, strict=True)]
-    result = shares[0].new_zeros(tokens.shape)
-    if reads not in ("both", *AVERAGED):
-        for i, share in enumerate(shares):  # distilled: the logits are the mean of two heads
-            result[:, i] = share
-        return result
-    of_mean = shares[0]
-    if reads == "both":
-        halves = of_mean.unflatten(1, (-1, 2)).unbind(2) if interleaved else of_mean.chunk(2, 1)
-        result[:, 0], of_mean = halves
-    meant = tokens[:, first:]
-    result[:, first:] = rules.through_mean(of_mean, meant) if mean_shares else of_mean[:, None]
-    return result
-
-
-def _heads(model: nn.Module) -> list[str]:
-    return ["head", "head_dist"] if hasattr(model, "head_dist") else ["head"]
-
-
-def _head_layers(model: nn.Module) -> list[str]:
-    pooler = hasattr(getattr(model, "fc_norm", None), "dense")
-    return [*_heads(model), *(["fc_norm.dense"] if pooler else [])]
+    whole = sum(sign * F.conv2d(x, w, stride=stride) for x, w, sign in bounds) + SMALLEST
+    share = relevance / whole
+    found = sum(sign * x * F.conv_transpose2d(share, w, stride=stride) for x, w, sign in bounds)
+    return fitted(found, tuple(images.shape[2:]))

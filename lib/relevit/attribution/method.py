@@ -36,9 +36,9 @@ def method(
     on from there; afterwards each part has the mode that it had. Other threads that explain the
     same model wait. Inside `torch.inference_mode()` gradients are taken all the same, and of a
     model of `torch.compile` the one that was compiled is explained.
-    `float64`: it divides by what may be nearly 0, so that a model in float32 is copied and worked
-    out in float64 (but on devices that have none). `of_class`: it explains a class, and a model
-    without a head has none.
+    `float64`: it divides by what may be nearly 0, so that a model in another type is copied and
+    worked out in float64 (in float32 on devices that have none). `of_class`: it explains a class,
+    and a model without a head has none.
     Raises: ValueError for an unknown protocol, for what is no model, for images that it does not
     take, for a model without a head, for weights made inside `torch.inference_mode()`, or a
     `start_block` that is none.
@@ -63,27 +63,28 @@ def method(
                 own_mode = given.get("exact_gradient", False)
                 stack.enter_context(alone(model) if own_mode else evaluating(model))
                 images = images.clone() if images.is_inference() else images
-                kind = next(model.parameters(), images).dtype
-                if not float64 or kind == torch.float64 or images.device.type == "mps":
+                if not float64:
                     return formula(model, images, target, **(row | given))
+                kind = next(model.parameters(), images).dtype
+                wide = torch.float32 if images.device.type == "mps" else torch.float64
                 stack.enter_context(torch.autocast(images.device.type, enabled=False))
-                exact = formula(in_float64(model), images.double(), target, **(row | given))
-                return exact.to(kind)
+                exact = model if kind == wide else in_precision(model, wide)
+                return formula(exact, images.to(wide), target, **(row | given)).to(kind)
 
         return explain
 
     return decorate
 
 
-def in_float64(model: nn.Module) -> nn.Module:
-    """A copy, with the tensors that modules have beside weights and buffers.
+def in_precision(model: nn.Module, kind: torch.dtype) -> nn.Module:
+    """A copy of this type, with the tensors that modules have beside weights and buffers.
 
     Adapters keep factors there, and the old `weight_norm` and pruning the weight itself, which is
     in a graph and would not be copied.
     """
     beside = [value for module in model.modules() for value in vars(module).values()]
     kept = [value for value in beside if isinstance(value, Tensor) and value.is_floating_point()]
-    return copy.deepcopy(model, {id(value): value.detach().double() for value in kept}).double()
+    return copy.deepcopy(model, {id(value): value.detach().to(kind) for value in kept}).to(kind)
 
 
 def method_options(model: nn.Module, name: str, protocol: str) -> Options:

@@ -20,12 +20,11 @@ from relevit.attribution.attn_lrp import attn_lrp
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
 from relevit.attribution.gae import ga, gae
 from relevit.attribution.libra_grad import libra_grad
-from relevit.attribution.lrp import lrp
+from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
 from relevit.attribution.method import Target, method_options
 from relevit.attribution.pixels.integrated_gradients import integrated_gradients
 from relevit.attribution.pixels.smoothgrad import smoothgrad
 from relevit.attribution.readout import legrad, readout
-from relevit.attribution.transformer_attribution import partial_lrp, transformer_attribution
 from relevit.config.extensions import Extensible
 from relevit.protocols import Protocol
 

@@ -11,9 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attribution import method_options
-from relevit.attribution.beyond_intuition import weigh_heads, weigh_tokens
+from relevit.attribution.beyond_intuition import scale_branch, weigh_heads, weigh_tokens
 from relevit.attribution.layers import block_layers, check_weights
-from relevit.attribution.replay import replay, scale_branch
 from relevit.attribution.seen import average_heads, observe
 from relevit.protocols import Protocol
 
@@ -31,15 +30,21 @@ def approximation_errors(
     the two methods. Columns: method, block (from 1), index (image), squared_error (summed over
     tokens and channels).
     """
-    seen = observe(model, images, gradients="all")
+    after_last: list[Tensor] = []
+    keep = model.blocks[-1].register_forward_hook(
+        lambda _, args, made: after_last.append(made.detach())
+    )
+    try:
+        seen = observe(model, images, gradients="all")
+    finally:
+        keep.remove()
     rules = {name: method_options(model, name, protocol) for name in ("head_wise", "token_wise")}
     for own in rules.values():
         own.pop("start_block", None)  # each block is judged by itself
-    check_weights(model, block_layers(model), "approximation_errors")
+    check_weights(model, block_layers(model, "mlp.fc1", "mlp.fc2"), "approximation_errors")
     parts = []
     with torch.no_grad():
-        last = replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
-        tokens = zip(model.blocks, seen.inputs, [*seen.inputs[1:], last], strict=True)
+        tokens = zip(model.blocks, seen.inputs, [*seen.inputs[1:], *after_last], strict=True)
         recurrences = {
             "rollout": average_heads(seen),
             "head_wise": weigh_heads(seen, **rules["head_wise"]),

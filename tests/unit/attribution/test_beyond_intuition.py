@@ -128,3 +128,10 @@ def test_rollout_is_token_wise_with_identity_weights(build_vit, images):
     ours = METHODS["token_wise"](model, images, feedback="none", protocol="described")
     rollout = METHODS["rollout"](model, images, protocol="described")
     torch.testing.assert_close(ours, rollout)
+
+
+def test_gates_are_refused(vit, images):
+    model = vit(depth=3)
+    model.blocks[1].attn.gate = torch.nn.Linear(16, 16).double()
+    with pytest.raises(ValueError, match=r"token_wise: the attention of this Vis.* gates"):
+        METHODS["token_wise"](model, images)

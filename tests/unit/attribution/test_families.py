@@ -20,9 +20,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 from relevit.attention.token_rows import head_pooling
 from relevit.attribution import METHODS
-from relevit.attribution.lrp import from_head
-from relevit.attribution.replay import replay
-from relevit.attribution.seen import observe
+from relevit.attribution.lrp import run_by_relevance
 from relevit.models.loading import load_model
 from replicas import weights as micro
 
@@ -171,10 +169,14 @@ def test_published_relevance_is_split_as_if_concatenated(dino, faces, half, toke
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.weight[4, half] = 1
-        seen = observe(model, faces, 4)
-        output = replay(model.blocks[-1], seen.inputs[-1], seen.maps[-1]).output
-        published = from_head(model, seen, output, mean_shares=False, interleaved=False).sum(dim=2)
-        described = from_head(model, seen, output).sum(dim=2)
+    read = []
+    model.norm.register_forward_hook(lambda layer, args, made: read.append(made))
+
+    def relevance(**options):
+        rules, run = run_by_relevance(model, faces, 4, **options)
+        return rules.gradients(run.score, read[-1:])[0].sum(dim=2)
+
+    published, described = relevance(mean_shares=False, interleaved=False), relevance()
     rows = slice(1) if tokens == 1 else slice(1, None)
     close(published[:, rows], torch.ones(3, tokens).double(), 1e-6)
     close(published.sum(dim=1), torch.full((3,), tokens).double(), 1e-6)

@@ -1,4 +1,4 @@
-"""Methods that read a layer's weight: what wraps it, and is it still what its weight says."""
+"""Layers that are more than their weight: called where a method can, named where it cannot."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from relevit.attribution.attn_lrp import attn_lrp_and_logits, linear_layers
 from relevit.attribution.layers import does_its_weight
 
 from ..attribution_cases import LRP, close, explain, know_black
-
-READ_WEIGHTS = (*LRP, "token_wise")
 
 
 class Adapted(nn.Linear):
@@ -75,6 +73,13 @@ def hooked(layer):
     return layer
 
 
+def doubled(layer):
+    with torch.no_grad():
+        layer.weight *= 2
+        layer.bias *= 2
+    return layer
+
+
 def parametrized(layer):
     return parametrize.register_parametrization(layer, "weight", Doubled())
 
@@ -95,6 +100,7 @@ SAME = {
     "parametrize": parametrized,
     "weight_norm": parametrizations.weight_norm,
     "old weight_norm": stale,
+    "doubled": doubled,
     "pruned": lambda layer: prune.random_unstructured(layer, "weight", 0.5),
 }
 
@@ -119,77 +125,54 @@ def wrap(model, path, kind):
 READ = ("blocks.1.attn.qkv", "blocks.1.attn.proj", "blocks.1.mlp.fc1", "blocks.1.mlp.fc2", "head")
 
 
-@pytest.mark.parametrize("path", [*READ, "patch_embed.proj"])
-@pytest.mark.parametrize("name", METHODS)
-def test_a_layer_that_is_more_than_its_weight_is_named(build_vit, images, name, path):
-    """Or not read: then the map is that of the model as it computes."""
-    model = wrap(know_black(build_vit()), path, "hook")
-    reads = {"token_wise": "attn" in path, "lrp": True}
-    if reads.get(name, name in LRP and path != "patch_embed.proj"):
-        text = rf": {path} of this VisionTransformer is a (Linear|Conv2d), where .*merge_and_unload"
-        with pytest.raises(ValueError, match=text):
-            explain(name, model, images)
-    else:
-        assert explain(name, model, images).shape == (3, 16)
-
-
-@pytest.mark.parametrize("path", READ)
-@pytest.mark.parametrize("name", LRP)
-def test_what_wraps_a_layer_and_has_no_width_is_named(build_vit, images, name, path):
-    text = rf": {path} of this VisionTransformer is a Wrapped, where .*merge_and_unload"
+@pytest.mark.parametrize("path", READ[:2])
+def test_a_layer_that_is_more_than_its_weight_is_named(build_vit, images, path):
+    text = rf"token_wise: {path} of this VisionTransformer is a Linear, where .*merge_and_unload"
     with pytest.raises(ValueError, match=text):
-        explain(name, wrap(build_vit(), path, "wrapped"), images)
+        explain("token_wise", wrap(know_black(build_vit()), path, "hook"), images)
 
 
-@pytest.mark.parametrize("kind", ["lora untrained", "parametrize", "old weight_norm", "pruned"])
-@pytest.mark.parametrize("name", [*READ_WEIGHTS, "attn_lrp"])
+@pytest.mark.parametrize("kind", ["parametrize", "old weight_norm", "pruned"])
+@pytest.mark.parametrize("name", [*LRP, "token_wise", "attn_lrp"])
 def test_a_weight_that_is_computed_is_explained(build_vit, images, name, kind):
-    model = build_vit()
+    model, single, plain = build_vit(), build_vit(), build_vit()
     for path in READ:
         wrap(model, path, kind)
+        wrap(single, path, kind)
     model(images)
-    plain = build_vit()
     with torch.no_grad():
         for path in READ:
             plain.get_submodule(path).weight.copy_(model.get_submodule(path).weight)
-    close(explain(name, model, images), explain(name, plain, images), 1e-9)
-
-
-@pytest.mark.parametrize("kind", ["lora untrained", "parametrize", "old weight_norm", "pruned"])
-@pytest.mark.parametrize("name", LRP)
-def test_a_weight_that_is_computed_is_explained_in_float32(build_vit, images, name, kind):
-    """Which is worked out on a copy in float64."""
-    model = build_vit()
-    for path in READ:
-        wrap(model, path, kind)
-    model(images)
-    single = build_vit()
-    for path in READ:
-        wrap(single, path, kind)
-    single.load_state_dict(model.state_dict())
-    single = single.float()
-    for module in single.modules():
-        if isinstance(module, Adapted):
-            module.change = module.change.float()
-    single(images.float())
-    found = explain(name, single, images.float())
-    assert found.dtype == torch.float32
     exact = explain(name, model, images)
-    assert (found - exact).norm() <= 1e-3 * exact.norm()
+    close(exact, explain(name, plain, images), 1e-9)
+    if name in LRP:  # which work on a copy in float64
+        single.load_state_dict(model.state_dict())
+        found = explain(name, single.float(), images.float())
+        assert found.dtype == torch.float32
+        assert (found - exact).norm() <= 1e-3 * exact.norm()
+
+
+AS = {"lora": "lora merged", "wrapped": "lora merged", "hook": "doubled", "quantised": "plain"}
 
 
 @pytest.mark.parametrize("paths", [READ[:2], READ[2:]], ids=["attention", "MLP and head"])
-@pytest.mark.parametrize("kind", ["lora", "wrapped"])
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in READ_WEIGHTS])
-def test_an_adapter_is_explained_as_merged(build_vit, images, name, kind, paths):
-    adapted, merged = know_black(build_vit()), know_black(build_vit())
+@pytest.mark.parametrize("kind", AS)
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "token_wise"])
+def test_a_layer_is_explained_as_it_computes(build_vit, images, name, kind, paths):
+    """Or not at all: the rules of LRP would take an adapter for a summand beside the layer."""
+    wrapped, other = know_black(build_vit()), know_black(build_vit())
     for path in paths:
-        if not (kind == "wrapped" and path.endswith("qkv")):  # timm reads the bias of that one
-            wrap(adapted, path, kind)
-            wrap(merged, path, "lora merged")
-    adapted.eval()
-    torch.testing.assert_close(adapted(images), merged(images))
-    maps = [explain(name, model, images, protocol="described") for model in (adapted, merged)]
+        if kind in ("lora", "hook") or not path.endswith("qkv"):  # timm reads the bias of that one
+            wrap(wrapped, path, kind)
+            wrap(other, path, AS[kind])
+    wrapped.eval()
+    torch.testing.assert_close(wrapped(images), other(images))
+    if name in LRP and AS[kind] == "lora merged":
+        text = r"lrp: .* in (blocks\.1\.(attn|mlp)|head) of this Vision.*adapters.*merge_and_unload"
+        with pytest.raises(ValueError, match=text):
+            explain(name, wrapped, images)
+        return
+    maps = [explain(name, model, images, protocol="described") for model in (wrapped, other)]
     close(*maps, 1e-6)
 
 
