@@ -64,7 +64,7 @@ class Extensible(MutableMapping[str, Thing]):
                     warnings.warn(
                         f"{self.group}: {point.name!r} of {of} is left out ({reason}); mend or "
                         "uninstall it",
-                        stacklevel=3,
+                        stacklevel=2,
                     )
         return self._known
 
