@@ -325,9 +325,9 @@ def through_sum(
 ) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
     """Each summand by its share; `normalise` then bounds the two parts of an image.
 
-    Where a and b have opposite signs their shares can be huge: the parts are rescaled to
-    |sum of a's part| : |sum of b's part|, adding up to the relevance of the image. The
-    published code takes these sums over the batch (differences C16).
+    Where a and b have opposite signs their shares can be huge: the parts are rescaled as the sizes
+    of their sums, and add up to the relevance of the image. The published code takes these sums
+    over the batch (differences C16).
     """
     share = safe_divide(relevance, a + b)
     parts = a * share, b * share
