@@ -184,7 +184,8 @@ def step_price(
     optimizer, kept, taken = make_optimizer(network, settings), {}, []
 
     def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        storage = tensor.untyped_storage()  # held, as a place that is free is used again
+        kept[storage.data_ptr()] = storage
         return tensor
 
     weights = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
@@ -196,7 +197,7 @@ def step_price(
             with saved_tensors_hooks(keep, lambda kept: kept) if step == 0 else nullcontext():
                 train_step(network, spec, optimizer, changed, rng, settings)
             taken.append(perf_counter() - begun)
-    used = sum(size for place, size in kept.items() if place not in weights)
+    used = sum(part.nbytes() for place, part in kept.items() if place not in weights)
     return {"seconds": float(np.median(taken[1:])), "memory_mib": used / 2**20}
 
 

@@ -154,6 +154,7 @@ def test_a_step_with_maps_keeps_more_than_labels_and_a_head_alone_less():
         for changes in ({"weights": free, "trained_blocks": 0}, {"weights": free}, {})
     ]
     assert 0 < kept[0] < kept[1] < kept[2]
+    assert step_price(model, SPEC, train, SETTINGS, 1)["memory_mib"] == kept[2]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(weight.requires_grad and weight.grad is None for weight in model.parameters())
 
