@@ -39,14 +39,16 @@ def made(project, monkeypatch) -> Path:
     plan.write_plan(preset, 2)
     first = [name for name in NOTEBOOKS if name in ("00_start", "01_masks")]
     last = [name for name in NOTEBOOKS if name not in first]
-    marks = [folder / runs.ROOM / name / runs.MADE for name in table.of_preset(preset)]
+    rows = table.of_preset(preset)
+    marks = [folder / runs.ROOM / name / runs.MADE for name in rows]
     before, after = (
         [folder / name / file for name in names for file in (EXECUTED, SUMMARY)]
         for names in (first, last)
     )
     for path in [*before, *marks, *after]:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('{"failed": ""}')
+        row = rows.get(path.parent.name)
+        path.write_text(json.dumps({"failed": ""} | ({"asked": row.asked} if row else {})))
     return project
 
 
@@ -67,6 +69,18 @@ def test_changed_parameter_runs_what_follows_from_it(made, monkeypatch, name, va
     edit(made, name, **values)
     found = waiting(made, monkeypatch)
     assert found <= stages and found >= stages - {"02_finetune", "05_ablations"}
+
+
+def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypatch):
+    for images in (50, 40):  # more is asked, but not made
+        edit(made, "03_robustness", images_per_set=images)
+        waiting(made, monkeypatch)
+    for name, row in table.of_preset(read_preset(preset_file(PRESET))).items():
+        path = results(made) / runs.ROOM / name / runs.MADE
+        path.write_text(json.dumps({"failed": "", "asked": row.asked}))
+    assert "runs" not in waiting(made, monkeypatch)
+    edit(made, "03_robustness", images_per_set=50)
+    assert "runs" in waiting(made, monkeypatch)
 
 
 @pytest.mark.parametrize("deleted", ["10_your_own", "07_segmentation"])

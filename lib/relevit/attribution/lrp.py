@@ -30,13 +30,22 @@ SMALLEST = 1e-9  # denominators are kept this far from zero
 
 
 @method(float64=True)
-def lrp(model: nn.Module, images: Inputs, target: Target = None, **options: Any) -> Map:
-    """Relevance of every patch, the sum over its pixels. `options` as `Relevance`.
+def lrp(
+    model: nn.Module,
+    images: Inputs,
+    target: Target = None,
+    *,
+    plain: bool = False,
+    mean_shares: bool = True,
+    interleaved: bool = True,
+) -> Map:
+    """Relevance of every patch, the sum over its pixels. Options as `Relevance`.
 
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR).
     """
     need_pixels(model)
-    rules, run = run_by_relevance(model, images, target, of_images=True, **options)
+    how = dict(plain=plain, mean_shares=mean_shares, interleaved=interleaved)
+    rules, run = run_by_relevance(model, images, target, of_images=True, **how)
     return sum_over_patches(model, rules.gradients(run.score, [run.images])[0].sum(dim=1))
 
 

@@ -56,13 +56,14 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
         if runs.is_trained(row):
             how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
             asked["training"] = how | {"images": runs.original_images(row.params)}
-        path = results / runs.ROOM / name / ASKED
-        before: dict[str, Any] = {}
-        with suppress(OSError, ValueError):  # none, or a damaged one: it is written
-            before = read_json(path)
-        if before | {"asked": row.asked} == asked and not row.more_than(before["asked"]):
-            continue  # it was asked as much, or more: nothing is made anew
-        _write(path, json.dumps(asked, indent=2, sort_keys=True))
+        folder = results / runs.ROOM / name
+        with suppress(OSError, ValueError):  # none, or a damaged one
+            made, before = read_json(folder / MADE), read_json(folder / ASKED)
+            if row.more_than(made["asked"]):
+                (folder / ASKED).unlink()  # written anew, it is newer than what was made
+            elif before | {"asked": row.asked} == asked:
+                continue  # it was made with as much, or more: nothing is made anew
+        _write(folder / ASKED, json.dumps(asked, indent=2, sort_keys=True))
     times = known_seconds(preset.path.stem)
     other = median(times.values()) if times else UNKNOWN_S
     notebooks = {

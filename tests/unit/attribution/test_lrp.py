@@ -232,6 +232,11 @@ def test_what_no_rule_follows_is_refused(build_vit, images, name, kind):
         METHODS[name](build_vit(**options), images)
 
 
+def test_a_map_of_pixels_has_no_pooling(build_vit, images):
+    with pytest.raises(TypeError, match="pooling"):
+        METHODS["lrp"](build_vit(), images, pooling="patches")
+
+
 @pytest.mark.parametrize("name", LRP)
 def test_differential_attention_is_refused(build_vit, images, name):
     with pytest.raises(ValueError, match="lrp: this VisionTransformer has differential attention"):
