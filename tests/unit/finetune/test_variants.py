@@ -76,6 +76,17 @@ def test_a_run_that_two_sections_ask_for_is_one(here):
     assert len({n for each in names.values() for n in each.values()}) == 2 * (2 + 2 + 1 + 2) + 1
 
 
+def test_settings_are_of_all_rows_but_the_maps(here):
+    cfg = AblationsParams(base_settings={"trained_blocks": 2, "lr": 1.0e-5}, maps={"gae": {}})
+    groups = ablations(cfg)
+    maps = groups.pop("maps")
+    others = [row.params for rows in groups.values() for row in rows.values()]
+    assert {(each.trained_blocks, each.lr) for each in others} == {(2, 1.0e-5)}
+    assert {(row.params.trained_blocks, row.params.lr) for row in maps.values()} == {(None, None)}
+    assert {row.held_out for row in maps.values()} == {cfg.looked_at}
+    assert not any(row.held_out for rows in groups.values() for row in rows.values())
+
+
 def test_maps_are_rows_beside_their_labels_and_their_swap(here):
     cfg = AblationsParams(maps=MAPS, map_settings={"weight_background": 1.0})
     found = ablations(cfg)["maps"]

@@ -60,9 +60,15 @@ def same(model, tensors):
 
 
 def test_models_of_a_seed_learn_from_the_same_drawn_pictures(tmp_path):
-    cfg = params(tmp_path, model_seeds=[0], models=["mini-mae", "mini-deit"])
-    sets = [runs._training_pictures(cfg, run) for run in compared_runs(cfg)]
-    assert all(one is other for one, other in zip(*sets, strict=True))
+    cfg = params(tmp_path, model_seeds=[0, 1], models=["mini-mae", "mini-deit"])
+    rows = {(run.model, run.seed): run for run in compared_runs(cfg)}
+    (one, checks), (same, _), (other, others) = (
+        runs._training_pictures(cfg, rows[key])
+        for key in (("mini-mae", 0), ("mini-deit", 0), ("mini-mae", 1))
+    )
+    assert one is same and checks is others
+    first, second = (pictures.read(range(8)).images for pictures in (one, other))
+    assert not torch.equal(first, second), "another seed draws others"
 
 
 def test_every_model_with_every_seed_models_first(tmp_path):

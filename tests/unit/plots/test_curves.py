@@ -36,7 +36,11 @@ def test_rates_are_judged_at_the_kept_epoch():
         ]
 
     histories = {1e-6: history((90, 89), (1.0, 1.008)), 1e-3: history((90, 60), (1.0, 3.0))}
+    for rows in histories.values():  # an epoch whose images were not looked at leaves no gap
+        rows[-1]["epoch"] = 2
+        rows.insert(1, {"epoch": 1})
     left, right = pictures.rate_curves(histories, 3.0, FinetuneParams()).axes
+    assert [line.get_xdata().tolist() for line in right.lines[:3:2]] == [[0, 2], [0, 2]]
     marks = {line.get_marker(): line.get_ydata()[0] for line in right.lines}
     assert marks["o"] == 1.008 and marks["X"] == 3.0
     dotted = [
