@@ -56,6 +56,11 @@ PROSE = (nodes.paragraph, nodes.emphasis, nodes.strong)
 project = "RelEViT"
 version = release = relevit.__version__
 root_doc = INDEX
+# Pages of the API that an earlier version has made, of what is gone.
+for page in (ROOT / "docs" / "api").glob("*.rst"):
+    place = ROOT.joinpath("lib", *page.stem.split("."))
+    if not (place.is_dir() or place.with_suffix(".py").is_file()):
+        page.unlink()
 include_patterns = ["docs/*.md", "docs/api/*", "notebooks/*.ipynb", "workshop/[Rg]*.md", "[CR]*.md"]
 exclude_patterns = [".*", "lib", "outputs", "tests"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]

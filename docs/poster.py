@@ -17,7 +17,7 @@ import quoted
 
 CLAIMS = "99-23"  # the report's cell of counts and of all verdicts
 MATTER = ("RV-01", "RV-08", "RV-11", "BI-07", "IAV-11")  # accuracy, maps, losses, methods, heads
-LABEL = 150  # pixels left of the bars
+WIDTH, LABEL, NUMBER = 470, 150, 56  # pixels: in all, left of the bars, right of them
 
 
 class Found(NamedTuple):
@@ -41,7 +41,9 @@ def bars() -> str:
     names = {"with": "with relevance", "without": "without", "adds": "relevance adds"}
     ((_, average),) = quoted.rows_of("added").iterrows()
     rows = [(shown, found(average, name)) for name, shown in names.items()]
-    scale, zero = 12, LABEL + 110
+    low, high = (end(0, *(one[n] for _, one in rows)) for end, n in ((min, 1), (max, 2)))
+    scale = (WIDTH - LABEL - NUMBER) / (high - low)
+    zero = LABEL - scale * low
     parts = []
     for number, (name, one) in enumerate(rows):
         y, x = 34 * number + 18, zero + scale * min(0, one.value)
@@ -55,7 +57,7 @@ def bars() -> str:
         )
     parts.append(f'<path d="M{zero} 0V106"/>')
     said = "; ".join(f"{name} {one}" for name, one in rows)
-    return svg("".join(parts), 470, 108, f"Change on the shifted sets, in points: {said}")
+    return svg("".join(parts), WIDTH, 108, f"Change on the shifted sets, in points: {said}")
 
 
 def doses() -> str:
@@ -76,7 +78,7 @@ def doses() -> str:
     for gap in {gap for _, gap, _ in rows}:
         parts.append(f'<text x="{LABEL + 4 * gap:g}" y="148" text-anchor="middle">{gap:g}</text>')
     said = "; ".join(f"gap {gap:g}: {one}" for _, gap, one in rows)
-    return svg("".join(parts), 470, 152, f"What relevance adds, over the background gap: {said}")
+    return svg("".join(parts), WIDTH, 152, f"What relevance adds, over the background gap: {said}")
 
 
 def _y(points: float) -> float:

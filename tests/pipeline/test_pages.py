@@ -67,6 +67,13 @@ def test_the_poster_says_what_the_report_found(pages):
     ).groups()
     assert f"with relevance {relevance} (" in poster and f"without {without} (" in poster
     assert f"relevance adds {adds} ({low} to {high})" in poster
+    drawn = re.search(
+        r'<svg[^>]*viewBox="0 0 (\d+) \d+"[^>]*Change on the.*?</svg>', poster, re.DOTALL
+    )
+    lines = re.findall(r"M(\d+) \d+H(\d+)", drawn[0])
+    places = [int(x) for x in re.findall(r'<text x="(\d+)"', drawn[0])]  # a name, its number
+    assert min(int(left) for left, _ in lines) > max(places[::2]), "no line runs into a name"
+    assert max(places[1::2]) < int(drawn[1]) - 40, "no number is cut off"
 
 
 @pytest.mark.slow
