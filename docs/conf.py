@@ -104,7 +104,7 @@ def prepare(app: Sphinx, docname: str, source: list[str]) -> None:
         return
     if preset := app.config.preset:
         source[0] = run_of(preset)[Path(docname).name].read_text(encoding="utf-8")
-    notebook = clean(nbformat.reads(source[0].replace(f"{ROOT}/", ""), as_version=4))
+    notebook = clean(nbformat.reads(source[0], as_version=4))
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         summary = next((FOLDED[tag] for tag in tags if tag in FOLDED), None)

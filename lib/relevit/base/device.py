@@ -33,26 +33,15 @@ def choose_device(name: str) -> torch.device:
     """
     import torch
 
+    there = [f"cuda:{n}" for n in range(torch.cuda.device_count() * torch.cuda.is_available())]
+    there += [*(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-        if name == "cpu" and torch.backends.mps.is_available():
-            name = "mps"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
+        name = there[0].partition(":")[0]
+    if name not in (*there, *(["cuda"] if "cuda:0" in there else [])):
         raise ValueError(
-            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N or mps"
-        ) from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise ValueError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"device {name!r}: this machine has no Apple GPU; use auto or cpu")
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:N or mps")
-    return device
+            f"device {name!r} is unknown, or not on this machine: use auto or one of {there}"
+        )
+    return torch.device(name)
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[None]:
@@ -68,8 +57,7 @@ def tensor_float32(device: torch.device | str) -> Iterator[None]:
     """Let CUDA round to ten bits of mantissa (TF32) before it multiplies float32 matrices.
 
     Several times faster on its tensor cores, and 8 times more exact than bfloat16. The switch is
-    one for the whole process: it is put back at the end, also after an exception. Other devices
-    have none.
+    one for the whole process, and put back at the end. Other devices have none.
     """
     import torch
 

@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import nbformat
@@ -24,18 +23,11 @@ from relevit.base.stages import EXECUTED
 from relevit.config import NOTEBOOKS
 from relevit.pipeline.results import result_files
 
-# What differs between two runs with equal results, and what papermill notes for itself.
+# What papermill and others note for themselves, and what needs a kernel.
 NOISE = ("papermill", "execution", "ExecuteTime", "widgets")
 WIDGET = "application/vnd.jupyter.widget-view+json"
-STATES = "application/vnd.jupyter.widget-state+json"
-# A table's id of pandas; an object's address, IPython's file for a cell, and tqdm's bar, which
-# tells how fast it was and what was left to do, and ends in what covers a longer one.
-TABLE = re.compile(r"\bT_[0-9a-f]{5}(?![0-9a-f])")
-CHANCE = {
-    r" at 0x[0-9a-f]{6,}>": ">",
-    rf"{re.escape(tempfile.gettempdir())}/ipykernel_\d+/": "ipykernel/",
-    r":? *(\d+%\|[^|\n]*\| *)?\d+(/\d+|it) \[[^\]\n]*\] *": "",
-}
+# What differs between two runs with equal results: a table's id of pandas, an object's address.
+TABLE, ADDRESS = re.compile(r"\bT_[0-9a-f]{5}(?![0-9a-f])"), re.compile(r" at 0x[0-9a-f]{6,}(?=>)")
 
 
 def finished_notebooks(preset: str) -> dict[str, Path]:
@@ -63,16 +55,14 @@ def filled(path: Path, executed: Path) -> NotebookNode:
     """
     notebook = nbformat.read(path, as_version=4)
     made = {cell.id: cell for cell in nbformat.read(executed, as_version=4).cells}
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
+    for cell in _code(notebook):
         if cell.id not in made or made[cell.id].source != cell.source:
             raise ValueError(
                 f"{path.name}: the run had another cell {cell.id!r}, before the notebook was "
                 "changed: run the preset again, which makes what has changed"
             )
         cell.outputs = made[cell.id].outputs
-    return clean(repeatable(notebook))
+    return clean(notebook)
 
 
 def committed(path: Path) -> NotebookNode:
@@ -86,8 +76,7 @@ def committed(path: Path) -> NotebookNode:
 
 def check_whole(path: Path) -> None:
     """Raises: ValueError for a notebook that was run in part, or stripped of its outputs."""
-    cells = nbformat.read(path, as_version=4).cells
-    counts = [cell.execution_count for cell in cells if cell.cell_type == "code"]
+    counts = [cell.execution_count for cell in _code(nbformat.read(path, as_version=4))]
     if counts != list(range(1, len(counts) + 1)):
         raise ValueError(
             f"{path}: its outputs are not of one whole run; for the committed ones run "
@@ -96,46 +85,34 @@ def check_whole(path: Path) -> None:
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:
-    """Drop timings, progress bars, widgets and papermill's notes; number the code cells from 1."""
+    """Drop what differs between two runs with equal results, and number the code cells from 1.
+
+    That is timings, progress bars, widgets, papermill's notes, ids, and where the project lies.
+    """
     for name in NOISE:
         notebook.metadata.pop(name, None)
     notebook.metadata.get("language_info", {}).pop("version", None)
-    number = 0
     for cell in notebook.cells:
-        for name in NOISE:
+        for name in NOISE if cell.metadata.get("tags") else (*NOISE, "tags"):
             cell.metadata.pop(name, None)
-        if not cell.metadata.get("tags"):
-            cell.metadata.pop("tags", None)
-        if cell.cell_type != "code":
-            continue
-        number += 1
+    for number, cell in enumerate(_code(notebook), start=1):
         cell.execution_count = number
-        cell.outputs = [out for out in cell.outputs if not _is_noise(out)]
+        cell.outputs = [
+            out
+            for out in cell.outputs
+            if out.get("name") != "stderr" and WIDGET not in out.get("data", {})
+        ]
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = number
-    return notebook
-
-
-def repeatable(notebook: NotebookNode) -> NotebookNode:
-    """Replace what differs between two runs with equal results; papermill's times stay."""
-    for cell in notebook.cells:
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.id = "injected-parameters"
-    states = notebook.metadata.get("widgets", {}).get(STATES, {}).get("state", {})
-    models = {name: f"{number:032x}" for number, name in enumerate(states)}
+    text = ADDRESS.sub("", nbformat.writes(notebook).replace(f"{project_root()}/", ""))
     tables: dict[str, str] = {}
-    text = nbformat.writes(notebook).replace(f"{project_root()}/", "")  # wherever it lies
-    text = re.sub(r"[0-9a-f]{32}", lambda found: models.get(found[0], found[0]), text)
     text = TABLE.sub(lambda found: tables.setdefault(found[0], f"T_{len(tables):05x}"), text)
-    for pattern, instead in CHANCE.items():
-        text = re.sub(pattern, instead, text)
     return nbformat.reads(text, as_version=4)
 
 
-def _is_noise(output: NotebookNode) -> bool:
-    """Progress bars, and widgets, which need a kernel: their ids differ from run to run."""
-    return output.get("name") == "stderr" or WIDGET in output.get("data", {})
+def _code(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def _quick() -> dict[str, dict[str, Path]]:

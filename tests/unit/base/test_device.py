@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -32,51 +34,32 @@ def machine(monkeypatch):
     [
         ({}, "auto", "cpu"),
         ({"mps": True}, "auto", "mps"),
-        ({"cuda": 1}, "auto", "cuda"),
         ({"cuda": 1, "mps": True}, "auto", "cuda"),
         ({"cuda": 2}, "cpu", "cpu"),
         ({"cuda": 2}, "cuda", "cuda"),
         ({"cuda": 2}, "cuda:1", "cuda:1"),
         ({"mps": True}, "mps", "mps"),
+        ({}, "cuda", ["cpu"]),
+        ({"cuda": 2}, "cuda:2", ["cuda:0", "cuda:1", "cpu"]),
+        ({"mps": True}, "gpu", ["mps", "cpu"]),
+        ({}, "meta", ["cpu"]),
     ],
 )
 def test_device(machine, has, name, chosen):
     machine(**has)
-    assert choose_device(name) == torch.device(chosen)
-
-
-@pytest.mark.parametrize(
-    ("has", "name", "text"),
-    [
-        ({}, "cuda", "device 'cuda': this machine has no CUDA device; use auto or cpu"),
-        ({}, "cuda:0", "device 'cuda:0': this machine has no CUDA device; use auto or cpu"),
-        ({"cuda": 2}, "cuda:2", "device 'cuda:2': this machine has 2 CUDA devices, counted from 0"),
-        ({}, "mps", "device 'mps': this machine has no Apple GPU; use auto or cpu"),
-        ({}, "gpu", "device 'gpu' is unknown; use auto, cpu, cuda, cuda:N or mps"),
-        ({}, "", "device '' is unknown; use auto, cpu, cuda, cuda:N or mps"),
-        ({}, "cuda:one", "device 'cuda:one' is unknown; use auto"),
-        ({}, "meta", "device 'meta' is not supported; use auto, cpu, cuda, cuda:N or mps"),
-    ],
-)
-def test_device_that_cannot_be_had_is_an_error(machine, has, name, text):
-    machine(**has)
-    with pytest.raises(ValueError, match=text):
+    if isinstance(chosen, str):
+        assert choose_device(name) == torch.device(chosen)
+        return
+    said = f"device {name!r} is unknown, or not on this machine: use auto or one of {chosen}"
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         choose_device(name)
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize(
-    ("choice", "chosen"),
-    [
-        ("auto", {True: "bfloat16", False: "float32"}),
-        ("float32", "float32"),
-        ("bfloat16", "bfloat16"),
-    ],
-)
-def test_precision(monkeypatch, fast, choice, chosen):
+def test_precision(monkeypatch, fast):
     monkeypatch.setattr(device, "fast_bfloat16", lambda device: fast)
-    wanted = chosen if isinstance(chosen, str) else chosen[fast]
-    assert choose_precision(choice, torch.device("cpu")) == wanted
+    chosen = [choose_precision(name, "cpu") for name in ("auto", "float32", "bfloat16")]
+    assert chosen == ["bfloat16" if fast else "float32", "float32", "bfloat16"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +77,6 @@ def test_bfloat16_in_the_processor(monkeypatch, flags, gain, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
     monkeypatch.setattr(device, "bfloat16_gain", lambda: gain)
     assert fast_bfloat16("cpu") is fast
-    assert fast_bfloat16(torch.device("cpu")) is fast
 
 
 @pytest.mark.parametrize("supported", [True, False])
@@ -107,14 +89,11 @@ def test_bfloat16_in_cuda_is_asked_of_the_hardware(monkeypatch, supported):
     assert fast_bfloat16("mps") is False
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)]
-)
-@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
-def test_autocast(name, dtype, device):
+def test_autocast():
     layer = torch.nn.Linear(2, 2)
-    with autocast(device, name):
-        assert layer(torch.ones(1, 2)).dtype == dtype
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        with autocast("cpu", name):
+            assert layer(torch.ones(1, 2)).dtype == dtype
     assert layer(torch.ones(1, 2)).dtype == torch.float32
 
 

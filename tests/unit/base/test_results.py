@@ -7,11 +7,8 @@ import re
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from relevit.base import results
 from relevit.base.results import read_json, read_rows, read_table
 
 AGAIN = "; delete the folder {}, and run again to make it anew"
@@ -69,12 +66,3 @@ def test_a_table_that_is_none(tmp_path):
         read_table(path)
     with pytest.raises(FileNotFoundError, match=r"gone\.parquet is missing; run the stage that"):
         read_table(path.with_name("gone.parquet"))
-
-
-def test_a_small_file_that_claims_more_than_fits(tmp_path, monkeypatch):
-    path = tmp_path / "scores.parquet"
-    pq.write_table(pa.table({f"x{n}": pa.nulls(10**6) for n in range(3)}), path)
-    assert len(read_table(path)) == 10**6
-    monkeypatch.setattr(results, "MOST_VALUES", 2 * 10**6)
-    with refused(path, "it claims 1,000,000 rows of 3 columns"):
-        read_table(path)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from relevit.base.stages import SUMMARY, read_summary, results_of, stage_folder, write_summary
+from relevit.base.stages import SUMMARY, results_of, stage_folder, write_summary
 from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams, StartParams
 
 PRESET = """
@@ -56,8 +56,7 @@ def test_a_stage_without_results_says_what_to_run():
     ("changed", "text"),
     [
         ({"epochs": 1}, r"epochs = 1, and .*quick\.yaml says 4; make it"),
-        ({"seed": 5}, r"seed = 5, and .* says 3; make it"),
-        ({"model": "tiny-mae"}, r"model = 'tiny-mae', and .* says 'tiny'; make it"),
+        ({"epochs": "x" * 5000}, r"epochs = 'xxx.*… \(5002 characters\), and .* says 4"),
         ({"benchmark": BenchmarkParams()}, r"benchmark\.ways = 1000, and .* says 200; make it"),
         ({"lr": 0.1}, r"lr = 0\.1, and .* says None; make it"),
     ],
@@ -88,26 +87,16 @@ def test_parameters_that_came_later_do_not_count():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"parameters": {"epo', "it is no JSON"),
         ("{}", "it has no 'parameters'"),
         ('{"parameters": [1]}', "its 'parameters' are no values by name"),
         ('{"parameters": {"benchmark": 3}}', "its 'benchmark' are no values by name"),
     ],
 )
-def test_a_summary_that_was_cut_or_edited_is_refused(text, reason):
+def test_a_summary_that_was_edited_is_refused(text, reason):
     folder = made()
     (folder / SUMMARY).write_text(text)
     named = f"results: {folder / SUMMARY} is cut short, damaged or was edited ({reason}); delete"
     with pytest.raises(ValueError, match=f"^{re.escape(named)}"):
-        read()
-    if "benchmark" not in text:
-        with pytest.raises(ValueError, match=f"^{re.escape(named)}"):
-            read_summary(folder)
-
-
-def test_a_long_value_of_a_summary_is_shortened():
-    made(epochs="x" * 5000)
-    with pytest.raises(ValueError, match=r"epochs = 'xxx.*… \(5002 characters\), and .* says 4"):
         read()
 
 
