@@ -49,7 +49,7 @@ def edit(project: Path, section: str, **values) -> None:
 
 def command(*arguments: str) -> list[str]:
     """Two stages side by side, as `make` runs them."""
-    return [sys.executable, "-m", "relevit.pipeline.run", *arguments, "--jobs", "2"]
+    return [sys.executable, "-m", "relevit.pipeline.run", "--jobs", "2", *arguments]
 
 
 def run(project: Path, *arguments: str) -> Ended:

@@ -12,7 +12,6 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from filelock import FileLock, Timeout
 
@@ -32,32 +31,24 @@ def held(preset: str) -> Iterator[None]:
     folder.mkdir(exist_ok=True)
     lock = FileLock(folder / f"relevit.{preset}.lock")
     owner = folder / f"relevit.{preset}.owner"
-    _acquire(lock, owner, preset)
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    said = f"process {os.getpid()} on {platform.node()} since {since}"
     try:
-        since = time.strftime("%Y-%m-%d %H:%M:%S")
-        text = f"process {os.getpid()} on {platform.node()} since {since}"
-        write_atomically(owner, lambda target: target.write_text(text, encoding="utf-8"))
+        lock.acquire(blocking=False)
+    except Timeout:
+        until = time.monotonic() + NAMING_S
+        while not owner.is_file() and time.monotonic() < until:  # it has just come
+            time.sleep(NAMING_S / 100)
+        who = "another process"
+        with suppress(FileNotFoundError):  # is just leaving
+            who = owner.read_text(encoding="utf-8")
+        raise RuntimeError(
+            f"pipeline: preset {preset!r} is being run by {who}; "
+            "wait until that is done, or end that process first"
+        ) from None
+    try:
+        write_atomically(owner, lambda target: target.write_text(said, encoding="utf-8"))
         yield
     finally:
         owner.unlink(missing_ok=True)
         lock.release()
-
-
-def _acquire(lock: FileLock, owner: Path, preset: str) -> None:
-    until = time.monotonic() + NAMING_S
-    while True:
-        with suppress(Timeout):
-            lock.acquire(blocking=False)
-            return
-        with suppress(FileNotFoundError):  # has just come, or is just leaving
-            raise _refusal(preset, owner.read_text(encoding="utf-8"))
-        if time.monotonic() > until:
-            raise _refusal(preset, "another process")
-        time.sleep(NAMING_S / 100)
-
-
-def _refusal(preset: str, who: str) -> RuntimeError:
-    return RuntimeError(
-        f"pipeline: preset {preset!r} is being run by {who}; "
-        "wait until that is done, or end that process first"
-    )

@@ -20,8 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import yaml
-
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
 from relevit.base.stages import EXECUTED, SUMMARY, preset_file
@@ -33,7 +31,6 @@ QUIET = ["--quiet", "host", "reason"]
 # Threads that have nothing to do sleep: beside other work they take ten times the processor else.
 # Makefile has the same for what it starts itself.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
-HERE = ("local", "dryrun", "touch")  # Snakemake's own executors
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
@@ -53,40 +50,6 @@ def check(name: str, stages: Sequence[str] = ()) -> Preset:
         )
     need_disk_space(project_root() / "outputs" / name, preset.pipeline.disk_mb)
     return preset
-
-
-def check_profile(profile: str, jobs: int | None = None) -> None:
-    """Check what Snakemake's plan does not need, but stages on a cluster do.
-
-    Without an executor they would run on this machine, and `jobs` and `cores` are first missed
-    after the downloads. `jobs` replaces the profile's. The rest Snakemake refuses as it plans.
-
-    Raises: ValueError for no cluster's executor or a number that is missing.
-    """
-    files = [project_root() / profile / name for name in ("profile.yaml", "config.yaml")]
-    path = next((file for file in files if file.is_file()), None)
-    if path is None:
-        return
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError:
-        return
-    if not isinstance(values, dict):
-        raise ValueError(f"profile: {path}: needs `name: value` lines, like executor: slurm")
-    executor = values.get("executor")
-    if not isinstance(executor, str) or executor in HERE:
-        raise ValueError(
-            f"profile: {path}: executor = {executor!r}; a cluster's is needed, like slurm: for "
-            "this machine alone leave --profile out and give --jobs"
-        )
-    numbers = values if jobs is None else values | {"jobs": jobs}
-    meaning = {"jobs": "stages at once", "cores": "processor cores of one stage"}
-    for key, what in meaning.items():
-        value = numbers.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(
-                f"profile: {path}: {key} = {value!r}; a whole number above 0 is needed, the {what}"
-            )
 
 
 def check_devices(preset: Preset) -> None:
@@ -115,8 +78,15 @@ def snakemake(
     Without one they run here: one a GPU at a time, or without any as many as `jobs` (1).
     If it `works` and does not only plan, it and its stages end with this process.
     """
-    places = _elsewhere(profile, jobs) if profile else _here(jobs or 1, gpus)
-    places += ["--config", f"preset={preset}", *([] if profile else _shares(jobs or 1, gpus))]
+    if profile:  # a stage there has its GPU to itself, so that it is the first it sees
+        places = ["--profile", profile, *(["--jobs", str(jobs)] if jobs else [])]
+        places += ["--config", f"preset={preset}"]
+    else:  # stages that compute at once share the processor's cores
+        jobs = jobs or 1
+        least = max(cores(), jobs)
+        places = ["--cores", str(least), "--resources", f"gpu={gpus or jobs}"]
+        places += ["--config", f"preset={preset}", f"gpus={gpus}"]
+        places += [f"threads={least // min(jobs, gpus or jobs)}"]
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     # What has changed is told by the files of the plan. The other scheduler, which is the default
@@ -129,20 +99,6 @@ def snakemake(
         patience_s = CANCELLING_S if profile else 0.0
         return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
     return subprocess.run([*command, *options, *places], **kwargs)
-
-
-def _elsewhere(profile: str, jobs: int | None) -> list[str]:
-    """A stage on a cluster has its GPU to itself, so that it is the first it sees."""
-    return ["--profile", profile, *(["--jobs", str(jobs)] if jobs else [])]
-
-
-def _here(jobs: int, gpus: int) -> list[str]:
-    return ["--cores", str(max(cores(), jobs)), "--resources", f"gpu={gpus or jobs}"]
-
-
-def _shares(jobs: int, gpus: int) -> list[str]:
-    """Stages that compute at once share the processor's cores: each is told to use its part."""
-    return [f"threads={max(cores(), jobs) // min(jobs, gpus or jobs)}", f"gpus={gpus}"]
 
 
 def todo(preset: str, targets: Sequence[str] = (), profile: str = "") -> list[str]:
@@ -168,21 +124,8 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
     if jobs is not None and jobs < 1:
         raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
     preset = check(name, stages)
-    if profile:
-        check_profile(profile, jobs)
-    for folder in (lock.FOLDER, f"outputs/{name}"):
-        need_writable(project_root() / folder)
     with lock.held(name):
         return _run(preset, stages, jobs, profile)
-
-
-def need_writable(folder: Path) -> None:
-    """Raise PermissionError when a folder, or the one it would be made in, cannot be written to."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(
-            f"pipeline: {there} cannot be written to: make it yours (chown), or copy the project"
-        )
 
 
 def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) -> int:
