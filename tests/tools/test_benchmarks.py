@@ -15,6 +15,8 @@ from .conftest import TINY
 OPTIONS = (*TINY, "--device=cpu", "--no-memory", "--clock=cpu")
 NAMES = ("token_wise", "head_wise", "transformer_attribution")
 TASKS = {
+    "relevance": (("relevance",), 2),
+    "step": (("step",), 1),
     "attribution": (NAMES, 3),
     # Where bfloat16 is fast it is held against float32, too.
     "evaluation": (
@@ -55,6 +57,31 @@ def test_every_variant_gives_the_map_of_each_image(bench, name):
         limit = 1e-5 if name == "transformer_attribution" else 1e-9
         gap = (maps - ours).abs().amax(dim=1) / ours.abs().amax(dim=1)
         assert gap.max() < limit, variant
+
+
+@pytest.mark.parametrize("factor", [1.001, float("nan")])
+def test_wrong_number_makes_the_exit_code_1(bench, capsys, monkeypatch, factor):
+    right = bench.TASKS["relevance"]["ours"]
+
+    def wrong(*args):
+        (relevance,) = right(*args)["relevance"]
+        relevance[0, relevance[0].argmax()] *= factor
+        return {"relevance": [relevance]}
+
+    monkeypatch.setitem(bench.TASKS["relevance"], "ours", wrong)
+    assert bench.main([*OPTIONS, "--models=vit_l", "--tasks", "relevance"]) == 1
+    assert "DIFFER" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_ours_is_faster_on_cuda(bench, tmp_path):
+    path = tmp_path / "bench.json"
+    asked = ("--tasks", "relevance", "step", "--models", "vit_b", "--repeats=5")
+    assert bench.main(["--device=cuda", *asked, f"--json={path}"]) == 0
+    for row in json.loads(path.read_text()):
+        name, ratio, *_ = row["ratios"][0]
+        assert name == "published / ours" and ratio > 1
+        assert row["memory_mib"]["ours"] < row["memory_mib"]["published"]
 
 
 def test_wrong_partition_makes_the_exit_code_1(bench, capsys, monkeypatch):

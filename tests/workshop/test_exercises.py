@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from nbclient import NotebookClient
+from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_notebook
 
 from relevit.pipeline import checks, exercises
@@ -90,36 +90,18 @@ def recursion(body: str, start: str = "torch.eye(a.shape[-1])", read: str = "R[0
 MEAN = "(A * G).clamp(min=0).mean(0)"
 WRONG = [
     (recursion(f"R + {MEAN} @ R", read="R[1:, 0]"), "transposed"),
-    (recursion(f"R + {MEAN} @ R", read="R[0]"), "own entry is still in"),
     (recursion(f"{MEAN} @ R"), "identity out"),
-    (recursion("R + (A * G).clamp(min=0).sum(0) @ R"), "sum over heads"),
-    (recursion("R + (A * G).mean(0).clamp(min=0) @ R"), "after the mean over heads"),
-    (recursion("R + (A * G).mean(0) @ R"), "negative products in"),
     (recursion(f"R + R @ {MEAN}"), "wrong side"),
     (recursion(f"R + {MEAN} @ R", start="torch.eye(3)"), "stopped with RuntimeError"),
-    ("def background_loss(r, s): return (r * s).square().mean()", "on the object"),
     ("def background_loss(r, s): return ((r * (1 - s)) ** 2).sum()", "take the sum"),
-    ("def background_loss(r, s): return (r * (1 - s)).mean()", "not squared"),
-    ("def background_loss(r, s): return r[s == 0].square().mean()", "pixels alone"),
     ("def background_loss(r, s):\n  r *= 1 - s\n  return r.square().mean()", "input number 1"),
     ("def background_loss(r, s): (r * (1 - s)).square().mean()", "returns nothing"),
-    ("def adds(t): return 100 * (t['with'] - t['original']).mean()", "twin has changed, too"),
     ("def adds(t): return 100 * (t['with'] - t['without']).mean()", "large set counts more"),
     ("def adds(t): return (t['with'] - t['without']).groupby('dataset').mean().mean()", "share"),
-    ("def follow(m): return m[2] @ m[1] @ m[0]", "identity out"),
     ("def follow(m):\n  r = torch.eye(5)\n  for a in m: r = r + r @ a\n  return r", "wrong side"),
-    ("def miou(c, m): return 100 * (c & m).sum() / (c | m).sum()", "object alone"),
     ("def miou(c, m): return 200 * (c & m).sum() / (c.sum() + m.sum())", "Dice"),
-    ("def miou(c, m): return 100 * (c == m).float().mean()", "pixel accuracy"),
     ("def area(s, a): return sum(a)", "without the widths"),
-    ("def area(s, a): return torch.trapezoid(torch.tensor([*a, 0.]), torch.tensor([*s, 1.]))",
-     "30 for 30 %"),
-    ("def area(s, a): return torch.trapezoid(torch.tensor([*a, 0.]), torch.tensor([*s, 100.]))",
-     "100 times too large"),
-    ("def ia_score(a, m): return (a * m).sum(-1)", "plain inner product"),
     ("def ia_score(a, m): return (a.softmax(-1) * m.softmax(-1)).sum(-1)", "softmax"),
-    ("def ia_score(a, m): return (a * m).mean(-1) / a.norm(dim=-1) / m.norm()", "over patches"),
-    ("def ia_score(a, m): return (a * m).sum(-1) / a.norm() / m.norm()", "for all heads together"),
     ("def ia_score(a, m): return [(a * m).sum(-1), 1]", "returns a list"),
     ("def ia_score(a, m): return a.log().sum(-1) * math.nan", "NaN"),
     ("def centred_score(a, m):\n  a = a - a.mean()\n  m = m - m.mean()\n"
@@ -153,14 +135,13 @@ def test_right_answers_other_than_ours(source, capsys):
     assert capsys.readouterr().out.startswith("✓ ")
 
 
-@pytest.mark.slow
-def test_a_notebook_shows_the_sentence_alone():
+def test_a_notebook_shows_the_sentence_alone(capsys):
     """No traceback, which a beginner would not read, and no look at the check's own source."""
-    code = ["from relevit.pipeline import checks", "checks.gae(lambda attention, gradients: None)"]
-    notebook = new_notebook(cells=list(map(new_code_cell, code)))
-    NotebookClient(notebook, allow_errors=True, kernel_name="python3").execute()
-    (output,) = notebook.cells[-1].outputs
-    assert output.traceback == ["✗ Your function returns nothing: end it with `return`."]
+    InteractiveShell().run_cell(
+        "from relevit.pipeline import checks\nchecks.gae(lambda a, g: None)"
+    )
+    said = capsys.readouterr()
+    assert said.out + said.err == "✗ Your function returns nothing: end it with `return`.\n"
 
 
 # Students' copies

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import sys
 from pathlib import Path
@@ -40,13 +38,6 @@ Finished jobid: 3 (Rule: runs_1)
 Job 4: {PAGE}: the nine columns
 Finished jobid: 4 (Rule: {PAGE})
 """
-
-
-class Full(io.BytesIO):
-    """A file on a disk that is full."""
-
-    def write(self, text: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture
@@ -109,9 +100,3 @@ def test_time_left_follows_how_fast_this_machine_is(clock):
 )
 def test_time_left_is_no_more_exact_than_a_guess(seconds, words):
     assert rounded(seconds) == words
-
-
-def test_full_disk_does_not_hide_what_is_said_of_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Path, "open", lambda *args, **options: Full())
-    follow(tmp_path, Progress(SECONDS, SECONDS, 2, tmp_path))
-    assert "ValueError: it went wrong" in capsys.readouterr().err
