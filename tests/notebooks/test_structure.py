@@ -160,6 +160,12 @@ def test_outputs_hold_no_error_and_no_progress_bar(notebook):
     assert "widgets" not in notebook.metadata
 
 
+def test_a_widget_is_stored_as_its_first_picture_with_its_words(stored):
+    (cell,) = [cell for cell in stored["00_start"].cells if cell.id == "00-hand"]
+    (output,) = cell.outputs
+    assert output.metadata["image/jpeg"]["alt"].startswith("ant: at home (forest) the answer is")
+
+
 def test_checked_cells_have_something_to_check(notebook):
     """nbval skips a cell without execution count silently, and one without output for good."""
     cells = tagged(notebook, CHECKED)
