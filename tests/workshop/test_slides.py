@@ -55,9 +55,9 @@ def test_pages_need_no_network_and_show_formulas(name, tmp_path):
     assert html.count("<math") >= 5 if name == "handout" else html.count("<details>") == 10
 
 
-def test_figures_by_number_and_part(tmp_path, source):
-    store(tmp_path / "one.ipynb", png(8, 8), png(40, 20))
-    source.write_text("# A\nfigure: one p 2 crop 50,0,100,50 | part\n")
+def test_part_of_a_figure(tmp_path, source):
+    store(tmp_path / "one.ipynb", png(40, 20))
+    source.write_text("# A\nfigure: one p crop 50,0,100,50 | part\n")
     (cell,) = slides.deck(source, tmp_path).cells
     data = re.search(r'src="data:image/png;base64,([^"]+)"', cell.source)[1]
     assert Image.open(io.BytesIO(base64.b64decode(data))).size == (20, 10)
@@ -75,7 +75,7 @@ def test_a_notebook_that_has_run_does_not_change_a_slide(tmp_path, source):
 
 def test_a_notebook_without_outputs_is_refused(tmp_path, source):
     store(tmp_path / "one.ipynb")
-    with pytest.raises(ValueError, match=r"cell 'p' of one, .* 0 pictures; .* make notebooks"):
+    with pytest.raises(ValueError, match=r"cell 'p' of one, .* no picture; .* make notebooks"):
         slides.deck(source, tmp_path)
     source.write_text("# A\nfigure: one p\n")
     with pytest.raises(ValueError, match="'figure: one p' is no figure; write figure: NOTEBOOK"):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     Part = ImageSet | Corpus
 
 State = Literal["whole", "missing", "incomplete", "wrong", "unreadable"]
-SHOWN = 20  # unreadable images that are named on the screen
 AT_ONCE = 2000  # images that wait to be decoded
+SHOWN = 20  # unreadable images that are named on the screen
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,6 @@ class Finding:
     folder: str = ""  # the first that is there
     images: int | None = None
     classes: int | None = None
-    size_gb: float | None = None  # on this disk; with deep alone
     problems: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
 
@@ -44,15 +42,13 @@ class Finding:
         """All that is known, the facts of the catalogue included."""
         entry = CATALOGUE[self.key]
         official = {name: getattr(entry, name) for name in ("images", "classes", "size_gb")}
-        about = {
-            name: getattr(entry, name)
-            for name in ("title", "holds", "folders", "archives", "page", "terms", "used_by")
-        }
-        return asdict(self) | {"official": official} | about
+        about = ("title", "holds", "folders", "archives", "page", "terms", "used_by")
+        facts = {name: getattr(entry, name) for name in about}
+        return asdict(self) | {"official": official} | facts
 
 
 def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
-    """Look at one set; `deep` decodes every image and mask, and measures the disk it takes.
+    """Look at one set; `deep` decodes every image and mask.
 
     Raises: FileNotFoundError when `data_root` is no folder, ValueError for an unknown key.
     """
@@ -69,28 +65,12 @@ def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
             parts.append(entry.read(data_root, call=call))
         except (ValueError, OSError) as error:
             problems.append(" ".join(str(error).split()))
+    places = [folder for folder in entry.folders if (data_root / folder).exists()]
     if problems:
-        return Finding(
-            key, "wrong" if _places(entry, data_root) else "missing", problems=tuple(problems)
-        )
-    return _judge(entry, parts, data_root, deep)
-
-
-def _places(entry: Entry, data_root: Path) -> list[Path]:
-    """Those of a set's folders that are there."""
-    return [data_root / folder for folder in entry.folders if (data_root / folder).exists()]
-
-
-def _labels(part: Part) -> list[int]:
-    if hasattr(part, "documents"):
-        return [document.label for document in part.documents]
-    return part.labels.tolist()
-
-
-def _judge(entry: Entry, parts: Sequence[Part], data_root: Path, deep: bool) -> Finding:
+        return Finding(key, "wrong" if places else "missing", problems=tuple(problems))
     images = sum(len(part) for part in parts)
     classes = len({label for part in parts for label in _labels(part)})
-    problems = tuple(
+    problems = [
         f"{number(found)} {what}; a whole set has {' or '.join(map(number, expected))}: unpack "
         f"{' and '.join(entry.archives)} again"
         for what, found, expected in (
@@ -98,51 +78,35 @@ def _judge(entry: Entry, parts: Sequence[Part], data_root: Path, deep: bool) -> 
             ("classes", classes, entry.expected_classes),
         )
         if expected and found not in expected
-    )
+    ]
     broken = tuple(text for part in parts for text in unreadable(part)) if deep else ()
-    return Finding(
-        entry.key,
-        "incomplete" if problems else "unreadable" if broken else "whole",
-        next((str(place.relative_to(data_root)) for place in _places(entry, data_root)), ""),
-        images,
-        classes,
-        disk_gb(_places(entry, data_root)) if deep else None,
-        problems,
-        broken,
-    )
+    state: State = "incomplete" if problems else "unreadable" if broken else "whole"
+    return Finding(key, state, (*places, "")[0], images, classes, tuple(problems), broken)
+
+
+def _labels(part: Part) -> Iterable[int]:
+    if hasattr(part, "documents"):
+        return (document.label for document in part.documents)
+    return part.labels.tolist()
 
 
 def unreadable(part: Part) -> list[str]:
-    """Decode all pictures, and their masks; what is wrong with those that cannot be.
+    """Decode all pictures and masks; what is wrong with those that cannot be. Texts were read."""
 
-    Texts were read when they were counted.
-    """
-    found: list[str] = []
+    def problem(place: int) -> str:
+        try:
+            part.read([place])
+        except (ValueError, OSError, SyntaxError) as error:
+            text = one_line(error)
+            return text if text.startswith(f"{part.name}: ") else f"{part.name}: {place}: {text}"
+        return ""
+
     if hasattr(part, "documents"):
-        return found
+        return []
     with ThreadPoolExecutor() as pool:  # decoding lets go of the interpreter
-        for start in range(0, len(part), AT_ONCE):
-            places = range(start, min(start + AT_ONCE, len(part)))
-            found += [text for text in pool.map(partial(_problem, part), places) if text]
-    return found
-
-
-def _problem(part: Part, place: int) -> str:
-    """What is wrong with a picture or its mask; empty when both can be decoded."""
-    try:
-        part.read([place])
-    except (ValueError, OSError, SyntaxError) as error:
-        text = one_line(error)
-        return text if text.startswith(f"{part.name}: ") else f"{part.name}: {place}: {text}"
-    return ""
-
-
-def disk_gb(places: Sequence[Path]) -> float:
-    """What files and folders take, in 10^9 bytes."""
-    files = (
-        path for place in places for path in ((place,) if place.is_file() else place.rglob("*"))
-    )
-    return sum(path.stat().st_size for path in files if path.is_file()) / 1e9
+        starts = range(0, len(part), AT_ONCE)
+        shares = (range(start, min(start + AT_ONCE, len(part))) for start in starts)
+        return [text for share in shares for text in pool.map(problem, share) if text]
 
 
 def lines(finding: Finding) -> list[str]:
@@ -154,10 +118,11 @@ def lines(finding: Finding) -> list[str]:
         rows.append(("found", f"{found} in {finding.folder}"))
     rows.append(("official", _count(entry, entry.images, entry.classes)))
     if entry.readable is not None:
-        rows.append(("of these", f"{_choices(entry)} are read"))
-    here = "" if finding.size_gb is None else f"; here {finding.size_gb:.1f} GB"
-    size = number(entry.size_gb) + ("" if entry.size_gb is None else " GB")
-    rows.append(("unpacked", size + here))
+        some = [(entry.holds, entry.expected_images), ("classes", entry.expected_classes)]
+        read = [f"{' or '.join(map(number, wanted))} {what}" for what, wanted in some if wanted]
+        rows.append(("of these", f"{', '.join(read)} are read"))
+    unit = "" if entry.size_gb is None else " GB"
+    rows.append(("unpacked", number(entry.size_gb) + unit))
     rows += [("problem", text) for text in finding.problems]
     rows += [("unreadable", text) for text in finding.unreadable[:SHOWN]]
     if len(finding.unreadable) > SHOWN:
@@ -171,9 +136,3 @@ def lines(finding: Finding) -> list[str]:
 
 def _count(entry: Entry, images: int | None, classes: int | None) -> str:
     return f"{number(images)} {entry.holds}, {number(classes)} classes"
-
-
-def _choices(entry: Entry) -> str:
-    """What is read of a whole set, in numbers."""
-    numbers = [(entry.holds, entry.expected_images), ("classes", entry.expected_classes)]
-    return ", ".join(f"{' or '.join(map(number, some))} {what}" for what, some in numbers if some)

@@ -2,9 +2,9 @@
 
 Both are Markdown in `workshop/`, with formulas between dollar signs. A slide begins at a line
 `---`; what follows a line `Note:` is for the speaker (key S). A line
-`figure: NOTEBOOK CELL [NUMBER] [crop LEFT,TOP,RIGHT,BOTTOM] | what it shows` is the picture that
-the cell of that committed notebook stores, the first unless a number says which, or the part of it
-between these percents of its width and height. Such lines below each other stand side by side.
+`figure: NOTEBOOK CELL [crop LEFT,TOP,RIGHT,BOTTOM] | what it shows` is the first picture that the
+cell of that committed notebook stores, or the part of it between these percents of its width and
+height. Such lines below each other stand side by side.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from PIL import Image
 from relevit.pipeline.notebooks import committed
 
 FIGURE = re.compile(
-    r"(?m)^figure: (?P<name>\S+) (?P<cell>\S+)(?: (?P<number>\d+))?"
+    r"(?m)^figure: (?P<name>\S+) (?P<cell>\S+)"
     r"(?: crop (?P<crop>[\d.]+(?:,[\d.]+){3}))? \| (?P<shown>.+)$"
 )
 FIGURES = re.compile(r"(?m)(?:^figure: .*\n?)+")
@@ -50,21 +50,22 @@ def deck(source: Path, notebooks: Path) -> NotebookNode:
             if not path.is_file():
                 raise ValueError(f"{source}: {match.group()!r}: there is no {path}")
             read[name] = committed(path)
-        found, wanted = _pictures(read[name], cell), int(match["number"] or 1)
-        if not 1 <= wanted <= len(found):
+        outputs = [o for c in read[name].cells if c.id == cell for o in c.get("outputs", [])]
+        found = [(k, o["data"][k]) for o in outputs for k in PICTURES if k in o.get("data", {})]
+        if not found:
             raise ValueError(
-                f"{source}: {match.group()!r}: cell {cell!r} of {name}, as committed, stores "
-                f"{len(found)} pictures; name a cell that stores one, or store those of a run: "
-                "make reproduce, make notebooks, then commit"
+                f"{source}: {match.group()!r}: cell {cell!r} of {name}, as committed, stores no "
+                "picture; name a cell that stores one, or store those of a run: make reproduce, "
+                "make notebooks, then commit"
             )
-        address = _address(*found[wanted - 1], match["crop"])
+        address = _address(*found[0], match["crop"])
         return f'<img alt="{match["shown"]}" src="{address}">'
 
     def row(match: re.Match[str]) -> str:
         for line in match.group().splitlines():
             if not FIGURE.fullmatch(line):
                 raise ValueError(
-                    f"{source}: {line!r} is no figure; write figure: NOTEBOOK CELL [NUMBER] "
+                    f"{source}: {line!r} is no figure; write figure: NOTEBOOK CELL "
                     "[crop LEFT,TOP,RIGHT,BOTTOM] | what it shows"
                 )
         return f'<p class="figures">{FIGURE.sub(picture, match.group())}</p>\n'
@@ -85,9 +86,7 @@ def write_slides(source: Path, notebooks: Path, target: Path) -> int:
     """The deck as one HTML file, shown by reveal.js; the number of slides. Raises: as `deck`."""
     notebook = deck(source, notebooks)
     exporter = SlidesExporter(template_name=TEMPLATE, extra_template_basedirs=[str(ASSETS)])
-    html, _ = exporter.from_notebook_node(notebook)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(html, encoding="utf-8")
+    target.write_text(exporter.from_notebook_node(notebook)[0], encoding="utf-8")
     return sum(cell.metadata["slideshow"]["slide_type"] == "slide" for cell in notebook.cells)
 
 
@@ -97,7 +96,6 @@ def write_page(source: Path, target: Path) -> None:
     template = Template((ASSETS / TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))
     title = text.partition("\n")[0].lstrip("# ")
     html = template.render(title=title, body=markdown2html(_with_formulas(text)))
-    target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(html, encoding="utf-8")
 
 
@@ -108,13 +106,6 @@ def _with_formulas(text: str) -> str:
     )
 
 
-def _pictures(notebook: NotebookNode, id: str) -> list[tuple[str, str]]:
-    """Kind and base64 text of each picture that a cell stores."""
-    outputs = [out for cell in notebook.cells if cell.id == id for out in cell.get("outputs", [])]
-    bundles = [output.get("data", {}) for output in outputs]
-    return [(kind, data[kind].strip()) for data in bundles for kind in PICTURES if kind in data]
-
-
 def _address(kind: str, data: str, crop: str | None) -> str:
     """An address that holds the picture itself, or the part of it that `crop` names."""
     if crop:
@@ -123,4 +114,4 @@ def _address(kind: str, data: str, crop: str | None) -> str:
         part = picture.crop([round(percent * side / 100) for percent, side in sides])
         part.save(into := io.BytesIO(), picture.format, quality=90)
         data = base64.b64encode(into.getvalue()).decode()
-    return f"data:{kind};base64,{data}"
+    return f"data:{kind};base64,{data.strip()}"
