@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -159,34 +158,35 @@ def written(text: str, where: object) -> str:
 
 # --- Tables ---
 
-Cell = Callable[[pd.Series], str]
+Spec = str | Callable[[pd.Series], str]
+Table = tuple[pd.DataFrame, dict[str, Spec]]
 
 
-def cell(column: str, form: str = "+0.0", *, interval: bool = False, bold: str = "") -> Cell:
-    """Writes what a row has of a number and its interval; bold in the rows named so."""
+def cell(row: pd.Series, spec: Spec) -> str:
+    """What a table shows of a row: `column`, or `column:form` for its number in that form.
 
-    def write(row: pd.Series) -> str:
-        unit = next(unit for unit in UNITS if column + unit in row)
-        if row[column + unit] == "":
-            return ""
-        text = number(row, column, form, interval=interval and bool(_ends(row, column, unit)))
-        strong = bold and bold in row.to_numpy()
-        return f"**{text}**" if strong else text
-
-    return write
-
-
-def code(column: str) -> Cell:
-    """Writes a name as code."""
-    return lambda row: f"`{row[column]}`"
+    A form that ends in ~ takes the interval along, where there is one.
+    """
+    if not isinstance(spec, str):
+        return spec(row)
+    column, _, form = spec.partition(":")
+    if not form:
+        return row[column] if column in row else f"`{row[column.strip('`')]}`"
+    unit = next(unit for unit in UNITS if column + unit in row)
+    if row[column + unit] == "":
+        return ""
+    wide = form.endswith("~") and bool(_ends(row, column, unit))
+    return number(row, column, form.rstrip("~"), interval=wide)
 
 
 def table(name: str) -> str:
     """A table as Markdown."""
     if name in TABLES:
         rows, cells = TABLES[name]()
-        heads = list(cells)
-        body = [[write(row) for write in cells.values()] for _, row in rows.iterrows()]
+        heads, body = (
+            [*cells],
+            [[cell(row, c) for c in cells.values()] for _, row in rows.iterrows()],
+        )
     else:
         found = read(name)
         heads = ["" if str(head).startswith("Unnamed") else str(head) for head in found]
@@ -195,30 +195,32 @@ def table(name: str) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def _changes(*sets: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+def _sorted(rows: pd.DataFrame, *columns: str, falling: bool = False) -> pd.DataFrame:
+    order = {"key": lambda values: values.astype(float), "kind": "stable"}
+    return rows.sort_values([*columns], ascending=not falling, **order)
+
+
+def _changes(*sets: str) -> Table:
     """Set by set: the paper's change, the original, and the change with, without, and added."""
     paper = pd.read_csv(PAPER / "robustness.csv").query(
         "table in ('main_T1', 'main_T2') and metric == 'top1'"
     )
-    means = {
-        m: paper[(paper["method"] == "ours") & (paper["masks"] == "annotated")]
-        if m
-        else paper[paper["method"] == "original"]
-        for m in (True, False)
-    }
-    ours, before = (means[m].groupby("dataset")["value"].mean() for m in (True, False))
+    arms = ("method == 'ours' and masks == 'annotated'", "method == 'original'")
+    ours, before = (paper.query(arm).groupby("dataset")["value"].mean() for arm in arms)
     theirs = (ours - before).rename(lambda name: name.removeprefix("inet_"))
     theirs["shifted_average"] = theirs[list(SHIFTED)].mean()
-    rows = pd.concat([rows_of("added", f"dataset={name}") for name in sets])
-    said = {"shifted_average": "seven shifted sets"}
-    whole = "shifted_average"
-    return rows, {
-        "set": lambda row: said.get(row["dataset"], f"`{row['dataset']}`"),
+    whole = {"shifted_average": "seven shifted sets"}
+
+    def strong(spec: str) -> Spec:
+        return lambda row: f"**{cell(row, spec)}**" if row["dataset"] in whole else cell(row, spec)
+
+    return pd.concat([rows_of("added", f"dataset={name}") for name in sets]), {
+        "set": lambda row: whole.get(row["dataset"], f"`{row['dataset']}`"),
         "paper": lambda row: f"{theirs[row['dataset']]:+.1f}",
-        "original (%)": cell("original", "0.0"),
-        "with relevance": cell("with", interval=True, bold=whole),
-        "without": cell("without", interval=True),
-        "relevance adds": cell("adds", interval=True, bold=whole),
+        "original (%)": "original:0.0",
+        "with relevance": strong("with:+0.0~"),
+        "without": "without:+0.0~",
+        "relevance adds": strong("adds:+0.0~"),
     }
 
 
@@ -226,158 +228,133 @@ def _rate(row: pd.Series) -> str:
     return f"{float(row['lr']):.1e}".replace("e-0", "e-")
 
 
-def _cures() -> tuple[pd.DataFrame, dict[str, Cell]]:
+def _cures() -> Table:
     """All arms of the study, with exact masks of three images a class."""
-    return _falling(rows_of("cures"), "change_pts"), {
-        "arm": code("arm"),
+    return _sorted(rows_of("cures"), "change_pts", falling=True), {
+        "arm": "`arm`",
         "rate": _rate,
-        "change": cell("change", interval=True),
-        "lead over `relevance`": cell("lead", interval=True),
+        "change": "change:+0.0~",
+        "lead over `relevance`": "lead:+0.0~",
         "seeds better": lambda row: (
             f"{row['seeds_better']} of {row['seeds']}" if row["seeds_better"] else ""
         ),
-        "`val`": cell("val"),
-        "worst class": cell("worst_class", "0"),
-        "worst home": cell("worst_home", "0"),
-        "gap": cell("background_gap", "0.0"),
-        "on the object": cell("on_object", "0"),
-    }  # fmt: skip
+        "`val`": "val:+0.0",
+        "worst class": "worst_class:0",
+        "worst home": "worst_home:0",
+        "gap": "background_gap:0.0",
+        "on the object": "on_object:0",
+    }
 
 
 FOLLOWED = ("label", "relevance", "swap", "both", "swap_5e-6", "both_5e-6")
 
 
-def _along(**columns: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+def _along(**columns: str) -> Table:
     """The change of the followed arms, a column each for what the words choose."""
 
-    def of(words: str) -> Cell:
+    def of(words: str) -> Spec:
         def write(row: pd.Series) -> str:
             found = rows_of("cures", f"arm={row['arm']}", *shlex.split(words))
-            return cell("change", interval=True)(found.iloc[0]) if len(found) else "as exact"
+            return cell(found.iloc[0], "change:+0.0~") if len(found) else "as exact"
 
         return write
 
-    return pd.DataFrame({"arm": FOLLOWED}), {"arm": code("arm")} | {
-        head.replace("_", " "): of(words) for head, words in columns.items()
-    }
+    heads = {head.replace("_", " "): of(words) for head, words in columns.items()}
+    return pd.DataFrame({"arm": FOLLOWED}), {"arm": "`arm`"} | heads
 
 
-def _falling(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    return rows.loc[rows[column].astype(float).sort_values(ascending=False, kind="stable").index]
-
-
-def _maps() -> tuple[pd.DataFrame, dict[str, Cell]]:
-    return _falling(rows_of("maps"), "change_pts"), {
-        "arm": code("arm"),
-        "change": cell("change", interval=True),
-        "over GAE": cell("over_gae", interval=True),
-        "over labels": cell("over_label", interval=True),
-        "over swap": cell("over_swap", interval=True),
-        "`val`": cell("val"),
-        "gap": cell("background_gap", "0.0"),
-        "on the object": cell("on_object", "0.0"),
-        "by LibraGrad": cell("on_object_libra", "0.0"),
+def _maps() -> Table:
+    return _sorted(rows_of("maps"), "change_pts", falling=True), {
+        "arm": "`arm`",
+        "change": "change:+0.0~",
+        "over GAE": "over_gae:+0.0~",
+        "over labels": "over_label:+0.0~",
+        "over swap": "over_swap:+0.0~",
+        "`val`": "val:+0.0",
+        "gap": "background_gap:0.0",
+        "on the object": "on_object:0.0",
+        "by LibraGrad": "on_object_libra:0.0",
         "rate": _rate,
     }
 
 
-def _doses(*more: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
-    heads = {"a": ("`a` before (%)", cell("a_before", "0.0")),
-             "with": ("with", cell("with", interval=True)),
-             "without": ("without", cell("without"))}  # fmt: skip
+def _doses(**more: str) -> Table:
     return rows_of("notes/doses"), {
         "at home in training": lambda row: f"{row['home_pct']} %",
-        "background gap before": cell("gap", "0"),
-        **dict(heads[name] for name in more),
-        "relevance adds": cell("adds", interval=True),
-        "seeds": cell("seeds", "0"),
+        "background gap before": "gap:0",
+        **more,
+        "relevance adds": "adds:+0.0~",
+        "seeds": "seeds:0",
     }
 
 
-def _erased(best: int) -> tuple[pd.DataFrame, dict[str, Cell]]:
+def _erased(best: int) -> Table:
     """The best methods on `tiny` when what they call relevant is erased first."""
-    rows = _falling(rows_of("methods", "perturbation", "positive", "model=tiny"), "value_pct")
+    erased = ("perturbation", "positive")
 
     def other(row: pd.Series) -> str:
-        found = rows_of("methods", "perturbation", "positive", "tiny-mae", row["method"])
-        return cell("value", "0.0", interval=True)(found.iloc[0])
+        found = rows_of("methods", *erased, "tiny-mae", row["method"])
+        return cell(found.iloc[0], "value:0.0~")
 
-    return rows[::-1][:best], {
-        "method": code("method"),
-        "`tiny`": cell("value", "0.0", interval=True),
-        "`tiny-mae`": other,
-    }
+    rows = _sorted(rows_of("methods", *erased, "model=tiny"), "value_pct", falling=True)[::-1]
+    return rows[:best], {"method": "`method`", "`tiny`": "value:0.0~", "`tiny-mae`": other}
 
 
-def _controls(kind: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
+def _controls(kind: str) -> Table:
     """Finetuned with masks that know less, from originals trained for longer, or for longer."""
     rows = read("controls")
-    own, exact = rows["world"] == "own", rows["masks"] == "annotated"
-    animals, plain = rows["classes"] == "animals", rows["arm"] == "relevance"
-
-    def finetuned(write: Cell) -> Cell:
-        """Writes what became of the original of a row; nothing where nobody finetuned it."""
-
-        def found(row: pd.Series) -> str:
-            same = plain & exact & (rows["world"] == row["world"]) & animals
-            return write(rows[same].iloc[0]) if same.any() else ""
-
-        return found
-
     ends = {
-        "with relevance": cell("change", interval=True),
-        "relevance adds": cell("adds", interval=True),
-        "`val`": cell("val"),
-        "gap after": cell("gap", "0.0"),
-        "seeds": cell("seeds", "0"),
+        "with relevance": "change:+0.0~",
+        "relevance adds": "adds:+0.0~",
+        "`val`": "val:+0.0",
+        "gap after": "gap:0.0",
+        "seeds": "seeds:0",
     }
-    if kind == "originals":
-        starts = rows[animals & (rows["arm"] == "original")]
-        order = (
-            starts[["home_pct", "original_images"]]
-            .astype(float)
-            .sort_values(["home_pct", "original_images"])
-        )
-        return starts.loc[order.index], {
-            "images of the original": cell("original_images", "0"),
-            "at home (%)": cell("home", "0"),
-            "right on its own kind (%)": cell("known", "0.0"),
-            "gap before": cell("gap", "0.0"),
-            **{head: finetuned(write) for head, write in ends.items()},
-        }
     if kind == "masks":
-        return rows[own & plain], {
-            "classes": lambda row: row["classes"],
-            "masks": code("masks"),
-            "overlap with the exact (%)": cell("overlap", "0"),
+        return rows.query("world == 'own' and arm == 'relevance'"), {
+            "classes": "classes",
+            "masks": "`masks`",
+            "overlap with the exact (%)": "overlap:0",
             **ends,
-            "exact masks lead by": cell("exact_leads", interval=True),
+            "exact masks lead by": "exact_leads:+0.0~",
         }
-    long = rows[own & exact & animals & rows["arm"].str.startswith("relevance")]
-    return long, {"steps": cell("steps", "0"), **ends}
+    animals = rows.query("classes == 'animals'")
+    finetuned = animals.query("masks == 'annotated' and arm.str.startswith('relevance')")
+    if kind == "steps":
+        return finetuned.query("world == 'own'"), {"steps": "steps:0", **ends}
+
+    def after(spec: str) -> Spec:
+        """What became of the original of a row; nothing where nobody finetuned it."""
+        made = finetuned.query("arm == 'relevance'").drop_duplicates("world").set_index("world")
+        return lambda row: cell(made.loc[row["world"]], spec) if row["world"] in made.index else ""
+
+    originals = animals.query("arm == 'original'")
+    return _sorted(originals, "home_pct", "original_images"), {
+        "images of the original": "original_images:0",
+        "at home (%)": "home:0",
+        "right on its own kind (%)": "known:0.0",
+        "gap before": "gap:0.0",
+        **{head: after(spec) for head, spec in ends.items()},
+    }
 
 
-DECIDED = ("holds", "contradicted")
-
-
-def _stages() -> tuple[pd.DataFrame, dict[str, Cell]]:
+def _stages() -> Table:
     """What each notebook of the workshop costs and teaches, and the claims that its run decides."""
-    claims = read("claims")
-    claims = claims[claims["verdict"].isin(DECIDED)]
+    claims = read("claims").query("verdict in ('holds', 'contradicted')")
 
     def decides(row: pd.Series) -> str:
         found = claims.loc[claims["evidence"].str.contains(row["notebook"]), "id"]
         return ", ".join(found) or "none"
 
     return rows_of("times", "workshop").merge(read("notes/lessons"), on="notebook"), {
-        "stage": code("notebook"),
-        "seconds on a core": cell("seconds", "0"),
-        "lesson": lambda row: row["lesson"],
+        "stage": "`notebook`",
+        "seconds on a core": "seconds:0",
+        "lesson": "lesson",
         "claims decided": decides,
     }
 
 
-TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {
+TABLES: dict[str, Callable[[], Table]] = {
     "headline": lambda: _changes("val", "shifted_average"),
     "sets": lambda: _changes(*SETS, "shifted_average"),
     "cures": _cures,
@@ -386,9 +363,11 @@ TABLES: dict[str, Callable[[], tuple[pd.DataFrame, dict[str, Any]]]] = {
     "controls_originals": lambda: _controls("originals"),
     "controls_steps": lambda: _controls("steps"),
     "doses": _doses,
+    "doses_whole": lambda: _doses(**{
+        "`a` before (%)": "a_before:0.0", "with": "with:+0.0~", "without": "without:+0.0"
+    }),
     "stages": _stages,
     "erased": lambda: _erased(8),
-    "doses_whole": lambda: _doses("a", "with", "without"),
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
     ),

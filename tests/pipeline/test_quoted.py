@@ -96,9 +96,8 @@ def test_a_number_without_its_source_is_refused(results, text, said):
 
 
 def test_a_cell_without_an_interval_is_a_number(results):
-    write = quoted.cell("with", interval=True, bold="ours")
-    found = [write(row) for _, row in quoted.read("added").iterrows()]
-    assert found == ["**+6.1 (+0.0 to +12.2)**", "**-4.3 (-7.2 to +0.0)**", "+0.8"]
+    found = [quoted.cell(row, "with:+0.0~") for _, row in quoted.read("added").iterrows()]
+    assert found == ["+6.1 (+0.0 to +12.2)", "-4.3 (-7.2 to +0.0)", "+0.8"]
 
 
 def test_a_table_is_a_file(results):

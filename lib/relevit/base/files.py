@@ -6,9 +6,10 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 CACHE_VARIABLE = "RELEVIT_CACHE"
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # no quotas on Windows
@@ -74,15 +75,18 @@ def _nearest(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
-def write_atomically(path: Path, write) -> None:
-    """Let `write(temporary_path)` make the file, then move it to `path` in one step.
+def write_atomically(path: Path, content: str | Callable[[Path], Any]) -> None:
+    """Write a text, or let `content(temporary_path)` make the file; then move it to `path` at once.
 
-    Raises: what `write` raises; OSError that says so when the disk is full.
+    Raises: what `content` raises; OSError that says so when the disk is full.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with full_disk_said(path):
-            write(temporary)
+            if isinstance(content, str):
+                temporary.write_text(content, encoding="utf-8")
+            else:
+                content(temporary)
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

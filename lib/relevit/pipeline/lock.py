@@ -47,7 +47,7 @@ def held(preset: str) -> Iterator[None]:
             "wait until that is done, or end that process first"
         ) from None
     try:
-        write_atomically(owner, lambda target: target.write_text(said, encoding="utf-8"))
+        write_atomically(owner, said)
         yield
     finally:
         owner.unlink(missing_ok=True)

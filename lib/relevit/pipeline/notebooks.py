@@ -156,9 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
         numbers = result_files(executed, options.preset, stored, _quick())
         texts |= {stored / name: numbers[name] for name in numbers}
         for path, text in texts.items():
-            write_atomically(
-                path, lambda target, text=text: target.write_text(text, encoding="utf-8")
-            )
+            write_atomically(path, text)
     except (ValueError, KeyError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -168,4 +168,4 @@ def _marks(preset: Preset) -> list[Path]:
 def _write(path: Path, text: str) -> None:
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
+        write_atomically(path, text)
