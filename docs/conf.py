@@ -26,7 +26,7 @@ from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 import relevit
-from relevit.pipeline.notebooks import check_whole, clean, committed, finished_notebooks
+from relevit.pipeline.notebooks import check_whole, clean, finished_notebooks
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs"))
@@ -51,6 +51,7 @@ NAMES = "|".join(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 MENTION = re.compile(rf"(?<!\[)`({NAMES})`")
 RESULT_LINK = re.compile(rf'href="({NAMES})\.ipynb')
 
+run_of = cache(finished_notebooks)  # the executed notebooks of a preset
 PROSE = (nodes.paragraph, nodes.emphasis, nodes.strong)
 
 project = "RelEViT"
@@ -106,18 +107,19 @@ def prepare(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = run_of(preset)[Path(docname).name].read_text(encoding="utf-8")
     notebook = clean(nbformat.reads(source[0], as_version=4))
     for cell in notebook.cells:
+        cell.metadata["place"] = f"cell-id={cell.id}"  # what a link ends in, as in JupyterLab
         tags = cell.metadata.get("tags", [])
         summary = next((FOLDED[tag] for tag in tags if tag in FOLDED), None)
         if cell.cell_type == "markdown":
-            prepare_words(cell, summary)
+            text = MENTION.sub(_link, cell.source)
+            if summary:
+                text = f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+            cell.source = f'<span id="{cell.metadata["place"]}"></span>\n\n{text}'
         elif cell.cell_type == "code":
-            cell.metadata["tags"] = [
-                *tags,
-                *(["hide-cell"] if summary else []),
-                *(["remove-input"] if docname == REPORT else []),
-            ]
+            hidden = ["hide-cell"] * bool(summary) + ["remove-input"] * (docname == REPORT)
+            cell.metadata["tags"] = [*tags, *hidden]
             prepare_results(cell, summary)
-    app.env.temp_data["cells"] = [place_of(cell) for cell in notebook.cells]
+    app.env.temp_data["cells"] = [cell.metadata["place"] for cell in notebook.cells]
     source[0] = nbformat.writes(notebook)
 
 
@@ -140,27 +142,8 @@ def fill(app: Sphinx, docname: str, text: str) -> str:
     return text
 
 
-@cache
-def run_of(preset: str) -> dict[str, Path]:
-    """The executed notebooks of a run. Raises: as `finished_notebooks`."""
-    return finished_notebooks(preset)
-
-
-def place_of(cell: NotebookNode) -> str:
-    """What a link to a cell ends in, as JupyterLab has it."""
-    return f"cell-id={cell.id}"
-
-
-def prepare_words(cell: NotebookNode, summary: str | None) -> None:
-    """Give a cell of text its place, and fold it where there is a summary."""
-    text = MENTION.sub(_link, cell.source)
-    if summary:
-        text = f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
-    cell.source = f'<span id="{place_of(cell)}"></span>\n\n{text}'
-
-
 def prepare_results(cell: NotebookNode, summary: str | None) -> None:
-    """Give a code cell its place and summary, its pictures their text, its links their pages."""
+    """Give a code cell its summary, its pictures their text, its links their pages."""
     shown: dict[str, Any] = {"image": {"alt": "Figure"}}
     if summary:
         shown |= {"code_prompt_show": summary, "code_prompt_hide": summary}
@@ -175,7 +158,7 @@ def prepare_results(cell: NotebookNode, summary: str | None) -> None:
                 shown["image"]["alt"] = said.get("alt", shown["image"]["alt"])
             elif kind == "text/html":
                 output.data[kind] = RESULT_LINK.sub(r'href="\1.html', data)
-    cell.metadata |= {"mystnb": shown, "place": place_of(cell)}
+    cell.metadata["mystnb"] = shown
 
 
 def _link(named: re.Match[str]) -> str:
@@ -245,19 +228,15 @@ def draw_formula(writer: Any, node: nodes.Element) -> None:
 
 
 def check_outputs(app: Sphinx, config: Config) -> None:
-    """Refuse what has not run as a whole, before any work; say which notebooks have changed."""
-    stored = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    """Refuse what has not run as a whole, before any work."""
     try:
         if config.preset:
             run_of(config.preset)
-            return
-        for path in stored:
-            check_whole(path)
+        else:
+            for path in (ROOT / "notebooks").glob("*.ipynb"):
+                check_whole(path)
     except (ValueError, OSError) as error:
         sys.exit(f"site: {error}")
-    for path in stored:
-        if nbformat.read(path, as_version=4) != committed(path):
-            sys.stdout.write(f"site: {path} is shown as it is now, and not as committed\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -4,9 +4,8 @@
 
 What is compared, and with which floor, is told by `bench_relevance` (relevance maps,
 finetuning steps), `bench_attribution` (attribution methods), `bench_path` (points of a path
-integral), `bench_tokencut` (automatic masks), `bench_smoothgrad` (many images and models),
-`bench_maps` (maps to train on, blocks) and `bench_evaluation` (pictures on disk, against timm's
-validation).
+integral), `bench_tokencut` (automatic masks), `bench_maps` (maps to train on, blocks) and
+`bench_evaluation` (pictures on disk, against timm's validation).
 Times are of random weights and images but in `bench_path` and `bench_tokencut`.
 Exit code 1: numbers differ; a missed target is only printed.
 """
@@ -28,7 +27,6 @@ import bench_evaluation
 import bench_maps
 import bench_path
 import bench_relevance
-import bench_smoothgrad
 import bench_tokencut
 from bench_core import CLOCKS, MODELS, Table, agree, build, describe, differences, measure, peak_mib
 from relevit.base.device import choose_device, fast_bfloat16
@@ -42,7 +40,6 @@ OTHERS = {
     "evaluation": bench_evaluation,
     "path": bench_path,  # on the CPU, whatever the device; so is tokencut
     "tokencut": bench_tokencut,
-    "smoothgrad": bench_smoothgrad,
     "maps": bench_maps,
 }
 

@@ -139,21 +139,14 @@ def test_half_written_files_of_killed_runs_are_cleared(tmp_path):
     assert {path.name for path in tmp_path.rglob("*")} == {younger.name}
 
 
-@pytest.mark.parametrize(
-    ("last", "words"),
-    [
-        ("echo no such thing >&2; exit 1", "no such thing"),
-        ("true", "MissingOutputException"),  # said by Snakemake itself
-    ],
-)
-def test_what_went_wrong_is_shown(small, last, words):
+def test_what_went_wrong_is_shown(small):
     (small / "go").touch()
     path = small / "Snakefile"
     before, _, after = path.read_text().rpartition("touch {output}")
-    path.write_text(before + last + after)
+    path.write_text(f"{before}echo no such thing >&2; exit 1{after}")
     run = start(DRIVER)
     out, err = run.communicate(timeout=PATIENCE_S)
-    assert run.returncode == 1 and words in err and "Traceback" not in err
+    assert run.returncode == 1 and "no such thing" in err and "Traceback" not in err
     assert f"All that was said: {small / 'outputs' / SMALL / LOG}" in out
 
 

@@ -75,7 +75,7 @@ def test_changed_parameter_runs_what_follows_from_it(made, monkeypatch, name, va
 def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypatch):
     for images in (50, 40):  # more is asked, but not made
         edit(made, "03_robustness", images_per_set=images)
-        waiting(made, monkeypatch)
+        plan.write_plan(read_preset(preset_file(PRESET)), 2)
     for name, row in table.of_preset(read_preset(preset_file(PRESET))).items():
         path = results(made) / runs.ROOM / name / runs.MADE
         path.write_text(json.dumps({"failed": "", "asked": row.asked}))

@@ -24,7 +24,6 @@ TASKS = {
         1 + fast_bfloat16("cpu"),
     ),
     "maps": (("maps",), 4),
-    "smoothgrad": (("smoothgrad",), 1),
     "tokencut": (("tokencut",), 3),
 }
 

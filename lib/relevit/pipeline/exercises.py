@@ -74,20 +74,17 @@ def write_copies(notebooks: Path, folder: Path) -> list[Path]:
     made = {path.name: students_copy(path, folder) for path in sorted(notebooks.glob("*.ipynb"))}
     _check_untouched(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for name, copy in made.items():
         copy.metadata[MADE] = _text_of(copy)
-        written.append(folder / name)
-        nbformat.write(copy, written[-1])
-    return written
+        nbformat.write(copy, folder / name)
+    return [folder / name for name in made]
 
 
 def _check_untouched(folder: Path) -> None:
-    """A copy whose cells are no longer those that were made, or have run, is somebody's work."""
+    """A copy whose cells are no longer those that were made is somebody's work."""
     for path in sorted(folder.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        ran = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
-        if ran or notebook.metadata.get(MADE) != _text_of(notebook):
+        if notebook.metadata.get(MADE) != _text_of(notebook):
             raise ValueError(
                 f"exercises: {path} has been worked on; name another folder with --out, or move it "
                 "away"
@@ -95,23 +92,18 @@ def _check_untouched(folder: Path) -> None:
 
 
 def _text_of(notebook: NotebookNode) -> str:
-    """Tells two notebooks' cells apart."""
-    text = "\0".join(cell.source for cell in notebook.cells)
+    """Tells two notebooks' cells apart, what they show included."""
+    text = "\0".join(f"{cell.source}{cell.get('outputs', '')}" for cell in notebook.cells)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m relevit.pipeline.exercises", description=__doc__
-    )
-    parser.add_argument(
-        "--out",
-        type=lambda text: Path(text).expanduser(),
-        default=project_root() / "outputs" / "class",
-    )
-    folder = parser.parse_args(arguments).out
     root = project_root()
+    name = "python -m relevit.pipeline.exercises"
+    parser = argparse.ArgumentParser(prog=name, description=__doc__)
+    parser.add_argument("--out", type=Path, default=root / "outputs" / "class")
+    folder = parser.parse_args(arguments).out.expanduser()
     texts = root / "workshop"
     try:
         write_copies(root / "notebooks", folder / "students")

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -115,14 +116,6 @@ def _code(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _quick() -> dict[str, dict[str, Path]]:
-    """The run that readers make first, where it is finished: its times are told."""
-    try:
-        return {"quick": finished_notebooks("quick")}
-    except FileNotFoundError:
-        return {}
-
-
 def _is_whole(path: Path) -> bool:
     """Whether papermill got to the end of a notebook, which it stores after every cell."""
     if not path.is_file():
@@ -136,9 +129,8 @@ def _is_whole(path: Path) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line: all notebooks of a finished run, or those named; 2 for a wrong input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m relevit.pipeline.notebooks", description=__doc__
-    )
+    name = "python -m relevit.pipeline.notebooks"
+    parser = argparse.ArgumentParser(prog=name, description=__doc__)
     parser.add_argument("preset", help="whose run, for example workshop")
     parser.add_argument("names", nargs="*", help="for example 02_finetune; all when none is given")
     options = parser.parse_args(arguments)
@@ -152,8 +144,10 @@ def main(arguments: list[str] | None = None) -> int:
             for name in options.names or executed
         }
         texts = {path: nbformat.writes(notebook) + "\n" for path, notebook in made.items()}
-        stored = project_root() / "docs" / "results"
-        numbers = result_files(executed, options.preset, stored, _quick())
+        stored, others = project_root() / "docs" / "results", {}
+        with suppress(FileNotFoundError):  # the run that readers make first: its times are told
+            others["quick"] = finished_notebooks("quick")
+        numbers = result_files(executed, options.preset, stored, others)
         texts |= {stored / name: numbers[name] for name in numbers}
         for path, text in texts.items():
             write_atomically(path, text)

@@ -56,7 +56,7 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
         if runs.is_trained(row):
             how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
             asked["training"] = how | {"images": runs.original_images(row.params)}
-        folder = results / runs.ROOM / name
+        folder = _room(preset) / name
         with suppress(OSError, ValueError):  # none, or a damaged one
             made, before = read_json(folder / MADE), read_json(folder / ASKED)
             if row.more_than(made["asked"]):
@@ -142,10 +142,9 @@ def unmake_failed(preset: Preset) -> None:
 
     One that diverged would do so again: that is its result.
     """
-    for path in _marks(preset):
-        failed = read_json(path)["failed"]
-        if failed and not diverged(failed):
-            path.unlink()
+    for name, reason in failures(preset).items():
+        if not diverged(reason):
+            (_room(preset) / name / MADE).unlink()
 
 
 def diverged(reason: str) -> bool:
@@ -155,14 +154,13 @@ def diverged(reason: str) -> bool:
 
 def failures(preset: Preset) -> dict[str, str]:
     """The runs that have failed or diverged, with their reasons."""
-    found = {path.parent.name: read_json(path)["failed"] for path in _marks(preset)}
+    marks = {name: _room(preset) / name / MADE for name in table.of_preset(preset)}
+    found = {name: read_json(path)["failed"] for name, path in marks.items() if path.is_file()}
     return {name: reason for name, reason in found.items() if reason}
 
 
-def _marks(preset: Preset) -> list[Path]:
-    room = project_root() / "outputs" / preset.path.stem / runs.ROOM
-    marks = [room / name / MADE for name in table.of_preset(preset)]
-    return [path for path in marks if path.is_file()]
+def _room(preset: Preset) -> Path:
+    return project_root() / "outputs" / preset.path.stem / runs.ROOM
 
 
 def _write(path: Path, text: str) -> None:

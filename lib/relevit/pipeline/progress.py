@@ -84,17 +84,9 @@ class Progress:
         told = f"{(time.monotonic() - self.start) / 60:.0f} min: "
         told += f"{self.total - len(self.left)} of {self.total} jobs done"
         if self.seconds and self.left:
-            told += f", about {rounded(self.left_s())} left"
+            told += f", about {max(1, round(self.left_s() / 60))} min left"
         now = ", ".join(name for name, _ in self.running.values())
         return told + (f"; now {now}" if now else "")
-
-
-def rounded(seconds: float) -> str:
-    """A time with no more digits than a guess has."""
-    minutes = seconds / 60
-    if minutes > 90:
-        return f"{minutes / 60:.1f} h"
-    return f"{5 * round(minutes / 5)} min" if minutes > 18 else f"{max(1, round(minutes))} min"
 
 
 @contextmanager

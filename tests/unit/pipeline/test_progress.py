@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relevit.pipeline import progress
-from relevit.pipeline.progress import LOG, PAGE, Progress, rounded, shown
+from relevit.pipeline.progress import LOG, PAGE, Progress, shown
 
 SECONDS = {"00_start": 60.0, "runs 1 of 2": 240.0, "runs 2 of 2": 240.0, PAGE: 120.0}
 SAID = f"""Building DAG of jobs...
@@ -92,11 +92,3 @@ def test_time_left_follows_how_fast_this_machine_is(clock):
     assert told.left_s() == pytest.approx(120 * told.taken_s / told.expected_s), "one at a time"
     told.read(f"Finished jobid: 4 (Rule: {PAGE})")
     assert told.left_s() == 0 and told.line() == "4 min: 4 of 4 jobs done"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0, "1 min"), (100, "2 min"), (900, "15 min"), (1300, "20 min"), (7200, "2.0 h")],
-)
-def test_time_left_is_no_more_exact_than_a_guess(seconds, words):
-    assert rounded(seconds) == words
