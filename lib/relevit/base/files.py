@@ -110,7 +110,12 @@ def full_disk_said(path: Path) -> Iterator[None]:
         ) from error
 
 
+def sha256(path: Path) -> str:
+    """A file's SHA-256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def file_fingerprint(path: Path) -> str:
     """First 16 digits of a file's SHA-256, to tell one set of weights from another."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return sha256(path)[:16]

