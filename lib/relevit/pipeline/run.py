@@ -34,14 +34,14 @@ WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
-LEFT = (".*.tmp",)  # what a killed process leaves beside results that it was writing
+LEFT = ".*.tmp"  # what a killed process leaves beside results that it was writing
 
 
 def check(name: str, stages: Sequence[str] = ()) -> Preset:
     """Check the preset's file and the machine. Raises: ValueError, FileNotFoundError, OSError."""
     path = preset_file(name)
-    if path.name != f"{name}.yaml" or not path.is_file():  # "../quick" would be another's lock
-        known = sorted(file.stem for file in path.parent.glob("*.yaml"))
+    known = sorted(file.stem for file in path.parent.glob("*.yaml"))
+    if name not in known:  # "../quick" would be another's lock
         raise ValueError(f"pipeline: preset {name!r} is unknown; use one of {known}")
     preset = read_preset(path)
     if unknown := [stage for stage in stages if stage not in preset.stages]:
@@ -198,7 +198,7 @@ def _clear_left(results: Path, since: float) -> None:
     from relevit.finetune.runs import ROOM, TOKENS
 
     shutil.rmtree(results / ROOM / TOKENS, ignore_errors=True)
-    for path in [path for pattern in LEFT for path in results.rglob(pattern)]:
+    for path in [*results.rglob(LEFT)]:
         if path.stat().st_mtime < since:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
