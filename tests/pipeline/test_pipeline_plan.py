@@ -84,6 +84,23 @@ def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypa
     assert "runs" in waiting(made, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    ("reason", "again"), [("no room", True), (f"{runs.DIVERGED}: at step 3", False)]
+)
+def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
+    made, monkeypatch, reason, again
+):
+    preset = read_preset(preset_file(PRESET))
+    row = table.swept(preset.stages["04_cures"])[0]
+    mark = row.folder / runs.MADE
+    mark.write_text(json.dumps({"failed": reason, "asked": row.asked}))
+    assert plan.failures(preset) == {row.name: reason}
+    plan.unmake_failed(preset)
+    assert mark.is_file() is not again
+    if again:
+        assert waiting(made, monkeypatch) == END | {"runs", "04_cures"}
+
+
 def test_results_that_were_deleted_are_made_again(made, monkeypatch):
     shutil.rmtree(results(made) / "07_segmentation")
     assert waiting(made, monkeypatch) == END | {"07_segmentation"}
