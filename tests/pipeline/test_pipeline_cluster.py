@@ -60,7 +60,7 @@ def test_models_must_be_those_of_the_data(project, monkeypatch):
     edit(project, "common", benchmark=REAL, model="vit-b")
     with pytest.raises(ValueError, match=r"pipeline: sweep = \['tiny'\], .*vit-b, .*deit-b"):
         pipeline.check(PRESET)
-    edit(project, "common", benchmark={"data": "cutouts"}, model="tiny")
+    edit(project, "common", benchmark={}, model="tiny")
     edit(project, "pipeline", sweep=[{"models": ["deit-b"], "seeds": [0]}])
     with pytest.raises(ValueError, match=r"sweep = \['deit-b'\], .*dinov2-s, dinov2-s8, tiny, "):
         pipeline.check(PRESET)

@@ -35,10 +35,14 @@ def only_plan(project, monkeypatch) -> None:
         ("00_start", {"images_per_set": 4}, "images_per_set = 4 (int)"),
         ("common", {"model": "vit-c"}, "model = 'vit-c' (str)"),
         ("common", {"preset": "quick"}, "a preset is called as its file is: take it out"),
-        ("common", {"benchmark": {"dat": "cutouts"}}, "benchmark.dat = 'cutouts' is no parameter"),
+        (
+            "common",
+            {"benchmark": {"dat": "habitats"}},
+            "benchmark.dat = 'habitats' is no parameter",
+        ),
         ("02_finetune", {"model": "dinov2-s"}, "model = 'dinov2-s' belongs to common, which"),
         ("02_finetune", {"preset": PRESET}, "take it out here, or change it there"),
-        ("05_ablations", {"benchmark": {"data": "cutouts"}}, "belongs to common"),
+        ("05_ablations", {"benchmark": {"data": "habitats"}}, "belongs to common"),
         ("02_finetune", {"output_root": "results"}, "output_root = 'results'"),
         ("02_finetune", {"masks": "tokencut"}, "masks = 'tokencut', but the preset's own runs"),
         ("02_finetune", {"method": "rrr"}, "method = 'rrr', but the preset's own runs"),
@@ -53,12 +57,12 @@ def only_plan(project, monkeypatch) -> None:
         (
             "common",
             {"model": "dinov2-s"},
-            "source = 'shipped', but for data 'cutouts' of common there are shipped",
+            "source = 'shipped', but for data 'habitats' of common there are shipped",
         ),
         (
             "05_ablations",
-            {"compared_model": "dinov2-s8"},
-            "compared_model = ['dinov2-s8'], but for data 'cutouts' of common there are",
+            {"compared_model": "dinov2-s"},
+            "compared_model = ['dinov2-s'], but for data 'habitats' of common there are",
         ),
         (
             "common",
@@ -66,7 +70,6 @@ def only_plan(project, monkeypatch) -> None:
             "benchmark.original_images = 400, but that is of worlds of 04_cures",
         ),
         ("common", {"benchmark": {"home_share": 1.5}}, "benchmark.home_share = 1.5 (float)"),
-        ("03_robustness", {"home_shares": [0.5]}, "home_shares = [0.5], but common has data"),
         (
             "03_robustness",
             {"arms": {"fast": {"speed": 2}}},

@@ -127,8 +127,6 @@ class Cutouts(Benchmark):
     @property
     def rules(self) -> str:
         """What images of other worlds by the same number would differ in."""
-        if self.name == "cutouts":
-            return ""
         return f"{self.name} {self.drawings.name} home {self.home_share} opacity {self.opacity}"
 
     def draw(

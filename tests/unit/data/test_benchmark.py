@@ -1,4 +1,4 @@
-"""The images of a preset: Cutouts, or replicas of the papers' own data sets."""
+"""The images of a preset: drawn, replicas of the papers' own data sets, or of a reader."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from relevit.config import BenchmarkParams, StartParams
+from relevit.config.words import READERS
 from relevit.data import open_benchmark
 from relevit.data import photographs as module
 from relevit.data.cutouts import CUTOUTS, Cutouts
+from relevit.data.image_set import picture_set
 from relevit.data.photographs import imagenet
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
@@ -193,3 +196,36 @@ def test_images_without_an_object_are_left_out_and_counted():
     Some.seen = ()
     with pytest.raises(ValueError, match="some has no object in 5 masks; take more images"):
         Some().with_masks(5)
+
+
+# One's own
+
+
+def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
+    monkeypatch.setattr(READERS, "_known", {})
+    asked = []
+
+    @READERS.register
+    def dots(set_name, data_root, view):
+        asked.append((set_name, data_root))
+        if set_name == "nothing":
+            return None
+        disc = lambda place: np.arange(64).reshape(8, 8) > 10 * place  # noqa: E731
+        draw = lambda place: Image.fromarray(disc(place).astype(np.uint8))  # noqa: E731
+        return picture_set(
+            set_name, "abcd", [0, 1, 2, 3], "abcd", draw, replace(view, squash=True), masks=disc
+        )
+
+    cfg = StartParams(benchmark={"data": "dots", "data_root": str(tmp_path)})
+    bench = open_benchmark(cfg)
+    assert (bench.name, bench.classes, bench.split(0)) == ("dots", tuple("abcd"), ([0, 1], [2, 3]))
+    assert sorted([*bench.split(1)[0], *bench.split(1)[1]]) == [0, 1, 2, 3]
+    assert bench.to_finetune([2, 0], 0, 224).labels.tolist() == [2, 0]
+    assert (len(bench.with_masks(10)[0]), bench.validation_seed(3)) == (4, 0)
+    assert asked == [("finetune", tmp_path), ("val", tmp_path)], "each is opened once"
+    with pytest.raises(
+        ValueError, match=r"dots: its reader gives a NoneType for 'nothing'; needed"
+    ):
+        bench.draw("nothing", [0])
+    with pytest.raises(ValueError, match="class c \\(2\\) has 1 images, asked for more"):
+        bench.to_finetune([2, 2], 0, 224)

@@ -53,7 +53,7 @@ class HabitatExplorer(Explorer):
         if not bench.composable:
             raise ValueError(
                 f"habitat_explorer: the background of a photograph of {bench.name} cannot be "
-                "chosen; use a benchmark that is drawn, habitats or cutouts"
+                "chosen; use one that is drawn, such as habitats"
             )
         self._model, self._spec, self._bench, self._seed = model, spec, bench, seed
         self._names = _habitat_names(bench)
