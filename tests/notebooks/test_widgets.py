@@ -1,4 +1,4 @@
-"""Widgets and exercises as people meet them: JupyterLab in a browser, and pages without a kernel.
+"""Widgets as people meet them: JupyterLab in a browser, and pages without a kernel.
 
 A browser is needed for the first (Chromium or Chrome, driven by Playwright); what it opens is made
 here, from the notebooks' own cells.
@@ -7,7 +7,6 @@ here, from the notebooks' own cells.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -25,7 +24,6 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from relevit.pipeline import exercises
 from relevit.pipeline.notebooks import clean
 
 ROOT = Path(__file__).parents[2]
@@ -46,9 +44,9 @@ SOON_S, LONG_S = 60, 120  # to start a server; to load a model on a busy machine
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
-# What the cells that show a widget need of those above them.
+# What the cell that shows a widget needs of those above it.
 PREPARED = """
-from relevit import attribution, evaluate, models, plots
+from relevit import models, plots
 from relevit.config import StartParams
 from relevit.data.benchmark import open_benchmark
 
@@ -57,11 +55,6 @@ cfg = StartParams()
 bench = open_benchmark(cfg)
 spec = bench.spec(cfg.model)
 network = models.load_model(cfg.model).eval()
-""".strip()
-ERASING = """
-batch = bench.draw("val", range(1, 3), size=spec.image_size)
-maps = evaluate.shared_maps(network, spec, batch.images, ["rollout", "gae"])
-plots.erasing_explorer(network, spec, batch, maps, bench.classes)
 """.strip()
 
 
@@ -232,123 +225,4 @@ def test_another_habitat_changes_picture_and_answer(opened):
     assert other[1].startswith("parrot: at home (") and other[0] != home[0]
     assert page.locator(STATIC).count() == 1, "the picture of pages without a kernel is there"
     assert not page.locator(STATIC).is_visible(), "and nobody sees it twice"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_the_slider_erases_and_the_answer_falls(opened):
-    page = opened(notebook_of(PREPARED, ERASING), "erasing.ipynb")
-    run_all(page)
-    page.wait_for_selector(f"{LIVE} img[src^=blob]")
-    slider = page.locator(f"{LIVE} [role=slider]").last
-    slider.focus()
-    whole = after(page, lambda: page.keyboard.press("Home"))
-    assert " 0 % erased" in whole[1] and whole[1].endswith("the answer stays.")
-    least = after(page, lambda: page.keyboard.press("End"))
-    assert "95 % erased" in least[1] and "the answer is now" in least[1]
-    assert least[0] != whole[0]
-    shares = [int(re.search(r"has (\d+) %", text).group(1)) for _, text in (whole, least)]
-    assert shares[1] < shares[0]
-
-
-# Exercises
-
-# A cell, what a beginner may write there, and what the check says to it.
-EMPTY = {None: "✗ The function is still empty"}
-ANSWERS = {
-    ("02_finetune", "02-gae-write"): {
-        **EMPTY,
-        """
-def gae(attention, gradients):
-    R = torch.eye(5)
-    for A, G in zip(attention, gradients):
-        R = R + (A * G).clamp(min=0).sum(0) @ R
-    return R[0, 1:]
-""": "✗ You take the sum over heads",
-    },
-    ("02_finetune", "02-background"): {
-        **EMPTY,
-        "def background_loss(r, s):\n  return (r * s).square().mean()": "✗ You punish",
-        "def background_loss(r, s)": "SyntaxError",
-    },
-    ("03_robustness", "03-adds"): {
-        **EMPTY,
-        """
-def adds(right):
-    sets = 100 * right.groupby("dataset").mean().mean()
-    return sets["with"] - sets["original"]
-""": "✗ That is the change since the original",
-    },
-    ("06_attribution", "05-follow"): {
-        **EMPTY,
-        """
-def follow(matrices):
-    rows = torch.eye(5)
-    for matrix in matrices:
-        rows = matrix @ rows
-    return rows
-""": "✗ You left the identity out",
-    },
-    ("07_segmentation", "04-miou"): {
-        **EMPTY,
-        "def miou(a, b):\n  return 100 * (a & b).sum() / (a | b).sum()": "✗ Your number is the IoU",
-    },
-    ("07_segmentation", "06-area"): {
-        **EMPTY,
-        """
-def area(shares, accuracy):
-    return torch.trapezoid(torch.tensor([*accuracy, 0.0]), torch.tensor([*shares, 1.0])) / 100
-""": "✗ Your last point lies at 1: shares are in percent",
-    },
-    ("08_iav", "iav-score-write"): {
-        **EMPTY,
-        "def ia_score(a, m):\n  return (a * m).sum(-1)": "✗ This is the plain inner product",
-    },
-    ("08_iav", "iav-centred"): {
-        **EMPTY,
-        "def centred_score(a, m):\n  return ia_score(a, m)": "✗ This is still the IA-score",
-    },
-}
-
-
-def write_cell(page, place: int, text: str) -> None:
-    """Type into a cell as a student does, instead of all that is there."""
-    page.locator(".jp-Cell").nth(place).locator(".cm-content").click()
-    page.keyboard.press("Control+A")
-    page.keyboard.insert_text(text.strip())
-
-
-def run_cells(page, place: int, count: int) -> None:
-    """As a student does. After an error *run all* may still run cells, when the machine is busy."""
-    page.locator(".jp-Cell").nth(place).locator(".cm-content").click()
-    for _ in range(count):
-        page.keyboard.press("Shift+Enter")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_lesson_with_students_copies_wrong_and_right(opened, server):
-    """Every exercise; nothing is printed that a student must ignore."""
-    folder, _ = server
-    lesson = notebook_of("import torch\nfrom relevit.pipeline import checks")
-    for path in exercises.write_copies(ROOT / "notebooks", folder / "students"):
-        cells = {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
-        for stem, name in ANSWERS:
-            if stem == path.stem:
-                lesson.cells += [cells[name], cells[f"{name.removesuffix('-write')}-check"]]
-    page = opened(lesson, "students/lesson.ipynb")
-    cells, said = page.locator(".jp-Cell"), page.locator(".jp-OutputArea-output")
-    run_cells(page, 0, 1)
-    for number, ((stem, name), answers) in enumerate(ANSWERS.items()):
-        place, right = 1 + 2 * number, cell_of(stem, name)
-        for text, sentence in {**answers, right: "✓ "}.items():
-            if text is not None:
-                write_cell(page, place, text)
-            run_cells(page, place, 2)
-            heard = said.filter(has_text=sentence)
-            heard.nth(number if sentence == "✓ " else 0).wait_for()
-            cells.nth(place + 1).filter(has_not_text="[*]").wait_for()
-            others = said.filter(has_not_text=re.compile(f"^[✓✗]|{sentence}"))
-            assert others.all_inner_texts() == []
     assert page.locator(".Toastify__toast").count() == 0, "no news, no warnings"
-    assert "without encryption" not in (folder / "log.txt").read_text()

@@ -20,9 +20,8 @@ _FILES = {
         "map_tile phrase_figure sample_grid"
     ),
     "intervals": (
-        "accuracy_bars accuracy_dots added_bars area_bars average_bars causal_dots "
-        "class_grid dose_response paired_changes pointing_bars score_bars "
-        "segmentation_bars share_bars word_bars zero_shot_bars"
+        "accuracy_bars added_bars average_bars causal_dots class_grid dose_response "
+        "paired_changes pointing_bars score_bars share_bars word_bars zero_shot_bars"
     ),
     "lines": (
         "before_after depth_curves drift_curves entropy_boxes masking_curves "
