@@ -13,8 +13,6 @@ from typing import Any, runtime_checkable
 from typing import Protocol as Interface
 
 import pandas as pd
-from jaxtyping import Int
-from torch import Tensor
 
 from relevit.config.words import READERS, Protocol
 from relevit.data.batch import Batch, join
@@ -61,7 +59,6 @@ class Benchmark:
     outlined_sets: tuple[str, ...]  # all of them
     example_sets: tuple[str, ...]  # shifted sets of which single images are shown
     composable: bool  # background, size, place and number of objects are chosen by who draws
-    of_the_papers: bool  # the papers' own images: their numbers can be held against ours
     dino_pair: tuple[str, str]  # self-supervised and supervised model that stand for the papers'
     ahead: int = 0  # batches that are read before they are asked for
     skips: bool = False  # pictures that cannot be read are left out
@@ -105,10 +102,6 @@ class Benchmark:
     ) -> Iterable[Batch]:
         """As `batches`, for a set that many models answer one after the other."""
         return self.batches(set_name, count, batch_size, **options)
-
-    def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
-        """The labels of the first images of a set."""
-        return self.pictures(set_name, count).labels
 
     def split(self, seed: int) -> Split:
         """Labels to finetune on (A), and the others (B)."""

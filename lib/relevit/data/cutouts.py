@@ -113,7 +113,6 @@ class Cutouts(Benchmark):
     outlined_sets: ClassVar = TEST_SETS
     example_sets: ClassVar = SHIFTED_SETS
     composable: ClassVar = True
-    of_the_papers: ClassVar = False
     dino_pair: ClassVar = ("dinov2-s", "tiny")
 
     @property

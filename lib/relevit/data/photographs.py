@@ -68,7 +68,6 @@ class Photographs(Benchmark):
     outlined: ClassVar[str] = "val"
     example_sets: ClassVar = SHIFTED_SETS
     composable: ClassVar = False
-    of_the_papers: ClassVar = False
     dino_pair: ClassVar = ("dino-b", "deit-b")
     ahead: ClassVar = AHEAD
 
@@ -202,7 +201,6 @@ class ImageNet(Photographs):
     classes: ClassVar = SHORT_NAMES
     # ObjectNet's authors ask that no picture be shown without the red border.
     example_sets: ClassVar = tuple(name for name in SHIFTED_SETS if name != "objectnet")
-    of_the_papers: ClassVar = True
 
     @property
     def outlined(self) -> str:

@@ -25,6 +25,7 @@ from relevit.plots.style import (
     LOSS,
     OURS,
     PROTOCOLS,
+    band,
     count_whole,
     families,
     legend_beside,
@@ -193,8 +194,7 @@ def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
         axis.plot(rows[by], rows["f1_pct"], **style)
         if "label" in style:
             error = 1.96 * rows["standard_error_pts"]
-            band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
-            axis.fill_between(rows[by], rows["f1_pct"] - error, rows["f1_pct"] + error, **band)
+            band(axis, rows[by], rows["f1_pct"] - error, rows["f1_pct"] + error, style["color"])
 
     figure, axes = _by_family({"": table}, draw, (2.1, 2.4))
     axes[0, 0].set(ylabel="F1 (%)", ylim=(0, None))
@@ -217,9 +217,8 @@ def error_curves(errors: pd.DataFrame, title: str) -> Figure:
         colour = method_colour(method)
         style = {"marker": marker, "linestyle": line, "markersize": 4, "label": method}
         axis.plot(rows["block"], mean, color=colour, **style)
-        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
         low = (mean - half).clip(lower=mean / 10)  # the axis has no 0
-        axis.fill_between(rows["block"], low, mean + half, **band)
+        band(axis, rows["block"], low, mean + half, colour)
     axis.set(title=title, xlabel="block", ylabel="squared error", yscale="log")
     count_whole(axis)
     axis.legend(frameon=False)

@@ -34,6 +34,7 @@ from relevit.plots.style import (
     legend_beside,
     method_colour,
     name_sets,
+    panel_grid,
     panels,
     reach,
     subplots,
@@ -229,12 +230,8 @@ def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> F
     the others another. A dot is a class without change; the first and the last are named.
     """
     sets = list(dict.fromkeys(table["dataset"]))
-    rows = -(-len(sets) // COLUMNS)
-    figure, axes = subplots(
-        rows, COLUMNS, figsize=(10, 2.2 * rows + 0.5), sharey=True, squeeze=False
-    )
-    for axis in axes.flat[len(sets) :]:
-        axis.set_axis_off()
+    side = (10 / COLUMNS, 2.2)
+    figure, axes = panel_grid(len(sets), COLUMNS, side, (0, 0.5), sharey=True)
     for axis, name in zip(axes.flat, sets, strict=False):
         part = table[table["dataset"] == name].sort_values(["change_top1_pts", "label"])
         colours = [CLASS_COLOURS["A" if label in classes_a else "B"] for label in part["label"]]
