@@ -16,9 +16,7 @@ from relevit.data import photographs as module
 from relevit.data.cutouts import CUTOUTS, Cutouts
 from relevit.data.image_set import picture_set
 from relevit.data.photographs import imagenet
-from relevit.data.real.catalogue import CATALOGUE
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
-from relevit.models.spec import View
 from replicas.__main__ import write_all
 
 CLASSES = 2
@@ -167,15 +165,6 @@ def test_preprocessing_goes_to_view_and_model_alike(data_root):
 
 
 # Images with masks
-
-
-def test_pictures_of_the_segmentation_test_are_squashed(real, data_root):
-    """None of it is cut off, and masks are resized with NEAREST (E4)."""
-    squashed = View(resize=224, crop=224, squash=True, mask_pixels="nearest")
-    expected = CATALOGUE["gtsegs"].read(data_root, squashed, squash=False)
-    batch = expected.read(range(len(expected)))
-    found = real._opened("gtsegs", 0).read(range(len(expected)))
-    assert torch.equal(found.images, batch.images) and torch.equal(found.masks, batch.masks)
 
 
 class Some(Cutouts):
