@@ -65,15 +65,19 @@ def intervals(
     label: str = "",
     limits: tuple[float, float] | None = None,
     level: float | None = 0.0,
-    **style: Any,
+    across: bool = False,
+    points: bool = False,
+    colours: Mapping[str, str] | Sequence[str] | str | None = None,
 ) -> Figure:
     """A bar or point for each row of a table, with its interval, at the place that it names.
 
     `place`, `value` and `group` (bars side by side) are columns; `panel` is a column and, of each
-    of its values that is shown, a title. Other options are those of `draw_intervals`.
+    of its values that is shown, a title. An interval goes from the column low, low_pct or low_pts
+    to that of high; without length, as of one value, it has no cap, which would say that it is
+    sure. `across` draws from the left, the first place on top. Colours are those of the groups;
+    without groups of the rows, by default their method's. The colours of MEANINGS are known.
     """
     name, titles = panel or ("", {"": ""})
-    across = style.get("across", False)
     places, groups = table[place].nunique(), table[group].nunique() if group else 1
     length = 1.0 + 0.2 * places * max(1, 0.7 * groups)
     beside = 2.4 if group else 0  # room for the legend
@@ -83,7 +87,7 @@ def intervals(
     figure, axes = panels(len(titles), *size, sharey=True)
     for axis, (part, heading) in zip(axes, titles.items(), strict=True):
         rows = table[table[name] == part] if name else table
-        draw_intervals(axis, rows, place, value, group=group, **style)
+        _draw(axis, rows, (place, value, group), across, points, colours)
         mark = axis.axvline if across else axis.axhline
         if level is not None:
             mark(level, color="black", linewidth=1, linestyle=":" if level else "-")
@@ -97,24 +101,15 @@ def intervals(
     return figure
 
 
-def draw_intervals(
+def _draw(
     axis: Axes,
     table: pd.DataFrame,
-    place: str,
-    value: str,
-    *,
-    group: str | None = None,
-    across: bool = False,
-    points: bool = False,
-    colours: Mapping[str, str] | Sequence[str] | str | None = None,
+    columns: tuple[str, str, str | None],
+    across: bool,
+    points: bool,
+    colours: Mapping[str, str] | Sequence[str] | str | None,
 ) -> None:
-    """The bars of `intervals` on a given axis.
-
-    An interval goes from the column low, low_pct or low_pts to that of high; without length, as of
-    one value, it has no cap, which would say that it is sure. `across` draws from the left, the
-    first place on top. Colours are those of the groups; without groups of the rows, by default
-    their method's. The colours of MEANINGS are known.
-    """
+    place, value, group = columns
     places = list(dict.fromkeys(table[place]))
     parts = table.groupby(group, sort=False) if group else [(None, table)]
     width = 0.8 / len(parts)
