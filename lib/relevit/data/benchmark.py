@@ -14,7 +14,7 @@ from typing import Protocol as Interface
 
 import pandas as pd
 
-from relevit.config.words import READERS, Protocol
+from relevit.config.words import Protocol
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import ImageSet
 from relevit.models.registry import model_spec
@@ -182,9 +182,9 @@ def open_benchmark(cfg: Parameters) -> Benchmark:
     """The images that a notebook's parameters name; what the others need is not loaded."""
     params = cfg.benchmark
     if params.data != "habitats":
-        from relevit.data.photographs import imagenet, photographs
+        from relevit.data.photographs import open_photographs
 
-        return photographs(params) if params.data in READERS else imagenet(params)
+        return open_photographs(params)
     from relevit.data.drawings import ANIMALS, OBJECTS
     from relevit.data.habitats import habitats
 

@@ -38,23 +38,15 @@ PARTS: dict[str, tuple[str, Options]] = {
 }
 
 
-def imagenet(params: Images) -> ImageNet:
-    """ImageNet, ImageNet-S and the shifted sets below `data_root`, as the preset has them."""
-    return ImageNet(*_where(params))
+def open_photographs(params: Images) -> Photographs:
+    """The papers' sets below `data_root`, or what the reader of READERS that `data` names finds.
 
-
-def photographs(params: Images) -> Photographs:
-    """What the reader of READERS that `data` names finds below `data_root`."""
-    return Photographs(*_where(params))
-
-
-def _where(params: Images) -> tuple[Path, View, Images]:
-    """All models share one view of the pictures: with preprocessing timm it is that of `view_of`.
-
-    With published it is one for all (differences B5).
+    All models share one view of the pictures: with preprocessing timm it is that of `view_of`, with
+    published it is one for all (differences B5).
     """
     spec = model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing])
-    return from_project(params.data_root), spec.view, params
+    kind = Photographs if params.data in READERS else ImageNet
+    return kind(from_project(params.data_root), spec.view, params)
 
 
 @dataclass(frozen=True)

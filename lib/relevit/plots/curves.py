@@ -225,22 +225,21 @@ def error_curves(errors: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
+def confidence_paths(subsets: Subsets, threshold_pct: float, title: str) -> Figure:
     """The target's confidence while pixels are removed, one line a pair."""
-    figure, axes = panels(len(runs), 1.5 + 4.2 * len(runs), 2.8, sharey=True)
+    figure, (axis,) = panels(1, 5.7, 2.8)
     # The few failures lie over the many that succeed, which let each other be seen.
     kinds = {
         True: {"label": "subset found", "color": GAIN, "alpha": 0.35, "zorder": 2},
         False: {"label": "none found", "color": LOSS, "linestyle": "--", "zorder": 3},
     }
-    for axis, (name, subsets) in zip(axes, runs.items(), strict=True):
-        left = subsets.path_kept_pct.cpu()
-        for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
-            axis.plot(left, path.cpu(), linewidth=1.2, **kinds[found])
-        mark_level(axis, threshold_pct, linewidth=0.8)
-        axis.invert_xaxis()  # removing goes to the right
-        axis.set(title=name, xlabel="pixels left (%)", ylim=(-2, 102))
-    axes[0].set_ylabel("confidence in the label (%)")
+    left = subsets.path_kept_pct.cpu()
+    for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
+        axis.plot(left, path.cpu(), linewidth=1.2, **kinds[found])
+    mark_level(axis, threshold_pct, linewidth=0.8)
+    axis.invert_xaxis()  # removing goes to the right
+    axis.set(title=title, xlabel="pixels left (%)", ylim=(-2, 102))
+    axis.set_ylabel("confidence in the label (%)")
     handles = [Line2D([], [], **kind) for kind in kinds.values()]
     handles.append(Line2D([], [], color="black", linestyle=":", label="sure"))
     figure.legend(handles=handles, loc="outside right center", frameon=False)

@@ -15,7 +15,7 @@ from relevit.data import open_benchmark
 from relevit.data import photographs as module
 from relevit.data.cutouts import CUTOUTS, Cutouts
 from relevit.data.image_set import picture_set
-from relevit.data.photographs import imagenet
+from relevit.data.photographs import open_photographs
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
 from replicas.__main__ import write_all
 
@@ -41,7 +41,7 @@ def params(data_root, **others) -> BenchmarkParams:
 
 @pytest.fixture(scope="module")
 def real(data_root):
-    return imagenet(params(data_root))
+    return open_photographs(params(data_root))
 
 
 # Cutouts
@@ -136,7 +136,7 @@ def test_what_photographs_cannot_do_is_refused(real):
 
 @pytest.mark.parametrize(("ways", "count"), [(1000, 0), (200, 200)])
 def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
-    bench = imagenet(params(data_root, ways=ways))
+    bench = open_photographs(params(data_root, ways=ways))
     for name in ("a", "r"):
         assert len(bench.draw(name, [0]).candidates) == count
     assert bench.draw("val", [0]).candidates == ()
@@ -145,7 +145,7 @@ def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
 def test_objectnet_counts_as_published_or_as_described(data_root):
     """Published: the first label alone, and the red border is left on the picture (B7)."""
     both = {
-        way: imagenet(params(data_root, objectnet=way)).draw("objectnet", range(8))
+        way: open_photographs(params(data_root, objectnet=way)).draw("objectnet", range(8))
         for way in ("published", "described")
     }
     assert both["published"].accepted == {} and both["described"].accepted[423] == (423, 559, 765)
@@ -154,7 +154,7 @@ def test_objectnet_counts_as_published_or_as_described(data_root):
 
 def test_preprocessing_goes_to_view_and_model_alike(data_root):
     found = {
-        way: imagenet(params(data_root, preprocessing=way, view_of="deit-s-cut"))
+        way: open_photographs(params(data_root, preprocessing=way, view_of="deit-s-cut"))
         for way in ("published", "timm")
     }
     specs = {way: bench.spec("deit-s-cut") for way, bench in found.items()}
