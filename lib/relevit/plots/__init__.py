@@ -30,10 +30,7 @@ _FILES = {
     "shaded_text": "shaded_html shaded_methods",
     "style": "GAIN INK LOSS OBJECT OURS panels set_style",
     "tables": "attention_rows change_heatmap entropy_maps",
-    "widgets": (
-        "erasing_explorer explorer_picture habitat_explorer head_explorer "
-        "method_explorer step_explorer"
-    ),
+    "widgets": ("erasing_explorer habitat_explorer head_explorer method_explorer step_explorer"),
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 __all__ = list(_FILE_OF)

@@ -13,7 +13,6 @@ from relevit.finetune.step import make_optimizer, step_losses
 from relevit.iav.measure import Explanation
 from relevit.plots.widgets import (
     erasing_explorer,
-    explorer_picture,
     habitat_explorer,
     head_explorer,
     method_explorer,
@@ -216,7 +215,7 @@ def test_a_step_is_that_by_hand(network, spec):
 
 
 def test_the_picture_holds_the_chosen_head(batch, views):
-    figure = explorer_picture(batch.images, views, TITLES, layer=3, head=1, model="deep")
+    figure = head_explorer(batch.images, views, TITLES, layer=3, head=1).look()[0]
     image, middle, right, grid = figure.axes
     assert np.array_equal(image.images[0].get_array(), batch.images[0].permute(1, 2, 0))
     deep = views["deep"]
