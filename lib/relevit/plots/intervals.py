@@ -345,7 +345,7 @@ def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | Non
     high_pct; of these `higher` says whether more is better.
     """
     better = {name: "higher" if more else "lower" for name, more in (higher or {}).items()}
-    titles = TITLES | {name: f"{name} (%)\n{word} is better" for name, word in better.items()}
+    titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()} or TITLES
     column = next(name for name in ("metric", "direction", "score") if name in table)
     shown = {name: text for name, text in titles.items() if name in set(table[column])}
     rows = table[table[column].isin(list(shown))].rename(columns={"auc_pct": "value_pct"})

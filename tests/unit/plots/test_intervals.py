@@ -165,6 +165,13 @@ def test_each_picture_reads_its_table(rows, draw, expected):
     assert np.array(reach[0]) == pytest.approx(expected[1][0]) and names == expected[2]
 
 
+def test_scores_stand_in_the_order_of_what_is_better():
+    shown = table("method value_pct low_pct high_pct score", *SCORES, (*SCORES[0][:4], "positive"))
+    figure = pictures.score_bars(shown, "t", {"f1": True, "positive": False, "negative": True})
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles == ["f1 (%)\nhigher is better", "positive (%)\nlower is better"]
+
+
 def test_classes_are_sorted():
     rows = [("val", i, f"c{i}", change) for i, change in enumerate((3.0, -2.0, 0.0))]
     axis = pictures.class_grid(table("dataset label name change_top1_pts", *rows), [0], "t").axes[0]
