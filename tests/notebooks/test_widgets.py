@@ -39,6 +39,7 @@ FLAGS = (
 )
 TOKEN = "of-this-test"
 LIVE = ".relevit-live"
+STATE = f"{LIVE} [role=status]"
 STATIC = ".jp-OutputArea-child img:not(.relevit-live img)"
 SOON_S, LONG_S = 60, 120  # to start a server; to load a model on a busy machine
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -99,45 +100,36 @@ def test_a_static_page_has_one_picture_and_no_empty_cell(executed):
 # JupyterLab
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[tuple[Path, str]]:
-    """JupyterLab on a folder of its own; the folder and the address, up to the path."""
-    folder = tmp_path_factory.mktemp("lab")
-    (folder / "notebooks").mkdir()  # where the lab of this project begins
+@pytest.fixture
+def address(tmp_path) -> Iterator[str]:
+    """JupyterLab on a folder of its own."""
+    (tmp_path / "notebooks").mkdir()  # where the lab of this project begins
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    places = {
-        "JUPYTER_CONFIG_PATH": str(ROOT / "profiles" / "lab"),  # as `make lab` has it
-        "JUPYTER_CONFIG_DIR": str(folder / "config"),
-        "JUPYTER_DATA_DIR": str(folder / "data"),
-        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
-        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
+    kinds = ("_CONFIG", "_DATA", "_RUNTIME", "LAB_SETTINGS", "LAB_WORKSPACES")
+    own = {f"JUPYTER{kind}_DIR": str(tmp_path / kind) for kind in kinds}
+    own["JUPYTER_CONFIG_PATH"] = str(ROOT / "profiles" / "lab")  # as `make lab` has it
+    own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += [f"--port={port}", "--port-retries=0", f"--IdentityProvider.token={TOKEN}"]
-    command += ["--expose-app-in-browser", f"--ServerApp.root_dir={folder}"]
-    log = (folder / "log.txt").open("w")
-    process = subprocess.Popen(
-        command, env=os.environ | places, stdout=log, stderr=subprocess.STDOUT, cwd=folder
-    )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        answers(f"{address}/api?token={TOKEN}", process)
-        yield folder, address
-    finally:
-        process.terminate()
+    command += ["--expose-app-in-browser", f"--ServerApp.root_dir={tmp_path}"]
+    with (tmp_path / "log.txt").open("w") as log:
+        process = subprocess.Popen(
+            command, env=os.environ | own, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path
+        )
         try:
-            process.wait(SOON_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        log.close()
+            _wait_for(f"http://127.0.0.1:{port}/api?token={TOKEN}", process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(SOON_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
-def answers(address: str, process: subprocess.Popen) -> None:
-    """Wait for a server."""
+def _wait_for(address: str, process: subprocess.Popen) -> None:
     end = time.monotonic() + SOON_S
     while time.monotonic() < end and process.poll() is None:
         try:
@@ -148,79 +140,48 @@ def answers(address: str, process: subprocess.Popen) -> None:
     pytest.fail(f"JupyterLab did not start: {process.poll()}")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    """Chromium without a window."""
+@pytest.fixture
+def page(address) -> Iterator:
+    """A page of Chromium without a window; at the end the kernels are stopped."""
     api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by Playwright")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip(f"no browser is installed: none of {', '.join(BROWSERS)}")
     with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def opened(browser, server) -> Iterator[Callable]:
-    """Open a notebook in JupyterLab; at the end its kernel is stopped."""
-    folder, address = server
-    page = browser.new_page(viewport={"width": 1400, "height": 1100})
-    page.set_default_timeout(1000 * LONG_S)
-
-    def show(notebook: NotebookNode, name: str):
-        nbformat.write(notebook, folder / name)
-        page.goto(f"{address}/lab/tree/{name}?token={TOKEN}&reset")
-        page.wait_for_selector(".jp-Notebook .jp-Cell")
-        page.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget?.sessionContext?.isReady"
-        )
-        return page
-
-    yield show
-    page.evaluate("() => window.jupyterapp?.serviceManager.sessions.shutdownAll()")
-    page.close()
-
-
-def run_all(page) -> None:
-    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-
-
-def seen(page) -> tuple[str, str]:
-    """The picture's bytes and the text of the widget that is alive."""
-    picture = page.eval_on_selector(
-        f"{LIVE} img",
-        """async image => {
-            const bytes = new Uint8Array(await (await fetch(image.src)).arrayBuffer());
-            return Array.from(bytes).join(" ");
-        }""",
-    )
-    return picture, page.inner_text(f"{LIVE} [role=status]")
+        browser = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        page = browser.new_page(viewport={"width": 1400, "height": 1100})
+        page.set_default_timeout(1000 * LONG_S)
+        yield page
+        page.evaluate("() => window.jupyterapp?.serviceManager.sessions.shutdownAll()")
+        browser.close()
 
 
 def after(page, move: Callable) -> tuple[str, str]:
-    """What is seen when the text has changed. Fails where it does not."""
-    before = page.inner_text(f"{LIVE} [role=status]")
+    """The picture's address and the text when it has changed. Fails where it does not."""
+    before = page.inner_text(STATE)
     move()
     page.wait_for_function(
         "([where, before]) => document.querySelector(where)?.innerText !== before",
-        arg=[f"{LIVE} [role=status]", before],
+        arg=[STATE, before],
     )
-    return seen(page)
+    return page.get_attribute(f"{LIVE} img", "src"), page.inner_text(STATE)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_another_habitat_changes_picture_and_answer(opened):
-    page = opened(notebook_of(PREPARED, cell_of("00_start", "00-hand")), "habitats.ipynb")
-    run_all(page)
-    page.wait_for_selector(f"{LIVE} [role=status]")
+def test_another_habitat_changes_picture_and_answer(page, address, tmp_path):
+    name = "habitats.ipynb"
+    nbformat.write(notebook_of(PREPARED, cell_of("00_start", "00-hand")), tmp_path / name)
+    page.goto(f"{address}/lab/tree/{name}?token={TOKEN}&reset")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget?.sessionContext?.isReady")
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
+    page.wait_for_selector(STATE)
     page.wait_for_selector(f"{LIVE} img[src^=blob]")
-    first = seen(page)
     animal, habitat = page.locator(f"{LIVE} select").all()
-    assert "ant: at home (forest) the answer is ant" in first[1]
+    assert "ant: at home (forest) the answer is ant" in page.inner_text(STATE)
     home = after(page, lambda: habitat.select_option("forest"))
-    assert home[1].endswith("this is its home.") and home[0] != first[0]
+    assert home[1].endswith("this is its home.")
     other = after(page, lambda: animal.select_option("parrot"))
     assert other[1].startswith("parrot: at home (") and other[0] != home[0]
     assert page.locator(STATIC).count() == 1, "the picture of pages without a kernel is there"
