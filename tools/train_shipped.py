@@ -27,10 +27,9 @@ from safetensors.torch import save_file
 
 from pretraining import masked_autoencoder, recipes
 from pretraining.masked_autoencoder import PretrainSettings
-from relevit.config import BenchmarkParams, Common
 from relevit.config.words import SHIPPED
-from relevit.data.benchmark import open_benchmark
-from relevit.data.cutouts import Cutouts
+from relevit.data.cutouts import CUTOUTS, Cutouts
+from relevit.data.habitats import habitats
 from relevit.models.checkpoints import FACTS, read_tensors
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
@@ -103,7 +102,7 @@ def main() -> None:
     if name in recipes.SETTINGS:
         ship_pretraining(name, folder)
     else:
-        train(name, open_benchmark(Common(benchmark=BenchmarkParams(data=data))), folder)
+        train(name, CUTOUTS if data == "cutouts" else habitats(), folder)
         ship(folder, name, data)
     shutil.rmtree(folder)
 

@@ -13,7 +13,8 @@ import yaml
 from PIL import Image
 
 from relevit.attribution import METHODS
-from relevit.config import NOTEBOOKS, FinetuneParams, OwnChoices
+from relevit.config import NOTEBOOKS, BenchmarkParams, FinetuneParams, OwnChoices
+from relevit.config.words import READERS
 from relevit.finetune.augmenting import CURES
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
@@ -28,8 +29,8 @@ FENCE = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 CUDA = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")
 
 
-TABLES = {"METHODS": METHODS, "MORE_LOSSES": MORE_LOSSES, "CURES": CURES}
-LONGEST = {"METHODS": 40, "MORE_LOSSES": 10, "CURES": 15}  # lines of an extension
+TABLES = {"METHODS": METHODS, "MORE_LOSSES": MORE_LOSSES, "CURES": CURES, "READERS": READERS}
+LONGEST = {"METHODS": 40, "MORE_LOSSES": 10, "CURES": 15, "READERS": 22}  # lines of an extension
 
 
 @pytest.fixture
@@ -77,6 +78,7 @@ def test_extensions_are_short_and_known_to_the_command_and_to_parameters(
     assert cli.main([*told, "-o", f"{tmp_path}/map.png"]) == 0, capsys.readouterr().err
     for arm in yaml.safe_load(blocks["yaml"][0])["04_cures"]["arms"].values():
         resolved(FinetuneParams(**arm), 1e-5, "float32")
+    assert BenchmarkParams(data="arrays").data == "arrays"
     assert cure_settings(OwnChoices(cure="blur"), "blur")["augmentation"] == "blur"
     own = cure_settings(OwnChoices(more_losses={"speckle": 3.0}), "relevance")
     assert "speckle" in FinetuneSettings(lr=1.0, **own).terms and own["weights"]["speckle"] == 3.0

@@ -58,7 +58,6 @@ def only_plan(project, monkeypatch) -> None:
             {"benchmark": {"original_images": 400}},
             "benchmark.original_images = 400, but that is of worlds of 04_cures",
         ),
-        ("03_robustness", {"home_shares": [0.5]}, "home_shares = [0.5], but common has data"),
         ("pipeline", {"seed": 0}, "seed = 0"),
         ("pipeline", {"disk_mb": 10**9}, "disk: "),
         ("pipeline", {"sweep": [{"models": ["dinov2-s"], "seeds": [0]}]}, "there are ship"),

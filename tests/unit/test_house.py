@@ -34,7 +34,9 @@ LATER = {"torch", "timm", "numpy", "pandas", "matplotlib", "papermill"}
 NOT_FOR_ALL = {"scipy.stats", "sklearn", "seaborn", "ipywidgets", "onnx", "h5py", "transformers"}
 NOT_FOR_RUNS = NOT_FOR_ALL | {"scipy.special", "scipy.sparse", "scipy.ndimage", "matplotlib"}
 ALL_ROOMS = "from relevit import claims, iav, masks, text, plots; plots.set_style()"
-GROUPS = {"relevit.methods", "relevit.losses", "relevit.cures"}  # of entry points
+GROUPS = {
+    f"relevit.{kind}" for kind in ("methods", "losses", "cures", "readers")
+}  # of entry points
 MOST_ENTRIES = 20  # of the library, and of each package in it
 LONGEST_FUNCTION = 60  # lines, docstring included
 

@@ -62,7 +62,7 @@ class Checked(BaseModel):
 class BenchmarkParams(Checked):
     """The images of all stages of a preset (`relevit.data.benchmark`)."""
 
-    data: DataName = Field("habitats", description="drawn here, or the papers' sets from disk")
+    data: DataName = Field("habitats", description="drawn here, or sets from disk")
     home_share: float = Field(
         0.95, ge=0, le=1, description="of habitats: how often a class is at home in training"
     )
@@ -76,9 +76,7 @@ class BenchmarkParams(Checked):
         multiple_of=40,
         description="that the original of a world of its own learns from; None: as in 00_start",
     )
-    data_root: PathText = Field(
-        "", validate_default=True, description="folder with the real sets, for imagenet"
-    )
+    data_root: PathText = Field("", validate_default=True, description="folder with the real sets")
     preprocessing: Preprocessing = Field(
         "published", description="of real pictures: the papers' code (B5), or a model's own"
     )
@@ -123,7 +121,7 @@ class BenchmarkParams(Checked):
         if info.data.get("data") == IMAGENET and not data_root:
             raise ValueError(
                 f"data {IMAGENET!r} without data_root; give the folder that holds the sets, see "
-                "docs/paper_preset.md, or data: cutouts or habitats, which need none"
+                "docs/paper_preset.md, or data: habitats, which needs none"
             )
         return data_root
 

@@ -12,7 +12,14 @@ from typing import NamedTuple, get_args
 
 from relevit.config import NOTEBOOKS, FinetuneNotebookParams, FinetuneParams, Params, PipelineParams
 from relevit.config.messages import short
-from relevit.config.words import IMAGENET, SHIPPED, ModelName, PaperModelName
+from relevit.config.words import (
+    HABITATS,
+    IMAGENET,
+    SHIPPED,
+    AnyModelName,
+    ModelName,
+    PaperModelName,
+)
 
 # Parameters that name models.
 OF_MODELS = (*("model", "compared_model"), *("method_model", "method_models", "others"))
@@ -58,7 +65,7 @@ def _places(preset: Preset) -> None:
 def _models(preset: Preset) -> None:
     """Every model of a preset answers with the classes of its data."""
     data = preset.pipeline.benchmark.data
-    known = get_args(PaperModelName if data == IMAGENET else ModelName)
+    known = get_args({IMAGENET: PaperModelName, HABITATS: ModelName}.get(data, AnyModelName))
     swept = dict.fromkeys(model for grid in preset.pipeline.sweep for model in grid.models)
     named = [("common", "model", preset.pipeline.model), ("pipeline", "sweep", list(swept))]
     named += [
@@ -79,10 +86,10 @@ def _shipped(preset: Preset) -> None:
     if many := images.original_images:
         but = "that is of worlds of 04_cures; of the preset's own original it is training_images"
         preset.refuse("common", f"benchmark.original_images = {many}", but)
-    if images.data != "habitats" and shares:
+    if images.data != HABITATS and shares:
         but = f"common has data {images.data!r}, whose classes have no homes: give habitats"
         preset.refuse("03_robustness", f"home_shares = {shares}", but)
-    if images.data == IMAGENET:
+    if images.data != HABITATS:
         return
     try:
         here = SHIPPED[images.learned]
@@ -146,7 +153,7 @@ def _variants(preset: Preset) -> None:
 def _sweep(preset: Preset) -> None:
     """Every run of the sweep needs an original to start from, and masks."""
     main, others = preset.pipeline.model, preset.stages["00_start"].others
-    real, masked = preset.pipeline.benchmark.data == IMAGENET, preset.stages["01_masks"].seeds
+    real, masked = preset.pipeline.benchmark.data != HABITATS, preset.stages["01_masks"].seeds
     for i, grid in enumerate(preset.pipeline.sweep):
         if real and (unknown := sorted(set(grid.models) - {main, *others})):
             but = (

@@ -68,8 +68,10 @@ Unit = Literal["pixel", "token"]
 Fill = Literal["black", "mean"]
 
 # Where the images come from, and how pictures are read.
-DataName = Literal["cutouts", "habitats", "imagenet"]
-IMAGENET = "imagenet"
+OWN_DATA = HABITATS, IMAGENET = "habitats", "imagenet"
+# Further ones, `(set_name, data_root, view) -> ImageSet` (`relevit.data.photographs`).
+READERS: Extensible[Callable[..., Any]] = Extensible("relevit.readers", taken=OWN_DATA)
+DataName = one_of(OWN_DATA, READERS)
 Preprocessing = Literal["published", "timm"]
 Corrupted = Literal["error", "skip"]
 

@@ -1,4 +1,4 @@
-"""The images of a preset: drawn here, as Cutouts or Habitats, or the papers' own, from disk.
+"""The images of a preset: drawn here, the papers' own, or one's own, from disk.
 
 All have the same nine test sets (`cutouts.TEST_SETS`), images to finetune on with masks, and
 images for choices during training, so that a notebook asks for them by name and does not know
@@ -9,13 +9,11 @@ says the parameter `benchmark`; a notebook opens it once and hands it on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, runtime_checkable
+from typing import Protocol as Interface
 
 import pandas as pd
-from jaxtyping import Int
-from torch import Tensor
 
-from relevit.config import Common
 from relevit.config.words import Protocol
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import ImageSet
@@ -27,6 +25,31 @@ Split = tuple[list[int], list[int]]
 READ = 100  # images with masks in one reading
 
 
+@runtime_checkable
+class Images(Interface):
+    """What is chosen of a preset's images; some of it is for Habitats, some for photographs."""
+
+    data: str  # habitats, imagenet, or a name of READERS
+    data_root: str
+    home_share: float
+    opacity: float
+    classes: str
+    preprocessing: str
+    view_of: str | None
+    ways: int
+    objectnet: str
+    corrupted: str
+    segmentation_set: str
+    finetuned_classes: int
+
+
+@runtime_checkable
+class Parameters(Interface):
+    """Of a notebook, as far as they are read here."""
+
+    benchmark: Images
+
+
 class Benchmark:
     """What notebooks ask for: images of a set, classes by name, and which of them to finetune."""
 
@@ -36,12 +59,11 @@ class Benchmark:
     outlined_sets: tuple[str, ...]  # all of them
     example_sets: tuple[str, ...]  # shifted sets of which single images are shown
     composable: bool  # background, size, place and number of objects are chosen by who draws
-    of_the_papers: bool  # the papers' own images: their numbers can be held against ours
     dino_pair: tuple[str, str]  # self-supervised and supervised model that stand for the papers'
     ahead: int = 0  # batches that are read before they are asked for
     skips: bool = False  # pictures that cannot be read are left out
     challenging: bool = False  # it has the sets of the backgrounds challenge
-    rules: str = ""  # what decides an answer beside the model: kept answers hold for these alone
+    rules: str  # what decides an answer beside the model: kept answers hold for these alone
 
     def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
         """Images of a set by number, none twice; options as `Cutouts.draw`.
@@ -80,10 +102,6 @@ class Benchmark:
     ) -> Iterable[Batch]:
         """As `batches`, for a set that many models answer one after the other."""
         return self.batches(set_name, count, batch_size, **options)
-
-    def labels(self, set_name: str, count: int) -> Int[Tensor, " count"]:
-        """The labels of the first images of a set."""
-        return self.pictures(set_name, count).labels
 
     def split(self, seed: int) -> Split:
         """Labels to finetune on (A), and the others (B)."""
@@ -160,17 +178,13 @@ class Benchmark:
         return ""
 
 
-def open_benchmark(cfg: Common) -> Benchmark:
+def open_benchmark(cfg: Parameters) -> Benchmark:
     """The images that a notebook's parameters name; what the others need is not loaded."""
     params = cfg.benchmark
-    if params.data == "imagenet":
-        from relevit.data.photographs import imagenet
+    if params.data != "habitats":
+        from relevit.data.photographs import open_photographs
 
-        return imagenet(params)
-    if params.data == "cutouts":
-        from relevit.data.cutouts import CUTOUTS
-
-        return CUTOUTS
+        return open_photographs(params)
     from relevit.data.drawings import ANIMALS, OBJECTS
     from relevit.data.habitats import habitats
 

@@ -113,7 +113,6 @@ class Cutouts(Benchmark):
     outlined_sets: ClassVar = TEST_SETS
     example_sets: ClassVar = SHIFTED_SETS
     composable: ClassVar = True
-    of_the_papers: ClassVar = False
     dino_pair: ClassVar = ("dinov2-s", "tiny")
 
     @property
@@ -127,8 +126,6 @@ class Cutouts(Benchmark):
     @property
     def rules(self) -> str:
         """What images of other worlds by the same number would differ in."""
-        if self.name == "cutouts":
-            return ""
         return f"{self.name} {self.drawings.name} home {self.home_share} opacity {self.opacity}"
 
     def draw(

@@ -21,12 +21,13 @@ from torch import Tensor
 
 from relevit.base.device import cores
 from relevit.base.errors import one_line
+from relevit.config.words import READERS as READERS
 from relevit.data.batch import Batch
 from relevit.data.pictures import READING
 from relevit.models.spec import Mask, View
 
 AHEAD = 2  # batches that are read before they are asked for; more only fill the memory
-NO_FAMILY = -1  # no texture of Cutouts
+NO_FAMILY = -1  # no texture of Habitats
 PAPER_VIEW = View()  # 256 -> 224, bilinear (B5)
 UNPACK = "unpack it again"
 MEND = f"{UNPACK}, or give corrupted='skip' to leave such pictures out and count them"

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool
-from torch import Tensor
+from torchvision.ops import masks_to_boxes
 
 from relevit.data.batch import Batch, join
 from relevit.data.cutouts import CUTOUTS
@@ -48,14 +47,6 @@ def _pasted(two: Batch) -> Batch:
 
 
 def _fit(two: Batch) -> bool:
-    alike = two.labels[0] // 2 == two.labels[1] // 2
-    return not alike and _apart(two.masks[0, 0], two.masks[1, 0])
-
-
-def _apart(a: Bool[Tensor, "height width"], b: Bool[Tensor, "height width"]) -> bool:
-    boxes = [(m.any(1).nonzero(), m.any(0).nonzero()) for m in (a, b)]
-    gaps = [
-        max(int(boxes[i][axis].min()) - int(boxes[1 - i][axis].max()) for i in (0, 1))
-        for axis in (0, 1)
-    ]
-    return max(gaps) > APART
+    first, second = masks_to_boxes(two.masks[:, 0])  # left, top, right, bottom
+    gaps = torch.cat([first[:2] - second[2:], second[:2] - first[2:]])
+    return bool((two.labels[0] // 2 != two.labels[1] // 2) & (gaps.max() > APART))

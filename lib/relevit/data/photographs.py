@@ -1,4 +1,10 @@
-"""The papers' own images: ImageNet, ImageNet-S and the shifted sets below one folder."""
+"""Photographs on a disk: the papers' own sets below one folder, or what a reader gives.
+
+A reader of one's own (`config.words.READERS`) is a function of a set's name, the folder `data_root`
+and the view, how a picture becomes the square that a model takes; it gives an `ImageSet`. Notebooks
+ask for the sets `finetune`, with masks, `validation`, and those that they test on
+(`cutouts.TEST_SETS`).
+"""
 
 from __future__ import annotations
 
@@ -11,14 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from relevit.base.files import from_project
-from relevit.config import BenchmarkParams
-from relevit.config.words import Protocol
+from relevit.config.words import READERS, Protocol
 from relevit.data.batch import Batch
-from relevit.data.benchmark import Benchmark, Split
+from relevit.data.benchmark import Benchmark, Images, Split
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.data.image_set import AHEAD, ImageSet
 from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_NAMES, SHORT_NAMES, split_classes
+from relevit.data.real.classes import IMAGENET_INDEX, SHORT_NAMES, split_classes
 from relevit.models.registry import Pixels, model_spec
 from relevit.models.spec import ModelSpec, View
 from relevit.protocols import Options, options
@@ -33,36 +38,38 @@ PARTS: dict[str, tuple[str, Options]] = {
 }
 
 
-def imagenet(params: BenchmarkParams) -> ImageNet:
-    """ImageNet, ImageNet-S and the shifted sets below `data_root`, as the preset has them.
+def open_photographs(params: Images) -> Photographs:
+    """The papers' sets below `data_root`, or what the reader of READERS that `data` names finds.
 
-    All models share one view of the pictures: with preprocessing timm it is that of `view_of`,
-    with published it is one for all (differences B5).
+    All models share one view of the pictures: with preprocessing timm it is that of `view_of`, with
+    published it is one for all (differences B5).
     """
     spec = model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing])
-    return ImageNet(from_project(params.data_root), spec.view, params)
+    kind = Photographs if params.data in READERS else ImageNet
+    return kind(from_project(params.data_root), spec.view, params)
 
 
 @dataclass(frozen=True)
-class ImageNet(Benchmark):
-    """The real sets of one folder, each opened when it is first asked for."""
+class Photographs(Benchmark):
+    """The sets of one folder, each opened when it is first asked for."""
 
     root: Path
     view: View
-    params: BenchmarkParams
+    params: Images
 
-    name: ClassVar = "imagenet"
-    classes: ClassVar = SHORT_NAMES
-    # ObjectNet's authors ask that no picture be shown without the red border.
-    example_sets: ClassVar = tuple(name for name in SHIFTED_SETS if name != "objectnet")
+    outlined: ClassVar[str] = "val"
+    example_sets: ClassVar = SHIFTED_SETS
     composable: ClassVar = False
-    of_the_papers: ClassVar = True
     dino_pair: ClassVar = ("dino-b", "deit-b")
     ahead: ClassVar = AHEAD
 
     @property
-    def outlined(self) -> str:
-        return self.params.segmentation_set
+    def name(self) -> str:
+        return self.params.data
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self._opened("finetune", 0).classes
 
     @property
     def outlined_sets(self) -> tuple[str, ...]:
@@ -75,21 +82,28 @@ class ImageNet(Benchmark):
     @property
     def rules(self) -> str:
         """The choices of the preset that answers depend on."""
-        chosen = self.params
-        return f"{self.view} {chosen.ways} {chosen.objectnet} {chosen.corrupted}"
+        return f"{self.name} {self.view} {self.params.corrupted}"
+
+    def open(self, set_name: str, seed: int) -> ImageSet:
+        """A set as the reader gives it. Raises: ValueError for a reader that gives none."""
+        found = READERS[self.name](set_name, self.root, self.view)
+        if not isinstance(found, ImageSet):
+            raise ValueError(
+                f"{self.name}: its reader gives a {type(found).__name__} for {set_name!r}; needed "
+                "is an ImageSet, such as picture_set makes"
+            )
+        return found
 
     def spec(self, model: str) -> ModelSpec:
         return model_spec(model, pixels=PIXELS[self.params.preprocessing])
 
     def split(self, seed: int) -> Split:
-        """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
-        both = split_classes(self.params.finetuned_classes, seed or None)
-        first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
-        return sorted(first), sorted(others)
-
-    def validation_seed(self, seed: int) -> int:
-        """A run's own: its validation images are of the classes that its seed leaves out (B2)."""
-        return seed
+        """The first half of the classes, or one drawn by the seed, and the others."""
+        order = list(range(len(self.classes)))
+        if seed:
+            order = np.random.default_rng(seed).permutation(order).tolist()
+        half = len(order) // 2
+        return sorted(order[:half]), sorted(order[half:])
 
     def draw(
         self,
@@ -159,36 +173,68 @@ class ImageNet(Benchmark):
         return f"pictures left out, since they cannot be read: {'; '.join(counts) or 'none'}\n"
 
     def _opened(self, set_name: str, seed: int, **masks: Any) -> ImageSet:
-        """A set; the validation images alone depend on the seed."""
+        """A set, kept open; the validation images alone depend on the seed."""
         sets = replace(self, view=replace(self.view, **masks))
         return _opened(sets, set_name, seed if set_name == "validation" else 0)
 
     def _check(self, size: int | None) -> None:
         if size not in (None, self.view.crop):
             raise ValueError(
-                f"imagenet: images of {size} pixels; the preset's view has {self.view.crop}: "
+                f"{self.name}: images of {size} pixels; the preset's view has {self.view.crop}: "
                 "models of one preset need one image size"
             )
 
 
+@dataclass(frozen=True)
+class ImageNet(Photographs):
+    """The papers' real sets."""
+
+    name: ClassVar = "imagenet"
+    classes: ClassVar = SHORT_NAMES
+    # ObjectNet's authors ask that no picture be shown without the red border.
+    example_sets: ClassVar = tuple(name for name in SHIFTED_SETS if name != "objectnet")
+
+    @property
+    def outlined(self) -> str:
+        return self.params.segmentation_set
+
+    @property
+    def rules(self) -> str:
+        chosen = self.params
+        return f"{self.view} {chosen.ways} {chosen.objectnet} {chosen.corrupted}"
+
+    def split(self, seed: int) -> Split:
+        """ImageNet-S's first classes as in the paper (seed 0), or as many drawn by the seed."""
+        both = split_classes(self.params.finetuned_classes, seed or None)
+        first, others = ([IMAGENET_INDEX[wnid] for wnid in part] for part in both)
+        return sorted(first), sorted(others)
+
+    def validation_seed(self, seed: int) -> int:
+        """A run's own: its validation images are of the classes that its seed leaves out (B2)."""
+        return seed
+
+    def open(self, set_name: str, seed: int) -> ImageSet:
+        key, chosen = PARTS.get(set_name, (set_name, {}))
+        if key not in CATALOGUE:
+            raise ValueError(
+                f"imagenet: set {set_name!r} is unknown; use one of {(*CATALOGUE, *PARTS)}"
+            )
+        if key in ("a", "r"):
+            chosen = {"ways": self.params.ways}
+        elif key == "objectnet":
+            chosen = options(self.params.objectnet, "read_objectnet")
+        found = CATALOGUE[key].read(self.root, self.view, **chosen)
+        if set_name != "validation":
+            return found
+        # The first image of each class that runs of this seed do not finetune (A16, B2).
+        kept = self.split(seed)[1]
+        present = set(found.labels.tolist())
+        return found.select(_places(found, [label for label in kept if label in present], seed=0))
+
+
 @lru_cache(maxsize=32)
-def _opened(sets: ImageNet, set_name: str, seed: int) -> ImageSet:
-    key, chosen = PARTS.get(set_name, (set_name, {}))
-    if key not in CATALOGUE:
-        raise ValueError(
-            f"imagenet: set {set_name!r} is unknown; use one of {(*CATALOGUE, *PARTS)}"
-        )
-    if key in ("a", "r"):
-        chosen = {"ways": sets.params.ways}
-    elif key == "objectnet":
-        chosen = options(sets.params.objectnet, "read_objectnet")
-    found = CATALOGUE[key].read(sets.root, sets.view, **chosen)
-    if set_name != "validation":
-        return found
-    # The first image of each class that runs of this seed do not finetune (A16, B2).
-    kept = sets.split(seed)[1]
-    present = set(found.labels.tolist())
-    return found.select(_places(found, [label for label in kept if label in present], seed=0))
+def _opened(sets: Photographs, set_name: str, seed: int) -> ImageSet:
+    return sets.open(set_name, seed)
 
 
 def _places(found: ImageSet, labels: Sequence[int], seed: int) -> list[int]:
@@ -201,7 +247,7 @@ def _places(found: ImageSet, labels: Sequence[int], seed: int) -> list[int]:
         mine = by_label.get(label, [])
         if used[label] >= len(mine):
             raise ValueError(
-                f"{found.name}: class {IMAGENET_NAMES[label]} ({label}) has {len(mine)} images, "
+                f"{found.name}: class {found.classes[label]} ({label}) has {len(mine)} images, "
                 f"asked for more; give fewer images_per_class, or unpack the archive again"
             )
         if seed:

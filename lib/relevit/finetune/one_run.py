@@ -84,7 +84,7 @@ def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch
         found["resized"] = train.images.shape[-1]
     if train.masks.is_floating_point():
         found["edges"] = "soft"
-    if bench.composable and bench.rules:
+    if bench.composable:
         found["images"] = bench.rules
     if seed := bench.validation_seed(cfg.seed):
         found["validation_seed"] = seed

@@ -21,7 +21,7 @@ from relevit.base.results import read_json
 from relevit.base.stages import read_stage
 from relevit.config import NOTEBOOKS, StartParams
 from relevit.config.preset import Preset
-from relevit.config.words import IMAGENET
+from relevit.config.words import HABITATS
 from relevit.finetune import runs, table
 from relevit.finetune.runs import DIVERGED, MADE, Row
 from relevit.models.registry import PAPER_MODELS
@@ -80,7 +80,7 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     for batch in batches:
         batch["seconds"] = sum(times.get(kind(known[run]), other) for run in batch["runs"])
     plan = {
-        "real": preset.pipeline.benchmark.data == IMAGENET,
+        "real": preset.pipeline.benchmark.data != HABITATS,
         "page": PAGE,
         "at_once": at_once if whole else None,
         "notebooks": notebooks,

@@ -20,9 +20,8 @@ _FILES = {
         "map_tile phrase_figure sample_grid"
     ),
     "intervals": (
-        "accuracy_bars accuracy_dots added_bars area_bars average_bars causal_dots "
-        "class_grid dose_response paired_changes pointing_bars score_bars "
-        "segmentation_bars share_bars word_bars zero_shot_bars"
+        "accuracy_bars added_bars average_bars causal_dots class_grid dose_response "
+        "paired_changes pointing_bars score_bars share_bars word_bars zero_shot_bars"
     ),
     "lines": (
         "before_after depth_curves drift_curves entropy_boxes masking_curves "
@@ -31,10 +30,7 @@ _FILES = {
     "shaded_text": "shaded_html shaded_methods",
     "style": "GAIN INK LOSS OBJECT OURS panels set_style",
     "tables": "attention_rows change_heatmap entropy_maps",
-    "widgets": (
-        "erasing_explorer explorer_picture habitat_explorer head_explorer "
-        "method_explorer step_explorer"
-    ),
+    "widgets": ("erasing_explorer habitat_explorer head_explorer method_explorer step_explorer"),
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 __all__ = list(_FILE_OF)

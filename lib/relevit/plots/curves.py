@@ -25,6 +25,7 @@ from relevit.plots.style import (
     LOSS,
     OURS,
     PROTOCOLS,
+    band,
     count_whole,
     families,
     legend_beside,
@@ -193,8 +194,7 @@ def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
         axis.plot(rows[by], rows["f1_pct"], **style)
         if "label" in style:
             error = 1.96 * rows["standard_error_pts"]
-            band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
-            axis.fill_between(rows[by], rows["f1_pct"] - error, rows["f1_pct"] + error, **band)
+            band(axis, rows[by], rows["f1_pct"] - error, rows["f1_pct"] + error, style["color"])
 
     figure, axes = _by_family({"": table}, draw, (2.1, 2.4))
     axes[0, 0].set(ylabel="F1 (%)", ylim=(0, None))
@@ -217,31 +217,29 @@ def error_curves(errors: pd.DataFrame, title: str) -> Figure:
         colour = method_colour(method)
         style = {"marker": marker, "linestyle": line, "markersize": 4, "label": method}
         axis.plot(rows["block"], mean, color=colour, **style)
-        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
         low = (mean - half).clip(lower=mean / 10)  # the axis has no 0
-        axis.fill_between(rows["block"], low, mean + half, **band)
+        band(axis, rows["block"], low, mean + half, colour)
     axis.set(title=title, xlabel="block", ylabel="squared error", yscale="log")
     count_whole(axis)
     axis.legend(frameon=False)
     return figure
 
 
-def confidence_paths(runs: dict[str, Subsets], threshold_pct: float) -> Figure:
+def confidence_paths(subsets: Subsets, threshold_pct: float, title: str) -> Figure:
     """The target's confidence while pixels are removed, one line a pair."""
-    figure, axes = panels(len(runs), 1.5 + 4.2 * len(runs), 2.8, sharey=True)
+    figure, (axis,) = panels(1, 5.7, 2.8)
     # The few failures lie over the many that succeed, which let each other be seen.
     kinds = {
         True: {"label": "subset found", "color": GAIN, "alpha": 0.35, "zorder": 2},
         False: {"label": "none found", "color": LOSS, "linestyle": "--", "zorder": 3},
     }
-    for axis, (name, subsets) in zip(axes, runs.items(), strict=True):
-        left = subsets.path_kept_pct.cpu()
-        for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
-            axis.plot(left, path.cpu(), linewidth=1.2, **kinds[found])
-        mark_level(axis, threshold_pct, linewidth=0.8)
-        axis.invert_xaxis()  # removing goes to the right
-        axis.set(title=name, xlabel="pixels left (%)", ylim=(-2, 102))
-    axes[0].set_ylabel("confidence in the label (%)")
+    left = subsets.path_kept_pct.cpu()
+    for path, found in zip(subsets.path_pct.T, subsets.found.tolist(), strict=True):
+        axis.plot(left, path.cpu(), linewidth=1.2, **kinds[found])
+    mark_level(axis, threshold_pct, linewidth=0.8)
+    axis.invert_xaxis()  # removing goes to the right
+    axis.set(title=title, xlabel="pixels left (%)", ylim=(-2, 102))
+    axis.set_ylabel("confidence in the label (%)")
     handles = [Line2D([], [], **kind) for kind in kinds.values()]
     handles.append(Line2D([], [], color="black", linestyle=":", label="sure"))
     figure.legend(handles=handles, loc="outside right center", frameon=False)

@@ -321,7 +321,16 @@ def _add_scales(
     width, height = figure.get_size_inches()
     for signed, (drawn, low) in scales.items():
         place = ((width + 0.05) / width, low / height, 0.12 / width, SIDE / height)
-        bar = figure.add_axes(place, facecolor="0.5")  # as the grey image below a heatmap
-        ticks, labels = SIGNED_TICKS if signed else (HEAT_TICKS[0], ends)
-        figure.colorbar(drawn, cax=bar).set_ticks(ticks, labels=labels)
-        bar.tick_params(labelsize=8, length=2)
+        scale_bar(figure, place, drawn, SIGNED_TICKS if signed else (HEAT_TICKS[0], ends))
+
+
+def scale_bar(
+    figure: Figure,
+    place: tuple[float, float, float, float],
+    heat: AxesImage,
+    ticks: tuple[Sequence[float], Sequence[str]],
+) -> None:
+    """The colours of a heatmap at a place in the figure, and what its ends mean."""
+    bar = figure.add_axes(place, facecolor="0.5")  # as the grey image below a heatmap
+    figure.colorbar(heat, cax=bar).set_ticks(ticks[0], labels=ticks[1])
+    bar.tick_params(labelsize=8, length=2)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,16 +33,20 @@ from relevit.plots.style import (
     legend_beside,
     method_colour,
     name_sets,
+    panel_grid,
     panels,
+    reach,
     subplots,
     write,
 )
 
 WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
 PART_COLOURS = dict(zip(PARTS, (OBJECT, PROPS, REST), strict=True))
-METRIC_TITLES = dict(zip(METRICS, ("pixel accuracy", "mIoU", "mAP", "mF1"), strict=True))
-AREA_TITLES = {"positive": "positive: AUC (%)\nlower is better",
-               "negative": "negative: AUC (%)\nhigher is better"}  # fmt: skip
+TITLES = {  # of numbers of methods
+    **dict(zip(METRICS, ("pixel accuracy (%)", "mIoU (%)", "mAP (%)", "mF1 (%)"), strict=True)),
+    "positive": "positive: AUC (%)\nlower is better",
+    "negative": "negative: AUC (%)\nhigher is better",
+}
 KINDS = {"with": "with relevance", "without": "without, same images and steps"}
 COLUMNS = 3  # of panels
 NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
@@ -61,15 +64,19 @@ def intervals(
     label: str = "",
     limits: tuple[float, float] | None = None,
     level: float | None = 0.0,
-    **style: Any,
+    across: bool = False,
+    points: bool = False,
+    colours: Mapping[str, str] | Sequence[str] | str | None = None,
 ) -> Figure:
     """A bar or point for each row of a table, with its interval, at the place that it names.
 
     `place`, `value` and `group` (bars side by side) are columns; `panel` is a column and, of each
-    of its values that is shown, a title. Other options are those of `draw_intervals`.
+    of its values that is shown, a title. An interval goes from the column low, low_pct or low_pts
+    to that of high; without length, as of one value, it has no cap, which would say that it is
+    sure. `across` draws from the left, the first place on top. Colours are those of the groups;
+    without groups of the rows, by default their method's. The colours of MEANINGS are known.
     """
     name, titles = panel or ("", {"": ""})
-    across = style.get("across", False)
     places, groups = table[place].nunique(), table[group].nunique() if group else 1
     length = 1.0 + 0.2 * places * max(1, 0.7 * groups)
     beside = 2.4 if group else 0  # room for the legend
@@ -79,7 +86,7 @@ def intervals(
     figure, axes = panels(len(titles), *size, sharey=True)
     for axis, (part, heading) in zip(axes, titles.items(), strict=True):
         rows = table[table[name] == part] if name else table
-        draw_intervals(axis, rows, place, value, group=group, **style)
+        _draw(axis, rows, (place, value, group), across, points, colours)
         mark = axis.axvline if across else axis.axhline
         if level is not None:
             mark(level, color="black", linewidth=1, linestyle=":" if level else "-")
@@ -93,45 +100,31 @@ def intervals(
     return figure
 
 
-def draw_intervals(
+def _draw(
     axis: Axes,
     table: pd.DataFrame,
-    place: str,
-    value: str,
-    *,
-    group: str | None = None,
-    low: str = "low_pct",
-    high: str = "high_pct",
-    error: str = "",
-    across: bool = False,
-    points: bool = False,
-    colours: Mapping[str, str] | Sequence[str] | str | None = None,
+    columns: tuple[str, str, str | None],
+    across: bool,
+    points: bool,
+    colours: Mapping[str, str] | Sequence[str] | str | None,
 ) -> None:
-    """The bars of `intervals` on a given axis.
-
-    An interval goes from `low` to `high`, or by `error` to both sides; without length, as of one
-    value, it has no cap, which would say that it is sure. `across` draws from the left, the first
-    place on top. Colours are those of the groups; without groups of the rows, by default their
-    method's. The colours of MEANINGS are known.
-    """
+    place, value, group = columns
     places = list(dict.fromkeys(table[place]))
     parts = table.groupby(group, sort=False) if group else [(None, table)]
     width = 0.8 / len(parts)
     for number, (name, rows) in enumerate(parts):
         where = np.array([places.index(at) for at in rows[place]])
         where = where + (number - (len(parts) - 1) / 2) * width
-        middle, reach = rows[value], None
-        if error:
-            reach = np.stack([rows[error]] * 2).astype(float)
-        elif low in rows:
-            reach = np.stack([middle - rows[low], rows[high] - middle]).astype(float).clip(0)
-        if reach is not None:
-            reach[:, (reach == 0).all(axis=0)] = np.nan
+        middle, ends = rows[value], None
+        if name_of := next((one for one in ("low", "low_pct", "low_pts") if one in rows), None):
+            low, high = rows[name_of], rows[name_of.replace("low", "high")]
+            ends = np.stack([middle - low, high - middle]).astype(float).clip(0)
+            ends[:, (ends == 0).all(axis=0)] = np.nan
         if name is not None:
             colour = ({**MEANINGS, **METHODS} | dict(colours or {})).get(name, OURS)
         else:
             colour = colours or [METHODS.get(at, OURS) for at in rows[place]]
-        options = {"xerr" if across else "yerr": reach, "capsize": 3, "label": name}
+        options = {"xerr" if across else "yerr": ends, "capsize": 3, "label": name}
         at = (middle, where) if across and points else (where, middle)
         if points:
             axis.errorbar(*at, fmt="o", color=colour if name is not None else INK, **options)
@@ -149,22 +142,22 @@ def draw_intervals(
 # Test sets
 
 
-def accuracy_bars(accuracy: pd.DataFrame, title: str) -> Figure:
-    """Top-1 of one model on each set, with the 95 % interval over images."""
-    rows = _over_images(accuracy, "top1_pct")
-    style = {"error": "error", "colours": MEANINGS["original"], "limits": (0, 105)}
-    return intervals(rows, "dataset", "top1_pct", title=title, label="top-1 (%)", **style)
+def accuracy_bars(
+    table: pd.DataFrame,
+    title: str,
+    place: str = "dataset",
+    value: str = "top1_pct",
+    group: str | None = None,
+) -> Figure:
+    """Accuracies, and the 95 % interval of each over its `images`; points where there are groups.
 
-
-def accuracy_dots(table: pd.DataFrame, title: str) -> Figure:
-    """Accuracy of each model with its 95 % interval over images.
-
-    Needs model (of MEANINGS, for its colour), place, accuracy_pct, images.
+    `place` names the bars' places, `group` is a column of models as in MEANINGS.
     """
-    rows = _over_images(table, "accuracy_pct")
-    style = {"error": "error", "points": True, "limits": (0, 102)}
-    style |= {"title": title, "label": "accuracy (%)", "group": "model"}
-    return intervals(rows, "place", "accuracy_pct", **style)
+    half = 1.96 * (table[value] * (100 - table[value]) / table["images"]) ** 0.5
+    rows = table.assign(low_pct=table[value] - half, high_pct=table[value] + half)
+    style = {"group": group, "points": group is not None, "limits": (0, 105)}
+    style |= {} if group else {"colours": MEANINGS["original"]}
+    return intervals(rows, place, value, title=title, label="accuracy (%)", **style)
 
 
 def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
@@ -174,11 +167,9 @@ def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
     """
     pairs = changes["change"].unique()
     colours = dict(zip(pairs, (OURS, MEANINGS[KINDS["without"]], INK), strict=False))
-    style = {"low": "low_pts", "high": "high_pts", "points": True, "colours": colours}
-    style |= {"group": "change", "title": title, "label": CHANGE_PTS}
-    figure = intervals(changes, "dataset", "change_pts", **style)
-    low, high = figure.axes[0].get_ylim()  # next to nothing shall look like it
-    figure.axes[0].set_ylim(min(low, -1), max(high, 1))
+    style = {"points": True, "colours": colours, "group": "change", "label": CHANGE_PTS}
+    figure = intervals(changes, "dataset", "change_pts", title=title, **style)
+    reach(figure.axes[0], -1, 1)
     return figure
 
 
@@ -191,14 +182,13 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
     parts = [
         pd.DataFrame(
             {"arm": table["arm"], "place": table[place].replace(names), "kind": label}
-            | {end: table[f"{kind}{end}_pts"] for end in ("", "_low", "_high")}
+            | {end: table[f"{kind}_{end}"] for end in ("pts", "low_pts", "high_pts")}
         )
         for kind, label in KINDS.items()
     ]
     arms = dict.fromkeys(table["arm"])
     style = {"group": "kind", "panel": ("arm", {arm: arm if len(arms) > 1 else "" for arm in arms})}
-    style |= {"low": "_low", "high": "_high", "title": title, "label": CHANGE_PTS}
-    return intervals(pd.concat(parts), "place", "", **style)
+    return intervals(pd.concat(parts), "place", "pts", title=title, label=CHANGE_PTS, **style)
 
 
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
@@ -234,12 +224,8 @@ def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> F
     the others another. A dot is a class without change; the first and the last are named.
     """
     sets = list(dict.fromkeys(table["dataset"]))
-    rows = -(-len(sets) // COLUMNS)
-    figure, axes = subplots(
-        rows, COLUMNS, figsize=(10, 2.2 * rows + 0.5), sharey=True, squeeze=False
-    )
-    for axis in axes.flat[len(sets) :]:
-        axis.set_axis_off()
+    side = (10 / COLUMNS, 2.2)
+    figure, axes = panel_grid(len(sets), COLUMNS, side, (0, 0.5), sharey=True)
     for axis, name in zip(axes.flat, sets, strict=False):
         part = table[table["dataset"] == name].sort_values(["change_top1_pts", "label"])
         colours = [CLASS_COLOURS["A" if label in classes_a else "B"] for label in part["label"]]
@@ -263,7 +249,7 @@ def average_bars(changes: pd.DataFrame, place: str, title: str) -> Figure:
     its number written: it would hide their differences.
     """
     means = changes["change_pts"]
-    style = {"low": "low_pts", "high": "high_pts", "across": True, "colours": _signs(means)}
+    style = {"across": True, "colours": [GAIN if change >= 0 else LOSS for change in means]}
     figure = intervals(changes, place, "change_pts", title=title, label=CHANGE_PTS, **style)
     (axis,) = figure.axes
     ends = changes[["low_pts", "high_pts"]].abs().max(axis=1).reset_index(drop=True)
@@ -352,29 +338,20 @@ def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
 # Attribution methods
 
 
-def segmentation_bars(table: pd.DataFrame, title: str) -> Figure:
-    """The four numbers of each method with their intervals; needs `segmentation_table`."""
-    panel = ("metric", {metric: f"{name} (%)" for metric, name in METRIC_TITLES.items()})
-    return _method_bars(table, panel, title)
+def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | None = None) -> Figure:
+    """Each score of each method with its interval, a panel a score.
 
-
-def score_bars(table: pd.DataFrame, higher: Mapping[str, bool], title: str) -> Figure:
-    """Each score of each method with its interval.
-
-    `table` has method, score, value_pct, low_pct, high_pct; `higher` says of each score whether
-    more is better.
+    `table` is `segmentation_table`, `area_table`, or has method, score, value_pct, low_pct and
+    high_pct; of these `higher` says whether more is better.
     """
-    better = {name: "higher" if more else "lower" for name, more in higher.items()}
-    names = {
-        s: f"{s} (%)\n{word} is better" for s, word in better.items() if s in set(table["score"])
-    }
-    return _method_bars(table, ("score", names), title)
-
-
-def area_bars(areas: pd.DataFrame, title: str) -> Figure:
-    """Area under both curves, its 95 % interval over images; needs `area_table`."""
-    rows = areas.rename(columns={"auc_pct": "value_pct"})
-    return _method_bars(rows, ("direction", AREA_TITLES), title)
+    better = {name: "higher" if more else "lower" for name, more in (higher or {}).items()}
+    titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()} or TITLES
+    column = next(name for name in ("metric", "direction", "score") if name in table)
+    shown = {name: text for name, text in titles.items() if name in set(table[column])}
+    rows = table[table[column].isin(list(shown))].rename(columns={"auc_pct": "value_pct"})
+    colours = [method_colour(name) for name in dict.fromkeys(rows["method"])]
+    style = {"panel": (column, shown), "across": True, "colours": colours, "title": title}
+    return intervals(rows, "method", "value_pct", **style)
 
 
 def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:
@@ -388,28 +365,11 @@ def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:
     everything = pd.MultiIndex.from_product([rows[key].unique() for key in keys], names=keys)
     rows = rows.set_index(keys).reindex(everything).reset_index()
     style = {"group": "model_run", "panel": ("dataset", sets), "across": True, "points": True}
-    style |= {"low": "low", "high": "high", "title": "rank correlation of mass and worth"}
+    style |= {"title": "rank correlation of mass and worth"}
     return intervals(rows, "method", "value", **style)
-
-
-def _method_bars(table: pd.DataFrame, panel: tuple[str, Mapping[str, str]], title: str) -> Figure:
-    shown = table[table[panel[0]].isin(list(panel[1]))]
-    colours = [method_colour(name) for name in dict.fromkeys(shown["method"])]
-    style = {"panel": panel, "across": True, "colours": colours, "title": title}
-    return intervals(shown, "method", "value_pct", **style)
 
 
 def largest_but_one_far(sizes: pd.Series) -> float:
     """The largest, or the second if that is less than half of it: a scale for the others."""
     *_, second, first = (0.0, *sorted(sizes.dropna()))
     return float(second if 0 < 2 * second < first else first)
-
-
-def _over_images(table: pd.DataFrame, value: str) -> pd.DataFrame:
-    """With half of the 95 % interval of an accuracy over its images."""
-    share = table[value] / 100
-    return table.assign(error=196 * (share * (1 - share) / table["images"]) ** 0.5)
-
-
-def _signs(changes: pd.Series) -> list[str]:
-    return [GAIN if change >= 0 else LOSS for change in changes]

@@ -22,11 +22,12 @@ from relevit.plots.style import (
     METHODS,
     ORIGINAL,
     OURS,
+    band,
     count_whole,
     legend_beside,
     mark_level,
+    panel_grid,
     panels,
-    subplots,
 )
 
 # Dark and light, so that models of one kind differ in print too.
@@ -91,49 +92,33 @@ def seed_band(axis: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> N
     seeds = rows.groupby([x, "seed"])[y].mean().groupby(level=0)
     mean = seeds.mean()
     axis.plot(mean.index, mean, markersize=4, linewidth=1.6, **style)
-    axis.fill_between(
-        mean.index, seeds.min(), seeds.max(), color=style["color"], alpha=0.18, linewidth=0
-    )
-
-
-def model_bands(axis: Axes, table: pd.DataFrame, x: str, y: str) -> None:
-    """A line with its band for each model of a table."""
-    for name, style in model_styles(table).items():
-        seed_band(axis, table[table["model"] == name], x, y, label=name, **style)
+    band(axis, mean.index, seeds.min(), seeds.max(), style["color"], alpha=0.18)
 
 
 def model_curves(
-    parts: Mapping[str, pd.DataFrame], x: str, y: str | Sequence[str], **options: Any
-) -> tuple[Figure, list[Axes]]:
-    """A panel a part of a table under its title, in it a line a model; `y` for each or for all."""
+    parts: Mapping[str, pd.DataFrame],
+    x: str,
+    y: str | Sequence[str],
+    label: str,
+    limits: tuple[float, float | None] | None = None,
+    **options: Any,
+) -> Figure:
+    """A panel a part of a table under its title, in it a line and band a model.
+
+    `y` is the column of all parts, or of each; `label` and `limits` are those of the axis upwards.
+    """
     figure, axes = panels(len(parts), 1.9 + 3.2 * len(parts), 3.0, **options)
     columns = [y] * len(parts) if isinstance(y, str) else y
     for axis, column, (title, table) in zip(axes, columns, parts.items(), strict=True):
-        model_bands(axis, table, x, column)
+        for name, style in model_styles(table).items():
+            seed_band(axis, table[table["model"] == name], x, column, label=name, **style)
         axis.set(title=title, xlabel=x)
         count_whole(axis)
+        if limits:
+            axis.set_ylim(limits)
+    axes[0].set_ylabel(label)
     legend_beside(figure, axes[0], BAND)
-    return figure, axes
-
-
-def model_panels(
-    table: pd.DataFrame, side: tuple[float, float], labels: tuple[str, str], **options: Any
-) -> tuple[Figure, dict[str, Axes]]:
-    """A panel with its name above for each model, up to three in a row; `labels` of x and y."""
-    names = list(model_styles(table))
-    columns = 2 if len(names) == 4 else min(len(names), 3)  # three would leave one alone
-    rows = -(-len(names) // columns)
-    size = (side[0] * columns, side[1] * rows + 0.2)
-    figure, axes = subplots(rows, columns, figsize=size, squeeze=False, **options)
-    found = dict(zip(names, axes.flat, strict=False))
-    for axis in axes.flat[len(names) :]:
-        axis.set_axis_off()
-    for name, axis in found.items():
-        axis.set(title=name, xlabel=labels[0])
-        axis.tick_params(labelbottom=True)  # nothing may be below it in the last row
-    for axis in axes[:, 0]:
-        axis.set_ylabel(labels[1])
-    return figure, found
+    return figure
 
 
 # Pretraining and finetuning
@@ -148,38 +133,36 @@ def shift_curves(models: pd.DataFrame, shift: pd.DataFrame) -> Figure:
     for corruption, (title, _) in SHIFTS.items():
         parts[title] = shift[shift["corruption"].isin(["none", corruption])]
     columns = ["validation_top1_pct", *["top1_pct"] * len(SHIFTS)]
-    figure, axes = model_curves(parts, "level", columns, sharey=True)
-    for axis, label in zip(axes, ["epoch", *(x for _, x in SHIFTS.values())], strict=True):
-        axis.set(xlabel=label, ylim=(0, 102))
-    axes[0].set_ylabel("top-1 (%)")
+    figure = model_curves(parts, "level", columns, "top-1 (%)", (0, 102), sharey=True)
+    for axis, label in zip(figure.axes, ["epoch", *(x for _, x in SHIFTS.values())], strict=True):
+        axis.set_xlabel(label)
     return figure
 
 
 def drift_curves(drift: pd.DataFrame) -> Figure:
     """How far maps are from those of the last epoch (IAV Fig. 4), a panel a quantity."""
-    parts = {
-        title: drift[drift["quantity"] == name]
-        for name, title in QUANTITIES.items()
-        if name in set(drift["quantity"])
-    }
-    figure, axes = model_curves(parts, "epoch", "difference")
-    for axis in axes:
-        axis.set_ylim(bottom=0)
-    axes[0].set_ylabel("mean absolute difference\nfrom the last epoch")
-    return figure
+    found = {title: drift[drift["quantity"] == name] for name, title in QUANTITIES.items()}
+    parts = {title: table for title, table in found.items() if len(table)}
+    label = "mean absolute difference\nfrom the last epoch"
+    return model_curves(parts, "epoch", "difference", label, (0, None))
 
 
 def masking_curves(masking: pd.DataFrame) -> Figure:
     """Accuracy when patches are masked in three orders, a panel a model (IAV Fig. 5)."""
-    labels = ("masked patches (%)", "top-1 (%)")
-    figure, by_model = model_panels(masking, (3.3, 2.5), labels, sharex=True, sharey=True)
-    for name, axis in by_model.items():
+    names = list(model_styles(masking))
+    wide = 2 if len(names) == 4 else min(len(names), 3)  # three would leave one alone
+    options = {"sharex": True, "sharey": True}
+    figure, axes = panel_grid(len(names), wide, (3.3, 2.5), (0, 0.2), **options)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("top-1 (%)")
+    for axis, name in zip(axes.flat, names, strict=False):
         rows = masking[masking["model"] == name]
         for order, (label, colour, marker) in ORDERS.items():
             style = {"label": label, "color": colour, "marker": marker}
             seed_band(axis, rows[rows["order"] == order], "ratio_pct", "top1_pct", **style)
-        axis.set_ylim(0, 102)
-    legend_beside(figure, axis, f"{BAND}\n\nmasked first by")
+        axis.set(title=name, xlabel="masked patches (%)", ylim=(0, 102))
+        axis.tick_params(labelbottom=True)  # nothing may be below it in the last row
+    legend_beside(figure, axes[0, 0], f"{BAND}\n\nmasked first by")
     return figure
 
 
@@ -192,9 +175,7 @@ def depth_curves(scores: pd.DataFrame, maps: Sequence[str] = ("smoothgrad", "aav
     A panel a map, a line a model.
     """
     parts = {MAPS.get(name, name): scores[scores["map"] == name] for name in maps}
-    figure, axes = model_curves(parts, "layer", "score", sharey=True)
-    axes[0].set_ylabel("mean IA-score of the layer")
-    return figure
+    return model_curves(parts, "layer", "score", "mean IA-score of the layer", sharey=True)
 
 
 def score_boxes(
@@ -225,10 +206,7 @@ def head_boxes(table: pd.DataFrame, column: str, layers: Sequence[int]) -> Figur
     names = list(model_styles(rows))
     grid = [(name, layer) for name in names for layer in layers]
     wide = len(layers) if len(layers) > 1 else min(2, len(names))
-    size = (0.5 + 3.4 * wide, 0.8 + 1.7 * -(-len(grid) // wide))
-    figure, axes = subplots(-(-len(grid) // wide), wide, figsize=size, sharey=True, squeeze=False)
-    for axis in axes.flat[len(grid) :]:
-        axis.remove()
+    figure, axes = panel_grid(len(grid), wide, (3.4, 1.7), (0.5, 0.8), sharey=True)
     for axis, (name, layer) in zip(axes.flat, grid, strict=False):
         part = rows[(rows["model"] == name) & (rows["layer"] == layer)]
         medians = part.groupby("head")[column].median().sort_values(ascending=False)

@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 from torch import Tensor
 
-from relevit.plots.images import HEAT_TICKS
+from relevit.plots.images import HEAT_TICKS, scale_bar
 from relevit.plots.style import GREY, HEAT, SIGNED_HEAT, SIGNED_TICKS, subplots, write
 
 LONGEST, SHORTEST = 2000, 480  # pixels of a picture's longer side, as it is drawn
@@ -23,7 +23,6 @@ SIDE, LEAST = 4.0, 1.5  # inches of the same; of a panel's shorter side, at leas
 GAP, LINE = 0.08, 0.16  # inches between panels; of a line of text above one
 WIDEST = 10_000  # pixels of a figure
 LETTERS = 13  # of a title, an inch
-ENDS = {False: HEAT_TICKS, True: SIGNED_TICKS}
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,8 @@ def overlay_figure(picture: Image.Image, name: str, rows: Sequence[Sequence[Over
     share, inch = cell.height / len(drawn), 1 / figure.get_figwidth()
     for place, (signed, heat) in enumerate(sorted(drawn.items())):
         low = cell.y1 - share * (place + 0.9)
-        bar = figure.add_axes((cell.x1 + 0.15 * inch, low, 0.13 * inch, 0.8 * share))
-        bar.set_facecolor("0.5")  # as the grey picture below a map
-        ticks, labels = ENDS[signed]
-        figure.colorbar(heat, cax=bar).set_ticks(ticks, labels=labels)
-        bar.tick_params(labelsize=8, length=2)
+        at = (cell.x1 + 0.15 * inch, low, 0.13 * inch, 0.8 * share)
+        scale_bar(figure, at, heat, SIGNED_TICKS if signed else HEAT_TICKS)
     return figure
 
 

@@ -225,6 +225,23 @@ def panels(count: int, width: float, height: float, **options: Any) -> tuple[Fig
     return figure, list(axes[0])
 
 
+def panel_grid(
+    count: int, columns: int, side: tuple[float, float], margin: tuple[float, float], **options: Any
+) -> tuple[Figure, np.ndarray]:
+    """Panels of `side` inches in rows of `columns`; places after the last stay empty."""
+    rows = -(-count // columns)
+    size = (side[0] * columns + margin[0], side[1] * rows + margin[1])
+    figure, axes = subplots(rows, columns, figsize=size, squeeze=False, **options)
+    for axis in axes.flat[count:]:
+        axis.set_axis_off()
+    return figure, axes
+
+
+def band(axis: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.2) -> None:
+    """The area between two curves, behind a line in its colour."""
+    axis.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
+
+
 def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:
     """The legend of one panel at the right of all, where it covers no data."""
     figure.legend(

@@ -125,6 +125,6 @@ def train_original(
         folder,
         train=bench.pictures("train", count, seed=settings.seed, size=spec.image_size),
         validation=bench.pictures("validation", validation_images, size=spec.image_size).kept(),
-        identity={"kind": "original"} | ({"images_of": bench.rules} if bench.rules else {}),
+        identity={"kind": "original", "images_of": bench.rules},
         on_epoch=on_epoch,
     )

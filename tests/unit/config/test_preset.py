@@ -46,7 +46,7 @@ def test_stage_has_what_is_shared_and_its_own(preset):
         ("common: {preset: mine}", "a preset is called as its file is: take it out"),
         ("common: {benchmark: {way: 200}}", "common: benchmark.way = 200 is no parameter"),
         ("common: {benchmark: {ways: 20}}", "benchmark.ways = 20 (int): input should be 200 or 1"),
-        ("common: {benchmark: cutouts}", "common: benchmark = 'cutouts' (str): "),
+        ("common: {benchmark: habitats}", "common: benchmark = 'habitats' (str): "),
         ("common: {seeds: [1, 1]}", "seeds = [1, 1] (list): value error, 1 occurs twice"),
         ("common: {seeds: []}", "common: seeds = [] (list): "),
         ("03_robustnes: {}", "section '03_robustnes' is none; use some of ['common', "),
@@ -73,7 +73,7 @@ def test_missing_file_is_named(tmp_path):
     [
         ({"data": "imagenet"}, "data 'imagenet' without data_root; give the folder that holds the"),
         ({"preprocessing": "timm"}, "preprocessing timm without it; give the preset's own model"),
-        ({"data": "imagenette"}, "input should be 'cutouts', 'habitats' or 'imagenet' [drawn here"),
+        ({"data": "imagenette"}, "value error, it is unknown; use habitats, imagenet [drawn here"),
         ({"finetuned_classes": 1}, "greater than or equal to 2 [classes of ImageNet-S in A]"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The images of a preset: Cutouts, or replicas of the papers' own data sets."""
+"""The images of a preset: drawn, replicas of the papers' own data sets, or of a reader."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from relevit.config import BenchmarkParams, StartParams
+from relevit.config.words import READERS
 from relevit.data import open_benchmark
 from relevit.data import photographs as module
 from relevit.data.cutouts import CUTOUTS, Cutouts
-from relevit.data.photographs import imagenet
-from relevit.data.real.catalogue import CATALOGUE
+from relevit.data.image_set import picture_set
+from relevit.data.photographs import open_photographs
 from relevit.data.real.classes import IMAGENET_INDEX, split_classes
-from relevit.models.spec import View
 from replicas.__main__ import write_all
 
 CLASSES = 2
@@ -40,7 +41,7 @@ def params(data_root, **others) -> BenchmarkParams:
 
 @pytest.fixture(scope="module")
 def real(data_root):
-    return imagenet(params(data_root))
+    return open_photographs(params(data_root))
 
 
 # Cutouts
@@ -135,7 +136,7 @@ def test_what_photographs_cannot_do_is_refused(real):
 
 @pytest.mark.parametrize(("ways", "count"), [(1000, 0), (200, 200)])
 def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
-    bench = imagenet(params(data_root, ways=ways))
+    bench = open_photographs(params(data_root, ways=ways))
     for name in ("a", "r"):
         assert len(bench.draw(name, [0]).candidates) == count
     assert bench.draw("val", [0]).candidates == ()
@@ -144,7 +145,7 @@ def test_answers_of_a_and_r_are_sought_among(data_root, ways, count):
 def test_objectnet_counts_as_published_or_as_described(data_root):
     """Published: the first label alone, and the red border is left on the picture (B7)."""
     both = {
-        way: imagenet(params(data_root, objectnet=way)).draw("objectnet", range(8))
+        way: open_photographs(params(data_root, objectnet=way)).draw("objectnet", range(8))
         for way in ("published", "described")
     }
     assert both["published"].accepted == {} and both["described"].accepted[423] == (423, 559, 765)
@@ -153,7 +154,7 @@ def test_objectnet_counts_as_published_or_as_described(data_root):
 
 def test_preprocessing_goes_to_view_and_model_alike(data_root):
     found = {
-        way: imagenet(params(data_root, preprocessing=way, view_of="deit-s-cut"))
+        way: open_photographs(params(data_root, preprocessing=way, view_of="deit-s-cut"))
         for way in ("published", "timm")
     }
     specs = {way: bench.spec("deit-s-cut") for way, bench in found.items()}
@@ -164,15 +165,6 @@ def test_preprocessing_goes_to_view_and_model_alike(data_root):
 
 
 # Images with masks
-
-
-def test_pictures_of_the_segmentation_test_are_squashed(real, data_root):
-    """None of it is cut off, and masks are resized with NEAREST (E4)."""
-    squashed = View(resize=224, crop=224, squash=True, mask_pixels="nearest")
-    expected = CATALOGUE["gtsegs"].read(data_root, squashed, squash=False)
-    batch = expected.read(range(len(expected)))
-    found = real._opened("gtsegs", 0).read(range(len(expected)))
-    assert torch.equal(found.images, batch.images) and torch.equal(found.masks, batch.masks)
 
 
 class Some(Cutouts):
@@ -193,3 +185,36 @@ def test_images_without_an_object_are_left_out_and_counted():
     Some.seen = ()
     with pytest.raises(ValueError, match="some has no object in 5 masks; take more images"):
         Some().with_masks(5)
+
+
+# One's own
+
+
+def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
+    monkeypatch.setattr(READERS, "_known", {})
+    asked = []
+
+    @READERS.register
+    def dots(set_name, data_root, view):
+        asked.append((set_name, data_root))
+        if set_name == "nothing":
+            return None
+        disc = lambda place: np.arange(64).reshape(8, 8) > 10 * place  # noqa: E731
+        draw = lambda place: Image.fromarray(disc(place).astype(np.uint8))  # noqa: E731
+        return picture_set(
+            set_name, "abcd", [0, 1, 2, 3], "abcd", draw, replace(view, squash=True), masks=disc
+        )
+
+    cfg = StartParams(benchmark={"data": "dots", "data_root": str(tmp_path)})
+    bench = open_benchmark(cfg)
+    assert (bench.name, bench.classes, bench.split(0)) == ("dots", tuple("abcd"), ([0, 1], [2, 3]))
+    assert sorted([*bench.split(1)[0], *bench.split(1)[1]]) == [0, 1, 2, 3]
+    assert bench.to_finetune([2, 0], 0, 224).labels.tolist() == [2, 0]
+    assert (len(bench.with_masks(10)[0]), bench.validation_seed(3)) == (4, 0)
+    assert asked == [("finetune", tmp_path), ("val", tmp_path)], "each is opened once"
+    with pytest.raises(
+        ValueError, match=r"dots: its reader gives a NoneType for 'nothing'; needed"
+    ):
+        bench.draw("nothing", [0])
+    with pytest.raises(ValueError, match="class c \\(2\\) has 1 images, asked for more"):
+        bench.to_finetune([2, 2], 0, 224)

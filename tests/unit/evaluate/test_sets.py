@@ -15,7 +15,7 @@ from torch import nn
 from relevit.config import BenchmarkParams
 from relevit.data.cutouts import CUTOUTS, TEST_SETS
 from relevit.data.image_set import UnreadableImage
-from relevit.data.photographs import imagenet
+from relevit.data.photographs import open_photographs
 from relevit.evaluate.predictions import Classifier
 from relevit.evaluate.sets import answer_sets, skipped_images
 from replicas.folders import write_folders
@@ -114,7 +114,7 @@ def root(tmp_path):
 
 
 def images_of(root, **options):
-    return imagenet(BenchmarkParams(data="imagenet", data_root=str(root), **options))
+    return open_photographs(BenchmarkParams(data="imagenet", data_root=str(root), **options))
 
 
 def evaluated(root, folder, **options):

@@ -76,9 +76,11 @@ def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
 def test_wrong_arms_and_worlds_are_refused():
     with pytest.raises(ValueError, match=r"quick\.yaml: 03_robustness: arm 'odd': speed = 3 is no"):
         compared(params(arms={"odd": {"speed": 3}}))
-    text = r"home_shares \[0\.5\] with data 'cutouts', whose classes have no homes; give data"
+    text = r"home_shares \[0\.5\] with data 'imagenet', whose classes have no homes; give data"
     with pytest.raises(ValueError, match=text):
-        compared(params(benchmark=BenchmarkParams(data="cutouts"), home_shares=[0.5]))
+        compared(
+            params(benchmark=BenchmarkParams(data="imagenet", data_root="none"), home_shares=[0.5])
+        )
     for arms, words in (
         ({"ours": {}}, "arm 'ours': give it a name"),
         ({"a/b": {}}, "arm 'a/b': give it a name of small letters"),

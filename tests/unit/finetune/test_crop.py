@@ -16,7 +16,7 @@ from relevit.data import photographs as module
 from relevit.data.batch import Batch
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.image_set import picture_set
-from relevit.data.photographs import imagenet
+from relevit.data.photographs import open_photographs
 from relevit.data.real.classes import SHORT_NAMES
 from relevit.finetune import one_run as runs
 from relevit.finetune.loop import CROP_MARGIN, augment
@@ -52,7 +52,7 @@ def photographs(monkeypatch):
         )
 
     monkeypatch.setattr(module, "_opened", opened)
-    return imagenet(BenchmarkParams(data="imagenet", data_root="none"))
+    return open_photographs(BenchmarkParams(data="imagenet", data_root="none"))
 
 
 def test_whole_photographs_are_squeezed_to_256_pixels(photographs):

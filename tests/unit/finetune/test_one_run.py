@@ -9,7 +9,7 @@ from relevit.config import BenchmarkParams, FinetuneParams
 from relevit.data.batch import Batch
 from relevit.data.cutouts import CUTOUTS
 from relevit.data.drawings import class_split
-from relevit.data.photographs import imagenet
+from relevit.data.photographs import open_photographs
 from relevit.data.real.classes import split_classes
 from relevit.finetune.one_run import (
     finetuned_classes,
@@ -130,7 +130,7 @@ def test_photographs_of_another_seed_have_the_masks_that_01_masks_made_for_seed_
     chosen = [split_classes(2, seed)[0] for seed in (None, 1)]
     write_imagenet_s(project, per_class=2, classes=sorted({wnid for c in chosen for wnid in c}))
     params = BenchmarkParams(data="imagenet", data_root=str(project), finetuned_classes=2)
-    bench = imagenet(params)
+    bench = open_photographs(params)
     cfg = FinetuneParams(
         model="vit-b-cut", images_per_class=2, classes=2, validation_maps=8, benchmark=params
     )

@@ -31,7 +31,7 @@ from relevit.models.registry import shipped_weights
 
 ROOT = Path(__file__).parents[3]
 PRESET = """
-common: {model: tiny, benchmark: {data: cutouts}, seeds: [0]}
+common: {model: tiny, seeds: [0]}
 00_start: {source: shipped}
 pipeline:
   sweep:
@@ -48,7 +48,7 @@ pipeline:
   validation_maps: 8
 04_cures: {rates: [1.0e-5, 2.0e-5]}
 """
-SUMMARY = """{"parameters": {"model": "tiny", "benchmark": {"data": "cutouts"}}}"""
+SUMMARY = """{"parameters": {"model": "tiny"}}"""
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def project(tmp_path, monkeypatch) -> Path:
     (tmp_path / "params" / "quick.yaml").write_text(PRESET)
     stage = tmp_path / "outputs" / "quick" / "00_start"
     (stage / "summary.json").write_text(SUMMARY)
-    (stage / "weights.safetensors").symlink_to(shipped_weights("tiny", "cutouts"))
+    (stage / "weights.safetensors").symlink_to(shipped_weights("tiny", "habitats"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -96,7 +96,7 @@ def test_rows_of_the_same_run_are_one_that_is_asked_all(own):
 def test_own_model_starts_from_its_original_and_others_from_shipped_weights(project, own):
     stage = project / "outputs" / "quick" / "00_start"
     assert origin_weights(own) == stage / "weights.safetensors"
-    assert origin_weights(own, "tiny-mae") == shipped_weights("tiny-mae", "cutouts")
+    assert origin_weights(own, "tiny-mae") == shipped_weights("tiny-mae", "habitats")
 
 
 def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):

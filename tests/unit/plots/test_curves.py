@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
-import torch
 from matplotlib.colors import to_hex
 
 from relevit.config import FinetuneParams
-from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import class_loss_column
 from relevit.plots import curves as pictures
 from relevit.plots.style import FAINT, METHODS
-
-
-def test_logs_are_drawn_as_they_are():
-    terms = {f"validation_loss_{t}": [2.0, 1.0] for t in pictures.TERMS}
-    log = pd.DataFrame({"epoch": [0, 1], "validation_top1_pct": [50, 60]} | terms)
-    drawn = [axis.lines[0].get_ydata().tolist() for axis in pictures.loss_curves(log).axes]
-    assert drawn == [[2, 1]] * 4 + [[50, 60]]
 
 
 def test_rates_are_judged_at_the_kept_epoch():
@@ -104,19 +94,3 @@ def test_rationales_have_their_interval(by, label):
     heights = axis.collections[0].get_paths()[0].vertices[:, 1]
     assert (heights.min(), heights.max()) == pytest.approx((2.02, 4.98))
     assert axis.get_xlabel().endswith(label)
-
-
-def test_errors_and_confidences_are_those_given():
-    table = {"method": ["rollout"] * 2, "block": [1, 2], "mean_squared_error": [1.0, 0.1]}
-    errors = pd.DataFrame(table | {"std_squared_error": [0.5, 0.5], "images": 4})
-    (axis,) = pictures.error_curves(errors, "t").axes
-    assert axis.lines[0].get_ydata().tolist() == [1.0, 0.1]
-    assert np.min(axis.collections[0].get_paths()[0].vertices[:, 1]) > 0
-    path = torch.tensor([[95.0, 95.0], [91.0, 20.0]])
-    found, none = torch.tensor([True, False]), torch.zeros(2)
-    subsets = Subsets(
-        torch.ones(2, 1, 8, 8).bool(), none, none, found, path, torch.tensor([100.0, 10])
-    )
-    (axis,) = pictures.confidence_paths({"original": subsets}, 90).axes
-    assert [line.get_ydata().tolist() for line in axis.lines[:2]] == [[95, 91], [95, 20]]
-    assert axis.xaxis_inverted()

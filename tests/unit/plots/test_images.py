@@ -110,15 +110,3 @@ def test_samples_have_their_names_and_their_whole_picture(tmp_path, masked):
     for axis in below:
         alone = axis.images[0].get_array()[..., 0]
         assert (alone[:, 41:] == 200).all() and (alone[:, :39] == 44).all()
-
-
-def test_a_name_is_shortened_in_its_middle():
-    assert pictures.shortened("abcdefghij", 10) == "abcdefghij"
-    assert pictures.shortened("abcdefghijk", 10) == "abcde…hijk"
-
-
-def test_a_tile_is_its_map_and_nothing_else():
-    image, heat = torch.zeros(3, 8, 8, dtype=torch.uint8), torch.rand(1, 8, 8)
-    (axis,) = pictures.map_tile(image, heat, torch.eye(8).bool()[None]).axes
-    assert axis.get_position().bounds == (0, 0, 1, 1) and len(axis.images) == 2
-    assert len(axis.collections) == 1 and len(pictures.map_tile(image).axes[0].images) == 1

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
 from relevit.evaluate.paired import GROUPS, ORIGINAL
 from relevit.plots import intervals as pictures
-from relevit.plots.style import CONTROL, FAINT, GAIN, LOSS, METHODS, OURS, alternative_text
+from relevit.plots.style import CONTROL, GAIN, LOSS, OURS, alternative_text
 
 
 def heights(axis):
     return [bar.get_height() for bar in axis.patches]
 
 
-def ends(container):
-    return [segment.tolist() for segment in container.errorbar.lines[2][0].get_segments()]
+def drawn(axis) -> tuple[list, list, list]:
+    """Middles, ends and names of the last group."""
+    across = axis.get_ylim()[0] > axis.get_ylim()[1]
+    held, where = axis.containers[-1], 0 if across else 1
+    bars = hasattr(held, "errorbar")
+    points, _, (ends,) = (held.errorbar if bars else held).lines
+    middles = [bar.get_width() if across else bar.get_height() for bar in axis.patches]
+    labels = axis.get_yticklabels() if across else axis.get_xticklabels()
+    return (
+        middles if bars else points.get_data()[where].tolist(),
+        [segment[:, where].tolist() for segment in ends.get_segments() if segment.size],
+        [text.get_text() for text in labels],
+    )
 
 
 def table(columns: str, *rows) -> pd.DataFrame:
@@ -47,28 +59,9 @@ def test_values_and_ends_are_those_of_the_table(across, points):
     shown = table("set pct low_pct high_pct", ("x", 5, 4, 7), ("y", 8, 8, 8))
     style = {"across": across, "points": points, "title": "t", "label": "pct"}
     figure = pictures.intervals(shown, "set", "pct", **style)
-    (axis,) = figure.axes
-    held = axis.containers[0 if points else -1]
-    bars = held.lines if points else held.errorbar.lines
-    where = 0 if across else 1
-    first, second = bars[2][0].get_segments()
-    assert first[:, where].tolist() == [4, 7] and second.size == 0, "no length, no cap"
-    if points:
-        assert bars[0].get_data()[where].tolist() == [5, 8]
-    else:
-        assert [b.get_width() if across else b.get_height() for b in axis.patches] == [5, 8]
-    names = axis.get_yticklabels() if across else axis.get_xticklabels()
-    assert [text.get_text() for text in names] == ["x", "y"]
+    found = drawn(figure.axes[0])
+    assert found == ([5, 8], [[4, 7]], ["x", "y"]), "an interval without length has no cap"
     assert "pct" in alternative_text(figure) and "t" in alternative_text(figure)
-
-
-def test_a_group_without_a_set_leaves_its_place_empty():
-    rows = [("x", "annotated masks", 1.0, 0.4), ("y", "tokencut masks", 2.0, math.nan)]
-    shown = table("dataset group change std", *rows)
-    (axis,) = pictures.intervals(shown, "dataset", "change", group="group", error="std").axes
-    middles = [bar.get_x() + bar.get_width() / 2 for bar in axis.patches]
-    assert middles == pytest.approx([-0.2, 1.2]) and heights(axis) == [1, 2]
-    assert ends(axis.containers[1])[0][0][1] == pytest.approx(0.6)
 
 
 def test_bars_of_each_arm_are_the_changes_with_and_without():
@@ -77,7 +70,7 @@ def test_bars_of_each_arm_are_the_changes_with_and_without():
     assert heights(axes[0]) == [1, 2, 3, -1, -2, -3]
     colours = [to_hex(bar.get_facecolor()) for bar in axes[0].patches]
     assert colours == [OURS] * 3 + [CONTROL] * 3
-    assert [end[1] for end in ends(axes[0].containers[1])[0]] == [-1, 4]
+    assert drawn(axes[0])[1][0] == [-3, 2]
     sets = added(arms=("ours",)).assign(dataset=["val", "a", "r"])
     (axis,) = pictures.added_bars(sets, "title", "dataset").axes
     assert [text.get_text() for text in axis.get_xticklabels()] == ["val", "a", "r"]
@@ -122,61 +115,64 @@ def test_shares_are_stacked_to_the_whole_and_an_empty_map_is_marked():
     assert [text.get_text() for text in texts if text.get_text()] == ["70", "30", "no map"]
 
 
-def test_zero_shot_has_a_bar_a_seed_and_chance_of_each_group():
-    rows = [(s, g, 50.0 + s, 40.0, 60.0, c) for s in (0, 1) for g, c in (("seen", 5), ("all", 2))]
-    shown = table("seed classes accuracy_pct low_pct high_pct chance_pct", *rows)
-    axis = pictures.zero_shot_bars(shown, "t").axes[0]
-    assert heights(axis) == [50, 50, 51, 51]
-    assert [line.get_ydata()[0] for line in axis.lines if line.get_linestyle() == ":"] == [5, 2]
+SEEN = ("seen", 50.0, 40.0, 60.0)
+SCORES = ("gae", 50.0, 40.0, 60.0, "f1"), ("random", 5.0, 5.0, 5.0, "f1")
+WORTHS = ("gae", 0.1, 0.0, 0.3, "with", "val"), ("lrp", 0.2, 0.1, 0.3, "with", "a")
+WIDE = ([50], [[40, 60]])
+PICTURES = [
+    (
+        table("dataset top1_pct images", ("val", 50, 100)),
+        lambda rows: pictures.accuracy_bars(rows, "t"),
+        ([50], [[40.2, 59.8]], ["val"]),
+    ),
+    (
+        table("place accuracy_pct images model", ("cars", 50, 100, "ours")),
+        lambda rows: pictures.accuracy_bars(rows, "t", "place", "accuracy_pct", "model"),
+        ([50], [[40.2, 59.8]], ["cars"]),
+    ),
+    (
+        table("method value_pct low_pct high_pct score", *SCORES),
+        lambda rows: pictures.score_bars(rows, "t", {"f1": True, "not measured": True}),
+        ([50, 5], [[40, 60]], ["gae", "random"]),
+    ),
+    (
+        table("method auc_pct low_pct high_pct direction", (*SCORES[0][:4], "negative")),
+        lambda rows: pictures.score_bars(rows, "t"),
+        (*WIDE, ["gae"]),
+    ),
+    (
+        table("classes accuracy_pct low_pct high_pct seed chance_pct", (*SEEN, 0, 5)),
+        lambda rows: pictures.zero_shot_bars(rows, "t"),
+        (*WIDE, ["seen classes"]),
+    ),
+    (
+        table("classes own_object_pct low_pct high_pct method", (*SEEN, "gae")),
+        lambda rows: pictures.pointing_bars(rows, "t"),
+        (*WIDE, ["gae"]),
+    ),
+    (  # the panels share their places, also where a set lacks a method
+        table("method value low high model_run dataset", *WORTHS).assign(score="rank_correlation"),
+        lambda rows: pictures.causal_dots(rows, {"val": "home", "a": "away"}),
+        ([0.1, math.nan], [[0.0, 0.3]], ["gae", "lrp"]),
+    ),
+]
 
 
-def test_pointing_has_its_first_method_on_top():
-    rows = [("seen", "ga", 100.0, 80.4, 100.0), ("seen", "gae", 5.0, 0.0, 24.6)]
-    shown = table("classes method own_object_pct low_pct high_pct", *rows)
-    axis = pictures.pointing_bars(shown, "t").axes[0]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["ga", "gae"]
-    assert axis.get_ylim()[0] > axis.get_ylim()[1]
-    reach = [[x for x, _ in segment] for segment in ends(axis.containers[1])]
-    assert reach == [[pytest.approx(80.4), 100], [0, pytest.approx(24.6)]]
+@pytest.mark.parametrize(("rows", "draw", "expected"), PICTURES, ids=range(len(PICTURES)))
+def test_each_picture_reads_its_table(rows, draw, expected):
+    middles, reach, names = drawn(draw(rows).axes[0])
+    assert middles == pytest.approx(expected[0], nan_ok=True)
+    assert np.array(reach[0]) == pytest.approx(expected[1][0]) and names == expected[2]
 
 
-def test_scores_have_the_colours_of_their_methods():
-    methods = ["gae", "head_wise", "random"]
-    rows = [(m, s, 50.0, 40.0, 60.0) for m in methods for s in ("positive", "f1")]
-    shown = table("method score value_pct low_pct high_pct", *rows)
-    higher = {"f1": True, "positive": False, "not measured": True}
-    figure = pictures.score_bars(shown, higher, "some texts")
+def test_scores_stand_in_the_order_of_what_is_better():
+    shown = table("method value_pct low_pct high_pct score", *SCORES, (*SCORES[0][:4], "positive"))
+    figure = pictures.score_bars(shown, "t", {"f1": True, "positive": False, "negative": True})
     titles = [axis.get_title() for axis in figure.axes]
     assert titles == ["f1 (%)\nhigher is better", "positive (%)\nlower is better"]
-    for axis in figure.axes:
-        colours = [to_hex(bar.get_facecolor()) for bar in axis.patches]
-        assert colours == [METHODS["gae"], METHODS["head_wise"], FAINT]
 
 
-def test_accuracies_have_the_interval_of_their_images():
-    (axis,) = pictures.accuracy_bars(table("dataset top1_pct images", ("val", 50, 100)), "t").axes
-    assert [y for _, y in ends(axis.containers[1])[0]] == pytest.approx([40.2, 59.8])
-    rows = [("cars", "original", 50, 100), ("cars", "with relevance", 60, 100)]
-    axis = pictures.accuracy_dots(table("place model accuracy_pct images", *rows), "t").axes[0]
-    assert [held.lines[0].get_ydata()[0] for held in axis.containers] == [50, 60]
-
-
-def test_classes_are_sorted_and_coloured_by_what_was_finetuned():
+def test_classes_are_sorted():
     rows = [("val", i, f"c{i}", change) for i, change in enumerate((3.0, -2.0, 0.0))]
-    shown = table("dataset label name change_top1_pts", *rows)
-    figure = pictures.class_grid(shown, [0], "t")
-    assert heights(figure.axes[0]) == [-2, 0, 3]
-    assert figure.axes[0].get_xlabel() == "c1 … c0"
-
-
-def test_worths_have_the_same_places_in_both_sets_also_where_a_method_is_missing():
-    columns = "method score scenes value low high model_run dataset"
-    rows = [
-        (method, "rank_correlation", 9, value, value - 0.1, value + 0.1, "with", dataset)
-        for method, value, dataset in (("gae", 0.1, "val"), ("lrp", 0.2, "val"), ("gae", 0.3, "a"))
-    ]
-    figure = pictures.causal_dots(table(columns, *rows), {"val": "home", "a": "away"})
-    home, away = figure.axes[:2]
-    assert [label.get_text() for label in home.get_yticklabels()] == ["gae", "lrp"]
-    xs, ys = away.containers[0].lines[0].get_data()
-    assert xs[0] == 0.3 and math.isnan(xs[1]) and ys.tolist() == [0, 1]
+    axis = pictures.class_grid(table("dataset label name change_top1_pts", *rows), [0], "t").axes[0]
+    assert heights(axis) == [-2, 0, 3] and axis.get_xlabel() == "c1 … c0"

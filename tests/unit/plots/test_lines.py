@@ -7,12 +7,11 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from matplotlib.colors import to_hex, to_rgb
 
 from relevit.plots import lines as pictures
-from relevit.plots.style import OURS, alternative_text
-from relevit.plots.tables import attention_rows, change_heatmap, entropy_maps
+from relevit.plots.style import alternative_text
+from relevit.plots.tables import change_heatmap, entropy_maps
 
 KINDS = {"mini-dino": "self-supervised", "mini-deit": "supervised"}
 SEEDS = (0, 1)
@@ -93,30 +92,6 @@ def test_slopes_stand_with_their_intervals():
     assert names == ["mini-deit\nsupervised", "mini-dino\nself-supervised"]
 
 
-def test_before_and_after_are_the_original_and_the_mean_of_runs():
-    rows = itertools.product(("original", "seed0", "seed1"), ("smoothgrad", "mask"), (1, 2))
-    made = pd.DataFrame(rows, columns=["run", "map", "layer"])
-    gain = made["run"].map({"original": 0.0, "seed0": 0.1, "seed1": 0.2})
-    _, mask = pictures.before_after(made.assign(score=0.5 + gain * (made["map"] == "mask"))).axes
-    assert heights(mask, "original").tolist() == [0.5, 0.5]
-    assert heights(mask, "finetuned, all runs") == pytest.approx([0.65, 0.65])
-    assert to_hex(mask.lines[1].get_color()) == OURS
-
-
-def test_curves_of_learning_begin_where_they_do():
-    models = table(
-        lambda row: {"validation_top1_pct": 20.0 * row["epoch"] + row["seed"]}, epoch=range(4)
-    )
-    levels = {"none": (0.0,), "blur": (1.0, 2.0), "jigsaw": (1.0, 2.0), "patch_jigsaw": (8.0,)}
-    parts = [
-        table(lambda row: {"top1_pct": 90 - 10 * row["level"]}, corruption=(name,), level=values)
-        for name, values in levels.items()
-    ]
-    accuracy, blur, *_ = pictures.shift_curves(models, pd.concat(parts)).axes
-    assert heights(accuracy, "mini-deit") == pytest.approx([0.5, 20.5, 40.5, 60.5])
-    assert heights(blur, "mini-deit") == pytest.approx([90, 80, 70])
-
-
 def test_curves_of_maps_are_those_of_the_table():
     drift = table(
         lambda row: {"difference": 0.1 * row["epoch"]}, epoch=(1, 2), quantity=("attention",)
@@ -147,13 +122,6 @@ def test_a_row_far_beyond_all_others_does_not_set_the_colours(far, limit):
     assert axis.collections[0].get_clim() == (-limit, limit)
     assert [text.get_text() for text in axis.texts] == ["+1.0", "+14.0", f"{far:+.1f}", "-3.0"]
     assert axis.get_xlabel() == ("colours end at ±14.0" if far < -30 else "")
-
-
-def test_tables_name_their_rows_and_columns():
-    words = ["[CLS]", "good", "$", "[SEP]"]
-    axis = attention_rows(torch.ones(3, 4), words, "t").axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()] == words
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["1", "2", "3"]
 
 
 def test_entropy_maps_show_layers_by_epochs_and_their_change():

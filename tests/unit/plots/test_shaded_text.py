@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 
-from relevit.plots.shaded_text import ASIDE, SHADES, ink, shaded_html, shaded_methods, token_shades
+from relevit.plots.shaded_text import ASIDE, SHADES, ink, shaded_html, token_shades
 from relevit.text.tokens import Tokens
 
 #       0123456789 123456789 123456789
@@ -113,13 +113,6 @@ def test_html_underlines_the_rationale_and_blanks_inside_it():
 def test_html_tells_what_was_not_read():
     html = shaded_html(read(left_out=12), relevance(a=1.0))
     assert plain(html).startswith("[CLS] a") and plain(html).endswith("[SEP] … 12 tokens not read")
-
-
-def test_each_method_has_its_name_and_the_whole_text_on_white():
-    maps = {"<ga>": relevance(a=1.0), "gae": relevance(watch=2.0)}
-    html = shaded_methods(read(), maps, "the model says: no")
-    assert plain(html).startswith("the model says: no") and html.count("[SEP]") == 2
-    assert html.count("background:#fff;color:#000") == 2 and "<b>&lt;ga&gt;</b>" in html
 
 
 # Errors

@@ -130,17 +130,3 @@ def test_a_picture_is_stored_sharp_with_words_for_those_who_do_not_see_it(drawn)
     assert (said["width"], said["height"]) == tuple(side // 2 for side in size)
     assert style.stored(drawn, "jpeg") is None
     assert style.stored(drawn, "png")[0] == png, "the same figure gives the same bytes"
-
-
-def test_figures_with_images_are_jpeg():
-    figure, axis = style.subplots()
-    axis.imshow(np.zeros((4, 4, 3)))
-    axis.set_ylabel("original")
-    picture, said = style.stored(figure, "jpeg")
-    assert picture.startswith(b"\xff\xd8") and said["alt"] == "Images, by row: original."
-    assert style.stored(figure, "png") is None
-
-
-def test_a_picture_without_text_says_so():
-    figure, _ = style.subplots()
-    assert style.alternative_text(figure) == "A picture without text."

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.data.cutouts import CUTOUTS, home_family
+from relevit.data.cutouts import home_family
 from relevit.data.habitats import HOMES
 from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.iav.measure import Explanation
 from relevit.plots.widgets import (
     erasing_explorer,
-    explorer_picture,
     habitat_explorer,
     head_explorer,
     method_explorer,
@@ -167,7 +166,6 @@ def test_habitats_begin_where_the_answer_flips(network, spec, bench):
     assert "the answer changes with the background alone" in text
     explorer.habitat.value = home
     assert shown(explorer)[1].endswith("this is its home.")
-    assert habitat_explorer(network, spec, CUTOUTS).habitat.options[:2] == ("moss", "sand")
 
 
 def test_erasing_is_that_of_the_perturbation_test(make, network, spec, batch, maps, monkeypatch):
@@ -216,7 +214,7 @@ def test_a_step_is_that_by_hand(network, spec):
 
 
 def test_the_picture_holds_the_chosen_head(batch, views):
-    figure = explorer_picture(batch.images, views, TITLES, layer=3, head=1, model="deep")
+    figure = head_explorer(batch.images, views, TITLES, layer=3, head=1).look()[0]
     image, middle, right, grid = figure.axes
     assert np.array_equal(image.images[0].get_array(), batch.images[0].permute(1, 2, 0))
     deep = views["deep"]

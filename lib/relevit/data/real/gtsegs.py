@@ -29,16 +29,14 @@ DAMAGED = (OSError, KeyError, IndexError, TypeError, ValueError, AttributeError,
 Item = TypeVar("Item")
 
 
-def read_gtsegs(
-    entry: Entry, data_root: Path, view: View = PAPER_VIEW, *, squash: bool = True
-) -> ImageSet:
+def read_gtsegs(entry: Entry, data_root: Path, view: View = PAPER_VIEW) -> ImageSet:
     """The pictures of gtsegs_ijcv.mat, each with the mask of its object.
 
     `labels` are the ImageNet-1k indices of the wnids in `value/target`, and -1 where there is none:
     the set has classes that ImageNet-1k lacks, and the papers' code never reads that field. Use
     it with the predicted class. A picture's mask is the first of its cell, as in the papers' code;
-    it is passed on also when it is empty or full. `squash` (E4): picture and mask are resized
-    to the square without their aspect, masks pixel by pixel.
+    it is passed on also when it is empty or full. Picture and mask are resized to the square
+    without their aspect, masks pixel by pixel (E4).
     The file is opened for each picture and closed again: reading is safe in threads and in
     processes, and nothing is left open.
     """
@@ -51,15 +49,13 @@ def read_gtsegs(
             f"({one_line(error)}); needed is a MATLAB 7.3 file with {IMAGES} and {MASKS}: it is "
             "half downloaded or another file, download it again"
         ) from error
-    if squash:
-        view = replace(view, resize=view.crop, squash=True, mask_pixels="nearest")
     return picture_set(
         entry.key,
         SHORT_NAMES,
         labels,
         [f"{path.name}/{place:04d}" for place in range(len(labels))],
         lambda place: _read(path, lambda file: _picture(file, place)),
-        view,
+        replace(view, resize=view.crop, squash=True, mask_pixels="nearest"),
         masks=lambda place: _read(path, lambda file: _mask(file, place)),
     )
 

@@ -8,5 +8,5 @@ from relevit.plots.widgets.erasing import ErasingExplorer as erasing_explorer
 from relevit.plots.widgets.explorer import Explorer
 from relevit.plots.widgets.habitats import HabitatExplorer as habitat_explorer
 from relevit.plots.widgets.heads import HeadExplorer as head_explorer
-from relevit.plots.widgets.heads import explorer_picture, method_explorer
+from relevit.plots.widgets.heads import method_explorer
 from relevit.plots.widgets.steps import StepExplorer as step_explorer

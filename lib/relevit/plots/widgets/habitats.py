@@ -13,7 +13,7 @@ from relevit.attribution import explain
 from relevit.data.benchmark import Benchmark
 from relevit.data.cutouts import home_family
 from relevit.data.habitats import HOMES
-from relevit.data.textures import FAMILIES, SEEN
+from relevit.data.textures import SEEN
 from relevit.evaluate.looking import RIGHT, WRONG
 from relevit.models.spec import ModelSpec
 from relevit.plots.style import FAINT, INK
@@ -53,10 +53,10 @@ class HabitatExplorer(Explorer):
         if not bench.composable:
             raise ValueError(
                 f"habitat_explorer: the background of a photograph of {bench.name} cannot be "
-                "chosen; use a benchmark that is drawn, habitats or cutouts"
+                "chosen; use one that is drawn, such as habitats"
             )
         self._model, self._spec, self._bench, self._seed = model, spec, bench, seed
-        self._names = _habitat_names(bench)
+        self._names = tuple(home.name for home in HOMES)
         self.animal = choice("animal", list(bench.classes), animal or None)
         self.habitat = choice("habitat", list(self._names))
         self.pose = slider("pose", 1, POSES)
@@ -134,10 +134,3 @@ class HabitatExplorer(Explorer):
         lives = home_family(answers[1])
         native = f"; {names[answers[1]]} is at home here" if lives == chosen else ""
         return f"{text}: the answer changes with the background alone{native}."
-
-
-def _habitat_names(bench: Benchmark) -> tuple[str, ...]:
-    """A name for each texture: that of the home, where the benchmark has homes."""
-    if bench.homes() is None:
-        return tuple(family.name for family in FAMILIES)
-    return tuple(home.name for home in HOMES)

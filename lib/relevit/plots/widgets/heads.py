@@ -51,29 +51,12 @@ def method_explorer(
     return HeadExplorer(images, {spec.name: view}, titles, score="cosine")
 
 
-def explorer_picture(
-    images: Images,
-    views: Mapping[str, Explanation],
-    titles: Sequence[str] | None = None,
-    *,
-    layer: int,
-    head: int,
-    model: str | None = None,
-) -> Figure:
-    """What the explorer shows of the first image for one choice, as a figure."""
-    explorer = HeadExplorer(images, views, titles)
-    with explorer.together():
-        explorer.model.value = model or explorer.model.value
-        explorer.layer.value, explorer.head.value = layer, head
-    return explorer.look()[0]
-
-
 class HeadExplorer(Explorer):
     """A widget to choose model, map, image, layer and head, and to see what belongs to them.
 
     `views` has one entry a model; `titles` names the images, for example by their class; `score`
-    says what the views' scores are. `model`, `map_name`, `image`, `layer` and `head` are the
-    controls.
+    says what the views' scores are. It begins at a `layer`, by default the last, which is nearest
+    to the answer, and a `head`. `model`, `map_name`, `image`, `layer` and `head` are the controls.
     """
 
     def __init__(
@@ -83,6 +66,8 @@ class HeadExplorer(Explorer):
         titles: Sequence[str] | None = None,
         *,
         score: str = "IA-score",
+        layer: int | None = None,
+        head: int = 1,
     ) -> None:
         self._images, self._views, self._titles = images, dict(views), titles
         self._score = score
@@ -91,8 +76,8 @@ class HeadExplorer(Explorer):
         self.model = choice("model", list(views))
         self.map_name = choice("map", list(view.maps))
         self.image = slider("image", 1, len(images))
-        self.layer = slider("layer", layers, layers)  # the last one is nearest to the answer
-        self.head = slider("head", 1, heads)
+        self.layer = slider("layer", layer or layers, layers)
+        self.head = slider("head", head, heads)
         controls = [self.model, self.map_name, self.image, self.layer, self.head]
         super().__init__(controls[len(views) == 1 :])
 
