@@ -20,11 +20,12 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -378,7 +379,38 @@ TABLES: dict[str, Callable[[], Table]] = {
 }  # fmt: skip
 
 
-# --- Files ---
+# --- Files, and what is typed in them ---
+
+# What looks measured. What papers, parameters and the design say is in constants.yaml.
+MEASURED = re.compile(
+    rf"""(?<![\w.,/^{{(-])[+-]\d[\d.,]*      # a sign
+    | \({NUMBER}[ ]to[ ]{NUMBER}\)           # an interval
+    | (?<![\w.,/-])\d[\d,]*\.\d+(?![\w.]*\w)  # a fraction, and no version
+    | (?<![\w.])\.\d+
+    | (?<![\w.,-]){NUMBER}[ ](?:%|(?:to|of|and)[ ]{NUMBER}|±
+        |(?:points?|percent|times|s|ms|min|(?:milli)?seconds?|minutes?|hours?)\b)
+    """,
+    re.VERBOSE,
+)
+UNREAD = re.compile(
+    r"(?ms)^[`~]{3,}.*?^[`~]{3,}$|\$\$.*?\$\$|`[^`\n]*`|\$[^$\n]+\$|<!--.*?-->"
+    r"|\]\([^)]*\)|^figure: [^|]*"
+)
+
+
+@cache
+def constants() -> dict[str, list[str]]:
+    """Patterns of what may be typed, by page."""
+    return yaml.safe_load((ROOT / "docs" / "constants.yaml").read_text(encoding="utf-8"))
+
+
+def typed(text: str, page: str = "") -> list[str]:
+    """Numbers that look measured, and that neither a comment nor the constants cover, in words."""
+    text = UNREAD.sub(" ", QUOTED.sub("", BLOCK.sub("", text)))
+    for phrase in [*constants()["everywhere"], *constants().get(page, [])]:
+        text = re.sub(phrase, "", text)
+    near = (text[max(0, m.start() - 30) : m.end() + 20] for m in MEASURED.finditer(text))
+    return [" ".join(words.split()) for words in near]
 
 
 def pages() -> list[Path]:
@@ -388,13 +420,25 @@ def pages() -> list[Path]:
     return sorted(found) + sorted(ROOT.glob("notebooks/*.ipynb"))
 
 
+def prose(path: Path) -> str:
+    """A page's Markdown; of a notebook that of its cells."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    return "\n\n".join("".join(cell["source"]) for cell in _cells(json.loads(text)))
+
+
+def _cells(notebook: dict) -> Iterator[dict]:
+    return (cell for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+
+
 def rewritten(path: Path) -> str:
     """A file's text with its numbers as the results have them. Raises: ValueError."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return written(text, path.relative_to(ROOT))
     notebook = json.loads(text)
-    for each in (cell for cell in notebook["cells"] if cell["cell_type"] == "markdown"):
+    for each in _cells(notebook):
         where = f"{path.relative_to(ROOT)}, cell {each['id']}"
         each["source"] = written("".join(each["source"]), where).splitlines(keepends=True)
     return json.dumps(notebook, ensure_ascii=False, indent=1) + "\n"
@@ -402,8 +446,9 @@ def rewritten(path: Path) -> str:
 
 def main() -> int:
     """Write all pages anew, or none; 2 where a number has no source."""
+    named = {path.relative_to(ROOT).as_posix(): path for path in pages()}
     try:
-        texts = {path: rewritten(path) for path in pages()}
+        texts = {path: rewritten(path) for path in named.values()}
     except ValueError as error:
         print(f"numbers: {error}", file=sys.stderr)
         return 2
@@ -411,7 +456,13 @@ def main() -> int:
     for path in changed:
         path.write_text(texts[path], encoding="utf-8")
     print(f"numbers: wrote {', '.join(path.name for path in changed) or 'nothing new'}")
-    return 0
+    found = [(name, words) for name, path in named.items() for words in typed(prose(path), name)]
+    for name, words in found:
+        print(
+            f"{name}: a number without a source, see docs/quoted.py: ... {words} ...",
+            file=sys.stderr,
+        )
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""Numbers in prose come from docs/results: `make numbers` writes them."""
+"""Numbers in prose come from docs/results: `make numbers` writes them, and none is typed."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
-import yaml
 
 from relevit.config import NOTEBOOKS
 
@@ -43,12 +42,27 @@ def test_numbers_are_those_of_the_results(path):
     assert quoted.rewritten(path) == path.read_text(encoding="utf-8"), "run make numbers"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_number_is_typed(path):
+    page = path.relative_to(ROOT).as_posix()
+    assert quoted.typed(quoted.prose(path), page) == [], "see docs/quoted.py"
+
+
 def test_the_errors_of_the_default_model_are_those_that_it_has():
     path = ROOT / "lib" / "relevit" / "assets" / "data" / "known.yaml"
-    (kept,) = yaml.safe_load(path.read_text()).values()
+    (kept,) = quoted.yaml.safe_load(path.read_text()).values()
     told = quoted.read("notes/measured").set_index("what")["value"].astype(float)
     assert told["own drawings doubted"] == kept["own_refused_pct"]
     assert told["other pictures let through"] == kept["others_passed_pct"]
+
+
+@pytest.mark.parametrize("page", quoted.constants())
+def test_constants_are_still_said(page):
+    """A phrase that no page has is one that nobody would miss."""
+    paths = PAGES if page == "everywhere" else [ROOT / page]
+    texts = [quoted.UNREAD.sub(" ", quoted.prose(path)) for path in paths]
+    phrases = quoted.constants()[page]
+    assert [p for p in phrases if not any(quoted.re.search(p, text) for text in texts)] == []
 
 
 @pytest.mark.parametrize(
@@ -100,10 +114,61 @@ def test_a_cell_without_an_interval_is_a_number(results):
     assert found == ["+6.1 (+0.0 to +12.2)", "-4.3 (-7.2 to +0.0)", "+0.8"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("masks", ["`annotated`", "`ellipse`", "`annotated`"]),
+        ("originals", ["6,400", "12,800"]),
+        ("steps", ["75", "300"]),
+    ],
+)
+def test_each_control_has_its_rows(results, kind, found):
+    """One number differs in each; labels are in none, and originals beside what became of them."""
+    named = "classes,arm,masks,world,original_images,steps,home_pct,overlap_pct,exact_leads_pts"
+    both = "exact_leads_low_pts,exact_leads_high_pts,val_pts,gap_pts,seeds,known_pct"
+    rows = ["animals,original,annotated,own,6400,,95,",
+            "animals,label,annotated,own,6400,75,95,100",
+            "animals,relevance,annotated,own,6400,75,95,100",
+            "animals,relevance,ellipse,own,6400,75,95,40",
+            "animals,relevance_300,annotated,own,6400,300,95,100",
+            "animals,original,annotated,longer,12800,,95,",
+            "animals,relevance,annotated,longer,12800,75,95,100",
+            "things,relevance,annotated,own,6400,75,95,100"]  # fmt: skip
+    ends = ",".join(
+        f"{name}{end}_pts" for name in ("change", "adds") for end in ("", "_low", "_high")
+    )
+    text = "\n".join(f"{row},5,4,6,0.5,20,3,97.25,1,0,2,1,0,2" for row in rows)
+    (quoted.RESULTS / "controls.csv").write_text(f"{named},{both},{ends}\n{text}\n")
+    lines = quoted.table(f"controls_{kind}").splitlines()[2:]
+    first = 2 if kind == "masks" else 1
+    assert [line.split(" | ")[first - 1].strip("| ") for line in lines] == found
+    assert all("+1.0 (+0.0 to +2.0)" in line for line in lines)
+    assert ("| 95 | 97.2 | 20.0 |" in lines[0]) == (kind == "originals")
+
+
 def test_a_table_is_a_file(results):
     made = quoted.written("a\n\n<!-- table: notes/arms -->\nold\n<!-- end -->\n\nb", "page")
     assert "| arm | `val` | note |\n| --- | --- | --- |\n| `labels` | **+7.1** (+5.4" in made
-    assert quoted.written(made, "page") == made
+    assert quoted.written(made, "page") == made and quoted.typed(made) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gains +6.1 points", "falls by 4.3", "53 % are right", "an IoU of .9", "0.64", "in 12 min",
+     "(4.2 to 8.0)", "3 points", "7 times as fast", "| +6.1 |", "70 to 100 minutes", "**-2**",
+     "95 of 100 images", "8 ± 2"],
+)  # fmt: skip
+def test_a_typed_number_is_seen(text):
+    assert quoted.typed(f"It {text}.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a 95 % interval", "`lr=5.0e-6`", "$0.3 x$", "40 animals", "on 2 cores", "Sec. 4.2",
+     "ViT-B/16", "[it](a-1.5.md)", "+6.1<!--=added with-->", "```\n+6.1 %\n```", "A8, C19"],
+)  # fmt: skip
+def test_what_nobody_measured_is_not(text):
+    assert quoted.typed(text) == []
 
 
 def test_every_stage_has_a_line_in_the_table_of_what_it_is_for():
