@@ -18,6 +18,7 @@ from relevit.finetune.augmenting import CURES
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.losses import MORE_LOSSES
+from relevit.models import MORE_MODELS
 from relevit.pipeline import cli
 
 from .projects import ROOT
@@ -28,8 +29,18 @@ FENCE = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 CUDA = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")
 
 
-TABLES = {"METHODS": METHODS, "MORE_LOSSES": MORE_LOSSES, "CURES": CURES}
-LONGEST = {"METHODS": 40, "MORE_LOSSES": 10, "CURES": 15}  # lines of an extension
+TABLES = {
+    "METHODS": METHODS,
+    "MORE_LOSSES": MORE_LOSSES,
+    "CURES": CURES,
+    "MORE_MODELS": MORE_MODELS,
+}
+LONGEST = {
+    "METHODS": 40,
+    "MORE_LOSSES": 10,
+    "CURES": 15,
+    "MORE_MODELS": 20,
+}  # lines of an extension
 
 
 @pytest.fixture
@@ -59,7 +70,7 @@ def test_extensions_are_short_and_known_to_the_command_and_to_parameters(
         name: len(added[name].splitlines()) <= LONGEST[name] for name in TABLES
     } == dict.fromkeys(TABLES, True)
     (tmp_path / "mine.py").write_text("\n".join(added.values()))
-    project = tomllib.loads(blocks["toml"][0])["project"]
+    project = tomllib.loads("\n".join(blocks["toml"]))["project"]
     about = tmp_path / "mine-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
@@ -73,8 +84,9 @@ def test_extensions_are_short_and_known_to_the_command_and_to_parameters(
         monkeypatch.setattr(table, "_complete", False)
 
     Image.new("RGB", (112, 112), "red").save(tmp_path / "cat.png")
-    told = ["explain", f"{tmp_path}/cat.png", "--model", "tiny", "--method", "last_block"]
-    assert cli.main([*told, "-o", f"{tmp_path}/map.png"]) == 0, capsys.readouterr().err
+    for model in ("tiny", "relu_vit"):
+        told = ["explain", f"{tmp_path}/cat.png", "--model", model, "--method", "last_block"]
+        assert cli.main([*told, "-o", f"{tmp_path}/map.png"]) == 0, capsys.readouterr().err
     for arm in yaml.safe_load(blocks["yaml"][0])["04_cures"]["arms"].values():
         resolved(FinetuneParams(**arm), 1e-5, "float32")
     assert cure_settings(OwnChoices(cure="blur"), "blur")["augmentation"] == "blur"

@@ -111,6 +111,7 @@ def train_step(
 ) -> Numbers:
     """One step on a batch, augmented; returns its losses."""
     device = next(model.parameters()).device
+    optimizer.zero_grad(set_to_none=True)  # the last step's make room for this one's maps
     images, masks = augment(batch, rng, spec.image_size)
     losses = step_losses(
         model,

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.config.words import IMAGENET
+from relevit.config.words import IMAGENET, MORE_MODELS
 from relevit.models.describing import describe, image_size, need_classifier, need_square, own_cfg
 from relevit.models.layouts import fill
 from relevit.models.registry import (
@@ -87,8 +87,9 @@ def load_model(
 ) -> nn.Module:
     """A Vision Transformer ready to be explained or finetuned, on `device` in eval mode.
 
-    `name_or_module`: a name of `models.MODELS`, any name of timm's with or without a tag, or a
-    module with timm's `pretrained_cfg`, which is used as it is (a copy under a new head).
+    `name_or_module`: a name of `models.MODELS` or `MORE_MODELS`, any name of timm's with or without
+    a tag, or a module with timm's `pretrained_cfg`, which is used as it is (a copy under a new
+    head).
     `weights`: a file in any layout of `models.layouts`, one that this suite wrote included; a
     folder with `<name>.safetensors` (.pth, .bin, .pth.tar) or `model.safetensors`; "random".
     Without it they come with the package or from timm's hub or the authors' server. Nothing that
@@ -121,6 +122,8 @@ def open_model(
     weights = Path(weights) if weights is not None and weights != RANDOM else weights
     if isinstance(name_or_module, nn.Module):
         found = _given(name_or_module, weights, classes, new_head, options, seed)
+    elif name_or_module in MORE_MODELS:
+        found = _added(name_or_module, weights, classes, new_head, options, seed)
     else:
         found = _named(name_or_module, weights, classes, new_head, options, pixels, seed)
     found.network.eval()
@@ -134,6 +137,8 @@ def side_of(name: str, options: Mapping[str, Any]) -> Any:
 
     Raises: ValueError for an unknown name.
     """
+    if name in MORE_MODELS:
+        return MORE_MODELS[name](**options)[1].image_size
     return options.get("img_size", (MODELS.get(name) or _of_timm(name, options)).image_size)
 
 
@@ -189,7 +194,8 @@ def _of_timm(name: str, options: Mapping[str, Any]) -> Model:
     """timm's model of a name that the registry has not. Raises: ValueError."""
     if not timm.is_model(name):
         raise ValueError(
-            f"models: {name!r} is unknown; use one of {sorted(MODELS)} or a name of timm's; "
+            f"models: {name!r} is unknown; use one of {sorted([*MODELS, *MORE_MODELS])} or a name "
+            f"of timm's; "
             f"nearest are {nearest(name)}"
         )
     try:
@@ -279,6 +285,40 @@ def _built(
             what = f"timm cannot make it with {dict(options)} ({one_line(error)}); change them"
         raise ValueError(f"model {model.name!r}: {what}") from error
     return network.eval()
+
+
+def _added(
+    name: str,
+    weights: Path | str | None,
+    classes: int | None,
+    new_head: bool,
+    options: Mapping[str, Any],
+    seed: int,
+) -> OwnModel:
+    """A model of MORE_MODELS, whose spec tells what timm's say in their `pretrained_cfg`."""
+    try:
+        with seeded(seed):
+            network, spec = MORE_MODELS[name](**options)
+    except Exception as error:  # whatever the code of others raises
+        raise ValueError(
+            f"model {name!r}: its function cannot make a network and its ModelSpec with "
+            f"{dict(options)} ({one_line(error)}); mend it, or change the options"
+        ) from error
+    view, size = spec.view, spec.image_size
+    if view.crop != size:
+        raise ValueError(
+            f"model {name!r}: its ModelSpec has image_size {size}, and a view of {view.crop} "
+            f"pixels; give it view=View({round(size / 0.875)}, {size})"
+        )
+    network.pretrained_cfg = {"architecture": name, "input_size": (3, size, size)}
+    network.pretrained_cfg |= {"mean": spec.mean, "std": spec.std, "crop_pct": view.crop_pct}
+    network.pretrained_cfg |= {"interpolation": view.interpolation, "crop_mode": view.crop_mode}
+    weights = None if weights == RANDOM else weights
+    found = _given(network, weights, classes, new_head, {}, seed)
+    spec = replace(
+        spec, name=name, timm_name=name, options=dict(options), classes=found.spec.classes
+    )
+    return replace(found, spec=spec)
 
 
 def _given(

@@ -33,11 +33,10 @@ WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoi
 
 
 def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Numbers:
-    """One step down the last of these losses; all of them as numbers. No gradient is left."""
+    """One step down the last of these losses; all of them as numbers."""
     optimizer.zero_grad(set_to_none=True)
     list(losses.values())[-1].backward()
     optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
     return {name: float(value.detach()) for name, value in losses.items()}
 
 
