@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from relevit.finetune import loop
+from relevit.finetune.learning_rate import kept_epoch
 from relevit.finetune.loop import augment, finetune
-from relevit.finetune.one_run import kept_epoch
 from relevit.losses import LOSSES
 from relevit.training.epochs import epoch_plan
 
