@@ -298,6 +298,16 @@ def test_a_stopped_run_that_is_asked_for_more_figures_begins_anew(undisturbed, t
     assert result(tmp_path) == undisturbed[0][2]
 
 
+def test_a_finished_run_that_is_asked_for_more_figures_gets_them(undisturbed, tmp_path):
+    """With those that it had, too: a run may be asked by two."""
+    plain = Run(tmp_path, validated=()).run()
+    assert not any(FIGURE in row for row in plain)
+    logs = [Run(tmp_path, validated=asked).run() for asked in ((1,), (0, 3), (0, 1), None)]
+    had = [[row["epoch"] for row in log if FIGURE in row] for log in logs]
+    assert had == [[1], [0, 1, 3], [0, 1, 3], [0, 1, 2, 3, 4]]
+    assert result(tmp_path) == undisturbed[0][2]
+
+
 def cut(path):
     os.truncate(path, path.stat().st_size // 2)
 
