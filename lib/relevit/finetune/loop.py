@@ -60,7 +60,8 @@ def finetune(
         shown = augmented(train.select(places), settings.augmentation, others, rng)
         return train_step(model, spec, optimizer, shown, rng, settings, trunk)
 
-    about = inputs | frozen_part(model, settings.trained_blocks)
+    about = {"inputs": inputs | frozen_part(model, settings.trained_blocks)}
+    about |= {"kind": "relevance", "log": CLASS_LOSSES}
     with only(model, optimizer.param_groups[0]["params"]):
         return fit(
             model,
@@ -71,12 +72,7 @@ def finetune(
             rate=lambda epoch, *_: settings.rate_share(epoch),
             summary=lambda rows: {"lr": optimizer.param_groups[0]["lr"]} | means(rows),
             architecture=spec.name,
-            identity={
-                "kind": "relevance",
-                "log": CLASS_LOSSES,
-                "inputs": about,
-                **settings.identity,
-            },
+            identity=about | dict(settings.identity),
             epochs=settings.epochs,
             validate=lambda: {f"validation_{k}": v for k, v in validate(model, settings).items()},
             criterion="validation_loss_total" if settings.keep != "last" else None,

@@ -114,19 +114,12 @@ def fit(
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints. A file that cannot be read is named in a warning.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink()  # a write that was killed
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     kept = [epoch_file(folder, epoch) for epoch in range(epochs + 1) if keep_epochs]
     run = _Run(folder, model, optimizer, architecture, name, kept)
     history, validated = run.finished(validated)
     if history:
-        (folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
-        model.eval()
         return history
-    size_mb = sum(p.numel() * p.element_size() for p in model.parameters()) // 2**20
-    need_disk_space(folder, megabytes=50 + (10 + len(kept)) * size_mb)
 
     def figures(epoch: int) -> Row:
         model.eval()
@@ -134,8 +127,7 @@ def fit(
 
     history, best = run.resumed(validated)
     if not history:
-        (folder / WEIGHTS).unlink(missing_ok=True)  # of another run, as the log is from here on
-        shutil.rmtree(folder / EPOCHS, ignore_errors=True)
+        run.forget_another()
         history = [{"epoch": 0} | figures(0)]
         run.keep(0)
         on_epoch(history[0])
@@ -150,10 +142,7 @@ def fit(
         run.keep(row["epoch"])
         run.save_checkpoint(history, best)
         on_epoch(row)
-    model.load_state_dict(best)
-    run.write_log(history)
-    save_weights(folder / WEIGHTS, model, architecture, identity=name)
-    (folder / CHECKPOINT).unlink()
+    run.finish(history, best)
     return history
 
 
@@ -192,6 +181,9 @@ class _Run:
         Nothing where something is missing. The second are the rows to validate: those that are
         asked for, and of a run that only lacks some of them those that it has validated.
         """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self.folder.glob(".*.tmp"):
+            leftover.unlink()  # a write that was killed
         weights, log = self.folder / WEIGHTS, self.folder / LOG
         if not all(path.is_file() for path in (weights, log, *self.kept)):
             return [], validated
@@ -206,10 +198,17 @@ class _Run:
         except ValueError as error:
             _warn(self.folder, error)
             return [], validated
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
+        self.model.eval()
         return history, validated
 
     def resumed(self, validated: Collection[int] | None) -> tuple[History, dict[str, Tensor]]:
-        """What the checkpoint of this run holds, put in place; nothing when there is none."""
+        """What the checkpoint of this run holds, put in place; nothing when there is none.
+
+        Raises: OSError without room for what is to come.
+        """
+        size_mb = sum(p.numel() * p.element_size() for p in self.model.parameters()) // 2**20
+        need_disk_space(self.folder, megabytes=50 + (10 + len(self.kept)) * size_mb)
         path = self.folder / CHECKPOINT
         if not path.is_file():
             return [], {}
@@ -226,6 +225,11 @@ class _Run:
         self.optimizer.load_state_dict(state["optimizer"])
         return history, state["best"]
 
+    def forget_another(self) -> None:
+        """Remove what another run has left here, whose the log is no longer."""
+        (self.folder / WEIGHTS).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / EPOCHS, ignore_errors=True)
+
     def save_checkpoint(self, history: History, best: dict[str, Tensor]) -> None:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         state |= {"best": best, "identity": self.name, "history": history}
@@ -235,6 +239,13 @@ class _Run:
     def write_log(self, history: History) -> None:
         text = "".join(json.dumps(row) + "\n" for row in history)
         write_atomically(self.folder / LOG, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def finish(self, history: History, best: dict[str, Tensor]) -> None:
+        self.model.load_state_dict(best)
+        self.model.eval()
+        self.write_log(history)
+        save_weights(self.folder / WEIGHTS, self.model, self.architecture, identity=self.name)
+        (self.folder / CHECKPOINT).unlink()
 
     def keep(self, epoch: int) -> None:
         if self.kept:
