@@ -12,6 +12,7 @@ from torch import nn
 
 from relevit import explain, model_input
 from relevit.models import MORE_MODELS, ModelSpec, load_model, model_spec, open_model
+from relevit.models.card import load_code
 from relevit.models.checkpoints import save_weights
 from relevit.models.loading import side_of
 from relevit.models.spec import View
@@ -62,6 +63,8 @@ def test_it_is_loaded_explained_and_read_back_by_its_name(tmp_path):
     read = open_model("mine", tmp_path, classes=7, new_head=True)
     assert torch.equal(read.network.blocks[1].attn.qkv.weight, other.blocks[1].attn.qkv.weight)
     assert read.spec.classes == 7
+    code = load_code(own, tmp_path / "mine.safetensors")
+    assert 'load_model("mine", "mine.safetensors", options={\'depth\': 3})' in code
 
 
 def test_pictures_are_seen_as_its_spec_says(tmp_path):
