@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from unittest.mock import patch
 
 import timm
 import torch
 
 from relevit.data.cutouts import CUTOUTS
-from relevit.finetune import loop as finetune
+from relevit.finetune import loop
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
 from relevit.models.spec import ModelSpec
@@ -66,18 +65,10 @@ def run(
 ):
     """One micro finetuning; `after_step` is called after each step with the model."""
     model = micro_model() if model is None else model
-    options = {"inputs": {}} | options
-    step = finetune.train_step
-
-    def watched(*args):
-        found = step(*args)
-        after_step(model)
-        return found
-
-    with patch.object(finetune, "train_step", watched):
-        return finetune.finetune(
-            model, SPEC, pictures("finetune", 10), validate, settings, Path(folder), **options
-        )
+    options = {"inputs": {}, "on_step": lambda *_: after_step(model)} | options
+    return loop.finetune(
+        model, SPEC, pictures("finetune", 10), validate, settings, Path(folder), **options
+    )
 
 
 def result(folder):

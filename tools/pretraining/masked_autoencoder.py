@@ -22,7 +22,7 @@ from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
 from relevit.data.image_set import ImageSet
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History
+from relevit.training.epochs import History, descend
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
 HEAD_WIDTH = 16  # of the decoder's attention heads
@@ -175,7 +175,7 @@ def pretrain(
 
     The files hold the decoder too; take the weights from `encoder`. Its head and the norm
     after the pooling stay as they are. Validation is the loss on `validation`, always under the
-    same masks. Raises: as `draw_masks` and `run_epochs`.
+    same masks. Raises: as `draw_masks` and `fit`.
     """
     model = build_autoencoder(encoder, settings)
     shown = validation.read(range(len(validation))).images
@@ -184,10 +184,7 @@ def pretrain(
         optimizer: torch.optim.Optimizer, images: Tensor, rng: np.random.Generator, progress: float
     ) -> float:
         loss = _loss(model, spec, images, rng, settings.mask_share)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        return float(loss.detach())
+        return descend(optimizer, {"loss": loss})["loss"]
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:

@@ -89,7 +89,7 @@ def pretrain(
     It ends as the teacher's, which DINO evaluates. The files hold the student and the heads too;
     take the weights from `encoder`. The model's own head stays as it is. Validation gives the
     `validation_figures`.
-    Raises: as `build_distillation` and `run_epochs`.
+    Raises: as `build_distillation` and `fit`.
     """
     model = build_distillation(encoder, settings)
     shown = validation.read(range(len(validation))).images

@@ -16,7 +16,7 @@ from timm.scheduler import CosineLRScheduler
 from torch import Tensor, nn
 
 from relevit.data.image_set import ImageSet
-from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
+from relevit.training.epochs import History, curve, epoch_plan, fit
 
 WARMUP = 0.1  # share of all steps with a rising learning rate
 
@@ -51,12 +51,12 @@ def train_unlabelled(
     identity: dict[str, Any],
     on_epoch: Callable[[dict[str, Any]], None],
 ) -> History:
-    """Train `learner`, a part of `model` or all of it; files go to `folder` (`run_epochs`).
+    """Train `learner`, a part of `model` or all of it; files go to `folder` (`fit`).
 
     Each row of the log has the epoch's mean loss, the losses in at most twenty parts of it
     (`curve`), and what `validate` gives. Images, their order and a step's generator follow from
     (seed, epoch, step). `identity` with the settings says which run it is.
-    Raises: as `run_epochs`.
+    Raises: as `fit`.
     """
     per_epoch = math.ceil(settings.images / settings.batch_size)
     steps = settings.epochs * per_epoch
@@ -64,24 +64,26 @@ def train_unlabelled(
         learner, lr=settings.lr, weight_decay=settings.weight_decay, betas=betas, steps=steps
     )
 
-    def train_epoch(epoch: int) -> dict[str, Any]:
-        model.train()
-        losses = []
+    def batches(epoch: int) -> list[tuple[int, Tensor, np.random.Generator]]:
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
-        for done, (rows, rng) in enumerate(plan, start=(epoch - 1) * per_epoch):
-            images = train.read((rows + settings.images * (epoch - 1)).tolist()).images
-            rates.step_update(done + 1)
-            losses.append(step(optimizer, images, rng, done / steps))
-        return loss_figures(losses)
+        offset, done = settings.images * (epoch - 1), (epoch - 1) * per_epoch
+        return [(done + place, rows + offset, rng) for place, (rows, rng) in enumerate(plan)]
 
-    return run_epochs(
+    def take(batch: tuple[int, Tensor, np.random.Generator]) -> dict[str, float]:
+        done, rows, rng = batch
+        rates.step_update(done + 1)
+        return {"loss": step(optimizer, train.read(rows.tolist()).images, rng, done / steps)}
+
+    return fit(
         model,
         optimizer,
         folder,
+        batches,
+        take,
+        summary=curve,
         architecture=architecture,
         identity=identity | asdict(settings),
         epochs=settings.epochs,
-        train_epoch=train_epoch,
         validate=validate,
         on_epoch=on_epoch,
     )

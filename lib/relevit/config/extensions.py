@@ -1,4 +1,4 @@
-"""What others add without editing the package: attribution methods, losses, cures, readers.
+"""What others add without editing the package: methods, losses, cures, readers, models.
 
 From one's own file by a call, `METHODS.register(mine)`, which may stand as a decorator. For the
 command, and for every process of a preset, by an entry point of an installed package:

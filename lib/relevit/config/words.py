@@ -99,6 +99,10 @@ PaperModelName = Literal[
 ]
 # Whether a model belongs to the preset's data is known with the whole preset (`config.preset`).
 AnyModelName = Literal[ModelName, PaperModelName]
+# Further ones: `(**options) -> (network, ModelSpec)` (`relevit.models`).
+MORE_MODELS: Extensible[Callable[..., Any]] = Extensible(
+    "relevit.models", taken=get_args(AnyModelName)
+)
 
 # Models that IAV finetunes: ViT-B of timm's hub, and which were pretrained with labels.
 HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]

@@ -1,4 +1,4 @@
-"""The learning rate: RobustViT's rule, and what a search by it tries.
+"""The learning rate: RobustViT's rule.
 
 Source: RobustViT Sec. 4: the highest rate of a grid at which validation accuracy falls by no
 more than a limit (the paper: 2 to 3 points) and the classification loss does not rise. It looks
@@ -11,11 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from relevit.config import CuresParams, FinetuneParams
-from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.words import MAP_LOSSES, Protocol
-from relevit.finetune.hyperparameters import paper_rate
-from relevit.finetune.one_run import kept_epoch
+from relevit.config.words import MAP_LOSSES
+from relevit.finetune.settings import FinetuneChoices
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.training.epochs import History
 
@@ -23,6 +20,13 @@ from relevit.training.epochs import History
 # probable, in the geometric mean. A share of the loss says nothing where that is nearly 0.
 RISE_NATS = 0.01
 CHANCE = 0.05  # of a rise as large by the draw of images alone
+
+
+def kept_epoch(history: History, keep: str) -> int:
+    """The epoch whose weights a run keeps: its last, or the lowest validation loss (A13)."""
+    if keep == "last":
+        return history[-1]["epoch"]
+    return min(history[1:], key=lambda r: (r["validation_loss_total"], -r["epoch"]))["epoch"]
 
 
 def class_loss_column(params: FinetuneChoices) -> str:
@@ -89,37 +93,3 @@ def choose_learning_rate(table: pd.DataFrame, limit_pts: float) -> float:
             f"{limit_pts} points without a rising classification loss; add lower rates"
         )
     return chosen
-
-
-def rate_factor(method: str, protocol: Protocol) -> float:
-    """How much higher than ours the grid of learning rates of a method lies.
-
-    Published GradMask scales its one term so far below AdamW's eps that a step is a small part
-    of the rate (differences B12: 0.013 of it on a small random network). The paper's rates make
-    up for that, and so does this factor: the paper's rate over its rate for our method, of the
-    same model. In `described` the background term is far above eps; its grid is ours.
-    """
-    if method in MAP_LOSSES or protocol == "described":
-        return 1.0
-    return paper_rate(method) / paper_rate("relevance")
-
-
-def arm_params(
-    cfg: CuresParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
-) -> FinetuneParams:
-    """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
-
-    Their length is that of `cfg`, the weights of a baseline's losses are the paper's.
-    Raises: ValueError.
-    """
-    arm = {
-        "model": model,
-        "method": method,
-        "protocol": protocol,
-        "epochs": cfg.epochs,
-        "images_per_class": cfg.images_per_class,
-        "validation_images": cfg.validation_images,
-        "validation_maps": cfg.validation_maps,
-    }
-    papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
-    return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from relevit.finetune.step import frozen_part, make_optimizer, step_losses
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, Trunk, open_trunk
-from relevit.training.epochs import History, epoch_plan, run_epochs
+from relevit.training.epochs import History, Numbers, descend, epoch_plan, fit, means
 
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
 
@@ -47,53 +48,38 @@ def finetune(
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
     (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made from
     beside its settings (weights at the start, images), so that a changed input is not taken for the
-    same run. `validated` as `run_epochs`. `on_step` is told the epoch and the steps done of those
+    same run. `validated` as `fit`. `on_step` is told the epoch and the steps done of those
     in it. Tokens of blocks that are not trained are kept in the folder `kept`. Larger images are
-    cropped (`augment`). Raises: as `run_epochs`, `trained_weights`.
+    cropped (`augment`). Raises: as `fit`, `trained_weights`.
     """
     optimizer, others = make_optimizer(model, settings), backgrounds(train, settings.augmentation)
     trunk = open_trunk(model, None if kept is None else Frozen(kept, settings.trained_blocks))
 
-    def train_epoch(epoch: int) -> dict[str, float]:
-        for group in optimizer.param_groups:
-            group["lr"] = settings.lr_at(epoch)
-        model.train()
-        plan = epoch_plan(len(train), settings.batch_size, settings.seed, epoch)
-        rows = []
-        for step, (places, rng) in enumerate(plan, 1):
-            batch = augmented(train.select(places), settings.augmentation, others, rng)
-            rows.append(train_step(model, spec, optimizer, batch, rng, settings, trunk))
-            on_step(epoch, step, len(plan))
-        return {"lr": settings.lr_at(epoch)} | {f"train_{k}": v for k, v in _means(rows).items()}
+    def step(batch: tuple[Tensor, np.random.Generator]) -> Numbers:
+        places, rng = batch
+        shown = augmented(train.select(places), settings.augmentation, others, rng)
+        return train_step(model, spec, optimizer, shown, rng, settings, trunk)
 
-    def validate_epoch() -> dict[str, float]:
-        model.eval()
-        return {f"validation_{k}": v for k, v in validate(model, settings).items()}
-
-    about = inputs | frozen_part(model, settings.trained_blocks)
-    identity = {"kind": "relevance", "log": CLASS_LOSSES, "inputs": about, **settings.identity}
+    about = {"inputs": inputs | frozen_part(model, settings.trained_blocks)}
+    about |= {"kind": "relevance", "log": CLASS_LOSSES}
     with only(model, optimizer.param_groups[0]["params"]):
-        history = run_epochs(
+        return fit(
             model,
             optimizer,
             folder,
+            partial(epoch_plan, len(train), settings.batch_size, settings.seed),
+            step,
+            rate=lambda epoch, *_: settings.rate_share(epoch),
+            summary=lambda rows: {"lr": optimizer.param_groups[0]["lr"]} | means(rows),
             architecture=spec.name,
-            identity=identity,
+            identity=about | dict(settings.identity),
             epochs=settings.epochs,
-            train_epoch=train_epoch,
-            validate=validate_epoch,
+            validate=lambda: {f"validation_{k}": v for k, v in validate(model, settings).items()},
             criterion="validation_loss_total" if settings.keep != "last" else None,
             validated=validated,
             on_epoch=on_epoch,
+            on_step=lambda epoch, done, steps, losses: on_step(epoch, done, steps),
         )
-    model.eval()
-    return history
-
-
-def _means(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Terms need outlined images: each mean is over the steps in which the term was computed."""
-    names = dict.fromkeys(key for row in rows for key in row)
-    return {key: float(np.mean([row[key] for row in rows if key in row])) for key in names}
 
 
 @contextmanager
@@ -118,10 +104,10 @@ def train_step(
     rng: np.random.Generator,
     settings: FinetuneSettings,
     trunk: Trunk | None = None,
-) -> dict[str, float]:
+) -> Numbers:
     """One step on a batch, augmented; returns its losses."""
     device = next(model.parameters()).device
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=True)  # the last step's make room for this one's maps
     images, masks = augment(batch, rng, spec.image_size)
     losses = step_losses(
         model,
@@ -132,9 +118,7 @@ def train_step(
         outlined=None if batch.outlined is None else batch.outlined.to(device),
         trunk=trunk,
     )
-    losses.total.backward()
-    optimizer.step()
-    return losses.numbers()
+    return descend(optimizer, losses.named)
 
 
 def augment(batch: Batch, rng: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from relevit.config import FinetuneParams
 from relevit.config.words import MaskSource
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark
+from relevit.finetune.learning_rate import kept_epoch as kept_epoch
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import resolved
 from relevit.finetune.validation import validation_figures
@@ -195,10 +196,3 @@ def _need_kept(masks: AutomaticMasks, of: str) -> None:
             f"masks: 01_masks kept 0 of {len(masks.kept)} masks of {of}, so there is nothing to "
             "train on; give it another feature_model, key_bias or tau"
         )
-
-
-def kept_epoch(history: History, keep: str) -> int:
-    """The epoch whose weights a run keeps: its last, or the lowest validation loss (A13)."""
-    if keep == "last":
-        return history[-1]["epoch"]
-    return min(history[1:], key=lambda r: (r["validation_loss_total"], -r["epoch"]))["epoch"]

@@ -41,14 +41,9 @@ from relevit.evaluate.context import backgrounds_challenge, relevance_shares
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.hyperparameters import paper_rate
-from relevit.finetune.learning_rate import (
-    arm_params,
-    choose_learning_rate,
-    highest_passing,
-    judge,
-    rate_factor,
-)
-from relevit.finetune.one_run import finetune_at, finetuned_classes, kept_epoch
+from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, kept_epoch
+from relevit.finetune.one_run import finetune_at, finetuned_classes
+from relevit.finetune.search import arm_params, rate_factor
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.models.trunk import Frozen

@@ -74,9 +74,9 @@ class FinetuneSettings(FinetuneChoices):
         more = [name for name in self.weights if name not in (*own, *_OF_ALL)]
         return own | {name: Term(MORE_LOSSES[name], 0.0) for name in more}
 
-    def lr_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 1."""
-        return self.lr * self.rules["decay"] ** ((epoch - 1) // 2)
+    def rate_share(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 1, as a share of that of the first."""
+        return self.rules["decay"] ** ((epoch - 1) // 2)
 
     @field_validator("weights")
     @classmethod

@@ -51,14 +51,19 @@ class StepLosses:
     heatmaps: Float[Tensor, "batch 1 height width"] | None
     logits: Float[Tensor, "batch classes"]
 
-    def numbers(self) -> dict[str, float]:
-        """The terms that were computed as plain numbers, for the log, and their weighted sums.
+    @property
+    def named(self) -> dict[str, Float[Tensor, ""]]:
+        """The terms that were computed, as the log calls them, their weighted sums, and the total.
 
         Where there is no term, there is no `relevance` either.
         """
         found = dict(self.terms) | ({"relevance": self.relevance} if self.terms else {})
         found |= {"classification": self.classification, "total": self.total}
-        return {f"loss_{name}": float(value.detach()) for name, value in found.items()}
+        return {f"loss_{name}": value for name, value in found.items()}
+
+    def numbers(self) -> dict[str, float]:
+        """The same as plain numbers."""
+        return {name: float(value.detach()) for name, value in self.named.items()}
 
 
 def step_losses(

@@ -4,6 +4,7 @@ Weights are shipped, fetched or found, and never a pickle that is run. Models kn
 sets; they import attention (which rows a head reads), `relevit.base` and `relevit.config`.
 """
 
+from relevit.config.words import MORE_MODELS
 from relevit.models.checkpoints import read_tensors
 from relevit.models.loading import load_model, open_model
 from relevit.models.registry import MODELS, model_spec, shipped_weights
@@ -11,6 +12,7 @@ from relevit.models.spec import ModelSpec
 
 __all__ = [
     "MODELS",
+    "MORE_MODELS",
     "ModelSpec",
     "load_model",
     "model_spec",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pandas as pd
 import yaml
 
 from relevit.base.files import file_fingerprint, write_atomically
+from relevit.config.words import MORE_MODELS
 from relevit.models.loading import OwnModel
-from relevit.models.spec import View
 
 # https://huggingface.co/docs/hub/model-cards
 FRONT = {
@@ -68,28 +67,32 @@ def write_card(
 
 
 def load_code(own: OwnModel, weights: Path) -> str:
-    """How to load the model and answer for an image with plain timm, run beside the weights."""
+    """How to load the model and answer for an image, run beside the weights.
+
+    With plain timm, but where the architecture is one of `MORE_MODELS`.
+    """
     spec, view = own.spec, own.view
-    options = "".join(f", {key}={value!r}" for key, value in spec.options.items())
-    crop = f'crop_pct={_crop_pct(view):g}, crop_mode="{"squash" if view.squash else "center"}"'
-    return (
-        "import timm\n"
-        "from PIL import Image\n\n"
-        f'model = timm.create_model("{spec.timm_name}", num_classes={spec.classes}, '
-        f'checkpoint_path="{weights.name}"{options})\n'
+    if spec.timm_name in MORE_MODELS:
+        loading = (
+            "import timm.data\n"
+            "from PIL import Image\n"
+            "from relevit import load_model\n\n"
+            f'model = load_model("{spec.name}", "{weights.name}", options={spec.options})\n'
+        )
+    else:
+        options = "".join(f", {key}={value!r}" for key, value in spec.options.items())
+        loading = (
+            "import timm\n"
+            "from PIL import Image\n\n"
+            f'model = timm.create_model("{spec.timm_name}", num_classes={spec.classes}, '
+            f'checkpoint_path="{weights.name}"{options})\n'
+        )
+    return loading + (
         f"prepare = timm.data.create_transform({spec.image_size}, mean={spec.mean}, "
-        f'std={spec.std}, interpolation="{view.interpolation}", {crop})\n'
+        f'std={spec.std}, interpolation="{view.interpolation}", crop_pct={view.crop_pct:g}, '
+        f'crop_mode="{view.crop_mode}")\n'
         'logits = model.eval()(prepare(Image.open("image.jpg").convert("RGB"))[None])\n'
     )
-
-
-def _crop_pct(view: View) -> float:
-    """timm's share that is cut out, from which it finds the same whole pixels again."""
-    for digits in (2, 3, 4):
-        share = round(view.crop / view.resize, digits)
-        if math.floor(view.crop / share) == view.resize:
-            return share
-    return round(view.crop / (view.resize + 0.5), 6)
 
 
 def _listed(facts: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +41,12 @@ def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return tensors, _facts((file.metadata() or {}).get(FACTS, "{}"))
-    except (SafetensorError, OSError) as error:
+            return tensors, dict(json.loads((file.metadata() or {}).get(FACTS, "{}")))
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             f"weights: {path} is cut short or damaged ({one_line(error)}); "
             "copy it again, or delete it and run its stage"
         ) from error
-
-
-def _facts(text: str) -> dict[str, Any]:
-    with suppress(ValueError, RecursionError):
-        facts = json.loads(text)
-        if isinstance(facts, dict) and isinstance(facts.get("architecture", ""), str):
-            return facts
-    raise OSError(f"under {FACTS!r} it has no JSON object with the name of a model")
 
 
 def load_weights(path: Path | str, model: nn.Module, architecture: str) -> dict[str, str]:

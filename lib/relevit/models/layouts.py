@@ -5,10 +5,9 @@ name that ends in one of ANCHORS tells by what stands before it which names are 
 are read the files of timm, RobustViT's runs (`state_dict`, after `module.`), DeiT, MAE and BEiT
 (`model`), DINO's full checkpoint (`teacher`, after `backbone.`), MoCo-v3 (`state_dict`, after
 `module.base_encoder.`), the linear heads of the last two, Lightning and compiled models; the names
-of OpenAI's CLIP are known to timm, those of transformers and torchvision to `models.renaming`. Of
-several networks the first of FIRST counts, without MoCo's MOMENTUM; others beside it, averaged
-weights under a name that timm does not know among them, leave in doubt which is meant, and that is
-refused: MMEngine has the plain weights in its `ema_state_dict`, and others the averaged ones.
+of OpenAI's CLIP are known to timm. Of several networks the first of FIRST counts, without MoCo's
+MOMENTUM; others beside it, averaged weights under a name that timm does not know among them, leave
+in doubt which is meant, and that is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from relevit.models.checkpoints import need_sound, read_tensors
-from relevit.models.renaming import named_as_timm
 
 ENDINGS = ("safetensors", "pth", "bin", "pth.tar")
 ANCHOR = "patch_embed.proj.weight"
@@ -33,12 +31,11 @@ ANCHORS = (ANCHOR, "embeds.proj.weight", "visual.class_embedding")  # of timm, N
 # As `timm.models.load_checkpoint` takes them, averaged weights before plain ones; then DINO's.
 FIRST = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher", "student")
 MOMENTUM = "momentum_encoder."
-NAMELESS = re.compile(r"(?:^|\.)shadow_params\.0$")  # averaged weights as a list, of torch_ema
 HEAD = {"head.weight", "head.bias"}
 # A layer beside a network that is its head, and no projection of a pretraining.
 HEADLIKE = re.compile(r"(?:^|\.)(?!\w*proj)(?:\w*(?:head|fc|class|linear|logit)\w*|\d+)\.weight$")
 NEW = HEAD | {"fc_norm.weight", "fc_norm.bias"}  # may start untrained, under a new head
-PRETRAINING = ("mask_token", "decoder", "lm_head.", "pooler.")  # what only a pretraining needs
+PRETRAINING = ("mask_token", "decoder", "lm_head.")  # what only a pretraining needs
 HEADED = ("head.", "pre_logits.")  # what a new head replaces
 BARE_NORM = ("norm.weight", "norm.bias")  # replaced by fc_norm in models that pool the mean
 SHARED_TABLE = "rel_pos_bias.relative_position_bias_table"
@@ -79,7 +76,7 @@ def named_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
     The one linear layer beside it that reads its features is its head; of several none is.
     Raises: ValueError when there is no Vision Transformer, or more than one that may be meant.
     """
-    flat = named_as_timm(dict(_flat(found)))
+    flat = dict(_flat(found))
     networks = {
         name.removesuffix(anchor): value.shape[:1]  # its width
         for anchor in ANCHORS
@@ -92,9 +89,8 @@ def named_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
     first = next((w for w in wrappers if any(n.startswith(w) for n in networks)), "")
     kept = [n for n in networks if n.startswith(first) or not n.startswith(wrappers)]
     kept = [name for name in kept if MOMENTUM not in name] or kept
-    nameless = [name for name in flat if NAMELESS.search(name)]
-    if len(kept) + len(nameless) > 1:
-        names = " and ".join([*(f"{name}blocks" for name in kept), *nameless])
+    if len(kept) > 1:
+        names = " and ".join(f"{name}blocks" for name in kept)
         raise ValueError(
             f"it holds several networks, {names}: save the state_dict of the one that you mean "
             "alone, of plain and averaged weights mostly the averaged"
@@ -111,10 +107,6 @@ def _flat(found: Mapping[Any, Any], inside: str = "") -> Iterator[tuple[str, Ten
     for key, value in found.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{inside}{key}.")
-        elif isinstance(value, (list, tuple)):  # tensors without names, as of an average
-            yield from (
-                (f"{inside}{key}.0", each) for each in value[:1] if isinstance(each, Tensor)
-            )
         elif isinstance(value, Tensor):
             yield inside + re.sub(r"(?<![^.])_\w+\.", "", str(key)), value
 

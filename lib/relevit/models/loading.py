@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.config.words import IMAGENET
+from relevit.config.words import IMAGENET, MORE_MODELS
 from relevit.models.describing import describe, image_size, need_classifier, need_square, own_cfg
 from relevit.models.layouts import fill
 from relevit.models.registry import (
@@ -39,6 +39,7 @@ from relevit.models.registry import (
 )
 from relevit.models.sources import (
     OF_DINOV2,
+    Asked,
     Tensors,
     find_tensors,
     fitting,
@@ -87,8 +88,9 @@ def load_model(
 ) -> nn.Module:
     """A Vision Transformer ready to be explained or finetuned, on `device` in eval mode.
 
-    `name_or_module`: a name of `models.MODELS`, any name of timm's with or without a tag, or a
-    module with timm's `pretrained_cfg`, which is used as it is (a copy under a new head).
+    `name_or_module`: a name of `models.MODELS` or `MORE_MODELS`, any name of timm's with or without
+    a tag, or a module with timm's `pretrained_cfg`, which is used as it is (a copy under a new
+    head).
     `weights`: a file in any layout of `models.layouts`, one that this suite wrote included; a
     folder with `<name>.safetensors` (.pth, .bin, .pth.tar) or `model.safetensors`; "random".
     Without it they come with the package or from timm's hub or the authors' server. Nothing that
@@ -102,27 +104,25 @@ def load_model(
     MODELS), or a model whose attention is not global; FileNotFoundError; ConnectionError.
     """
     how = {"classes": classes, "new_head": new_head, "options": options, "pixels": pixels}
-    return open_model(name_or_module, weights, **how, seed=seed, device=device).network
+    return open_model(name_or_module, weights, device=device, seed=seed, **how).network
 
 
 def open_model(
     name_or_module: str | nn.Module,
     weights: Path | str | None = None,
     *,
-    classes: int | None = None,
-    new_head: bool = False,
-    options: Mapping[str, Any] = {},
-    pixels: Pixels = "half",
-    seed: int = 0,
     device: torch.device | str | None = None,
+    **how: Any,
 ) -> OwnModel:
     """As `load_model`, with what code needs to know of the model."""
     where = choose_device(device) if isinstance(device, str) else device
-    weights = Path(weights) if weights is not None and weights != RANDOM else weights
+    asked = Asked(weights if weights in (None, RANDOM) else Path(weights), **how)
     if isinstance(name_or_module, nn.Module):
-        found = _given(name_or_module, weights, classes, new_head, options, seed)
+        found = _given(name_or_module, asked)
+    elif name_or_module in MORE_MODELS:
+        found = _added(name_or_module, asked)
     else:
-        found = _named(name_or_module, weights, classes, new_head, options, pixels, seed)
+        found = _named(name_or_module, asked)
     found.network.eval()
     if where is not None:
         found.network.to(where)
@@ -134,63 +134,56 @@ def side_of(name: str, options: Mapping[str, Any]) -> Any:
 
     Raises: ValueError for an unknown name.
     """
+    if name in MORE_MODELS:
+        return MORE_MODELS[name](**options)[1].image_size
     return options.get("img_size", (MODELS.get(name) or _of_timm(name, options)).image_size)
 
 
-def _named(
-    name: str,
-    weights: Path | str | None,
-    classes: int | None,
-    new_head: bool,
-    options: Mapping[str, Any],
-    pixels: Pixels,
-    seed: int,
-) -> OwnModel:
-    model = MODELS.get(name) or _of_timm(name, options)
-    made_with = _options(model, options)
-    if weights == RANDOM or (weights is None and model.begins == RANDOM):
+# Models by name
+
+
+def _named(name: str, asked: Asked) -> OwnModel:
+    model = MODELS.get(name) or _of_timm(name, asked.options)
+    options = _options(model, asked.options)
+    if asked.weights == RANDOM or (asked.weights is None and model.begins == RANDOM):
         tensors, place = None, RANDOM
-        count = model.classes if classes is None else classes
-        both = model.reads == BOTH and not new_head and count == model.classes
+        count = model.classes if asked.classes is None else asked.classes
+        wide = count == model.classes
     else:
-        tensors, place = find_tensors(model, weights, classes, new_head, made_with)
-        count = _head_size(model, tensors, classes, new_head, place)
-        both = model.reads == BOTH and not new_head and _reads_both(tensors)
-    network = _built(model, count, made_with, seed, both)
+        tensors, place = find_tensors(model, asked, options)
+        count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
+    both = model.reads == BOTH and not asked.new_head and wide
+    network = _built(model, count, options, asked.seed, both)
     if name in MODELS:
-        network.pretrained_cfg.update(pixels_of(model, pixels))
-        size = int(made_with.get("img_size", model.image_size))
+        network.pretrained_cfg.update(pixels_of(model, asked.pixels))
+        size = int(options.get("img_size", model.image_size))
         changed = {"image_size": size, "view": view_of(network.pretrained_cfg, size)}
-        spec = replace(model_spec(name, pixels=pixels), classes=count, options=made_with, **changed)
+        spec = model_spec(name, pixels=asked.pixels)
+        spec = replace(spec, classes=count, options=options, **changed)
     else:
-        spec = describe(name, model.timm_name, network, made_with, count)
+        spec = describe(name, model.timm_name, network, options, count)
     # timm has the size of its own weights there, and its transform would make such pictures.
     network.pretrained_cfg["input_size"] = (3, spec.image_size, spec.image_size)
     if tensors is not None:
-        keep_head = not new_head and count > 0
-        resample = place == OF_DINOV2 or any(option in options for option in SIZES)
+        keep_head = not asked.new_head and count > 0
+        resample = place == OF_DINOV2 or any(option in asked.options for option in SIZES)
         if place == OF_DINOV2:  # cut to the blocks that there are
             tensors = {key: tensors[key] for key in network.state_dict() if key in tensors}
-        with fitting(model, place, made_with):
+        with fitting(model, place, options):
             fill(network, tensors, keep_head=keep_head, resample=resample)
-        if keep_head and classes is None and name not in MODELS:
+        if keep_head and asked.classes is None and name not in MODELS:
             need_classifier(name, network)
-    known = weights is None and tensors is not None and not new_head
-    return OwnModel(network, spec, new_head, _whose(name, count) if known else "")
-
-
-def _whose(name: str, count: int) -> str:
-    """Whose classes the head has of weights that come with a name."""
-    shipped = shipped_data(name)
-    return shipped or (IMAGENET if count == 1000 else "")
+    came_with_it = asked.weights is None and tensors is not None and not asked.new_head
+    whose = shipped_data(name) or (IMAGENET if count == 1000 else "")
+    return OwnModel(network, spec, asked.new_head, whose if came_with_it else "")
 
 
 def _of_timm(name: str, options: Mapping[str, Any]) -> Model:
     """timm's model of a name that the registry has not. Raises: ValueError."""
     if not timm.is_model(name):
         raise ValueError(
-            f"models: {name!r} is unknown; use one of {sorted(MODELS)} or a name of timm's; "
-            f"nearest are {nearest(name)}"
+            f"models: {name!r} is unknown; use one of {sorted([*MODELS, *MORE_MODELS])} or a name "
+            f"of timm's; nearest are {nearest(name)}"
         )
     try:
         cfg = get_pretrained_cfg(name)
@@ -217,48 +210,6 @@ def _options(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
     return ({} if usual else {"img_size": model.image_size}) | dict(model.options) | dict(options)
 
 
-# The head
-
-
-def _reads_both(tensors: Tensors) -> bool:
-    head, token = tensors.get("head.weight"), tensors.get("cls_token")
-    return head is not None and token is not None and head.shape[1] == 2 * token.shape[-1]
-
-
-def _head_size(
-    model: Model, tensors: Tensors, classes: int | None, new_head: bool, place: Path | str
-) -> int:
-    """How many classes the model has, 0 for no head. Raises: ValueError."""
-    held, name = rows(tensors), model.name
-    bare = name in MODELS and model.classes == 0 and not new_head  # published without one
-    count = 0 if bare else held or model.classes if new_head else held
-    count = count if classes is None else classes
-    if (count and (new_head or count == held)) or (count == 0 and (bare or classes == 0)):
-        return count
-    file = f", the file {model.name}-head from {model.head_url}" if model.head_url else ""
-    other = any(key.startswith("head.") for key in tensors)
-    has = "a head that is not one linear layer" if other else "no head"
-    has = f"a head of {held} classes" if held else has
-    asked = f" and {classes} are asked for" if classes else ""
-    raise ValueError(
-        f"model {name!r}: {place} has {has}{asked}; give weights with a fitting head{file}, or put "
-        f"an untrained one there: {NEW_HEAD}"
-    )
-
-
-def class_and_mean(
-    tokens: Float[Tensor, "batch tokens width"], pool_type: str | None = None
-) -> Float[Tensor, "batch features"]:
-    """What DINO's linear classifier reads: class token and mean patch, channel by channel in turn.
-
-    Source: DINO's linear evaluation of ViT-B; so does Beyond Intuition's code (differences D5).
-    """
-    return torch.stack([tokens[:, 0], tokens[:, 1:].mean(dim=1)], dim=-1).flatten(1)
-
-
-# The network
-
-
 def _built(
     model: Model, count: int, options: Mapping[str, Any], seed: int, both: bool
 ) -> nn.Module:
@@ -273,46 +224,102 @@ def _built(
                 network.pool, network.global_pool = class_and_mean, BOTH
     except (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        what = f"timm cannot make it with {dict(options)} ({one_line(error)}); change them"
         if unknown:
             what = f"option {unknown[1]!r} is unknown to timm's {model.timm_name}; leave it out"
-        else:
-            what = f"timm cannot make it with {dict(options)} ({one_line(error)}); change them"
         raise ValueError(f"model {model.name!r}: {what}") from error
     return network.eval()
 
 
-def _given(
-    module: nn.Module,
-    weights: Path | str | None,
-    classes: int | None,
-    new_head: bool,
-    options: Mapping[str, Any],
-    seed: int,
-) -> OwnModel:
+def _reads_both(tensors: Tensors) -> bool:
+    head, token = tensors.get("head.weight"), tensors.get("cls_token")
+    return head is not None and token is not None and head.shape[1] == 2 * token.shape[-1]
+
+
+def class_and_mean(
+    tokens: Float[Tensor, "batch tokens width"], pool_type: str | None = None
+) -> Float[Tensor, "batch features"]:
+    """What DINO's linear classifier reads: class token and mean patch, channel by channel in turn.
+
+    Source: DINO's linear evaluation of ViT-B; so does Beyond Intuition's code (differences D5).
+    """
+    return torch.stack([tokens[:, 0], tokens[:, 1:].mean(dim=1)], dim=-1).flatten(1)
+
+
+def _head_size(model: Model, tensors: Tensors, asked: Asked, place: Path | str) -> int:
+    """How many classes the model has, 0 for no head. Raises: ValueError."""
+    held, new_head = rows(tensors), asked.new_head
+    bare = model.name in MODELS and model.classes == 0 and not new_head  # published without one
+    count = 0 if bare else held or model.classes if new_head else held
+    count = count if asked.classes is None else asked.classes
+    if (count and (new_head or count == held)) or (count == 0 and (bare or asked.classes == 0)):
+        return count
+    file = f", the file {model.name}-head from {model.head_url}" if model.head_url else ""
+    other = any(key.startswith("head.") for key in tensors)
+    has = "a head that is not one linear layer" if other else "no head"
+    has = f"a head of {held} classes" if held else has
+    wanted = f" and {asked.classes} are asked for" if asked.classes else ""
+    raise ValueError(
+        f"model {model.name!r}: {place} has {has}{wanted}; give weights with a fitting head{file}, "
+        f"or put an untrained one there: {NEW_HEAD}"
+    )
+
+
+# Modules, and those that others add
+
+
+def _added(name: str, asked: Asked) -> OwnModel:
+    """A model of MORE_MODELS, whose spec tells what timm's say in their `pretrained_cfg`."""
+    try:
+        with seeded(asked.seed):
+            network, spec = MORE_MODELS[name](**asked.options)
+    except Exception as error:  # whatever the code of others raises
+        raise ValueError(
+            f"model {name!r}: its function cannot make a network and its ModelSpec with "
+            f"{dict(asked.options)} ({one_line(error)}); mend it, or change the options"
+        ) from error
+    view, size = spec.view, spec.image_size
+    if view.crop != size:
+        raise ValueError(
+            f"model {name!r}: its ModelSpec has image_size {size}, and a view of {view.crop} "
+            f"pixels; give it view=View({round(size / 0.875)}, {size})"
+        )
+    network.pretrained_cfg = {"architecture": name, "input_size": (3, size, size)}
+    network.pretrained_cfg |= {"mean": spec.mean, "std": spec.std, "crop_pct": view.crop_pct}
+    network.pretrained_cfg |= {"interpolation": view.interpolation, "crop_mode": view.crop_mode}
+    weights = None if asked.weights == RANDOM else asked.weights
+    found = _given(network, replace(asked, weights=weights, options={}))
+    changed = {"options": dict(asked.options), "classes": found.spec.classes}
+    return replace(found, spec=replace(spec, name=name, timm_name=name, **changed))
+
+
+def _given(module: nn.Module, asked: Asked) -> OwnModel:
     """A module as it is; a copy of it where weights or a new head are asked for."""
     name, cfg = type(module).__name__, own_cfg(module)
-    if options:
-        raise ValueError(f"model {name}: options {sorted(options)} are for models made by name")
+    if asked.options:
+        raise ValueError(
+            f"model {name}: options {sorted(asked.options)} are for models made by name"
+        )
     timm_name = str(cfg.get("architecture", name))
     name = f"{timm_name}.{cfg['tag']}" if cfg.get("tag") else timm_name
     model = Model(name, timm_name, classes=0)
     held = int(getattr(module, "num_classes", 0))
     tensors, place = {"head.weight": torch.empty(held, 0)} if held else {}, "it"
-    if weights is not None:
-        tensors, place = from_file(model, Path(weights))
-    count = _head_size(model, tensors, classes, new_head, place)
-    if new_head or weights is not None:
+    if asked.weights is not None:
+        tensors, place = from_file(model, asked.weights)
+    if asked.new_head or asked.weights is not None:
         module = copy.deepcopy(module)
-    if new_head or count != held:
+    count = _head_size(model, tensors, asked, place)
+    if asked.new_head or count != held:
         if not hasattr(module, "reset_classifier"):
             raise ValueError(f"model {name}: it has no reset_classifier; replace its head yourself")
-        with seeded(seed):
+        with seeded(asked.seed):
             module.reset_classifier(count)
     size = image_size(name, module)
     usual = tuple(cfg.get("input_size", (3, size, size)))[-1]
-    made_with = {} if size == usual else {"img_size": size}
-    spec = describe(name, timm_name, module.eval(), made_with, count)
-    if weights is not None:
+    options = {} if size == usual else {"img_size": size}
+    spec = describe(name, timm_name, module.eval(), options, count)
+    if asked.weights is not None:
         with fitting(model, place, {}):
-            fill(module, tensors, keep_head=not new_head)
-    return OwnModel(module, spec, new_head)
+            fill(module, tensors, keep_head=not asked.new_head)
+    return OwnModel(module, spec, asked.new_head)

@@ -20,6 +20,7 @@ import yaml
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.token_rows import Pooling
+from relevit.config.words import MORE_MODELS
 from relevit.models.spec import HALF, ModelSpec, View
 
 CUT = "-cut"  # ends the name of a model with two random blocks
@@ -79,10 +80,12 @@ def model_spec(name: str, *, pixels: Pixels = "own") -> ModelSpec:
     pixels, bilinear, mean and std 0.5 for every Vision Transformer but CLIP, which keeps OpenAI's.
     It says nothing of the embedded benchmark's models. Raises: ValueError that lists the names.
     """
+    if name in MORE_MODELS:
+        return MORE_MODELS[name]()[1]
     if name not in MODELS:
+        known = sorted([*MODELS, *MORE_MODELS])
         raise ValueError(
-            f"models: {name!r} is unknown; use one of {sorted(MODELS)}, or for any ViT of timm's "
-            "load_model"
+            f"models: {name!r} is unknown; use one of {known}, or for any ViT of timm's load_model"
         )
     model = MODELS[name]
     how = pixels_of(model, pixels)
@@ -128,7 +131,7 @@ def shipped_weights(name: str, data: str | None = None) -> Path:
 
 def nearest(name: str) -> str:
     """Names that look like one that nobody knows."""
-    names = [*MODELS, *timm.list_models(), *timm.list_pretrained()]
+    names = [*MODELS, *MORE_MODELS, *timm.list_models(), *timm.list_pretrained()]
     return ", ".join(difflib.get_close_matches(name, names, NEAREST, cutoff=0.4)) or "none"
 
 

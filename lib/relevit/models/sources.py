@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,29 @@ from relevit.config.words import SHIPPED
 from relevit.models.checkpoints import read_tensors
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.layouts import find_weights, head_tensors, named_tensors, read_checkpoint
-from relevit.models.registry import MODELS, Model, shipped_weights, tagged
+from relevit.models.registry import MODELS, Model, Pixels, shipped_weights, tagged
 
 Tensors = dict[str, Tensor]
 OF_DINOV2 = "DINOv2"
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What `load_model` is asked for, beside a name and a device."""
+
+    weights: Path | str | None = None
+    classes: int | None = None
+    new_head: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    pixels: Pixels = "half"
+    seed: int = 0
+
+
 def find_tensors(
-    model: Model,
-    weights: Path | None,
-    classes: int | None,
-    new_head: bool,
-    options: Mapping[str, Any],
+    model: Model, asked: Asked, options: Mapping[str, Any]
 ) -> tuple[Tensors, Path | str]:
     """The tensors under timm's names or their authors', and where they were."""
-    data = shipped_data(model.name)
+    data, weights, new_head = shipped_data(model.name), asked.weights, asked.new_head
     if weights is not None:
         tensors, place = from_file(model, weights)
     elif data and not (new_head and model.begins == "dinov2"):
@@ -47,7 +56,7 @@ def find_tensors(
     else:
         place = model.source
         tensors = _fetched(model, options)
-    wanted = model.classes if classes is None else classes
+    wanted = model.classes if asked.classes is None else asked.classes
     if not new_head and wanted and model.name in MODELS and rows(tensors) != wanted:
         tensors |= _head(model, weights, wanted)
     return tensors, place
@@ -73,16 +82,12 @@ def from_file(model: Model, weights: Path) -> tuple[Tensors, Path]:
             return named_tensors(read_checkpoint(path)), path
         tensors, facts = read_tensors(path)
         written_for = facts.get("architecture", model.name)
+        known = MODELS[written_for].timm_name if written_for in MODELS else written_for
+        alike = known.partition(".")[0] == model.timm_name.partition(".")[0]
         both_known = written_for in MODELS and model.name in MODELS
-        if written_for != model.name and (both_known or not _alike(written_for, model)):
+        if written_for != model.name and (both_known or not alike):
             raise ValueError(f"it was written for {written_for!r}")
         return named_tensors(tensors), path
-
-
-def _alike(name: str, model: Model) -> bool:
-    """Whether two names, of timm's or of the registry, are one architecture of timm's."""
-    names = (MODELS[name].timm_name if name in MODELS else name, model.timm_name)
-    return len({each.partition(".")[0] for each in names}) == 1
 
 
 def _fetched(model: Model, options: Mapping[str, Any]) -> Tensors:

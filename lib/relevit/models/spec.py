@@ -3,6 +3,7 @@ becomes what the model reads."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
 from relevit.attention.patches import patch_grid
+from relevit.config.words import MORE_MODELS
 
 Interpolation = Literal["bilinear", "bicubic"]
 Mask = Bool[np.ndarray, "height width"]
@@ -45,6 +47,19 @@ class View:
     # Not in the text of a view, by which answers are kept: these do not depend on masks.
     mask_pixels: Literal["bilinear", "nearest", "soft"] = field(default="bilinear", repr=False)
     white: int | None = field(default=None, repr=False)  # nor do those to pictures of 8 bits
+
+    @property
+    def crop_pct(self) -> float:
+        """timm's share that is cut out, from which it finds the same whole pixels again."""
+        for digits in (2, 3, 4):
+            share = round(self.crop / self.resize, digits)
+            if math.floor(self.crop / share) == self.resize:
+                return share
+        return round(self.crop / (self.resize + 0.5), 6)
+
+    @property
+    def crop_mode(self) -> str:
+        return "squash" if self.squash else "center"
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
         """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
@@ -160,8 +175,8 @@ class ModelSpec:
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the patches of a picture, as timm's model has them."""
-        options = {"img_size": self.image_size} | self.options
-        return _grid(self.timm_name, tuple(options.items()))
+        size = {} if self.timm_name in MORE_MODELS else {"img_size": self.image_size}
+        return _grid(self.timm_name, tuple((size | self.options).items()))
 
     def normalise(
         self, images: UInt8[Tensor, "batch 3 height width"], like: Tensor | None = None
@@ -191,9 +206,14 @@ class ModelSpec:
 
 @lru_cache(maxsize=64)
 def _grid(timm_name: str, options: tuple[tuple[str, Any], ...]) -> tuple[int, int]:
+    how = dict(options)
     with torch.device("meta"):  # without any weights
-        network = timm.create_model(timm_name, **dict(options))
-        return patch_grid(network, torch.empty(1, 3, *2 * [dict(options)["img_size"]]))
+        if timm_name in MORE_MODELS:
+            network, spec = MORE_MODELS[timm_name](**how)
+            size = spec.image_size
+        else:
+            network, size = timm.create_model(timm_name, **how), how["img_size"]
+        return patch_grid(network, torch.empty(1, 3, size, size))
 
 
 @lru_cache(maxsize=64)

@@ -16,8 +16,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from relevit.config.robustvit import FinetuneChoices
 from relevit.evaluate.sis import Subsets
-from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge
-from relevit.finetune.one_run import kept_epoch
+from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge, kept_epoch
 from relevit.plots.style import (
     CHANCE,
     FAINT,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
 
 from relevit.base.device import autocast, choose_device
 from relevit.base.seeding import seeded
@@ -27,8 +28,8 @@ from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, text_logits
 from relevit.text.pretrained import build_encoder
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
-from relevit.training.classifier import TrainSettings, parameter_groups
-from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
+from relevit.training.classifier import TrainSettings, make_optimizer
+from relevit.training.epochs import History, Numbers, curve, descend, epoch_plan, fit
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -61,25 +62,40 @@ def train_on_corpus(
     about |= {"train": _texts_hash(train), "validation": _texts_hash(validation)}
     about |= {key: getattr(cfg, key) for key in ("train_limit", "dropout", "frozen_words")}
     settings = TrainSettings.from_params(cfg, device, images=len(train))  # texts, here
-    optimizer = torch.optim.AdamW(
-        parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
-    )
+    optimizer = make_optimizer(model, settings)
+
+    def clip(*_: object) -> None:  # as BERT is finetuned
+        clip_grad_norm_(model.parameters(), 1.0)
+
+    optimizer.register_step_pre_hook(clip)
+
+    def step(batch: tuple[Tensor, np.random.Generator]) -> Numbers:
+        rows, noise = batch
+        texts = train.select(rows.tolist())
+        dropout = seeded(int(noise.integers(2**31)), device)  # the same in a resumed run
+        with dropout, autocast(device, settings.precision):
+            logits = _answer(model, texts.tokens)
+        return descend(optimizer, {"loss": cross_entropy(logits.float(), texts.labels.to(device))})
 
     def validate() -> dict[str, float]:
-        found = text_logits(model.eval(), validation.tokens).argmax(dim=1).cpu()
+        found = text_logits(model, validation.tokens).argmax(dim=1).cpu()
         return {"validation_top1_pct": 100 * (found == validation.labels).double().mean().item()}
 
-    history = run_epochs(
+    history = fit(
         model,
         optimizer,
         folder / name,
+        partial(by_length, settings, torch.tensor([len(one) for one in train.tokens])),
+        step,
+        rate=settings.rate_share,
+        summary=curve,
         architecture=cfg.text_model,
         identity=about | asdict(settings),
         epochs=settings.epochs,
-        train_epoch=partial(_train_epoch, model, optimizer, settings, train, on_step),
         validate=validate,
+        on_step=lambda epoch, done, steps, losses: on_step(done, steps, losses["loss"]),
     )
-    return model.eval(), history
+    return model, history
 
 
 def by_length(
@@ -126,42 +142,3 @@ def _answer(model: TextTransformer, tokens: Sequence[Tokens]) -> Float[Tensor, "
     if bool(mask.all()):
         return model(model.embed(ids))
     return model(model.embed(ids, mask), mask)
-
-
-def _train_epoch(
-    model: TextTransformer,
-    optimizer: torch.optim.Optimizer,
-    settings: TrainSettings,
-    texts: Texts,
-    on_step: Callable[[int, int, float], None],
-    epoch: int,
-) -> dict[str, Any]:
-    model.train()
-    plan = by_length(settings, torch.tensor([len(one) for one in texts.tokens]), epoch)
-    losses = []
-    for step, (rows, noise) in enumerate(plan):
-        share = settings.rate_share((epoch - 1) * len(plan) + step, settings.epochs * len(plan))
-        for group in optimizer.param_groups:
-            group["lr"] = share * group["peak"]
-        losses.append(_step(model, optimizer, texts.select(rows.tolist()), settings, noise))
-        on_step(step + 1, len(plan), losses[-1])
-    return loss_figures(losses)
-
-
-def _step(
-    model: TextTransformer,
-    optimizer: torch.optim.Optimizer,
-    texts: Texts,
-    settings: TrainSettings,
-    noise: np.random.Generator,
-) -> float:
-    device = model.device
-    with seeded(int(noise.integers(2**31)), device):  # dropout, the same in a resumed run
-        with autocast(device, settings.precision):
-            logits = _answer(model, texts.tokens)
-        loss = cross_entropy(logits.float(), texts.labels.to(device))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # as BERT is finetuned
-    optimizer.step()
-    return float(loss.detach())

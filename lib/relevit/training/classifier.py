@@ -18,7 +18,7 @@ from relevit.config import Params
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, epoch_plan, loss_figures, run_epochs
+from relevit.training.epochs import History, Numbers, curve, descend, epoch_plan, fit
 
 # Normalised images and labels of a batch, mixed: soft labels [batch, classes] come back.
 Mixing = Callable[[Tensor, Tensor, int, np.random.Generator], tuple[Tensor, Tensor]]
@@ -50,12 +50,13 @@ class TrainSettings:
         given["precision"] = choose_precision(cfg.precision, device)
         return cls(**given | others)
 
-    def rate_share(self, step: float, steps: int) -> float:
-        """Share of the peak learning rate at one step, counted from 0."""
-        warm = max(1, round(self.warmup * steps))
-        if step < warm:
-            return (step + 1) / warm
-        return 0.5 * (1 + float(np.cos(np.pi * (step - warm) / max(1, steps - warm))))
+    def rate_share(self, epoch: int, step: float, steps: int) -> float:
+        """Share of the peak learning rate at a step (from 0) of an epoch (from 1) of `steps`."""
+        done, all_ = (epoch - 1) * steps + step, self.epochs * steps
+        warm = max(1, round(self.warmup * all_))
+        if done < warm:
+            return (done + 1) / warm
+        return 0.5 * (1 + float(np.cos(np.pi * (done - warm) / max(1, all_ - warm))))
 
 
 def train_classifier(
@@ -71,9 +72,9 @@ def train_classifier(
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
-    """Train `model` in place; weights, log and checkpoints go to `folder` (see `run_epochs`).
+    """Train `model` in place; weights, log and checkpoints go to `folder` (see `fit`).
 
-    Every row of the log holds the losses in nats (`loss_figures`) and top-1 on the validation
+    Every row of the log holds the losses in nats (`curve`) and top-1 on the validation
     images. `identity` says what the images are; with the settings it decides whether an earlier
     run is resumed. `mixing` changes each batch before its step.
     """
@@ -83,38 +84,38 @@ def train_classifier(
             f"train_classifier: {asked} training images asked for, and {train.name} has "
             f"{len(train)}; lower images or epochs"
         )
-    optimizer = torch.optim.AdamW(
-        parameter_groups(model, settings), weight_decay=settings.weight_decay, fused=True
-    )
+    optimizer = make_optimizer(model, settings)
     device = next(model.parameters()).device
 
-    def train_epoch(epoch: int) -> dict[str, Any]:
-        model.train()
+    def batches(epoch: int) -> list[tuple[Tensor, np.random.Generator]]:
         offset = settings.images * (epoch - 1) if settings.fresh else 0
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
-        losses = []
-        for step, (rows, rng) in enumerate(plan):
-            _set_rates(optimizer, settings, (epoch - 1) * len(plan) + step, len(plan))
-            batch = train.read((rows + offset).tolist())
-            pixels = spec.normalise(batch.images.to(device))
-            target = batch.labels.to(device)
-            if mixing:
-                pixels, target = mixing(pixels, target, model.num_classes, rng)
-            losses.append(_step(model, optimizer, pixels, target, settings.precision))
-        return loss_figures(losses)
+        return [(rows + offset, rng) for rows, rng in plan]
 
-    def validate() -> dict[str, float]:
-        return {"validation_top1_pct": top1_pct(model.eval(), spec, validation, settings.precision)}
+    def step(drawn: tuple[Tensor, np.random.Generator]) -> Numbers:
+        rows, rng = drawn
+        batch = train.read(rows.tolist())
+        pixels, target = spec.normalise(batch.images.to(device)), batch.labels.to(device)
+        if mixing:
+            pixels, target = mixing(pixels, target, model.num_classes, rng)
+        with autocast(device, settings.precision), attention_for_gradients(model):
+            logits = model(pixels)
+        return descend(optimizer, {"loss": cross_entropy(logits.float(), target)})
 
-    return run_epochs(
+    return fit(
         model,
         optimizer,
         folder,
+        batches,
+        step,
+        rate=settings.rate_share,
+        summary=curve,
         architecture=spec.name,
         identity=identity | asdict(settings),
         epochs=settings.epochs,
-        train_epoch=train_epoch,
-        validate=validate,
+        validate=lambda: {
+            "validation_top1_pct": top1_pct(model, spec, validation, settings.precision)
+        },
         on_epoch=on_epoch,
         keep_epochs=keep_epochs,
     )
@@ -126,8 +127,8 @@ def top1_pct(model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Pre
     return 100 * int((ranks == 0).sum()) / len(images)
 
 
-def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    """The head and all else, each with the peak of its learning rate.
+def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """AdamW with a learning rate for the head and one for all else.
 
     Raises: ValueError where all of it is frozen.
     """
@@ -137,31 +138,5 @@ def parameter_groups(model: nn.Module, settings: TrainSettings) -> list[dict[str
     head = list(model.head.parameters())
     known = {id(parameter) for parameter in head}
     body = [p for p in model.parameters() if id(p) not in known]
-    return [
-        {"params": body, "lr": settings.lr, "peak": settings.lr},
-        {"params": head, "lr": settings.head_lr, "peak": settings.head_lr},
-    ]
-
-
-def _set_rates(
-    optimizer: torch.optim.Optimizer, settings: TrainSettings, step: int, steps_an_epoch: int
-) -> None:
-    share = settings.rate_share(step, settings.epochs * steps_an_epoch)
-    for group in optimizer.param_groups:
-        group["lr"] = share * group["peak"]
-
-
-def _step(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    pixels: Tensor,
-    target: Tensor,
-    precision: Precision,
-) -> float:
-    with autocast(pixels.device, precision), attention_for_gradients(model):
-        logits = model(pixels)
-    loss = cross_entropy(logits.float(), target)
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
-    return float(loss.detach())
+    groups = [{"params": body, "lr": settings.lr}, {"params": head, "lr": settings.head_lr}]
+    return torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=True)

@@ -1,4 +1,4 @@
-"""The epoch loop shared by all trainings: a checkpoint each epoch and exact resume.
+"""The loop of all trainings: batches, steps, rows of a log, a checkpoint each epoch, exact resume.
 
 An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the whole
 state: a run that was killed and started again ends with the same bytes.
@@ -10,13 +10,14 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -25,74 +26,128 @@ from relevit.base.files import need_disk_space, write_atomically
 from relevit.base.results import read_rows
 from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
-History = list[dict[str, Any]]
+Row = dict[str, Any]
+History = list[Row]
+Numbers = dict[str, float]  # the losses of a step, by name
 WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint.pt", "epochs"
 
 
-def run_epochs(
+def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Numbers:
+    """One step down the last of these losses; all of them as numbers."""
+    optimizer.zero_grad(set_to_none=True)
+    list(losses.values())[-1].backward()
+    optimizer.step()
+    return {name: float(value.detach()) for name, value in losses.items()}
+
+
+def means(rows: Sequence[Numbers]) -> Row:
+    """The mean of each loss, as `train_<name>`, over the steps in which it was computed."""
+    names = dict.fromkeys(key for row in rows for key in row)
+    return {
+        f"train_{key}": float(np.mean([row[key] for row in rows if key in row])) for key in names
+    }
+
+
+def curve(rows: Sequence[Numbers]) -> Row:
+    """The means, and those of `loss` in at most twenty parts of the epoch (`curve`)."""
+    parts = np.array_split([row["loss"] for row in rows], min(20, len(rows)))
+    return means(rows) | {"curve": [float(np.mean(part)) for part in parts]}
+
+
+def train_epochs(
+    model: nn.Module,
+    optimizer: Optimizer,
+    batches: Callable[[int], Sequence[Any]],
+    step: Callable[[Any], Numbers],
+    epochs: Iterable[int],
+    *,
+    rate: Callable[[int, int, int], float] | None = None,
+    summary: Callable[[Sequence[Numbers]], Row] = means,
+    on_step: Callable[[int, int, int, Numbers], object] = lambda *done: None,
+) -> Iterator[Row]:
+    """Train an epoch for each row that is asked for: its number and the `summary` of its steps.
+
+    `batches(epoch)` are the epoch's, of any kind, and `step(batch)` takes one and tells its losses
+    (`descend`). `rate` is the share of each group's own learning rate, of the epoch (from 1), the
+    step in it (from 0) and how many there are; `on_step` hears of the steps done (from 1).
+    """
+    peaks = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
+    for epoch in epochs:
+        model.train()
+        plan, rows = batches(epoch), []
+        for place, batch in enumerate(plan):
+            if rate is not None:
+                share = rate(epoch, place, len(plan))
+                for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                    group["lr"] = share * peak
+            rows.append(step(batch))
+            on_step(epoch, place + 1, len(plan), rows[-1])
+        yield {"epoch": epoch} | summary(rows)
+
+
+def fit(
     model: nn.Module,
     optimizer: Optimizer,
     folder: Path,
+    batches: Callable[[int], Sequence[Any]],
+    step: Callable[[Any], Numbers],
     *,
     architecture: str,
     identity: dict[str, Any],
     epochs: int,
-    train_epoch: Callable[[int], dict[str, float]],
-    validate: Callable[[], dict[str, float]],
+    validate: Callable[[], Row],
     criterion: str | None = None,
     validated: Collection[int] | None = None,
     keep_epochs: bool = False,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_epoch: Callable[[Row], None] = lambda row: None,
+    **how: Any,
 ) -> History:
-    """Train for `epochs`, resuming what `folder` holds of the same `identity`.
+    """Train for `epochs` (`train_epochs`), resuming what `folder` holds of the same `identity`.
 
     Writes `weights.safetensors` and `log.jsonl` (one row an epoch; row 0 is before training).
     `criterion` names the validation figure whose lowest value, the latest of equals, decides
     which epoch's weights are kept (differences A13, F11); None keeps the last epoch's. `validated`
     are the rows with figures `validation_...`, None for all; others need no `criterion`. A run that
-    lacks some begins anew, with those that it had, too. The model holds the kept weights after it.
-    `keep_epochs=True` leaves all epochs' in `epoch_file(folder, epoch)`. `on_epoch` sees each row.
+    lacks some begins anew, with those that it had, too. The model holds the kept weights after it,
+    in eval mode. `keep_epochs=True` leaves all epochs' in `epoch_file(folder, epoch)`. `on_epoch`
+    sees each row; `how` are the options of `train_epochs`.
     Raises: FloatingPointError when a loss is not finite (the last checkpoint stays), OSError
     without room for the checkpoints. A file that cannot be read is named in a warning.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
     name = json.dumps({"architecture": architecture, **identity}, sort_keys=True)
     kept = [epoch_file(folder, epoch) for epoch in range(epochs + 1) if keep_epochs]
-    done, validated = _finished(folder, model, architecture, name, kept, validated)
-    if done is not None:
-        (folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
-        return done
-    need_disk_space(folder, megabytes=50 + (10 + len(kept)) * _size_mb(model))
+    run = _Run(folder, model, optimizer, architecture, name, kept)
+    history, validated = run.finished(validated)
+    if history:
+        return history
 
-    def figures(epoch: int) -> dict[str, float]:
+    def figures(epoch: int) -> Row:
+        model.eval()
         return validate() if validated is None or epoch in validated else {}
 
-    history, best = _resumed(folder, model, optimizer, name, kept, validated)
+    history, best = run.resumed(validated)
     if not history:
-        (folder / WEIGHTS).unlink(missing_ok=True)  # of another run, as the log is from here on
-        shutil.rmtree(folder / EPOCHS, ignore_errors=True)
+        run.forget_another()
         history = [{"epoch": 0} | figures(0)]
-        _keep(kept, 0, model, architecture)
+        run.keep(0)
         on_epoch(history[0])
-    for epoch in range(len(history), epochs + 1):
-        row = {"epoch": epoch} | train_epoch(epoch) | figures(epoch)
+    for row in train_epochs(
+        model, optimizer, batches, step, range(len(history), epochs + 1), **how
+    ):
+        row |= figures(row["epoch"])
         _need_finite(row, folder)
         history.append(row)
         if criterion is None or row[criterion] <= min(r[criterion] for r in history[1:]):
             best = {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
-        _keep(kept, epoch, model, architecture)
-        _save_checkpoint(folder, model, optimizer, best=best, identity=name, history=history)
+        run.keep(row["epoch"])
+        run.save_checkpoint(history, best)
         on_epoch(row)
-    model.load_state_dict(best)
-    _write_log(folder, history)
-    save_weights(folder / WEIGHTS, model, architecture, identity=name)
-    (folder / CHECKPOINT).unlink()
+    run.finish(history, best)
     return history
 
 
 def epoch_file(folder: Path, epoch: int) -> Path:
-    """Where `run_epochs` with `keep_epochs=True` leaves the weights of an epoch; 0 is before."""
+    """Where `fit` with `keep_epochs=True` leaves the weights of an epoch; 0 is before."""
     return folder / EPOCHS / f"epoch_{epoch:04d}.safetensors"
 
 
@@ -109,42 +164,96 @@ def epoch_plan(
     return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
 
 
-def loss_figures(losses: list[float]) -> dict[str, Any]:
-    """The mean of an epoch's losses, and the means of at most twenty parts of it (`curve`)."""
-    curve = [float(np.mean(part)) for part in np.array_split(losses, min(20, len(losses)))]
-    return {"train_loss": float(np.mean(losses)), "curve": curve}
+@dataclass(frozen=True)
+class _Run:
+    """The files of a run. `name` is all that it is made of, `kept` are its epochs' weights."""
+
+    folder: Path
+    model: nn.Module
+    optimizer: Optimizer
+    architecture: str
+    name: str
+    kept: list[Path]
+
+    def finished(self, validated: Collection[int] | None) -> tuple[History, Collection[int] | None]:
+        """The log, the weights loaded, where the run is finished and all of it is there.
+
+        Nothing where something is missing. The second are the rows to validate: those that are
+        asked for, and of a run that only lacks some of them those that it has validated.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self.folder.glob(".*.tmp"):
+            leftover.unlink()  # a write that was killed
+        weights, log = self.folder / WEIGHTS, self.folder / LOG
+        if not all(path.is_file() for path in (weights, log, *self.kept)):
+            return [], validated
+        try:
+            if read_tensors(weights)[1].get("identity") != self.name:
+                return [], validated
+            history = read_rows(log)
+            if _lacks_figures(history, validated):
+                had = (row["epoch"] for row in history if _has_figures(row))
+                return [], None if validated is None else {*validated, *had}
+            load_weights(weights, self.model, self.architecture)
+        except ValueError as error:
+            _warn(self.folder, error)
+            return [], validated
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)  # killed before it was removed
+        self.model.eval()
+        return history, validated
+
+    def resumed(self, validated: Collection[int] | None) -> tuple[History, dict[str, Tensor]]:
+        """What the checkpoint of this run holds, put in place; nothing when there is none.
+
+        Raises: OSError without room for what is to come.
+        """
+        size_mb = sum(p.numel() * p.element_size() for p in self.model.parameters()) // 2**20
+        need_disk_space(self.folder, megabytes=50 + (10 + len(self.kept)) * size_mb)
+        path = self.folder / CHECKPOINT
+        if not path.is_file():
+            return [], {}
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            history = state["history"] if state["identity"] == self.name else []
+        except Exception as error:  # of torch's, zipfile's and pickle's own, of many kinds
+            _warn(path, error)
+            return [], {}
+        lost = not all(path.is_file() for path in self.kept[: len(history)])
+        if not history or lost or _lacks_figures(history, validated):
+            return [], {}
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        return history, state["best"]
+
+    def forget_another(self) -> None:
+        """Remove what another run has left here, whose the log is no longer."""
+        (self.folder / WEIGHTS).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / EPOCHS, ignore_errors=True)
+
+    def save_checkpoint(self, history: History, best: dict[str, Tensor]) -> None:
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        state |= {"best": best, "identity": self.name, "history": history}
+        write_atomically(self.folder / CHECKPOINT, lambda path: torch.save(state, path))
+        self.write_log(history)
+
+    def write_log(self, history: History) -> None:
+        text = "".join(json.dumps(row) + "\n" for row in history)
+        write_atomically(self.folder / LOG, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def finish(self, history: History, best: dict[str, Tensor]) -> None:
+        self.model.load_state_dict(best)
+        self.model.eval()
+        self.write_log(history)
+        save_weights(self.folder / WEIGHTS, self.model, self.architecture, identity=self.name)
+        (self.folder / CHECKPOINT).unlink()
+
+    def keep(self, epoch: int) -> None:
+        if self.kept:
+            self.kept[epoch].parent.mkdir(exist_ok=True)
+            save_weights(self.kept[epoch], self.model, self.architecture)
 
 
-def _finished(
-    folder: Path,
-    model: nn.Module,
-    architecture: str,
-    name: str,
-    kept: list[Path],
-    validated: Collection[int] | None,
-) -> tuple[History | None, Collection[int] | None]:
-    """Load the weights of this run where it is finished and all of it is there.
-
-    None where something is missing. The second are the rows to validate: those that are asked for,
-    and of a run that only lacks some of them those that it has validated.
-    """
-    if not all(path.is_file() for path in (folder / WEIGHTS, folder / LOG, *kept)):
-        return None, validated
-    try:
-        if read_tensors(folder / WEIGHTS)[1].get("identity") != name:
-            return None, validated
-        history = read_rows(folder / LOG)
-        if _lacks_figures(history, validated):
-            had = (row["epoch"] for row in history if _has_figures(row))
-            return None, None if validated is None else {*validated, *had}
-        load_weights(folder / WEIGHTS, model, architecture)
-    except ValueError as error:
-        _warn(folder, error)
-        return None, validated
-    return history, validated
-
-
-def _has_figures(row: dict[str, Any]) -> bool:
+def _has_figures(row: Row) -> bool:
     return any(key.startswith("validation_") for key in row)
 
 
@@ -154,66 +263,15 @@ def _lacks_figures(history: History, validated: Collection[int] | None) -> bool:
     return not all(_has_figures(row) for row in asked)
 
 
-def _resumed(
-    folder: Path,
-    model: nn.Module,
-    optimizer: Optimizer,
-    name: str,
-    kept: list[Path],
-    validated: Collection[int] | None,
-) -> tuple[History, dict[str, Tensor]]:
-    """What the checkpoint of this run holds, put in place; nothing when there is none."""
-    if not (folder / CHECKPOINT).is_file():
-        return [], {}
-    try:
-        state = torch.load(folder / CHECKPOINT, map_location="cpu", weights_only=True)
-        history = state["history"] if state["identity"] == name else []
-    except Exception as error:  # of torch's, zipfile's and pickle's own, of many kinds
-        _warn(folder / CHECKPOINT, error)
-        return [], {}
-    lost = not all(path.is_file() for path in kept[: len(history)])
-    if not history or lost or _lacks_figures(history, validated):
-        return [], {}
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return history, state["best"]
-
-
-def _save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, **others: Any) -> None:
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), **others}
-    write_atomically(folder / CHECKPOINT, lambda path: torch.save(state, path))
-    _write_log(folder, others["history"])
-
-
-def _sweep(folder: Path) -> None:
-    for leftover in folder.glob(".*.tmp"):
-        leftover.unlink()  # a write that was killed
-
-
 def _warn(path: Path, error: Exception) -> None:
     said = f"training: {path} cannot be used ({one_line(error)}); the run begins anew"
     warnings.warn(said, stacklevel=4)
 
 
-def _keep(kept: list[Path], epoch: int, model: nn.Module, architecture: str) -> None:
-    if kept:
-        kept[epoch].parent.mkdir(exist_ok=True)
-        save_weights(kept[epoch], model, architecture)
-
-
-def _need_finite(row: dict[str, Any], folder: Path) -> None:
+def _need_finite(row: Row, folder: Path) -> None:
     for key, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise FloatingPointError(
                 f"training: {key} is {value} in epoch {row['epoch']} of {folder.name}; "
                 "lower the learning rate (the checkpoint of the epoch before is kept)"
             )
-
-
-def _write_log(folder: Path, history: History) -> None:
-    text = "".join(json.dumps(row) + "\n" for row in history)
-    write_atomically(folder / LOG, lambda target: target.write_text(text, encoding="utf-8"))
-
-
-def _size_mb(model: nn.Module) -> int:
-    return sum(p.numel() * p.element_size() for p in model.parameters()) // 2**20

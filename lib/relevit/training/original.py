@@ -41,7 +41,7 @@ def make_original(
     `"published"` takes a paper's model as its authors trained it, and `"random"` leaves it
     untrained; both make `others` ready too, and the log has one row, of epoch 0.
     Raises: ValueError when the model has no shipped weights, or these are of other images; further
-    as `run_epochs` and `load_model`.
+    as `fit` and `load_model`.
     """
     if cfg.source in ("published", "random"):
         model = _paper_models(cfg, folder, device)

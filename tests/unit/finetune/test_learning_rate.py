@@ -8,13 +8,12 @@ import pytest
 from relevit.config import CuresParams, FinetuneParams
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
-    arm_params,
     choose_learning_rate,
     class_loss_column,
     highest_passing,
     judge,
-    rate_factor,
 )
+from relevit.finetune.search import arm_params, rate_factor
 
 
 def tried(drops, rising=()):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from relevit.finetune import loop
-from relevit.finetune.loop import augment, finetune
-from relevit.finetune.one_run import kept_epoch
-from relevit.losses import LOSSES
+from relevit.finetune.learning_rate import kept_epoch
+from relevit.finetune.loop import augment
 from relevit.training.epochs import epoch_plan
 
 from ..micro_finetuning import (
@@ -115,36 +112,6 @@ def test_what_is_frozen_stays_and_is_another_run(undisturbed, tmp_path):
     assert not torch.equal(first, weights(free)), "in the same folder"
 
 
-@pytest.mark.parametrize("place", [0, 7, 10])
-@pytest.mark.parametrize("method", ["relevance", "cft"])
-def test_a_logged_loss_is_the_mean_over_the_steps_that_have_it(tmp_path, method, place):
-    """Of three batches at most one has the image with a mask; with none there is no such loss."""
-    train = replace(pictures("finetune", 10), outlined=torch.arange(10) == place)
-    settings, steps = SETTINGS.changed(method=method, epochs=1), []
-    real = loop.train_step
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "train_step", lambda *args: steps.append(real(*args)) or steps[-1])
-        history = finetune(micro_model(), SPEC, train, validate, settings, tmp_path, inputs={})
-    row, total = history[1], [step["loss_total"] for step in steps]
-    assert len(steps) == 3 and row["train_loss_total"] == pytest.approx(sum(total) / 3)
-    terms = {f"loss_{name}" for name in (*LOSSES[method], "relevance")}
-    for name in terms:
-        seen = [step[name] for step in steps if name in step]
-        assert len(seen) == (place < 10)
-        assert row.get(f"train_{name}") == (seen[0] if seen else None)
-
-
-def test_a_finished_run_that_is_asked_for_more_figures_gets_them(undisturbed, tmp_path):
-    last = SETTINGS.changed(keep="last")
-    plain = run(tmp_path, last, validated=())
-    assert not any(key.startswith("validation_") for row in plain for key in row)
-    (whole,) = {len(run(tmp_path / name, last)) for name in "ab"}
-    both = [run(tmp_path, last, validated=asked) for asked in ((1,), (0, 3), (0, 1), None)]
-    had = [[row["epoch"] for row in log if "validation_loss_total" in row] for log in both]
-    assert had == [[1], [0, 1, 3], [0, 1, 3], [0, 1, 2, 3]] and whole == 4
-    assert both[-1] == run(tmp_path / "a", last) and result(tmp_path) == result(tmp_path / "a")
-
-
 def test_model_trains_in_train_mode_and_is_validated_and_left_in_eval_mode(tmp_path):
     model, modes = micro_model(), []
 
@@ -196,15 +163,10 @@ def test_kept_epoch(tmp_path, keep, totals, epoch):
     assert [torch.equal(state, weights(model)) for state in states].index(True) == epoch
 
 
-def test_learning_rate_that_is_far_too_high_is_noticed(tmp_path):
-    with pytest.raises(FloatingPointError, match=r"is (nan|inf) in epoch [12] of"):
-        run(tmp_path, SETTINGS.changed(lr=1.0e30))
-
-
 # Stopped and started again
 
 
-@pytest.mark.parametrize("at", [1, 3, 5, 9])
+@pytest.mark.parametrize("at", [3, 5])
 def test_stopped_in_the_middle_of_an_epoch(undisturbed, tmp_path, at):
     """In the middle and at the ends of epochs; the next start has a new model."""
     taken = []
@@ -222,32 +184,17 @@ def test_stopped_in_the_middle_of_an_epoch(undisturbed, tmp_path, at):
     assert result(tmp_path) == undisturbed[2]
 
 
-def test_finished_run_is_not_computed_again(undisturbed, tmp_path):
-    run(tmp_path)
-    model = micro_model(seed=8)
-    assert run(tmp_path, model=model, validate=stop, after_step=stop) == undisturbed[0]
-    assert torch.equal(weights(model), undisturbed[1])
-    assert not model.training
-
-
 @pytest.mark.parametrize(
-    ("change", "finished"),
+    "change",
     [
-        ({"lr": 2.0e-3}, False),
-        ({"seed": 1}, True),
-        ({"protocol": "described"}, True),
-        ({"weights": {"background": 1.0}}, True),
-        ({"inputs": {"origin": "elsewhere"}}, False),
+        {"seed": 1},
+        {"protocol": "described"},
+        {"weights": {"background": 1.0}},
+        {"inputs": {"a": 1}},
     ],
 )
-def test_other_settings_start_afresh(undisturbed, tmp_path, change, finished):
-    other = change if "inputs" in change else {"settings": SETTINGS.changed(**change)}
-    if finished:
-        run(tmp_path, **other)
-    else:
-        with pytest.raises(Stop):
-            run(tmp_path, on_epoch=lambda row: stop() if row["epoch"] == 2 else None, **other)
+def test_other_settings_or_inputs_start_afresh(undisturbed, tmp_path, change):
+    run(tmp_path, **(change if "inputs" in change else {"settings": SETTINGS.changed(**change)}))
     seen = []
-    assert run(tmp_path, on_epoch=seen.append) == undisturbed[0]
-    assert [row["epoch"] for row in seen] == [0, 1, 2, 3]
+    assert run(tmp_path, on_epoch=seen.append) == undisturbed[0] == seen
     assert result(tmp_path) == undisturbed[2]

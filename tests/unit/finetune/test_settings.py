@@ -19,9 +19,9 @@ OURS = {"relevance": 0.8, "classification": 0.2, "background": 2.0, "foreground"
 def test_a_run_has_the_protocols_rules_but_where_it_is_told_otherwise():
     published = SETTINGS.changed(lr=1.0, protocol="published")
     described = published.changed(protocol="described")
-    assert [published.lr_at(e) for e in (1, 2, 3, 5)] == [1, 1, 0.85, 0.85**2]
-    assert described.lr_at(9) == published.changed(options={"decay": 1.0}).lr_at(9) == 1
-    assert described.changed(options={"decay": 0.85}).lr_at(3) == 0.85
+    assert [published.rate_share(e) for e in (1, 2, 3, 5)] == [1, 1, 0.85, 0.85**2]
+    assert described.rate_share(9) == published.changed(options={"decay": 1.0}).rate_share(9) == 1
+    assert described.changed(options={"decay": 0.85}).rate_share(3) == 0.85
     for name in FinetuneOptions.model_fields:
         rules = published.rules
         if isinstance(rules[name], bool):

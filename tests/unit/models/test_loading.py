@@ -21,13 +21,6 @@ pytestmark = pytest.mark.usefixtures("no_network")
 HEAD = {"head.weight", "head.bias"}
 NAME = "vit_tiny_patch16_224"
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
-FAMILIES = (
-    (NAME, SMALL),
-    ("tiny", {}),
-    ("deit_tiny_distilled_patch16_224", SMALL),
-    ("beit_base_patch16_224", SMALL | {"init_values": 0.1}),
-    ("vit_small_patch14_reg4_dinov2", SMALL | {"patch_size": 4}),
-)
 
 
 def made(name=NAME, classes=5, **options):

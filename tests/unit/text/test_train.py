@@ -33,29 +33,15 @@ def texts():
 
 def test_every_text_is_seen_once_an_epoch_among_texts_of_its_length(texts):
     lengths = torch.tensor([len(one) for one in texts])
-    batches = [
-        rows
-        for rows, _ in by_length(
-            TrainSettings(lr=0, head_lr=0, images=96, batch_size=8), lengths, 1
-        )
-    ]
+    settings = TrainSettings(lr=0, head_lr=0, images=96, batch_size=8)
+    batches, again, other = (
+        [rows for rows, _ in by_length(settings, lengths, n)] for n in (1, 1, 2)
+    )
     assert torch.cat(batches).sort().values.equal(torch.arange(96))
     waste = sum(int((lengths[rows].max() - lengths[rows]).sum()) for rows in batches)
     shuffled = torch.cat(batches).view(-1, 8)[torch.randperm(12)].T.reshape(-1, 8)
     naive = sum(int((lengths[rows].max() - lengths[rows]).sum()) for rows in shuffled)
     assert waste < naive / 2
-    again = [
-        rows
-        for rows, _ in by_length(
-            TrainSettings(lr=0, head_lr=0, images=96, batch_size=8), lengths, 1
-        )
-    ]
-    other = [
-        rows
-        for rows, _ in by_length(
-            TrainSettings(lr=0, head_lr=0, images=96, batch_size=8), lengths, 2
-        )
-    ]
     assert all(map(torch.equal, batches, again)) and not all(map(torch.equal, batches, other))
 
 

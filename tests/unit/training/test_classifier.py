@@ -92,16 +92,9 @@ def test_stopped_and_resumed_same_bytes_whatever_torchs_seed(tmp_path):
     run(tmp_path / "stopped", model=model, on_epoch=rows.append)
     assert [row["epoch"] for row in rows] == [2]
     assert result(tmp_path / "stopped") == result(tmp_path / "whole")
-
-
-@pytest.mark.parametrize(
-    ("change", "kind", "rows"), [({}, "test", 0), ({}, "other", 3), ({"seed": 1}, "test", 3)]
-)
-def test_other_settings_or_another_identity_are_another_run(tmp_path, change, kind, rows):
-    run(tmp_path)
-    before, seen = result(tmp_path), []
-    run(tmp_path, replace(SETTINGS, **change), identity={"kind": kind}, on_epoch=seen.append)
-    assert len(seen) == rows and (result(tmp_path) == before) == (not rows)
+    for change, kind in (({}, "other"), ({"seed": 1}, "test")):  # another run
+        run(tmp_path / "stopped", replace(SETTINGS, **change), identity={"kind": kind})
+        assert result(tmp_path / "stopped") != result(tmp_path / "whole")
 
 
 # Mixing
@@ -124,12 +117,12 @@ def test_batches_are_mixed_by_what_is_handed_in(tmp_path):
 def test_rates_rise_and_fall_as_a_cosine_to_zero(warmup):
     settings = replace(SETTINGS, warmup=warmup)
     warm = max(1, round(20 * warmup))
-    shares = [settings.rate_share(step, 20) for step in range(20)]
+    shares = [settings.rate_share(epoch, step, 10) for epoch in (1, 2) for step in range(10)]
     assert shares[:warm] == pytest.approx([(step + 1) / warm for step in range(warm)])
     assert shares[warm] == 1.0
-    assert settings.rate_share(10 + warm / 2, 20) == pytest.approx(0.5)  # halfway down
+    assert settings.rate_share(1, 10 + warm / 2, 10) == pytest.approx(0.5)  # halfway down
     assert shares[warm:] == sorted(shares[warm:], reverse=True) and 0 < shares[-1] < 0.03
-    assert settings.rate_share(20, 20) == pytest.approx(0, abs=1e-12)
+    assert settings.rate_share(2, 10, 10) == pytest.approx(0, abs=1e-12)
 
 
 def test_top1_by_hand():

@@ -1,117 +1,151 @@
-"""Training of a linear model: what is logged, which epoch is kept, what ends a run."""
+"""The loop of all trainings on a linear model: what is logged, kept and resumed, what ends it."""
 
 from __future__ import annotations
 
 import math
+import os
+import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from relevit.models import checkpoints
-from relevit.training.epochs import LOG, WEIGHTS, epoch_file, epoch_plan
+from relevit.training.epochs import (
+    CHECKPOINT,
+    EPOCHS,
+    LOG,
+    WEIGHTS,
+    descend,
+    epoch_file,
+    epoch_plan,
+    fit,
+    train_epochs,
+)
 
-from ..linear_run import Run, Stop, result, stop_if, undisturbed_run
+LAST = 4  # epochs of a run
+FIGURE = "validation_loss"
+
+
+class Stop(BaseException):
+    """Ends a run at once, like a kill; not an Exception, so that nothing catches it."""
+
+
+class Run:
+    """A linear model with AdamW; every epoch's data come from its number alone."""
+
+    def __init__(self, folder, seed=0, **options):
+        torch.manual_seed(seed)
+        self.model = nn.Linear(3, 2)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        self.folder, self.trained = folder, []
+        self.options = {"identity": {"lr": 0.1}, "epochs": LAST, "architecture": "linear"} | options
+
+    def batches(self, epoch):
+        self.trained.append(epoch)
+        random = np.random.default_rng([7, epoch])
+        return [torch.from_numpy(random.normal(size=(4, 3))).float() for _ in range(3)]
+
+    def step(self, x):
+        return descend(self.optimizer, {"loss": (self.model(x) - x[:, :2]).square().mean()})
+
+    def validate(self):
+        with torch.no_grad():
+            return {FIGURE: float(self.model(torch.eye(3)).square().mean())}
+
+    def run(self, **callbacks):
+        options = {"validate": self.validate} | self.options | callbacks
+        return fit(self.model, self.optimizer, self.folder, self.batches, self.step, **options)
+
+    def stop(self, epoch, **callbacks):
+        """Run and be stopped behind this epoch's checkpoint."""
+
+        def on_epoch(row):
+            if row["epoch"] == epoch:
+                raise Stop
+
+        with pytest.raises(Stop):
+            self.run(on_epoch=on_epoch, **callbacks)
+
+    def weights(self):
+        return torch.cat([p.detach().flatten() for p in self.model.parameters()])
+
+
+def stored(path):
+    load = Run(None, seed=5)
+    checkpoints.load_weights(path, load.model, "linear")
+    return load.weights()
+
+
+def result(folder, kept=False):
+    """The bytes that a finished run leaves, and nothing else may lie beside them."""
+    assert {path.name for path in folder.iterdir()} == {WEIGHTS, LOG, *([EPOCHS] if kept else ())}
+    epochs = [epoch_file(folder, epoch) for epoch in range(LAST + 1)] if kept else []
+    assert not kept or sorted((folder / EPOCHS).iterdir()) == epochs
+    return {path.name: path.read_bytes() for path in (folder / WEIGHTS, folder / LOG, *epochs)}
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    return undisturbed_run(tmp_path_factory.mktemp("undisturbed") / "run")
+    """Runs that nothing disturbed, the second with the weights of every epoch."""
+    runs = []
+    for kept in (False, True):
+        run = Run(tmp_path_factory.mktemp("undisturbed"), keep_epochs=kept)
+        runs.append((run, run.run(), result(run.folder, kept)))
+    return runs
 
 
-# Every epoch kept
-
-
-def test_weights_of_every_epoch_are_kept_on_request(undisturbed, tmp_path):
-    run, states = Run(tmp_path, keep_epochs=True), []
-    start = run.weights().clone()
-
-    def train_epoch(epoch):
-        row = run.train_epoch(epoch)
-        states.append(run.weights().clone())
-        return row
-
-    history = run.run(train_epoch=train_epoch)
-    assert history == undisturbed[1]
-    files = result(tmp_path, kept=True)
-    assert {name: files[name] for name in undisturbed[2]} == undisturbed[2], "only more is written"
-    for epoch, state in enumerate([start, *states]):
-        load = Run(tmp_path, seed=5)
-        checkpoints.load_weights(epoch_file(tmp_path, epoch), load.model, "linear")
-        assert torch.equal(load.weights(), state), epoch
-
-
-# Which epoch is kept
-
-FIGURE = "validation_loss"
+# What is logged and kept
 
 
 @pytest.mark.parametrize(
     ("values", "criterion", "epoch"),
     [
-        ([5.0, 3.0, 4.0], None, 3),
-        ([5.0, 3.0, 4.0], FIGURE, 2),
-        ([3.0, 4.0, 5.0], FIGURE, 1),
-        ([5.0, 4.0, 3.0], FIGURE, 3),
+        ([5.0, 3.0, 4.0, 6.0], None, 4),
+        ([5.0, 3.0, 4.0, 6.0], FIGURE, 2),
+        ([3.0, 4.0, 5.0, 6.0], FIGURE, 1),
         ([5.0, 3.0, 3.0, 4.0], FIGURE, 3),  # the latest of equals
-        ([200.0, 150.0, 300.0], FIGURE, 2),  # the state before training (100) is left out
+        ([200.0, 150.0, 300.0, 400.0], FIGURE, 2),  # the state before training (100) is left out
     ],
 )
-def test_kept_epoch(tmp_path, values, criterion, epoch):
-    """Its weights are in the file and in the model, and those of every epoch beside it."""
-    figures = iter([100.0, *values])
-    run = Run(tmp_path, epochs=len(values), criterion=criterion, keep_epochs=True)
-    run.run(validate=lambda: {FIGURE: next(figures)})
-    for path in (tmp_path / WEIGHTS, epoch_file(tmp_path, epoch)):
-        load = Run(tmp_path, seed=5)
-        checkpoints.load_weights(path, load.model, "linear")
-        assert torch.equal(load.weights(), run.weights())
+@pytest.mark.parametrize("stop", [None, 1, 3])
+def test_kept_epoch(undisturbed, tmp_path, values, criterion, epoch, stop):
+    """Its weights are in the file and the model, beside every epoch's, also after a stop."""
+    for stopped in [stop, None] if stop else [None]:
+        run = Run(tmp_path, criterion=criterion, keep_epochs=True)
+        figures = iter([100.0, *values] if stopped or not stop else values[stop:])
+        how = {"validate": lambda figures=figures: {FIGURE: next(figures)}}
+        run.stop(stopped, **how) if stopped else run.run(**how)
+    every = undisturbed[True][0].folder
+    for path in (tmp_path / WEIGHTS, epoch_file(tmp_path, epoch), epoch_file(every, epoch)):
+        assert torch.equal(stored(path), run.weights())
+    assert not run.model.training
 
 
-@pytest.mark.parametrize("stop", [1, 2, 3])
-def test_kept_epoch_survives_a_stop(tmp_path, stop):
-    """The best epoch came before the stop, its weights from before are what is kept."""
-    values = {0: 9.0, 1: 1.0, 2: 3.0, 3: 2.0}
+def test_losses_are_means_over_the_steps_that_have_them_and_rates_shares_of_the_groups_own():
+    run, rates = Run(None), []
+    run.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 8.0})
 
-    def run_once(folder, stop_at):
-        run = Run(folder, epochs=3, criterion=FIGURE)
-        state = {"epoch": 0}
+    def step(x):
+        rates.append([group["lr"] for group in run.optimizer.param_groups])
+        return {"rare": 7.0, "loss": 1.0} if len(rates) == 2 else {"loss": 4.0}
 
-        def train_epoch(epoch):
-            state["epoch"] = epoch
-            row = run.train_epoch(epoch)
-            if epoch == stop_at:
-                raise Stop
-            return row
-
-        # A stopped run starts again in a new process: the epoch is known from the training.
-        run.run(train_epoch=train_epoch, validate=lambda: {FIGURE: values[state["epoch"]]})
-
-    run_once(tmp_path / "whole", None)
-    with pytest.raises(Stop):
-        run_once(tmp_path / "stopped", stop)
-    run_once(tmp_path / "stopped", None)
-    assert result(tmp_path / "stopped") == result(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("stop", [2, 3])
-def test_a_stopped_run_that_is_asked_for_more_figures_begins_anew(undisturbed, tmp_path, stop):
-    run = Run(tmp_path, validated=(1,))
-
-    def train_epoch(epoch):
-        stop_if(epoch == stop)
-        return run.train_epoch(epoch)
-
-    with pytest.raises(Stop):
-        run.run(train_epoch=train_epoch)
-    less = Run(tmp_path, validated=(1, 4))
-    assert [sorted(row) for row in less.run()][::4] == [["epoch"], sorted(undisturbed[1][4])]
-    assert less.trained == list(range(stop, 5)), "what is there is enough"
-    more = Run(tmp_path)
-    assert more.run() == undisturbed[1] and more.trained == [1, 2, 3, 4]
-    assert result(tmp_path) == undisturbed[2]
-
-
-# Losses that are no numbers, disks that are full
+    rows = train_epochs(
+        run.model,
+        run.optimizer,
+        run.batches,
+        step,
+        [1, 2],
+        rate=lambda epoch, place, steps: epoch + place / steps,
+    )
+    assert [*rows] == [
+        {"epoch": 1, "train_loss": 3.0, "train_rare": 7.0},
+        {"epoch": 2, "train_loss": 4.0},
+    ]
+    shares = [1, 4 / 3, 5 / 3, 2, 7 / 3, 8 / 3]
+    assert rates == [pytest.approx([0.1 * share, 8 * share]) for share in shares]
 
 
 @pytest.mark.parametrize(
@@ -120,22 +154,17 @@ def test_a_stopped_run_that_is_asked_for_more_figures_begins_anew(undisturbed, t
 def test_loss_that_is_not_finite_names_its_epoch(tmp_path, key, value):
     run = Run(tmp_path / "run7")
 
-    def spoilt(row):
-        return row | ({key: value} if key in row and run.trained[-1:] == [3] else {})
+    def spoilt(numbers, name):
+        return numbers | ({name: value} if name in key and run.trained[-1:] == [3] else {})
 
+    real, run.step = run.step, lambda x: spoilt(real(x), "loss" if "train" in key else "no loss")
     text = f"training: {key} is {value} in epoch 3 of run7; lower the learning rate .*is kept"
     with pytest.raises(FloatingPointError, match=text):
-        run.run(
-            train_epoch=lambda epoch: spoilt(run.train_epoch(epoch)),
-            validate=lambda: spoilt(run.validate()),
-        )
+        run.run(validate=lambda: spoilt(run.validate(), FIGURE))
     assert len((tmp_path / "run7" / LOG).read_text().splitlines()) == 3
     again = Run(tmp_path / "run7")
     again.run()
     assert again.trained == [3, 4]
-
-
-# The order of the images
 
 
 def test_epoch_plan_is_the_same_each_time_and_differs_by_epoch_and_seed():
@@ -151,3 +180,173 @@ def test_epoch_plan_is_the_same_each_time_and_differs_by_epoch_and_seed():
         assert [len(rows) for rows, _ in batches] == [4, 4, 2]
         assert sorted(row for rows, _ in batches for row in rows) == list(range(10))
         assert len({draw for _, draw in batches}) == 3, "batches share their random numbers"
+
+
+# Stopped anywhere
+
+
+def watch_disk(monkeypatch, number, when):
+    """Let the `number`th call that touches the disk end the run; return the list of calls.
+
+    `when`: after the call, or halfway (a file cut in two, a folder half deleted).
+    """
+    calls = []
+
+    def watch(owner, name, halfway):
+        original = getattr(owner, name)
+
+        def watched(*args, **kwargs):
+            calls.append(name)
+            if len(calls) != number:
+                return original(*args, **kwargs)
+            (halfway if when == "halfway" else lambda call, *a, **k: call(*a, **k))(
+                original, *args, **kwargs
+            )
+            raise Stop
+
+        monkeypatch.setattr(owner, name, watched)
+
+    def cut_file(original, state, path, *args, **kwargs):
+        original(state, path, *args, **kwargs)
+        os.truncate(path, os.path.getsize(path) // 2)
+
+    def cut_text(original, path, text, **options):
+        original(path, text[: len(text) // 2], **options)
+
+    def delete_half(original, folder, *args, **kwargs):
+        for path in sorted(folder.rglob("*1.safetensors")):
+            path.unlink()
+
+    def nothing(original, *args, **kwargs):
+        return None
+
+    watch(os, "replace", nothing)
+    watch(shutil, "rmtree", delete_half)
+    watch(torch, "save", cut_file)
+    watch(checkpoints, "save_file", cut_file)
+    watch(Path, "write_text", cut_text)
+    watch(Path, "unlink", nothing)
+    return calls
+
+
+@pytest.mark.filterwarnings("error")  # a kill damages no file
+@pytest.mark.parametrize(
+    ("when", "kept", "other"),
+    [("halfway", False, {}), ("halfway", True, {}), ("after", True, {}),
+     ("halfway", True, {"identity": {"kind": "another"}, "seed": 3, "epochs": LAST + 1})],
+)  # fmt: skip
+def test_run_stopped_at_any_disk_access_ends_with_the_same_bytes(
+    undisturbed, tmp_path, when, kept, other
+):
+    """Also where another run in the folder of a finished one was stopped."""
+    run, history, files = undisturbed[kept]
+    options, number, stopped = {"keep_epochs": kept} | other, 0, True
+    while stopped:
+        number, stopped = number + 1, False
+        folder = tmp_path / str(number)
+        if other:
+            shutil.copytree(run.folder, folder)
+        with pytest.MonkeyPatch.context() as patch:
+            watch_disk(patch, number, when)
+            try:
+                Run(folder, **options).run()
+            except Stop:
+                stopped = True
+        again = Run(folder, keep_epochs=kept)
+        assert again.run() == history, f"stopped at call {number}"
+        assert torch.equal(again.weights(), run.weights()), f"stopped at call {number}"
+        assert result(folder, kept) == files, f"stopped at call {number}"
+    assert number > 4 * LAST
+
+
+# Finished before, another run, or files that are damaged or gone
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_finished_run_is_not_computed_again(undisturbed, tmp_path, kept):
+    run, history, files = undisturbed[kept]
+    shutil.copytree(run.folder, tmp_path / "run")
+    again = Run(tmp_path / "run", seed=9, keep_epochs=kept)
+    assert again.run() == history and again.trained == []
+    assert torch.equal(again.weights(), run.weights())
+    assert result(tmp_path / "run", kept) == files
+
+
+@pytest.mark.parametrize(
+    "other", [{"identity": {"kind": "another"}}, {"architecture": "linear-2"}, {"epochs": 2}]
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_run_starts_afresh(undisturbed, tmp_path, other, finished):
+    if finished:
+        Run(tmp_path, **other).run()
+    else:
+        Run(tmp_path, **other).stop(1)
+    again = Run(tmp_path, identity={"lr": 0.1, "epochs": LAST})
+    again.run()
+    assert again.trained == [1, 2, 3, 4]
+    assert result(tmp_path)[LOG] == undisturbed[0][2][LOG]
+
+
+@pytest.mark.parametrize("stop", [2, 3])
+def test_a_stopped_run_that_is_asked_for_more_figures_begins_anew(undisturbed, tmp_path, stop):
+    Run(tmp_path, validated=(1,)).stop(stop - 1)
+    less = Run(tmp_path, validated=(1, 4))
+    assert [sorted(row) for row in less.run()][::4] == [["epoch"], sorted(undisturbed[0][1][4])]
+    assert less.trained == list(range(stop, 5)), "what is there is enough"
+    more = Run(tmp_path)
+    assert more.run() == undisturbed[0][1] and more.trained == [1, 2, 3, 4]
+    assert result(tmp_path) == undisturbed[0][2]
+
+
+def test_a_finished_run_that_is_asked_for_more_figures_gets_them(undisturbed, tmp_path):
+    """With those that it had, too: a run may be asked by two."""
+    plain = Run(tmp_path, validated=()).run()
+    assert not any(FIGURE in row for row in plain)
+    logs = [Run(tmp_path, validated=asked).run() for asked in ((1,), (0, 3), (0, 1), None)]
+    had = [[row["epoch"] for row in log if FIGURE in row] for log in logs]
+    assert had == [[1], [0, 1, 3], [0, 1, 3], [0, 1, 2, 3, 4]]
+    assert result(tmp_path) == undisturbed[0][2]
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def no_number(path):
+    """What one bit can make of a weight, and the file is whole all the same."""
+    path.write_bytes(path.read_bytes()[:-4] + bytes.fromhex("0000c07f"))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [(CHECKPOINT, cut), (CHECKPOINT, lambda path: path.write_bytes(b"")), (WEIGHTS, cut),
+     (WEIGHTS, no_number), (LOG, cut)],
+)  # fmt: skip
+def test_a_file_that_does_not_load_is_named_and_its_run_made_again(
+    undisturbed, tmp_path, name, damage
+):
+    run, history, files = undisturbed[0]
+    Run(tmp_path).stop(2) if name == CHECKPOINT else Run(tmp_path).run()
+    damage(tmp_path / name)
+    again = Run(tmp_path)
+    with pytest.warns(UserWarning, match=rf"training: .*{name}.*; the run begins anew"):
+        assert again.run() == history
+    assert again.trained == [1, 2, 3, 4] and torch.equal(again.weights(), run.weights())
+    assert result(tmp_path) == files
+
+
+@pytest.mark.parametrize("lost", [(LOG,), (0,), (LAST,), range(LAST + 1)])
+@pytest.mark.parametrize("finished", [True, False])
+def test_run_whose_files_were_deleted_is_made_again(undisturbed, tmp_path, lost, finished):
+    run, history, files = undisturbed[True]
+    folder = tmp_path / "run"
+    if finished:
+        shutil.copytree(run.folder, folder)
+    else:
+        Run(folder, keep_epochs=True).stop(LAST)
+    for entry in lost:
+        (folder / LOG if entry == LOG else epoch_file(folder, entry)).unlink()
+    again = Run(folder, keep_epochs=True)
+    assert again.run() == history
+    assert again.trained == ([] if lost == (LOG,) and not finished else [1, 2, 3, 4])
+    assert result(folder, kept=True) == files

@@ -8,7 +8,8 @@ takes seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import pandas as pd
 import torch
@@ -21,6 +22,7 @@ from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.clip.towers import Examples, Towers
 from relevit.text.encoder import text_logits
 from relevit.text.tokens import padded
+from relevit.training.epochs import Numbers, Row, descend, train_epochs
 
 WEIGHT_DECAY = 0.05
 LARGEST_SCALE = 100.0  # as CLIP's
@@ -64,31 +66,40 @@ def join_towers(
     weights = [*image.parameters(), *text.parameters(), *learning]
     groups = [{"params": weights}, {"params": [log_scale], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=cfg.joining_lr, weight_decay=WEIGHT_DECAY)
-    batches = -(-len(own) // cfg.joining_batch)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, cfg.joining_epochs * batches)
-    rows = []
-    for epoch in range(1, cfg.joining_epochs + 1):
-        total = 0.0
-        for places in torch.randperm(len(own), generator=random).chunk(batches):
-            chosen, true = _draw_captions(own[places], random)
-            seen = image(shown.features[places.to(shown.features.device)])
-            loss = contrastive_loss(
-                seen, text(pooled(chosen.to(seen.device))), log_scale.exp(), true.to(seen.device)
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            with torch.no_grad():
-                log_scale.clamp_(max=math.log(LARGEST_SCALE))
-            total += loss.item() * len(places)
-        rows.append((epoch, total / len(own), log_scale.exp().item()))
-    history = pd.DataFrame(rows, columns=["epoch", "loss", "scale"])
-    if not math.isfinite(total):
-        raise ValueError(f"09_text: the loss of joining became {total}; take a lower joining_lr")
+    count = -(-len(own) // cfg.joining_batch)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, cfg.joining_epochs * count)
+
+    @torch.no_grad()
+    def after_step(*_: object) -> None:
+        schedule.step()
+        log_scale.clamp_(max=math.log(LARGEST_SCALE))
+
+    def batches(epoch: int) -> tuple[Tensor, ...]:
+        return torch.randperm(len(own), generator=random).chunk(count)
+
+    def step(places: Tensor) -> Numbers:
+        chosen, true = _draw_captions(own[places], random)
+        seen = image(shown.features[places.to(shown.features.device)])
+        told = text(pooled(chosen.to(seen.device)))
+        loss = contrastive_loss(seen, told, log_scale.exp(), true.to(seen.device))
+        return descend(optimizer, {"loss": loss}) | {"pairs": len(places)}
+
+    def summary(steps: Sequence[Numbers]) -> Row:
+        *_, total = accumulate(one["loss"] * one["pairs"] for one in steps)
+        return {"loss": total / len(own), "scale": log_scale.exp().item()}
+
+    optimizer.register_step_post_hook(after_step)
+    heads, epochs = nn.ModuleList([image, text]), range(1, cfg.joining_epochs + 1)
+    rows = [*train_epochs(heads, optimizer, batches, step, epochs, summary=summary)]
+    history = pd.DataFrame(rows)
+    last = rows[-1]
+    if not math.isfinite(last["loss"]):
+        raise ValueError(
+            f"09_text: the loss of joining became {last['loss']}; take a lower joining_lr"
+        )
     sides = ((towers.image, image), (towers.text, text))
     joined = (with_head(tower, layer.requires_grad_(False)) for tower, layer in sides)
-    return DualEncoder(*joined, rows[-1][2], towers.spec), history
+    return DualEncoder(*joined, last["scale"], towers.spec), history
 
 
 def _text_features(
