@@ -207,8 +207,8 @@ def _changes(*sets: str) -> tuple[pd.DataFrame, dict[str, Cell]]:
         else paper[paper["method"] == "original"]
         for m in (True, False)
     }
-    ours, before = (means[m].groupby("dataset")["value"].mean() for m in (True, False))
-    theirs = (ours - before).rename(lambda name: name.removeprefix("inet_"))
+    ours, before = (means[m].groupby("dataset")["value_pct"].mean() for m in (True, False))
+    theirs = ours - before
     theirs["shifted_average"] = theirs[list(SHIFTED)].mean()
     rows = pd.concat([rows_of("added", f"dataset={name}") for name in sets])
     said = {"shifted_average": "seven shifted sets"}

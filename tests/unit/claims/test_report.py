@@ -7,7 +7,7 @@ import pytest
 
 from relevit import claims
 from relevit.data.cutouts import TEST_SETS
-from relevit.paper import published_map_rows, published_rows
+from relevit.paper import published_rows
 
 from .made import table
 
@@ -82,7 +82,7 @@ def test_every_table_of_the_paper_has_a_merge():
         found = claims.compared(published_rows(name), ours)
         assert len(found) and found.notna().all(axis=None), name
     for name, ours in (("main_T3", maps), ("supp_T12", areas)):
-        found = claims.compared(published_map_rows(name), ours)
+        found = claims.compared(published_rows(name), ours)
         assert len(found) in (2, 3) and found.notna().all(axis=None)
     by_set = claims.compared(published_rows("supp_T10"), dino, "top1")
     probe = by_set.xs("dino_linear", level="method").droplevel(["model", "masks"])

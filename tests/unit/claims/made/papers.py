@@ -15,7 +15,6 @@ from relevit.evaluate import leads
 from relevit.evaluate.accuracies import agreement
 from relevit.models.registry import PAPER_MODELS
 from relevit.paper import (
-    VARIANT_METHODS,
     published_ablation,
     published_perturbation,
     published_rows,
@@ -100,9 +99,8 @@ def with_baselines(model):
 
 def ablations(*models):
     rows = printed("main_T4", "arxiv_T12", "supp_T8", "supp_T9").query("method != 'original'")
-    names = {theirs: ours for ours, theirs in VARIANT_METHODS.items()} | {"ours": "full"}
     rows = mean_over_models(rows[rows["model"].isin(models)])
-    table = exact(rows.assign(variant=rows["method"].replace(names)))
+    table = exact(rows.assign(variant=rows["method"].replace({"ours": "full"})))
     of_both = table.dropna(subset="top1_pct")  # the losses alone are printed in top-5
     found = agreement(of_both).assign(images=np.inf)
     if len(models) == 1:
