@@ -20,9 +20,7 @@ from relevit.evaluate.causal import (
 )
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import (
-    cured_first,
     foreground_iou_pct,
-    join_looks,
     look,
     look_at_parts,
     look_rows,

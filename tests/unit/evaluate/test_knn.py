@@ -11,7 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from relevit.config import RobustnessParams
 from relevit.data.drawings import UNSEEN
 from relevit.evaluate import knn
-from relevit.evaluate.knn import knn_answers, knn_changes, knn_table, nearest, vote
+from relevit.evaluate.frozen_features import knn_answers, nearest, vote
+from relevit.evaluate.knn import knn_changes, knn_table
 
 
 def blobs(count: int, seed: int, width: int = 5, classes: int = 4):
