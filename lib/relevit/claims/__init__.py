@@ -15,7 +15,7 @@ from relevit.claims.compared import (
     split_changes,
     variant_changes,
 )
-from relevit.claims.criteria import criteria, read_criteria
+from relevit.claims.criteria import criteria
 from relevit.claims.evaluator import VERDICTS, Part, Verdict, judge
 from relevit.claims.report import (
     ResultTables,
@@ -39,7 +39,6 @@ __all__ = [
     "folded",
     "judge",
     "map_changes",
-    "read_criteria",
     "run_changes",
     "seed_changes",
     "signed",

@@ -167,17 +167,11 @@ def _all_parts(
         except Lacking:
             if row.kind not in ("if run", "or needs"):
                 raise
-        except (pd.errors.UndefinedVariableError, KeyError) as error:
+        except (NameError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
-                f"{FILE}: {id}, row {place}: {str(error).strip(chr(34))}; {row.table} has the "
-                f"columns {list(tables[row.table].columns)} and the names are {list(names)}: name "
-                "one of them"
-            ) from None
-        except (TypeError, ValueError, AttributeError):
-            raise ValueError(
-                f"{FILE}: {id}, row {place}: {row.table} does not hold what the row reads, "
-                f"{row.value!r}{_where(row, names)}: numbers, and names that tell rows apart; "
-                f"delete the folder of {row.stage} and run again, or mend the row"
+                f"{FILE}: {id}, row {place}: {row.value!r}{_where(row, names)}: {error}; "
+                f"{row.table} has the columns {list(tables[row.table].columns)}: delete the folder "
+                f"of {row.stage} and run again, or mend the row"
             ) from None
     return found
 

@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-from relevit.claims import criteria, judge, read_criteria, verdict_table
-from relevit.claims.criteria import FILE, Row
+from relevit.claims import criteria, judge, verdict_table
+from relevit.claims.criteria import Row
 from relevit.claims.deciding import decides
 from relevit.claims.evaluator import Part, Verdict, judge_claim, least_error, row_parts
 from relevit.evaluate.intervals import estimate
@@ -191,33 +190,6 @@ def test_the_least_error_of_a_change():
 # Wrong rows
 
 ROWS = papers.changes("ViT-B")[CHANGES]
-TEXT_OF = {"RV-01": {"criterion": "c", "rows": [{"table": "s/t", "value": "v"}]}}
-
-
-def book_with(**row):
-    raw = {"names": {}, "notes": {}, "words": {}, "claims": TEXT_OF | {}}
-    raw["claims"] = {"RV-01": {"criterion": "c", "rows": [{"table": "s/t", "value": "v"} | row]}}
-    return yaml.safe_dump(raw)
-
-
-@pytest.mark.parametrize(
-    ("row", "says"),
-    [
-        ({"side": "abov"}, "claims RV-01 rows row 1 side: 'abov'"),
-        ({"colour": "red"}, "claims RV-01 rows row 1 colour"),
-        ({"table": "changes"}, "claims RV-01 rows row 1 table: 'changes'"),
-        ({"line": "x"}, "claims RV-01 rows row 1 line: 'x'"),
-    ],
-)
-def test_a_wrong_row_is_refused_when_it_is_read(row, says):
-    with pytest.raises(ValueError, match=FILE) as refused:
-        read_criteria(book_with(**row))
-    assert says in str(refused.value) and "keys of a row are" in str(refused.value)
-
-
-def test_a_criterion_without_a_sentence_is_refused():
-    with pytest.raises(ValueError, match="add the other"):
-        read_criteria(book_with())
 
 
 def test_a_row_that_names_no_column_says_which_there_are():
