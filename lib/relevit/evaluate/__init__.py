@@ -27,7 +27,6 @@ from relevit.evaluate.looking import (
     pointing_table,
 )
 from relevit.evaluate.methods import (
-    ABLATION,
     ablation_maps,
     ablation_table,
     area_table,
@@ -39,7 +38,7 @@ from relevit.evaluate.methods import (
     segmentation_table,
     shared_maps,
 )
-from relevit.evaluate.perturbation import Erasing, accuracy_curves, auc_table
+from relevit.evaluate.perturbation import Erasing, accuracy_curves
 from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
 from relevit.evaluate.segmentation import (
     METRICS,

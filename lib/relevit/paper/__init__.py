@@ -15,16 +15,3 @@ from relevit.paper.published import (
     published_rows,
     published_segmentation,
 )
-
-__all__ = [
-    "CAPTIONS",
-    "MASKS",
-    "claims",
-    "paper_variants",
-    "published_ablation",
-    "published_ablations",
-    "published_changes",
-    "published_perturbation",
-    "published_rows",
-    "published_segmentation",
-]
