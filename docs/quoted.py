@@ -207,8 +207,8 @@ def _changes(*sets: str) -> Table:
         "table in ('main_T1', 'main_T2') and metric == 'top1'"
     )
     arms = ("method == 'ours' and masks == 'annotated'", "method == 'original'")
-    ours, before = (paper.query(arm).groupby("dataset")["value"].mean() for arm in arms)
-    theirs = (ours - before).rename(lambda name: name.removeprefix("inet_"))
+    ours, before = (paper.query(arm).groupby("dataset")["value_pct"].mean() for arm in arms)
+    theirs = ours - before
     theirs["shifted_average"] = theirs[list(SHIFTED)].mean()
     whole = {"shifted_average": "seven shifted sets"}
 

@@ -15,37 +15,13 @@ from relevit.claims.compared import (
     split_changes,
     variant_changes,
 )
-from relevit.claims.criteria import criteria, read_criteria
-from relevit.claims.evaluator import VERDICTS, Part, Verdict, judge
+from relevit.claims.criteria import criteria
+from relevit.claims.evaluator import judge
 from relevit.claims.report import (
     ResultTables,
     findings,
     folded,
-    signed,
     verdict_counts,
     verdict_page,
     verdict_table,
 )
-
-__all__ = [
-    "VERDICTS",
-    "Part",
-    "ResultTables",
-    "Verdict",
-    "compared",
-    "criteria",
-    "dino_changes",
-    "findings",
-    "folded",
-    "judge",
-    "map_changes",
-    "read_criteria",
-    "run_changes",
-    "seed_changes",
-    "signed",
-    "split_changes",
-    "variant_changes",
-    "verdict_counts",
-    "verdict_page",
-    "verdict_table",
-]

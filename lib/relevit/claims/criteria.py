@@ -15,9 +15,7 @@ from typing import Any, Literal
 
 import pandas as pd
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-
-from relevit.paper import published
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 FILE = "criteria.yaml"
 Side = Literal["above", "below", "at least", "at most", "within", "not above", "not below"]
@@ -163,37 +161,15 @@ class Book(BaseModel):
         return list(dict.fromkeys(row.table for claim in chosen for row in claim.rows))
 
 
-def read_criteria(text: str) -> Book:
-    """The criteria from YAML. Raises: ValueError that names id, row and key of what is wrong."""
-    raw = yaml.safe_load(text)
-    raw.pop("templates", None)
-    for id, claim in raw["claims"].items():
-        rows = claim.get("rows", ())
-        claim["rows"] = [one for row in rows for one in _spread(row, raw["words"])]
-        if bool(claim["rows"]) == bool(claim.get("verdict")):
-            raise ValueError(f"{FILE}: {id} needs rows, or a verdict with its reason: give one")
-    try:
-        book = Book.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = " ".join(f"row {p + 1}" if isinstance(p, int) else str(p) for p in first["loc"])
-        raise ValueError(
-            f"{FILE}: {place}: {first.get('input')!r}: {first['msg']}; keys of a row are "
-            f"{list(Row.model_fields)}"
-        ) from None
-    unknown = set(book.claims) ^ set(published.claims()["id"])
-    if unknown:
-        raise ValueError(
-            f"{FILE}: {sorted(unknown)} have a sentence or a criterion alone; each id needs one "
-            f"line in claims.csv and one in {FILE}: add the other"
-        )
-    return book
-
-
 @cache
 def criteria() -> Book:
-    """The criteria of the package."""
-    return read_criteria((files("relevit") / "assets" / "paper" / FILE).read_text("utf-8"))
+    """The criteria of the package. Raises: ValidationError that names id, row and key."""
+    raw = yaml.safe_load((files("relevit") / "assets" / "paper" / FILE).read_text("utf-8"))
+    raw.pop("templates")
+    for claim in raw["claims"].values():
+        rows = claim.get("rows", ())
+        claim["rows"] = [one for row in rows for one in _spread(row, raw["words"])]
+    return Book.model_validate(raw)
 
 
 def _spread(row: Mapping[str, Any], words: Mapping[str, str]) -> list[dict[str, Any]]:

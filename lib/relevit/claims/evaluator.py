@@ -90,17 +90,11 @@ class Part(NamedTuple):
     @property
     def against(self) -> bool:
         """Whether the whole interval is on the wrong side."""
-        low, high, line = self.low, self.high, self.line
-        wrong = {
-            "above": high < line - EPS,
-            "at least": high < line - EPS,
-            "below": low > line + EPS,
-            "at most": low > line + EPS,
-            "within": low > line + EPS or high < -line - EPS,
-            "not above": low > line + EPS,
-            "not below": high < line - EPS,
-        }[self.side]
-        return self.known and wrong
+        under, over = self.high < self.line - EPS, self.low > self.line + EPS
+        if self.side == "within":
+            under = self.high < -self.line - EPS
+            return self.known and (under or over)
+        return self.known and (under if self.side in ("above", "at least", "not below") else over)
 
     def __str__(self) -> str:
         """`a +1.9 (-0.3 to +4.1), above 0`."""
@@ -173,17 +167,11 @@ def _all_parts(
         except Lacking:
             if row.kind not in ("if run", "or needs"):
                 raise
-        except (pd.errors.UndefinedVariableError, KeyError) as error:
+        except (NameError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
-                f"{FILE}: {id}, row {place}: {str(error).strip(chr(34))}; {row.table} has the "
-                f"columns {list(tables[row.table].columns)} and the names are {list(names)}: name "
-                "one of them"
-            ) from None
-        except (TypeError, ValueError, AttributeError):
-            raise ValueError(
-                f"{FILE}: {id}, row {place}: {row.table} does not hold what the row reads, "
-                f"{row.value!r}{_where(row, names)}: numbers, and names that tell rows apart; "
-                f"delete the folder of {row.stage} and run again, or mend the row"
+                f"{FILE}: {id}, row {place}: {row.value!r}{_where(row, names)}: {error}; "
+                f"{row.table} has the columns {list(tables[row.table].columns)}: delete the folder "
+                f"of {row.stage} and run again, or mend the row"
             ) from None
     return found
 
@@ -251,12 +239,7 @@ def row_parts(row: Row, tables: Tables, names: Mapping[str, object]) -> list[Par
     found = _over_seeds(left, row, keys)
     if len(found) < row.parts:
         raise Lacking(f"{len(found)} of {row.parts} numbers in {row.table}{_where(row, names)}")
-    return [
-        _part(one, row, {key: one[key] for key in keys})._replace(
-            std=float(one["_std"]), runs=int(one["_runs"]), error=_image_error(one, row)
-        )
-        for one in found.to_dict("records")
-    ]
+    return [_part(one, row, {key: one[key] for key in keys}) for one in found.to_dict("records")]
 
 
 def _columns(frame: pd.DataFrame, row: Row) -> list[str]:
@@ -409,16 +392,6 @@ def _difference(left: pd.DataFrame, right: pd.DataFrame, row: Row) -> pd.DataFra
     return both[[name for name in both if not name.endswith("_r")]]
 
 
-def _apart(values: pd.Series) -> float:
-    """By how much two kinds are apart: their smallest difference, in the better order."""
-    return max(values.min(), -values.max())
-
-
-def _furthest(values: pd.Series) -> float:
-    """How far the one that is furthest from 0 is."""
-    return float(values.abs().max())
-
-
 def _slope(values: pd.Series) -> float:
     """Change of a least-squares line from the first to the last place, which is the index."""
     at = values.index.to_numpy(float)
@@ -428,9 +401,11 @@ def _slope(values: pd.Series) -> float:
     return float(values.to_numpy() @ centred / (centred @ centred) * (at.max() - at.min()))
 
 
+# By how much two kinds are apart: their smallest difference, in the better order; and how far the
+# one that is furthest from 0 is.
 OWN: dict[str, Callable[[pd.Series], float]] = {
-    "apart": _apart,
-    "furthest": _furthest,
+    "apart": lambda values: max(values.min(), -values.max()),
+    "furthest": lambda values: float(values.abs().max()),
     "slope": _slope,
 }
 
@@ -456,27 +431,21 @@ def _over_seeds(numbers: pd.DataFrame, row: Row, keys: list[str]) -> pd.DataFram
 
 def _part(one: Mapping[str, float], row: Row, group: Mapping[str, object]) -> Part:
     """The interval of a number, by the rule of the module."""
-    x, error = float(one["_x"]), one["_e"]
+    x, error, runs = float(one["_x"]), float(one["_e"]), int(one["_runs"])
     if math.isnan(error) and not math.isnan(one["_n"]):
         error = least_error(max(abs(x), abs(row.line)), one["_n"])
-    error = 0.0 if math.isnan(error) else error
-    runs = int(one["_runs"])
+    images = 0.0 if math.isnan(error) else error**2
     if not (row.seed or row.std):
-        low, high = interval(x, images=error**2).tolist()
+        low, high = interval(x, images=images).tolist()
     elif runs < max(2, row.runs):
         low, high = -math.inf, math.inf
     else:
         seeds = one["_std"] ** 2 / runs
-        low, high = interval(x, seeds=seeds, freedom=runs - 1, images=error**2).tolist()
+        low, high = interval(x, seeds=seeds, freedom=runs - 1, images=images).tolist()
     words = " ".join(filter(None, (row.name, *map(str, group.values()))))
     known = high - low > 2 * EPS or row.error == "0"
-    return Part(words, x, low, high, row.side, row.line, known, group)
-
-
-def _image_error(one: Mapping[str, float], row: Row) -> float:
-    if not math.isnan(one["_e"]) or math.isnan(one["_n"]):
-        return float(one["_e"])
-    return least_error(max(abs(one["_x"]), abs(row.line)), one["_n"])
+    about = {"std": float(one["_std"]), "runs": runs, "error": error}
+    return Part(words, x, low, high, row.side, row.line, known, group, **about)
 
 
 def least_error(change_pts: float, images: float) -> float:

@@ -20,16 +20,13 @@ from relevit.evaluate.causal import (
 )
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import (
-    cured_first,
     foreground_iou_pct,
-    join_looks,
     look,
     look_at_parts,
     look_rows,
     pointing_table,
 )
 from relevit.evaluate.methods import (
-    ABLATION,
     ablation_maps,
     ablation_table,
     area_table,
@@ -41,7 +38,7 @@ from relevit.evaluate.methods import (
     segmentation_table,
     shared_maps,
 )
-from relevit.evaluate.perturbation import Erasing, accuracy_curves, auc_table
+from relevit.evaluate.perturbation import Erasing, accuracy_curves
 from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
 from relevit.evaluate.segmentation import (
     METRICS,

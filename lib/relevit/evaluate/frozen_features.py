@@ -1,4 +1,9 @@
-"""What a frozen backbone sees in an image, as one vector, and a linear probe: a new head on it.
+"""A frozen backbone sees an image as one vector: its nearest neighbours, and a linear probe on it.
+
+k-NN is that of RobustViT supp. M, k = 1 and 10 on the [CLS] representation with the head removed.
+The paper names neither distance nor rule for ties. Here neighbours are those with the largest
+cosine, the usual choice for features of transformers (DINO's k-NN among them): only the
+direction of a vector counts. Each neighbour has one vote, and the nearest decides a tie.
 
 The probe is for the comparison with DINO: RobustViT supp. L takes DINO's own linear classifier.
 Here the classifier is the exact optimum of a penalised logistic regression on the Cutouts
@@ -8,17 +13,21 @@ classes, where DINO makes steps of SGD: fewer choices, and the same result each 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from relevit.base.device import Precision, autocast
 from relevit.data.batch import Batch
 from relevit.models.spec import ModelSpec
 
 BATCH = 50  # images
+AT_ONCE = 2**25  # similarities held in memory
 STEPS = 2000  # at most, of L-BFGS
 WITHOUT_PRETRAINING = ("tiny-mae",)
 
@@ -55,6 +64,51 @@ def class_features(
             "lower the learning rate, or use precision float32"
         )
     return features
+
+
+def nearest(
+    asked: Float[Tensor, "asked width"], known: Float[Tensor, "known width"], k: int
+) -> Int[Tensor, "asked k"]:
+    """Places in `known` of the k nearest vectors to each asked one, by cosine, the nearest first.
+
+    Raises: ValueError for k outside 1..known.
+    """
+    if not 1 <= k <= len(known):
+        raise ValueError(f"nearest: k = {k} with {len(known)} known vectors; use 1..{len(known)}")
+    asked, known = normalize(asked, dim=1), normalize(known, dim=1)
+    rows = max(1, AT_ONCE // len(known))
+    parts = [(part @ known.T).topk(k, dim=1).indices for part in asked.split(rows)]
+    return torch.cat(parts)
+
+
+def vote(labels: Int[Tensor, "asked k"]) -> Int[Tensor, " asked"]:
+    """The commonest label among the neighbours, given nearest first; the nearest decides a tie.
+
+    scikit-learn's k-NN gives a tie to the smallest label instead, which means nothing here.
+    """
+    k = labels.shape[1]
+    same = (labels[:, :, None] == labels[:, None, :]).sum(dim=2)  # votes of each one's label
+    places = torch.arange(k, device=labels.device)
+    winner = (same * k - places).argmax(dim=1)  # whole numbers: a vote outweighs any place
+    return labels.gather(1, winner[:, None])[:, 0]
+
+
+def knn_answers(
+    known: Float[Tensor, "known width"],
+    known_labels: Int[Tensor, " known"],
+    asked: Float[Tensor, "asked width"],
+    asked_labels: Int[Tensor, " asked"],
+    neighbours: Sequence[int],
+) -> pd.DataFrame:
+    """Classify `asked` for each number of neighbours; one row an image and k.
+
+    Columns: k, index, label, prediction. One search serves every k. Errors as `nearest`.
+    """
+    places = nearest(asked, known, max(neighbours))
+    labels = known_labels.to(places.device)[places]
+    rows = pd.DataFrame({"index": np.arange(len(asked)), "label": asked_labels.cpu().numpy()})
+    parts = [rows.assign(prediction=vote(labels[:, :k]).cpu().numpy(), k=k) for k in neighbours]
+    return pd.concat(parts, ignore_index=True)[["k", "index", "label", "prediction"]]
 
 
 def linear_probe(

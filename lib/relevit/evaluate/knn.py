@@ -1,23 +1,17 @@
 """k nearest neighbours in the model's features: does finetuning help on classes it never saw?
 
-Source: RobustViT supp. M, k = 1 and 10 on the [CLS] representation with the head removed. The
-paper names neither distance nor rule for ties. Here neighbours are those with the largest
-cosine, the usual choice for features of transformers (DINO's k-NN among them): only the
-direction of a vector counts. Each neighbour has one vote, and the nearest decides a tie.
+Source: RobustViT supp. M. `knn_answers` is in `relevit.evaluate.frozen_features`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
-import numpy as np
 import pandas as pd
-import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from relevit.base.files import from_project
 from relevit.config import RobustnessParams
@@ -26,6 +20,7 @@ from relevit.data.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.data.real.catalogue import CATALOGUE
 from relevit.evaluate import robustness
+from relevit.evaluate.frozen_features import knn_answers as knn_answers
 from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
 
@@ -35,7 +30,6 @@ ASKED = ("val", "objectnet")
 BATCH = 50  # images; the vectors do not depend on it beyond rounding
 SEED = 0  # draws the images
 SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
-AT_ONCE = 2**25  # similarities held in memory
 # RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
 PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
 
@@ -78,51 +72,6 @@ def pixels_of(images: ImageSet) -> Iterator[UInt8[Tensor, "batch 3 side side"]]:
 def short_names(classes: Iterable[str]) -> list[str]:
     """Names for captions: iNaturalist's species without number and taxa, others as they are."""
     return [" ".join(name.split("_")[-2:]) if SPECIES.fullmatch(name) else name for name in classes]
-
-
-def nearest(
-    asked: Float[Tensor, "asked width"], known: Float[Tensor, "known width"], k: int
-) -> Int[Tensor, "asked k"]:
-    """Places in `known` of the k nearest vectors to each asked one, by cosine, the nearest first.
-
-    Raises: ValueError for k outside 1..known.
-    """
-    if not 1 <= k <= len(known):
-        raise ValueError(f"nearest: k = {k} with {len(known)} known vectors; use 1..{len(known)}")
-    asked, known = normalize(asked, dim=1), normalize(known, dim=1)
-    rows = max(1, AT_ONCE // len(known))
-    parts = [(part @ known.T).topk(k, dim=1).indices for part in asked.split(rows)]
-    return torch.cat(parts)
-
-
-def vote(labels: Int[Tensor, "asked k"]) -> Int[Tensor, " asked"]:
-    """The commonest label among the neighbours, given nearest first; the nearest decides a tie.
-
-    scikit-learn's k-NN gives a tie to the smallest label instead, which means nothing here.
-    """
-    k = labels.shape[1]
-    same = (labels[:, :, None] == labels[:, None, :]).sum(dim=2)  # votes of each one's label
-    places = torch.arange(k, device=labels.device)
-    winner = (same * k - places).argmax(dim=1)  # whole numbers: a vote outweighs any place
-    return labels.gather(1, winner[:, None])[:, 0]
-
-
-def knn_answers(
-    known: Float[Tensor, "known width"],
-    known_labels: Int[Tensor, " known"],
-    asked: Float[Tensor, "asked width"],
-    asked_labels: Int[Tensor, " asked"],
-    neighbours: Sequence[int],
-) -> pd.DataFrame:
-    """Classify `asked` for each number of neighbours; one row an image and k.
-
-    Columns: k, index, label, prediction. One search serves every k. Errors as `nearest`.
-    """
-    places = nearest(asked, known, max(neighbours))
-    labels = known_labels.to(places.device)[places]
-    rows = pd.DataFrame({"index": np.arange(len(asked)), "label": asked_labels.cpu().numpy()})
-    parts = [rows.assign(prediction=vote(labels[:, :k]).cpu().numpy(), k=k) for k in neighbours]
-    return pd.concat(parts, ignore_index=True)[["k", "index", "label", "prediction"]]
 
 
 def knn_table(answers: pd.DataFrame) -> pd.DataFrame:

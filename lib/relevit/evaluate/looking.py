@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-import scipy
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -19,8 +18,7 @@ from torch import Tensor, nn
 from relevit.attribution import patch_grid, to_heatmap
 from relevit.attribution.gae import gae_and_logits
 from relevit.data.batch import Batch
-from relevit.data.drawings import CLASSES
-from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values
+from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values, wilson_share
 from relevit.evaluate.predictions import BATCH
 from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
@@ -55,7 +53,7 @@ class Look:
         )
 
 
-def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str] = CLASSES) -> Look:
+def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]) -> Look:
     """Explain each image's predicted class, BATCH images at a time; results on the CPU.
 
     `classes` are the names for the titles. As in `predict`, the answer is one of the batch's
@@ -104,30 +102,15 @@ def _among(logits: Tensor, candidates: Sequence[int]) -> Float[Tensor, "batch cl
 
 
 def look_at_parts(
-    model: nn.Module, spec: ModelSpec, parts: Sequence[Batch], classes: Sequence[str] = CLASSES
+    model: nn.Module, spec: ModelSpec, parts: Sequence[Batch], classes: Sequence[str]
 ) -> Look:
     """As `look`, for images of several sets, which may differ in what counts as right."""
-    return join_looks([look(model, spec, part, classes) for part in parts])
-
-
-def join_looks(looks: Sequence[Look]) -> Look:
-    """The images of all, one after the other."""
+    looks = [look(model, spec, part, classes) for part in parts]
     return Look(
         *(torch.cat([getattr(one, name) for one in looks]) for name in TENSORS),
         titles=[title for one in looks for title in one.titles],
         colours=[colour for one in looks for colour in one.colours],
     )
-
-
-def cured_first(before: Look, after: Look) -> Int[Tensor, " batch"]:
-    """The images in an order: first those whose answer becomes right.
-
-    Among these, and among the others, the more relevance moves to the object the earlier.
-    """
-    moved_pct = (after.on_object_pct - before.on_object_pct).nan_to_num()  # without masks: as it is
-    most_pct = 200  # beyond any difference of two shares
-    becomes_right = after.right & ~before.right
-    return (moved_pct + most_pct * becomes_right).argsort(descending=True, stable=True)
 
 
 def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:
@@ -214,8 +197,8 @@ def own_share_pct(
         raise ValueError("own_share_pct: no map is counted; draw more pairs")
     share = right.sum() / maps.sum()
     if len(maps) == 1:
-        wilson = scipy.stats.binomtest(int(share), 1).proportion_ci(method="wilson")
-        return 100 * share, 100 * wilson.low, 100 * wilson.high
+        most = 100 * wilson_share(1)
+        return 100 * share, *((100 - most, 100.0) if share == 1 else (0.0, most))
     each = 100 * torch.from_numpy(ratio_values(right, maps))
     return 100 * share, *mean_interval(each, PERCENT)
 

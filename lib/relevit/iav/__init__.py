@@ -44,7 +44,6 @@ from relevit.iav.scores import (
 )
 from relevit.iav.space import class_structure, tsne
 from relevit.iav.trend import (
-    SELF_SUPERVISED,
     change_after,
     image_slopes,
     kind_intervals,

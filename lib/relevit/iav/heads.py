@@ -20,8 +20,7 @@ ONE_OR_TWO = 2 / 12  # of the heads in a layer
 MIN_HEADS = 4  # fewer have no spread from which one could stand apart
 RUN = ["model", "seed"]
 COLUMNS = ["model", "other", "seed", "number", "value", "error", "count"]
-# (number, other model, value, error, count) of a run
-Found = Iterator[tuple[str, str, float, float, int]]
+Number = tuple[str, float, float, int]  # with its value, error and count
 
 
 def head_numbers(
@@ -38,10 +37,10 @@ def head_numbers(
     for (model, seed), rows in own.groupby(RUN, sort=False, observed=True):
         theirs = mask[(mask["model"] == model) & (mask["seed"] == seed)]
         numbers = (*_of_scores(rows), *_of_low(rows, theirs))
-        found += [(model, other, seed, *rest) for other, *rest in map(_first_other, numbers)]
+        found += [(model, "", seed, *number) for number in numbers]
     for model in own["model"].unique():
         numbers = _correlations(*(t[t["model"] == model] for t in (own, mask, entropy)))
-        found += [(model, other, -1, *rest) for other, *rest in map(_first_other, numbers)]
+        found += [(model, "", -1, *number) for number in numbers]
     found += _of_entropy(entropy)
     if space is not None:
         wide = space.pivot_table(index=RUN, columns="layer", values="knn_pct", observed=True)
@@ -50,17 +49,12 @@ def head_numbers(
     return pd.DataFrame(found, columns=COLUMNS)
 
 
-def _first_other(one: tuple[str, str, float, float, int]) -> tuple:
-    number, other, *rest = one
-    return other, number, *rest
-
-
 def _medians(rows: pd.DataFrame, value: str = "score") -> pd.DataFrame:
     """Median over images: layers down, heads across."""
     return rows.groupby(["layer", "head"])[value].median().unstack("head").sort_index()
 
 
-def _of_scores(rows: pd.DataFrame) -> Found:
+def _of_scores(rows: pd.DataFrame) -> Iterator[Number]:
     medians = _medians(rows)
     between = rows.groupby(["layer", "head"])["score"].mean().groupby("layer").var(ddof=0)
     share = (between / rows.groupby("layer")["score"].var(ddof=0)).mean()
@@ -83,7 +77,7 @@ def _of_scores(rows: pd.DataFrame) -> Found:
     low = stds.where(three <= HIGH_IA).stack().mean()
     numbers["std of low"] = 0.0 if np.isnan(low) else low  # no Low-IA head, no variance
     for name, value in numbers.items():
-        yield name, "", float(value), np.nan, 0
+        yield name, float(value), np.nan, 0
 
 
 def _stands_apart(medians: np.ndarray, most: int) -> bool:
@@ -93,7 +87,7 @@ def _stands_apart(medians: np.ndarray, most: int) -> bool:
     return any(low < rest.mean() - LOW_STDS * rest.std(ddof=1) for low, rest in splits)
 
 
-def _of_low(rows: pd.DataFrame, mask: pd.DataFrame) -> Found:
+def _of_low(rows: pd.DataFrame, mask: pd.DataFrame) -> Iterator[Number]:
     """Score against the mask of Low-IA heads in the deeper half, minus that of all others."""
     if mask.empty:
         return
@@ -102,16 +96,11 @@ def _of_low(rows: pd.DataFrame, mask: pd.DataFrame) -> Found:
     low = (medians <= HIGH_IA) & late
     if low.any() and not low.all():
         theirs = theirs.reindex(medians.index)
-        yield (
-            "low minus others",
-            "",
-            theirs[low].mean() - theirs[~low].mean(),
-            np.nan,
-            int(sum(low)),
-        )
+        gap = theirs[low].mean() - theirs[~low].mean()
+        yield "low minus others", gap, np.nan, int(sum(low))
 
 
-def _correlations(own: pd.DataFrame, mask: pd.DataFrame, entropy: pd.DataFrame) -> Found:
+def _correlations(own: pd.DataFrame, mask: pd.DataFrame, entropy: pd.DataFrame) -> Iterator[Number]:
     """Rank correlations over images with the object's size, and over heads with the mask's."""
     images = entropy.groupby("image")[["entropy", "object_share_pct"]].mean().dropna()
     images = images.join(own.groupby("image")["score"].mean(), how="inner")
@@ -128,9 +117,9 @@ def _correlations(own: pd.DataFrame, mask: pd.DataFrame, entropy: pd.DataFrame) 
         yield _correlation("score with mask", rank_correlation(heads, theirs))
 
 
-def _correlation(name: str, found: dict[str, float]) -> tuple[str, str, float, float, int]:
+def _correlation(name: str, found: dict[str, float]) -> Number:
     error = (found["high"] - found["low"]) / (2 * 1.96)
-    return name, "", found["spearman"], error, found["count"]
+    return name, found["spearman"], error, found["count"]
 
 
 def _of_entropy(entropy: pd.DataFrame) -> list[tuple]:

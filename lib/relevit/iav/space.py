@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from relevit.evaluate.knn import vote
+from relevit.evaluate.frozen_features import vote
 
 NEIGHBOURS = 10
 PERPLEXITY = 30.0  # usual for t-SNE; the paper gives none

@@ -1,14 +1,15 @@
 """Published tables and claims as data, and the summaries that ours are compared with.
 
-Source: the tables of RobustViT (main text, appendix and supplement), one number a row. The
-AR-B rows of T10 are printed in two orders; `robustness_T10_ARB_resolved.csv` holds, column by
-column, the order that agrees with the printed averages (differences B22).
+Source: the tables of RobustViT (main text, appendix and supplement) and of Beyond Intuition, one
+number a row, as printed, in our names of methods, metrics and sets; models keep the papers' names.
+The AR-B rows of RobustViT T10 are printed in two orders; here, column by column, is the one that
+agrees with the printed averages (differences B22).
 
-A *row* is one number, with the columns ROW, in our names of sets and methods; our runs are put
-into the same form by `relevit.claims.compared`. A row's effect is its value minus its reference,
-which is the original model unless `published_rows` says otherwise. The same table has up to three
-names: its number in the arXiv text, which we use, its number in the supplement, and an identifier
-in the stored tables (see CAPTIONS). Tables on relevance maps are in `relevit.paper.attribution`.
+A *row* is one number of RobustViT, with the columns ROW; our runs are put into the same form by
+`relevit.claims.compared`. A row's effect is its value minus its reference, which is the original
+model unless `published_rows` says otherwise. The same table has up to three names: its number in
+the arXiv text, which we use, its number in the supplement, and an identifier in the stored tables
+(see CAPTIONS).
 """
 
 from __future__ import annotations
@@ -23,35 +24,21 @@ import pandas as pd
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.models.registry import CUT, PAPER_MODELS, ROBUSTVIT
 
-# Our name of a set -> its name in the stored tables.
-PAPER_SETS = {
-    "val": "inet_val",
-    "a": "inet_a",
-    "r": "inet_r",
-    "sketch": "inet_sketch",
-    "v2": "inet_v2",
-    "objectnet": "objectnet",
-    "si_location": "si_location",
-    "si_rotation": "si_rotation",
-    "si_size": "si_size",
-}
-SPLIT_NAMES = {"train": "A", "other": "B"}  # classes used for finetuning and the others
 SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
 METRICS = ("top1", "top5")
 MASKS = ("annotated", "tokencut")
-# Our name of a variant (05_ablations) -> its method in the stored tables. The paper prints the
-# last two for top-5 alone.
-VARIANT_METHODS = {
-    "full": "ours",
-    "no_background": "ours_wo_bg",
-    "no_foreground": "ours_wo_fg",
-    "no_classification": "ours_wo_classification",
-    "ground_truth": "ours_ground_truth",
-    "attention": "attention_instead_of_gae",
-    "rollout": "rollout_instead_of_gae",
-    "only_background": "only_bg",
-    "only_foreground": "only_fg",
-}
+# The variants (05_ablations), `ours` for the full method. The last two are printed in top-5 alone.
+VARIANTS = (
+    "ours",
+    "no_background",
+    "no_foreground",
+    "no_classification",
+    "ground_truth",
+    "attention",
+    "rollout",
+    "only_background",
+    "only_foreground",
+)
 ABLATION_TABLES = ("main_T4", "supp_T8", "arxiv_T12", "supp_T9")
 KIND = ["model", "method", "masks", "classes"]
 CELL = ["dataset", "metric"]
@@ -77,38 +64,19 @@ CAPTIONS = {
     "supp_T11": "Supplement Table 11: DINO, top-5",
     "supp_T12": "Supplement Table 12: perturbation test of GAE's maps",
 }
-# Stored method -> the name of its row here. Ablations: as in 05_ablations.
-_METHODS = {theirs: ours for ours, theirs in VARIANT_METHODS.items() if ours != "full"}
+MAP_TABLES = ("main_T3", "supp_T12")
+LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
 # The DINO tables have no `original` of DINO-B: what each row is compared with.
 _DINO_REFERENCES = {
-    "dino_linear": ("DeiT-B", ORIGINAL),
-    "dino_finetuned": ("DeiT-B", ORIGINAL),
-    OURS: ("DINO-B", "dino_finetuned"),
+    LINEAR: ("DeiT-B", ORIGINAL),
+    FINETUNED: ("DeiT-B", ORIGINAL),
+    OURS: ("DINO-B", FINETUNED),
 }
-LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
-MAP_TABLES = ("main_T3", "supp_T12")
-
-
-def robustness() -> pd.DataFrame:
-    """Every published accuracy, in percent, one a row.
-
-    Columns: paper, table, model, method, masks, train_classes (all, train, other), dataset,
-    metric (top1, top5), value, std (in T8 and T9 alone, over three seeds).
-    """
-    return read_table("robustness").copy()
-
-
-def averages() -> pd.DataFrame:
-    """Averages over models as printed, in percentage points.
-
-    Two disagree with the printed cells: T10 v2 top-1 of A, T11 location top-1 of B.
-    """
-    return read_table("averages").copy()
 
 
 def hyperparameters() -> pd.DataFrame:
     """Published loss weights and learning rates of ours, RRR and GradMask, by model (T5-T7)."""
-    return read_table("hyperparameters").copy()
+    return read_table("hyperparameters")
 
 
 def claims() -> pd.DataFrame:
@@ -130,49 +98,36 @@ def published_name(model: str) -> str | None:
 
 
 def published_rows(*tables: str) -> pd.DataFrame:
-    """The rows of one or more stored tables, as printed.
+    """The rows of one or more of RobustViT's tables in CAPTIONS, as printed.
 
-    Source: RobustViT, all tables in CAPTIONS but T3 and supplement T12 (see
-    `attribution.published_map_rows`). The AR-B rows of T10 are put in the order that the printed
-    averages confirm (differences B22). A DINO row's reference is DeiT-B; that of ours on DINO-B is
-    the finetuned DINO-B.
+    T3 (dataset `segmentation`, metrics as in `relevit.evaluate.segmentation`) and supplement T12
+    (dataset `perturbation`, metrics positive_auc_pct, where low is good, and negative_auc_pct) are
+    of GAE's maps. A DINO row's reference is DeiT-B; that of ours on DINO-B is the finetuned DINO-B.
     Raises: ValueError for an unknown table.
     """
-    known = [name for name in CAPTIONS if name not in MAP_TABLES]
-    unknown = [name for name in tables if name not in known]
+    unknown = [name for name in tables if name not in CAPTIONS]
     if unknown:
-        raise ValueError(f"published_rows: {unknown} are unknown; use some of {known}")
-    rows = read_table("robustness")
-    rows = rows[rows["table"].isin(tables)]
-    if "arxiv_T10" in tables:
-        resolved = read_table("robustness_T10_ARB_resolved").drop(columns="order_taken_from")
-        swapped = (rows["table"] == "arxiv_T10") & (rows["model"] == "AR-B")
-        rows = pd.concat([rows[~swapped], resolved])
-    names = {theirs: ours for ours, theirs in PAPER_SETS.items()}
-    rows = rows.replace({"dataset": names, "method": _METHODS})
-    rows = rows.assign(
-        classes=rows["train_classes"].replace(SPLIT_NAMES),
-        value_pct=rows["value"],
-        std_pts=rows["std"],
-        seeds=1,
-        lost=0,
-    )
-    return with_reference(_with_originals(rows))
+        raise ValueError(f"published_rows: {unknown} are unknown; use some of {list(CAPTIONS)}")
+    areas = published_perturbation().rename(columns={"auc_pct": "value_pct"})
+    areas = areas.assign(metric=areas["direction"] + "_auc_pct", dataset="perturbation")
+    of_maps = pd.concat([published_segmentation().assign(dataset="segmentation"), areas])
+    of_maps = of_maps.assign(masks="none", classes=ALL)
+    rows = pd.concat([read_table("robustness"), of_maps])
+    rows = rows[rows["table"].isin(tables)].assign(seeds=1, lost=0)
+    return _with_reference(_with_originals(rows))
 
 
 def published_changes(masks: str = "annotated") -> pd.DataFrame:
-    """Change of accuracy by the method, over the seven models, on each of the nine sets.
+    """Change of accuracy by the method, mean over the seven models, on each of the nine sets.
 
     Source: RobustViT T1 and T2, method minus original, in percentage points.
-    Columns: dataset (our names, order of TEST_SETS), models, and for top1 and top5
-    `change_*_pts` (mean), `change_*_min_pts`, `change_*_max_pts`.
-    Raises: ValueError for masks other than annotated or tokencut.
+    Columns: dataset (order of TEST_SETS), change_top1_pts, change_top5_pts.
     """
-    if masks not in MASKS:
-        raise ValueError(f"published_changes: masks {masks!r} is unknown; use one of {MASKS}")
     rows = _effects("main_T1", "main_T2")
     rows = rows[(rows["method"] == OURS) & (rows["masks"] == masks)]
-    return _over_models(rows, ["dataset"]).loc[list(TEST_SETS)].reset_index()
+    changes = rows.pivot(index=["model", "dataset"], columns="metric", values="change")
+    means = changes.groupby("dataset").mean().loc[list(TEST_SETS)]
+    return means.add_prefix("change_").add_suffix("_pts").rename_axis(columns=None).reset_index()
 
 
 def paper_variants(run: Collection[str]) -> dict[str, str]:
@@ -188,22 +143,71 @@ def published_ablations(metric: str = "top1") -> pd.DataFrame:
     """Change of accuracy by each variant of the method, mean over ViT-B and DeiT-B.
 
     Source: RobustViT T4 and supplement T8 (top-1); T12 and supplement T9 (top-5); minus the
-    original, in percentage points. Index: variant (our names); only_background and
-    only_foreground are printed for top-5 alone. Columns: the nine sets, then shifted_average.
-    Raises: ValueError for an unknown metric.
+    original, in percentage points. Index: variant; only_background and only_foreground are printed
+    for top-5 alone. Columns: the nine sets, then shifted_average.
     """
-    if metric not in METRICS:
-        raise ValueError(f"published_ablations: metric {metric!r} is unknown; use one of {METRICS}")
     rows = _effects(*ABLATION_TABLES)
     rows = rows[(rows["metric"] == metric) & (rows["method"] != ORIGINAL)]
     rows = rows.drop_duplicates(["method", "model", "dataset"])
     mean = rows.groupby(["method", "dataset"])["change"].mean().unstack("dataset")[list(TEST_SETS)]
     mean[SHIFTED_AVERAGE] = mean[list(SHIFTED_SETS)].mean(axis=1)
-    mean = mean.rename(index={OURS: "full"}).rename_axis(index="variant", columns=None)
-    return mean.loc[[name for name in VARIANT_METHODS if name in mean.index]]
+    mean = mean.loc[[name for name in VARIANTS if name in mean.index]]
+    return mean.rename(index={OURS: "full"}).rename_axis(index="variant", columns=None)
 
 
-def with_reference(rows: pd.DataFrame) -> pd.DataFrame:
+def published_segmentation() -> pd.DataFrame:
+    """Segmentation test on ImageNet-Segmentation, one number a row.
+
+    Source: Beyond Intuition T2 (ViT-B, ViT-L, ViT-MAE) and T6 (ViT-B-DINO), predicted class;
+    RobustViT T3 (`main_T3`: seven models, GAE maps, methods `original` and `ours`).
+    Columns: paper, table, model, method (keys of METHODS), metric (pixel_accuracy_pct, miou_pct,
+    map_pct, mf1_pct; no mF1 in T3 and T6), value_pct (percent).
+    """
+    table = read_table("segmentation")
+    table = table[table["perception"].isna() & table["feedback"].isna()]
+    return table[["paper", "table", "model", "method", "metric", "value_pct"]].reset_index(
+        drop=True
+    )
+
+
+def published_perturbation() -> pd.DataFrame:
+    """Perturbation test on ImageNet val, area under the accuracy curve, one number a row.
+
+    Source: Beyond Intuition T1 (ViT-B, ViT-L, ViT-MAE) and T3 (CLIP, zero-shot); RobustViT
+    supplement T12 (ViT-B, DeiT-B, AR-B; GAE maps, methods `original` and `ours`). Positive: low
+    is good, negative: high is good. For ViT-B and the same method, generic attribution, the two
+    papers' numbers differ: other images, maybe another rule for the area.
+    Columns: paper, table, model, method, direction (positive, negative), target (the class the
+    map explains: predicted, or label, which the paper calls target; 'not stated' in T12),
+    auc_pct (percent). Raw attention and rollout, the same for every class, have no `label` row.
+    """
+    table = read_table("perturbation")
+    table = table[table["perception"].isna() & table["feedback"].isna()]
+    return table.drop(columns=["perception", "feedback"]).reset_index(drop=True)
+
+
+def published_ablation() -> pd.DataFrame:
+    """Perception times feedback on ViT-B: seven combinations.
+
+    Source: Beyond Intuition T4, both parts; head_wise with integrated_gradient, which stands in
+    both, is kept once. The AUCs are for the predicted class.
+    Columns: perception (none, last_attention, avg_attention, head_wise, token_wise), feedback
+    (none, gradient, integrated_gradient), pixel_accuracy_pct, miou_pct, map_pct, mf1_pct,
+    positive_auc_pct (low is good), negative_auc_pct (high is good); all in percent.
+    """
+    outlines, areas = read_table("segmentation"), read_table("perturbation")
+    metric = areas["direction"] + "_auc_pct"
+    table = pd.concat([outlines, areas.assign(metric=metric, value_pct=areas["auc_pct"])])
+    keys = ["perception", "feedback"]
+    table = table.dropna(subset=keys, how="all").fillna(dict.fromkeys(keys, "none"))
+    table = table.drop_duplicates([*keys, "metric", "value_pct"])
+    wide = table.pivot(index=keys, columns="metric", values="value_pct")
+    columns = table["metric"].unique()
+    order = table[keys].drop_duplicates().itertuples(index=False, name=None)
+    return wide.loc[list(order), columns].rename_axis(columns=None).reset_index()
+
+
+def _with_reference(rows: pd.DataFrame) -> pd.DataFrame:
     """Add reference_pct: the original's value, or what the DINO tables compare with."""
     keys = ["model", "method", "classes", *CELL]
     values = rows.drop_duplicates(keys).set_index(keys)["value_pct"].to_dict()
@@ -234,28 +238,12 @@ def _effects(*tables: str) -> pd.DataFrame:
     return rows.assign(change=rows["value_pct"] - rows["reference_pct"])
 
 
-def _over_models(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    changes = rows.pivot(index=["model", *by], columns="metric", values="change")
-    groups = changes.groupby(by)
-    columns = {"models": groups.size()}
-    for metric in METRICS:
-        columns[f"change_{metric}_pts"] = groups[metric].mean()
-        columns[f"change_{metric}_min_pts"] = groups[metric].min()
-        columns[f"change_{metric}_max_pts"] = groups[metric].max()
-    return pd.DataFrame(columns)
+def read_table(name: str) -> pd.DataFrame:
+    """A table of the package, `assets/paper/<name>.csv`, to do with as one likes."""
+    return _stored(name).copy()
 
 
 @cache
-def read_table(name: str) -> pd.DataFrame:
-    """A stored table as it is in the package; shared, so copy it before a change.
-
-    Raises: FileNotFoundError for a name without a file.
-    """
-    path = files("relevit") / "assets" / "paper" / f"{name}.csv"
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"paper: {name}.csv is missing in the package; it holds published numbers: "
-            "install relevit again"
-        )
-    with path.open("rb") as file:
+def _stored(name: str) -> pd.DataFrame:
+    with (files("relevit") / "assets" / "paper" / f"{name}.csv").open("rb") as file:
         return pd.read_csv(file)

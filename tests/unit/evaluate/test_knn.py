@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
@@ -11,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from relevit.config import RobustnessParams
 from relevit.data.drawings import UNSEEN
 from relevit.evaluate import knn
-from relevit.evaluate.knn import knn_answers, knn_changes, knn_table, nearest, vote
+from relevit.evaluate.frozen_features import knn_answers, nearest, vote
 
 
 def blobs(count: int, seed: int, width: int = 5, classes: int = 4):
@@ -55,39 +54,6 @@ def test_answers_are_those_of_scikit_learn(k):
 )
 def test_most_votes_win_and_the_nearest_decides_ties(labels, answer):
     assert vote(torch.tensor([labels])).tolist() == [answer]
-
-
-# Tables
-
-
-def answers(run: str, right: list[int], k: int = 1, data: str = "val") -> pd.DataFrame:
-    """One row an image: label 0, prediction 0 where it is right."""
-    rows = pd.DataFrame({"index": range(len(right)), "label": 0, "prediction": 1 - np.array(right)})
-    return rows.assign(model_run=run, data=data, k=k)
-
-
-def test_table_and_paired_changes_by_hand():
-    rows = pd.concat(
-        [
-            answers("original", [1, 0, 0, 1]),
-            answers("seed0", [1, 1, 0, 1]),
-            answers("seed1", [1, 1, 1, 0]),
-            answers("original", [1, 1], data="other"),
-            answers("seed0", [1, 0], data="other"),
-            answers("seed1", [1, 1], data="other"),
-        ]
-    )
-    table = knn_table(rows).set_index(["model_run", "data"])
-    assert list(knn_table(rows).columns) == ["model_run", "data", "k", "images", "accuracy_pct"]
-    assert table.loc[("seed0", "val"), "accuracy_pct"] == 75.0
-    assert table.loc[("seed0", "val"), "images"] == 4
-    changes = knn_changes(rows).set_index("data")
-    assert list(changes.index) == ["val", "other"], "in the order given"
-    first = changes.loc["val"]
-    assert first["change_pts"] == 25.0 and first["images"] == 4
-    assert first["change_std_pts"] == 0.0 and first["seeds"] == 2
-    assert first["low_pts"] < 25 < first["high_pts"]
-    assert changes.loc["other", "change_pts"] == -25.0
 
 
 # Opening

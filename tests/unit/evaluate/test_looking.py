@@ -9,15 +9,8 @@ import torch
 
 from relevit.attribution import explain
 from relevit.data.batch import Batch
-from relevit.evaluate.looking import (
-    RIGHT,
-    WRONG,
-    Look,
-    cured_first,
-    foreground_iou_pct,
-    look,
-    look_rows,
-)
+from relevit.data.drawings import CLASSES
+from relevit.evaluate.looking import RIGHT, WRONG, Look, foreground_iou_pct, look, look_rows
 
 from ..micro_finetuning import SPEC, micro_model, pictures
 
@@ -33,20 +26,20 @@ def batch():
 
 
 def test_any_accepted_answer_is_right_and_an_unknown_label_has_none(model, batch):
-    plain = look(model, SPEC, batch)
+    plain = look(model, SPEC, batch, CLASSES)
     answer = int(plain.predictions[0])
     other = (answer + 1) % 40
     labels = torch.tensor([answer, other, other, -1])
     same = replace(batch, images=batch.images[:1].expand(4, -1, -1, -1), labels=labels)
-    assert look(model, SPEC, same).colours == [RIGHT, WRONG, WRONG, WRONG]
+    assert look(model, SPEC, same, CLASSES).colours == [RIGHT, WRONG, WRONG, WRONG]
     accepting = replace(same, accepted={other: (other, answer)})
-    assert look(model, SPEC, accepting).colours == [RIGHT, RIGHT, RIGHT, WRONG]
+    assert look(model, SPEC, accepting, CLASSES).colours == [RIGHT, RIGHT, RIGHT, WRONG]
 
 
 def test_a_candidate_is_answered_and_explained(model, batch):
-    plain = look(model, SPEC, batch)
+    plain = look(model, SPEC, batch, CLASSES)
     among = tuple(sorted(set(range(40)) - set(plain.predictions.tolist())))
-    seen = look(model, SPEC, replace(batch, candidates=among))
+    seen = look(model, SPEC, replace(batch, candidates=among), CLASSES)
     assert set(seen.predictions.tolist()) <= set(among)
     pixels = SPEC.normalise(batch.images)
     with torch.no_grad():
@@ -59,7 +52,7 @@ def test_a_candidate_is_answered_and_explained(model, batch):
 def test_an_image_is_answered_and_explained_in_one_pass(model, batch):
     passes = []
     with model.register_forward_hook(lambda *_: passes.append(1)):
-        look(model, SPEC, batch)
+        look(model, SPEC, batch, CLASSES)
     assert len(passes) == 1
 
 
@@ -104,25 +97,3 @@ def test_overlap_is_of_the_heatmap_cut_at_its_own_mean():
     torch.testing.assert_close(foreground_iou_pct(9 * heat[:, None], masks), expected)
     nothing = torch.zeros(1, 1, 2, 2)
     assert foreground_iou_pct(nothing, nothing.bool()).tolist() == [0.0]
-
-
-def seen_as(shares_pct, right):
-    """A look of which nothing is known but where relevance lies and which answers are right."""
-    shares = torch.tensor(shares_pct)
-    colours = [RIGHT if each else WRONG for each in right]
-    none = torch.zeros(len(shares))
-    maps = torch.zeros(len(shares), 1, 2, 2)
-    return Look(maps, none.long(), none, none, shares, [""] * len(shares), colours)
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_answers_that_become_right_come_first_then_relevance_that_moves_to_the_object(known):
-    before = seen_as([50.0, 60.0, 10.0, 40.0, 30.0], [False, False, True, False, True])
-    after = seen_as([45.0, 65.0, 90.0, 60.0, 20.0], [True, True, True, False, False])
-    assert after.right.tolist() == [True, True, True, False, False]
-    if not known:  # no masks: as the images come
-        before, after = (
-            replace(s, on_object_pct=s.on_object_pct * torch.nan) for s in (before, after)
-        )
-    expected = [1, 0, 2, 3, 4] if known else [0, 1, 2, 3, 4]
-    assert cured_first(before, after).tolist() == expected

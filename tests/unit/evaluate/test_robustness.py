@@ -89,15 +89,3 @@ def test_runs_on_other_images_are_refused(predictions, wrong):
     }[wrong]
     with pytest.raises(ValueError, match="all runs need the same images, each once"):
         robustness.paired_changes(made)
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        (lambda t: t.drop(columns="label_rank"), r"predictions lack \['label_rank'\]"),
-        (lambda t: t[t["model_run"] == "original"], r"model runs are \['original'\].*evaluate"),
-    ],
-)
-def test_tables_without_a_run_or_a_column_are_refused(predictions, change, text):
-    with pytest.raises(ValueError, match=text):
-        robustness.change_table(change(predictions))

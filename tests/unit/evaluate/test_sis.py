@@ -9,13 +9,7 @@ import torch
 from torch import nn
 
 from relevit.evaluate import sis
-from relevit.evaluate.sis import (
-    Subsets,
-    confidence_of_subsets_pct,
-    draw_targets,
-    gradient_sis,
-    subset_rows,
-)
+from relevit.evaluate.sis import Subsets, confidence_of_subsets_pct, draw_targets, gradient_sis
 
 SIZE = 4  # pixels a side of the images that are summed
 VALUES = torch.tensor([3.0, -2.0, 0.5, 1.5, -0.1, 2.0, -3.0, 0.2])  # the others are zero
@@ -122,25 +116,6 @@ def test_pairs_ask_for_wrong_answers():
         images, targets = draw_targets(labels, 4, 5, seed)
         assert len(set(images)) == 4 and len(set(targets)) == 5
         assert not {int(labels[i]) for i in images} & set(targets)
-
-
-def test_rows(adder, picture):
-    subsets = gradient_sis(adder, picture, zeros(), threshold_pct=99.0, per_step=1)
-    objects = torch.zeros(1, 1, SIZE, SIZE, dtype=torch.bool)
-    objects[0, 0, 0, 0] = True  # of the pixels 0 and 5 that are kept, the first
-    labels = torch.ones(1, dtype=torch.long)
-    (row,) = subset_rows(subsets, "seed0", [17], labels, zeros(), objects).to_dict("records")
-    assert row == {
-        "model_run": "seed0",
-        "image": 17,
-        "label": 1,
-        "target": 0,
-        "confidence_pct": pytest.approx(sigmoid_pct(5.0)),
-        "kept_pct": 12.5,
-        "found": True,
-        "whole_pct": pytest.approx(sigmoid_pct(float(VALUES.sum()))),
-        "on_object_pct": 50.0,
-    }
 
 
 # Errors

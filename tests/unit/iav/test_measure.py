@@ -8,15 +8,8 @@ import torch
 
 from relevit.attribution import METHODS
 from relevit.data.cutouts import CUTOUTS
-from relevit.iav import attention_entropy, class_attention, class_structure
-from relevit.iav.measure import (
-    Explainer,
-    chance_table,
-    entropy_table,
-    follow_epochs,
-    object_share_pct,
-    space_table,
-)
+from relevit.iav import class_attention
+from relevit.iav.measure import Explainer, entropy_table, follow_epochs, object_share_pct
 from relevit.iav.runs import compared_runs, drawn_to_explain, finetune_run
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
@@ -90,17 +83,6 @@ def test_any_map_can_be_held_against_the_heads_and_shown(found):
 # Tables
 
 
-def test_chance_table(run, found):
-    table = chance_table(run, found)
-    layers = found.attention.shape[1]
-    assert list(table) == ["model", "kind", "seed", "layer", "score", "uniform", "centred"]
-    assert list(table["layer"]) == list(range(1, layers + 1))
-    scores = found.scores("smoothgrad")
-    assert table["score"].iloc[0] == pytest.approx(float(scores[:, 0].mean()))
-    assert table["uniform"].nunique() == 1
-    assert (table["centred"] < table["score"]).all()
-
-
 def test_entropy_table(run, pictures):
     """Uniform attention has log N nats, one patch has none."""
     attention = torch.full((IMAGES, LAYERS, HEADS, PATCHES), 1 / PATCHES)
@@ -114,18 +96,6 @@ def test_entropy_table(run, pictures):
     assert (table["object_share_pct"] == share.numpy()[table["image"]]).all()
 
 
-def test_space_table(run, found, pictures):
-    scores = found.scores("smoothgrad")
-    table = space_table(run, scores, pictures.labels)
-    assert list(table.columns) == [*RUN, "layer", "silhouette", "knn_pct", "chance_pct"]
-    assert table["layer"].tolist() == [1, 2]
-    second = class_structure(scores[:, 1], pictures.labels, 2)
-    assert table.iloc[1, 4:].tolist() == list(second)
-    assert table["chance_pct"].tolist() == pytest.approx([100 * 2 / 11] * 2)
-    few = space_table(run, scores[:8], pictures.labels[:8])
-    assert few["chance_pct"].tolist() == pytest.approx([100 / 7] * 2)
-
-
 # Epochs
 
 
@@ -133,16 +103,6 @@ def test_space_table(run, found, pictures):
 def followed(run, found, pictures):
     """Seven of the twelve images after every epoch."""
     return follow_epochs(run, EXPLAINER, pictures.select(range(7)), found, EPOCHS, "cpu")
-
-
-def test_epochs_table(run, found, followed):
-    table = followed[0]
-    assert list(table.columns) == [*RUN, "epoch", "layer", "head", "entropy"]
-    assert len(table) == EPOCHS * LAYERS * HEADS
-    assert table["epoch"].unique().tolist() == [1, 2, 3]
-    last = table[table["epoch"] == EPOCHS]
-    expected = attention_entropy(found.first(7).attention).mean(dim=0).flatten()
-    np.testing.assert_allclose(last["entropy"], expected.numpy(), rtol=1e-6)
 
 
 def test_drift_ends_at_nothing(followed):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.evaluate.knn import vote
+from relevit.evaluate.frozen_features import vote
 from relevit.iav import class_structure, tsne
 
 LABELS = torch.arange(60) % 3

@@ -9,10 +9,8 @@ import torch
 
 from relevit.evaluate.intervals import mean_interval
 from relevit.iav import (
-    change_after,
     global_iav,
     kind_intervals,
-    run_properties,
     score_rows,
     score_tensor,
     separations,
@@ -142,83 +140,3 @@ def test_separations_by_hand(supervised, self_supervised, above, below, auc):
     turned = [below, above, 1 - auc]
     assert [second[name] for name in ("above", "below", "auc")] == pytest.approx(turned)
     assert (first["property"], second["property"]) == ("slope", "turned")
-
-
-# One number a run or a map
-
-
-RUNS = [("a", "supervised", 0), ("a", "supervised", 1), ("s", "self-supervised", 0)]
-
-
-def rows(columns, *values):
-    """Each run's rows: the n-th of `values` are the n-th run's."""
-    found = [
-        {"model": model, "kind": kind, "seed": seed, **dict(zip(columns, row, strict=True))}
-        for (model, kind, seed), part in zip(RUNS, values, strict=True)
-        for row in part
-    ]
-    return pd.DataFrame(found)
-
-
-@pytest.fixture
-def tables():
-    return {
-        "models": rows(
-            ["epoch", "validation_top1_pct"],
-            [(0, 1.0), (1, 50.0), (2, 60.0)],
-            [(0, 1.0), (1, 90.0), (2, 70.0)],
-            [(2, 80.0), (1, 40.0), (0, 1.0)],
-        ),
-        "shift": rows(
-            ["corruption", "level", "top1_pct"],
-            [("none", 0.0, 99.0), ("blur", 1.0, 40.0), ("blur", 2.0, 30.0), ("jigsaw", 1.0, 20.0)],
-            [("none", 0.0, 99.0), ("blur", 1.0, 10.0), ("blur", 2.0, 10.0), ("jigsaw", 1.0, 40.0)],
-            [("none", 0.0, 99.0), ("blur", 1.0, 50.0), ("blur", 2.0, 50.0), ("jigsaw", 1.0, 50.0)],
-        ),
-        "entropy": rows(
-            ["image", "layer", "head", "entropy"],
-            [(0, 1, 1, 1.0), (0, 1, 2, 2.0)],
-            [(0, 1, 1, 3.0), (0, 1, 2, 3.0)],
-            [(0, 1, 1, 4.0), (0, 1, 2, 0.0)],
-        ),
-        "slopes": rows(
-            ["map", "slope"],
-            [("gradcam", 9.0), ("smoothgrad", -0.1)],
-            [("smoothgrad", -0.2), ("gradcam", 9.0)],
-            [("gradcam", 9.0), ("smoothgrad", 0.3)],
-        ),
-    }
-
-
-def test_properties_by_hand(tables):
-    found, kinds = run_properties(**tables)
-    assert list(found.columns) == ["accuracy_pct", "robustness_pct", "entropy_nats", "iav_slope"]
-    assert list(found.index) == [("a", 0), ("a", 1), ("s", 0)]
-    assert found["accuracy_pct"].tolist() == [60.0, 70.0, 80.0]
-    assert found["robustness_pct"].tolist() == [30.0, 20.0, 50.0]
-    assert found["entropy_nats"].tolist() == [1.5, 3.0, 2.0]
-    assert found["iav_slope"].tolist() == [-0.1, -0.2, 0.3]
-    assert kinds.tolist() == ["supervised", "supervised", "self-supervised"]
-    assert kinds.index.equals(found.index) and len(separations(found, kinds)) == 4
-
-
-# Before and after RobustViT's finetuning
-
-
-def robustvit(**runs):
-    """Scores of each run: one map, two heads, two images."""
-    found = []
-    for run, values in runs.items():
-        places = [(0, 1, 1), (1, 1, 1), (0, 1, 2), (1, 1, 2)]
-        found += [(run, "mask", *place, v) for place, v in zip(places, values, strict=True)]
-    return pd.DataFrame(found, columns=["run", "map", "image", "layer", "head", "score"])
-
-
-def test_change_by_hand():
-    """Head 1 rises by 0.1 and 0.3, head 2 by 0.3 and -0.1, on all images alike."""
-    runs = {"seed0": [0.3, 0.5, 0.8, 0.8], "seed1": [0.5, 0.7, 0.4, 0.4]}
-    (row,) = change_after(robustvit(original=[0.2, 0.4, 0.5, 0.5], **runs)).to_dict("records")
-    assert row["map"] == "mask" and row["before"] == pytest.approx(0.4)
-    assert row["change"] == pytest.approx(0.15)
-    half = 12.706205 * 0.05  # Student's t of two seeds
-    assert (row["low"], row["high"]) == pytest.approx((0.15 - half, 0.15 + half))

@@ -1,4 +1,4 @@
-"""The stored tables against the averages that the paper prints, and against the claims."""
+"""The stored tables: all there, in our names, and as the papers print and average them."""
 
 from __future__ import annotations
 
@@ -6,115 +6,104 @@ import pandas as pd
 import pytest
 
 from relevit import paper
+from relevit.attribution import METHODS
+from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS
 from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.paper.published import MAP_TABLES
+from relevit.evaluate.segmentation import METRICS
+from relevit.paper.published import VARIANTS, published_name, read_table
 
 PRINTED = 0.0501  # points; half a printed digit, with room for float rounding
-# Printed averages that disagree with the printed cells (table, classes, set, metric).
-WRONG = {("train", "inet_v2", "top1"), ("other", "si_location", "top1")}
+# Printed averages that disagree with the printed cells (classes, set, metric).
+WRONG = {("A", "v2", "top1"), ("B", "si_location", "top1")}
 
 
-def printed(masks, classes="all"):
-    table = paper.averages()
-    table = table[(table["masks"] == masks) & (table["train_classes"] == classes)]
-    return table[["dataset", "metric", "value"]].itertuples(index=False)
+def test_changes_over_the_models_are_the_printed_averages():
+    rows = paper.published_rows("main_T1", "main_T2", "arxiv_T10", "arxiv_T11")
+    rows = rows[(rows["method"] == "ours")]
+    keys = ["masks", "classes", "dataset", "metric"]
+    ours = (rows["value_pct"] - rows["reference_pct"]).groupby([rows[key] for key in keys]).mean()
+    printed = read_table("averages").set_index(keys)["change_pts"]
+    far = (ours.reindex(printed.index) - printed).abs() > PRINTED
+    assert set(printed.index[far].droplevel("masks")) == WRONG
+    for masks in paper.MASKS:
+        changes = paper.published_changes(masks).set_index("dataset")
+        assert tuple(changes.index) == TEST_SETS
+        assert changes.loc["a", "change_top1_pts"] == pytest.approx(ours[masks, "all", "a", "top1"])
 
 
-@pytest.mark.parametrize("masks", paper.MASKS)
-def test_changes_are_the_printed_averages(masks):
-    ours = paper.published_changes(masks).set_index("dataset")
-    assert tuple(ours.index) == TEST_SETS
-    assert set(ours["models"]) == {7}
-    sets = {theirs: name for name, theirs in paper.PAPER_SETS.items()}
-    checked = 0
-    for dataset, metric, value in printed(masks):
-        assert ours.loc[sets[dataset], f"change_{metric}_pts"] == pytest.approx(value, abs=PRINTED)
-        checked += 1
-    assert checked == 12  # the paper prints averages for T1 alone, not for T2
-
-
-@pytest.mark.parametrize(("classes", "kind"), [("train", "A"), ("other", "B")])
-def test_split_changes_are_the_printed_averages(classes, kind):
-    rows = paper.published_rows("arxiv_T10", "arxiv_T11").query("method == 'ours'")
-    rows = rows[rows["classes"] == kind]
-    ours = (rows["value_pct"] - rows["reference_pct"]).groupby([rows["dataset"], rows["metric"]])
-    ours, sets = ours.mean(), {theirs: name for name, theirs in paper.PAPER_SETS.items()}
-    wrong = {
-        (classes, dataset, metric)
-        for dataset, metric, value in printed("annotated", classes)
-        if abs(ours[sets[dataset], metric] - value) > PRINTED
-    }
-    assert wrong == {row for row in WRONG if row[0] == classes}
-
-
-def test_hyperparameters_and_claims_are_complete():
-    rates = paper.hyperparameters()
-    assert rates["method"].value_counts().to_dict() == {"ours": 7, "rrr": 5, "gradmask": 5}
-    claims = paper.claims()
-    numbers = {"RV": range(1, 44), "BI": range(1, 23), "IAV": range(1, 23)}
-    assert claims["id"].tolist() == [f"{p}-{i:02}" for p, those in numbers.items() for i in those]
-    assert claims["paper"].tolist() == ["robustvit"] * 43 + ["beyond_intuition"] * 22 + ["iav"] * 22
-    assert (claims[["paper", "where", "claim"]] != "").all(axis=None)
-    assert not claims.isna().any(axis=None)
-
-
-@pytest.mark.parametrize("table", ["robustness", "averages", "hyperparameters", "claims"])
-def test_callers_cannot_change_the_stored_tables(table):
-    read = getattr(paper, table)
-    table = read()
-    table.iloc[:, 0] = "changed"
-    assert "changed" not in set(read().iloc[:, 0])
-
-
-# Row by row.
-
-TABLES = [name for name in paper.CAPTIONS if name not in MAP_TABLES]
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_every_printed_number_is_kept(name):
+@pytest.mark.parametrize("name", paper.CAPTIONS)
+def test_every_printed_number_is_kept_and_has_what_it_is_compared_with(name):
     rows = paper.published_rows(name)
-    printed = paper.robustness().query("table == @name")
     own = rows if name != "supp_T9" else rows[rows["method"] != "original"]
-    assert len(own) == len(printed)
-    assert own["value_pct"].sum() == pytest.approx(printed["value"].sum())
-    assert rows["reference_pct"].notna().sum() == len(rows) - (rows["method"] == "original").sum()
+    stored = [read_table(one) for one in ("robustness", "segmentation", "perturbation")]
+    printed = pd.concat(stored).query("table == @name")
+    values = printed["value_pct"].fillna(printed["auc_pct"])
+    assert len(own) == len(printed) and own["value_pct"].sum() == pytest.approx(values.sum())
+    assert (rows["reference_pct"].isna() == (rows["method"] == "original")).all()
 
 
 def test_what_the_dino_rows_are_compared_with():
     rows = paper.published_rows("supp_T10").set_index(["model", "method", "dataset"])
     pair = rows.loc[("DINO-B", "ours", "a"), ["value_pct", "reference_pct"]]
     assert pair.tolist() == [19.1, 16.4]
-    assert rows.loc[("DINO-B", "dino_linear", "a"), "reference_pct"] == 12.9
-    assert rows.loc[("DINO-B", "dino_finetuned", "a"), "reference_pct"] == 12.9
+    for method in ("dino_linear", "dino_finetuned"):
+        assert rows.loc[("DINO-B", method, "a"), "reference_pct"] == 12.9
 
 
-def test_published_ablations():
+def test_claims_are_complete():
+    claims = paper.claims()
+    numbers = {"RV": range(1, 44), "BI": range(1, 23), "IAV": range(1, 23)}
+    assert claims["id"].tolist() == [f"{p}-{i:02}" for p, those in numbers.items() for i in those]
+    assert (claims[["paper", "where", "claim"]] != "").all(axis=None)
+    claims.iloc[:, 0] = "changed"
+    assert "changed" not in set(paper.claims().iloc[:, 0])
+
+
+def test_ablations_of_robustvit():
     top1, top5 = paper.published_ablations(), paper.published_ablations("top5")
-    assert list(top5.index) == list(paper.VARIANT_METHODS)
-    assert list(top1.index) == list(paper.VARIANT_METHODS)[:-2]
+    assert list(top5.index) == ["full", *VARIANTS[1:]] and list(top1.index) == list(top5.index)[:-2]
     assert top1.loc["no_background", "val"] == pytest.approx(0.1)
     mean = top1[list(SHIFTED_SETS)].mean(axis=1)
     pd.testing.assert_series_equal(top1["shifted_average"], mean, check_names=False)
 
 
+def test_tests_of_maps_are_in_our_names():
+    outlines, areas = paper.published_segmentation(), paper.published_perturbation()
+    assert outlines["table"].value_counts().to_dict() == {"T2": 96, "main_T3": 42, "T6": 9}
+    assert areas["table"].value_counts().to_dict() == {"T1": 84, "T3": 20, "supp_T12": 12}
+    assert set(outlines["metric"]) == set(METRICS)
+    for table in (outlines, areas):
+        assert set(table.query("paper == 'beyond_intuition'")["method"]) < set(METHODS)
+    assert set(areas["target"]) == {"predicted", "label", "not stated"}
+    value = outlines.set_index(["table", "model", "method", "metric"])["value_pct"]
+    assert value["T2", "ViT-B", "token_wise", "miou_pct"] == 66.32
+    assert value["main_T3", "DeiT-S", "ours", "map_pct"] == 86.4
+    value = areas.set_index(["model", "method", "direction", "target"])["auc_pct"]
+    assert value["ViT-B", "head_wise", "positive", "predicted"] == 15.97
+    assert value["ViT-MAE", "transformer_attribution", "negative", "label"] == 57.31
+
+
+def test_ablation_of_beyond_intuition_repeats_the_tables_of_both_tests():
+    ablation = paper.published_ablation().set_index(["perception", "feedback"])
+    assert len(ablation) == 7 and not ablation.isna().any(axis=None)
+    assert set(ablation.index.get_level_values(0)) == set(PERCEPTIONS)
+    assert set(ablation.index.get_level_values(1)) == set(FEEDBACKS)
+    assert ablation.loc[("head_wise", "gradient")].tolist() == [
+        75.67, 57.75, 84.49, 43.01, 17.33, 55.27
+    ]  # fmt: skip
+    full = paper.published_segmentation().query("table == 'T2' and model == 'ViT-B'")
+    values = full.pivot(index="method", columns="metric", values="value_pct")
+    for name in ("head_wise", "token_wise"):
+        ours = ablation.loc[(name, "integrated_gradient"), list(METRICS)]
+        assert ours.tolist() == values.loc[name, list(METRICS)].tolist()
+
+
 def test_names_in_the_papers_tables():
-    names = ("vit-b", "ar-l", "deit-s-cut", "dino-b", "tiny", "mae-b", "ViT-B")
-    assert [paper.published_name(name) for name in names] == [
-        "ViT-B",
-        "AR-L",
-        "DeiT-S",
-        "DINO-B",
-        None,
-        None,
-        None,
-    ]
+    names = {"vit-b": "ViT-B", "ar-l": "AR-L", "deit-s-cut": "DeiT-S", "dino-b": "DINO-B"}
+    names |= dict.fromkeys(("tiny", "mae-b", "ViT-B"))
+    assert {name: published_name(name) for name in names} == names
 
 
-def test_wrong_names():
-    with pytest.raises(ValueError, match=r"published_rows: \['main_T3'\] are unknown; use some of"):
-        paper.published_rows("main_T3")
-    with pytest.raises(ValueError, match=r"published_map_rows: 'T9' is unknown; use one of"):
-        paper.published_map_rows("T9")
-    with pytest.raises(ValueError, match=r"published_ablations: metric 'top2' is unknown; use one"):
-        paper.published_ablations("top2")
+def test_an_unknown_table_is_refused():
+    with pytest.raises(ValueError, match=r"published_rows: \['T9'\] are unknown; use some of"):
+        paper.published_rows("T9")

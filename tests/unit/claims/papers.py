@@ -15,15 +15,14 @@ from relevit.evaluate import leads
 from relevit.evaluate.accuracies import agreement
 from relevit.models.registry import PAPER_MODELS
 from relevit.paper import (
-    VARIANT_METHODS,
     published_ablation,
     published_perturbation,
     published_rows,
     published_segmentation,
 )
 
-from .frames import frame
-from .heads import BEIT, DEIT, DINO, IN21K, SEEDS
+SEEDS = (0, 1, 2)
+DINO, BEIT, DEIT, IN21K = "mini-dino", "mini-mae", "mini-deit", "mini-supervised"
 
 RUNS, ABLATIONS, SPLIT = (
     "04_cures/accuracies",
@@ -48,6 +47,11 @@ def exact(rows, seed="seed", images=np.inf):
     return pd.concat([rows.assign(**{seed: n}) for n in SEEDS], ignore_index=True).assign(
         images=images
     )
+
+
+def frame(rows, columns):
+    """A table of these rows; the names of its columns stand in one text."""
+    return pd.DataFrame(list(rows), columns=columns.split())
 
 
 @cache
@@ -100,9 +104,8 @@ def with_baselines(model):
 
 def ablations(*models):
     rows = printed("main_T4", "arxiv_T12", "supp_T8", "supp_T9").query("method != 'original'")
-    names = {theirs: ours for ours, theirs in VARIANT_METHODS.items()} | {"ours": "full"}
     rows = mean_over_models(rows[rows["model"].isin(models)])
-    table = exact(rows.assign(variant=rows["method"].replace(names)))
+    table = exact(rows.assign(variant=rows["method"].replace({"ours": "full"})))
     of_both = table.dropna(subset="top1_pct")  # the losses alone are printed in top-5
     found = agreement(of_both).assign(images=np.inf)
     if len(models) == 1:
