@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from bench_core import LIMIT, differences
-from relevit.attribution.pixels.smoothgrad import NOISE, noise_patterns, smoothgrad
+from relevit.attribution.pixels import NOISE, noise_patterns, smoothgrad
 from relevit.base.device import choose_device, choose_precision
 from relevit.config.iav import MINIS
 from relevit.data.cutouts import CUTOUTS

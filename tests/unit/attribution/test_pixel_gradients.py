@@ -12,8 +12,11 @@ from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
 
 from relevit.attribution import METHODS, patch_grid
 from relevit.attribution.path import integration_path
-from relevit.attribution.pixels.integrated_gradients import integrated_gradients_pixels
-from relevit.attribution.pixels.smoothgrad import noise_patterns, smoothgrad_pixels
+from relevit.attribution.pixels import (
+    integrated_gradients_pixels,
+    noise_patterns,
+    smoothgrad_pixels,
+)
 
 from .. import attribution_cases
 from ..attribution_cases import HALF, PIXELS, know_black
