@@ -94,9 +94,10 @@ def observe(
     gradients: Gradients = "none",
     exact_gradient: bool = False,
     in_graph: bool = False,
-    **how: Any,
+    pooling: Pooling | None = None,
+    last: int | None = None,
 ) -> Seen:
-    """Run the model once; `how` as `run`.
+    """Run the model once; `pooling` and `last` as `run`.
 
     With `exact_gradient` maps and gradients are differentiable with respect to the weights, with
     `in_graph` the maps alone; otherwise they are detached and the weights are frozen meanwhile,
@@ -107,7 +108,7 @@ def observe(
         stack.enter_context(torch.set_grad_enabled(in_graph or gradients != "none"))
         if not in_graph:
             stack.enter_context(frozen_weights(model))
-        seen = run(model, images, target, **how)
+        seen = run(model, images, target, pooling=pooling, last=last)
         wanted = {"none": [], "last": seen.maps[-1:], "all": seen.maps}[gradients]
         if wanted:
             keep = {"retain_graph": in_graph, "create_graph": exact_gradient}
