@@ -41,10 +41,11 @@ def close(monkeypatch):
     return compare
 
 
-def pixels(*args, **options):
+def pixels(model, images, target, **options):
     """Relevance of every pixel, summed over colours."""
-    rules, run = lrp.run_by_relevance(*args, of_images=True, **options)
-    return rules.gradients(run.score, [run.images])[0].sum(dim=1)
+    rules, images = lrp.Relevance(**options), images.clone().requires_grad_()
+    seen = rules.run(model, images, target)
+    return rules.gradients(seen.score, [images])[0].sum(dim=1)
 
 
 @pytest.mark.parametrize("kind", ["none", "index"])
@@ -72,8 +73,9 @@ def test_attention_relevance_of_every_block(close, golden, golden_models, golden
     model.norm.eps = EPS["asis"]
 
     def blocks():
-        rules, run = lrp.run_by_relevance(model, golden_inputs["images"], golden_inputs["labels"])
-        return rules.gradients(run.score, run.seen.maps)
+        rules = lrp.Relevance()
+        seen = rules.run(model, golden_inputs["images"], golden_inputs["labels"])
+        return rules.gradients(seen.score, seen.maps)
 
     def rolled():
         matrices = [block.clamp(min=0).mean(dim=1) for block in blocks()]

@@ -21,11 +21,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, alone, attention_layers
-from relevit.attention.token_rows import prefix_tokens
-from relevit.attribution.backward_rules import SHARED, Rules, explain_by_rules, product
-from relevit.attribution.layers import check_weights, is_plain, matrix_of
+from relevit.attribution.backward_rules import SHARED, Rules, product
+from relevit.attribution.layers import alike, is_plain, matrix_of
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixels.pixel_gradients import need_pixels, sum_over_patches
+from relevit.attribution.pixels import need_pixels, sum_over_patches
 from relevit.attribution.seen import Map
 
 GAMMA = 0.05
@@ -72,26 +71,22 @@ def attn_lrp_and_logits(
                 f"{name} {value}: the rule takes 0 (which is the epsilon rule) or more"
             )
     table = dict.fromkeys((torch.matmul, Tensor.matmul, Tensor.__matmul__), product)
-    rules = Rules(SHARED | table)
-    layers = linear_layers(model) if gamma > 0 else {}
-    strengths = dict.fromkeys(layers, gamma)
-    if patch_gamma > 0 and last is None:
+    rules, layers = Rules(SHARED | table), {}
+    if gamma > 0:
+        layers = {path: (layer, gamma) for path, layer in linear_layers(model).items()}
+    images = images.detach().requires_grad_(last is None)
+    if last is None and patch_gamma > 0:
         need_pixels(model)  # refuses what makes its tokens of anything but pixels
-        check_weights(model, [PATCHES], "attn_lrp")
-        layers, strengths[PATCHES] = layers | {PATCHES: model.patch_embed.proj}, patch_gamma
-    with gamma_rules(model, rules, layers, strengths):
-        found, logits = explain_by_rules(
-            model,
-            images,
-            target,
-            rules,
-            of="images" if last is None else "tokens",
-            last=last,
-            in_graph=in_graph,
-        )
+        layers[PATCHES] = model.patch_embed.proj, patch_gamma
+    with gamma_rules(model, rules, layers):
+        seen = rules.run(model, images, target, last=last, in_graph=in_graph)
+    wanted = images if last is None else seen.inputs[0]
+    [found] = rules.shares(seen.score, [wanted], create_graph=in_graph)
     if last is None and images.ndim == 4:
-        return sum_over_patches(model, found[0].sum(dim=1)), logits
-    return found[0].sum(dim=2)[:, prefix_tokens(model) :], logits
+        found = sum_over_patches(model, found.sum(dim=1))
+    else:
+        found = found.sum(dim=2)[:, seen.prefix :]
+    return (found, seen.logits) if in_graph else (found.detach(), seen.logits.detach())
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
@@ -115,14 +110,14 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 @contextmanager
 def gamma_rules(
-    model: nn.Module, rules: Rules, layers: dict[str, nn.Module], strengths: dict[str, float]
+    model: nn.Module, rules: Rules, layers: dict[str, tuple[nn.Module, float]]
 ) -> Iterator[None]:
     """These layers have the gamma rule in passes made inside, each with its own gamma."""
     with alone(model), ExitStack() as stack:
-        for path, layer in layers.items():
-            plain = is_plain(layer) or path == PATCHES  # before it has a hook
+        for path, (layer, gamma) in layers.items():
+            plain = is_plain(layer)  # before it has a hook
             name = f"{path} of this {type(model).__name__}"
-            hook = partial(_strengthened, rules, strengths[path], name, plain)
+            hook = partial(_strengthened, rules, gamma, name, plain)
             stack.callback(layer.register_forward_hook(hook).remove)
         yield
 
@@ -143,15 +138,13 @@ def _strengthened(
     """
     if rules.paused:
         return None
-    inputs, function = args[0], layer._conv_forward if isinstance(layer, nn.Conv2d) else F.linear
+    inputs, patches = args[0], isinstance(layer, nn.Conv2d)
+    function = layer._conv_forward if patches else F.linear
     with rules.pause():
-        if plain:
-            return gamma_rule(rules, function, inputs, layer.weight, layer.bias, made, gamma)
-        weight, bias = matrix_of(layer, inputs)
-        again = F.linear(inputs, weight, bias)
-        limit = torch.finfo(made.dtype).eps ** 0.5 * made.abs().amax()
-        if bool((again - made).abs().amax() <= limit):
-            return gamma_rule(rules, F.linear, inputs, weight, bias, again, gamma)
+        found = (layer.weight, layer.bias) if plain or patches else matrix_of(layer, inputs)
+        again = made if plain else function(inputs, *found)
+        if plain or alike(again, made):
+            return gamma_rule(rules, function, inputs, *found, again, gamma)
     if isinstance(layer, nn.Linear) or hasattr(layer, "weight") or hasattr(layer, "in_features"):
         raise ValueError(
             f"attn_lrp: {name} is a {type(layer).__name__} that does more than a matrix and a "

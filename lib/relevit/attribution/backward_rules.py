@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from relevit.attention.recording import Inputs, frozen_weights, last_blocks, record_attention
-from relevit.attention.token_rows import Pooling, head_pooling, prefix_tokens
-from relevit.attribution.method import Target, checked_target
-from relevit.attribution.seen import Seen
+from relevit.attention.recording import Inputs, frozen_weights, last_blocks
+from relevit.attribution.method import Target
+from relevit.attribution.seen import Seen, run
 
 Rule = Callable[..., Tensor]
 
@@ -59,9 +57,27 @@ class Rules(TorchFunctionMode):
         """The same, a constant where rules are in force."""
         return self.handed(tensor, lambda slope: ())
 
-    def halved(self, tensor: Tensor) -> Tensor:
-        """The same, with half of the gradient where rules are in force."""
-        return self.handed(tensor, lambda slope: (slope * 0.5,), tensor)
+    def run(
+        self,
+        model: nn.Module,
+        images: Inputs,
+        target: Target = None,
+        *,
+        last: int | None = None,
+        in_graph: bool = False,
+        **how: Any,
+    ) -> Seen:
+        """One forward pass with a graph from the tokens before the `last` blocks (None: all) on.
+
+        Or from the images, where they require a gradient. Only with `in_graph` are the weights in
+        it. `how` as `relevit.attribution.seen.run`.
+        """
+        with torch.enable_grad(), ExitStack() as stack:
+            if not in_graph:
+                stack.enter_context(frozen_weights(model))
+            first = model.blocks[last_blocks(len(model.blocks), last)[0]]
+            stack.callback(first.register_forward_pre_hook(_need_gradient).remove)
+            return run(model, images, target, last=last, under=self, **how)
 
     def gradients(
         self, score: Tensor, tensors: Sequence[Tensor], **options: bool
@@ -72,6 +88,11 @@ class Rules(TorchFunctionMode):
             return torch.autograd.grad(score, tensors, **options)
         finally:
             self.in_force = False
+
+    def shares(self, score: Tensor, tensors: Sequence[Tensor], **options: bool) -> list[Tensor]:
+        """Each value times its gradient by the rules."""
+        slopes = self.gradients(score, tensors, **options)
+        return [values * slope for values, slope in zip(tensors, slopes, strict=True)]
 
 
 class Handed(torch.autograd.Function):
@@ -87,73 +108,6 @@ class Handed(torch.autograd.Function):
         if not ctx.rules.in_force:
             return None, None, slope, *[None] * ctx.count
         return None, None, None, *ctx.rule(slope)
-
-
-class Run(NamedTuple):
-    """A forward pass under rules: the sum of the logits explained, and what it comes from."""
-
-    score: Float[Tensor, ""]
-    images: Inputs
-    seen: Seen
-
-
-def run_by_rules(
-    model: nn.Module,
-    images: Inputs,
-    target: Target,
-    rules: Rules,
-    *,
-    of_images: bool = False,
-    last: int | None = None,
-    in_graph: bool = False,
-    pooling: Pooling | None = None,
-) -> Run:
-    """Run the model once, with a graph from the images or from the tokens before some blocks.
-
-    These are the `last` so many (None: all). Only with `in_graph` are the weights in the graph.
-    Raises: ValueError for a bad target or pooling, or a model without global self-attention.
-    """
-    pooling = head_pooling(model, pooling)
-    with ExitStack() as stack:
-        stack.enter_context(torch.enable_grad())
-        if not in_graph:
-            stack.enter_context(frozen_weights(model))
-        images = images.detach().requires_grad_(of_images)
-        first = model.blocks[last_blocks(len(model.blocks), last)[0]]
-        stack.callback(first.register_forward_pre_hook(_need_gradient).remove)
-        with record_attention(model, last=last) as tape, rules:
-            logits = model(images)
-        target = checked_target(logits, target)
-        score = logits.gather(1, target[:, None]).sum()
-    kept = Seen(tape.maps, [], tape.inputs, logits, target, pooling, prefix_tokens(model))
-    return Run(score, images, kept)
-
-
-@torch.enable_grad()
-def explain_by_rules(
-    model: nn.Module,
-    images: Inputs,
-    target: Target,
-    rules: Rules,
-    *,
-    of: Literal["images", "tokens"],
-    last: int | None = None,
-    in_graph: bool = False,
-) -> tuple[list[Tensor], Float[Tensor, "batch classes"]]:
-    """Each value times its gradient by the rules for one class's logit, and the logits.
-
-    Of the images, or of the tokens before each of the `last` blocks (None: all), first block first.
-    With `in_graph` both may be differentiated; otherwise they are detached, which is cheaper.
-    Raises: as `run_by_rules`.
-    """
-    how = {"of_images": of == "images", "last": last, "in_graph": in_graph}
-    run = run_by_rules(model, images, target, rules, **how)
-    wanted = [run.images] if of == "images" else run.seen.inputs
-    slopes = rules.gradients(run.score, wanted, create_graph=in_graph)
-    found = [values * slope for values, slope in zip(wanted, slopes, strict=True)]
-    if in_graph:
-        return found, run.seen.logits
-    return [values.detach() for values in found], run.seen.logits.detach()
 
 
 def _need_gradient(block: nn.Module, args: tuple) -> None:
@@ -204,7 +158,9 @@ def product(rules: Rules, function: Rule, a: Any, b: Any) -> Tensor:
         isinstance(x, Tensor) and x.requires_grad and x.ndim > 2 and not hasattr(x, "is_constant")
         for x in (a, b)
     )
-    return rules.halved(made) if both and a.ndim == b.ndim else made
+    if not (both and a.ndim == b.ndim):
+        return made
+    return rules.handed(made, lambda slope: (slope * 0.5,), made)
 
 
 def constant(rules: Rules, function: Rule, *args: Any, **options: Any) -> Tensor:

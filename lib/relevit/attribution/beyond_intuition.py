@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, frozen_weights, need_softmax, record_attention
 from relevit.attention.token_rows import Pooling
-from relevit.attribution.layers import block_layers, check_weights
+from relevit.attribution.layers import need_matrix
 from relevit.attribution.method import Target, method
 from relevit.attribution.path import (
     Baseline,
@@ -177,7 +177,6 @@ def weigh_tokens(
     value's bias (C7; BERT has no norm there), `after_attention` the tokens after the block's
     attention in place of Z (D12).
     """
-    check_weights(model, block_layers(model, "attn.qkv", "attn.proj"), "token_wise")
     if any(getattr(block.attn, "gate", None) is not None for block in model.blocks):
         raise ValueError(
             f"token_wise: the attention of this {type(model).__name__} has gates, by which a value "
@@ -185,21 +184,21 @@ def weigh_tokens(
         )
     weighed = []
     for i, (block, tokens) in enumerate(zip(model.blocks, seen.inputs, strict=True)):
-        weight, bias = value_projection(block.attn)
-        source = tokens
+        source, name = tokens, f"token_wise: blocks.{i}.attn.%s of this {type(model).__name__}"
         if after_attention:
-            source = _after_attention(block, tokens, seen.maps[i])
-        source, bias = (block.norm1(source), bias) if after_norm else (source, None)
-        moved = nn.functional.linear(source, weight, bias) @ block.attn.proj.weight.T
+            source = _after_attention(block, tokens, seen.maps[i], name % "qkv")
+        source = block.norm1(source) if after_norm else source
+        values = values_of(block.attn, source, name % "qkv", with_bias=after_norm)
+        moved = values @ need_matrix(block.attn.proj, values, name % "proj")[0].T
         gain = scale_branch(block, 1, moved).norm(dim=-1) / tokens.norm(dim=-1)
         weighed.append(seen.maps[i].mean(dim=1) * gain[:, None, :])
     return weighed
 
 
-def _after_attention(block: nn.Module, tokens: Tensor, attention: Tensor) -> Tensor:
+def _after_attention(block: nn.Module, tokens: Tensor, attention: Tensor, name: str) -> Tensor:
     """The tokens after a block's attention and its residual."""
     layer, none = block.attn, nn.Identity()
-    values = nn.functional.linear(block.norm1(tokens), *value_projection(layer))
+    values = values_of(layer, block.norm1(tokens), name)
     mixed = attention @ values.unflatten(2, (attention.shape[1], -1)).transpose(1, 2)
     attended = layer.proj(getattr(layer, "norm", none)(mixed.transpose(1, 2).flatten(2)))
     # BERT has its norm behind the sum.
@@ -215,12 +214,15 @@ def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
     return values if gamma is None else gamma * values
 
 
-def value_projection(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """Weight [width of all heads, width] and bias of the values, out of timm's joint layer."""
-    weight, bias = layer.qkv.weight, layer.qkv.bias
+def values_of(
+    layer: nn.Module, tokens: Tensor, name: str, *, with_bias: bool = True
+) -> Float[Tensor, "batch tokens width"]:
+    """The values of these tokens, all heads side by side, out of timm's joint layer."""
+    weight, bias = need_matrix(layer.qkv, tokens, name)
     start = 2 * weight.shape[0] // 3
-    own = getattr(layer, "v_bias", None) if bias is None else bias[start:]  # the first is BEiT's
-    return weight[start:], own
+    own = getattr(layer, "v_bias", None)  # BEiT's
+    own = bias[start:] if own is None and bias is not None else own
+    return nn.functional.linear(tokens, weight[start:], own if with_bias else None)
 
 
 # Feedback

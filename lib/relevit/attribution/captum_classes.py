@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from relevit.attention.patches import patch_grid, to_pixels
 from relevit.attribution.method import Target
 from relevit.attribution.methods import METHODS, check_known
-from relevit.attribution.pixels.pixel_gradients import sum_over_patches
+from relevit.attribution.pixels import sum_over_patches
 from relevit.attribution.seen import Map
 from relevit.protocols import Protocol
 

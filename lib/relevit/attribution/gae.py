@@ -12,12 +12,7 @@ whose head averages the patches has no such row: there it is the mean of the pat
 
 from __future__ import annotations
 
-from jaxtyping import Float
-from torch import Tensor, nn
-
-from relevit.attention.recording import Inputs
-from relevit.attribution.method import Target, method
-from relevit.attribution.seen import Map, Matrices, Seen, observe, reads
+from relevit.attribution.seen import Map, Matrices, Seen, reads
 
 
 @reads("all")
@@ -30,15 +25,6 @@ def gae(seen: Seen) -> Map:
     is differentiable through A and through grad A (A2); otherwise it is detached and cheaper.
     """
     return seen.pool(seen.propagate(positive_part(seen)))
-
-
-@method()
-def gae_and_logits(
-    model: nn.Module, images: Inputs, target: Target = None
-) -> tuple[Map, Float[Tensor, "batch classes"]]:
-    """The map of `gae`, and the logits of the same pass."""
-    seen = observe(model, images, target, gradients="all")
-    return seen.pool(seen.propagate(positive_part(seen))), seen.logits
 
 
 @reads("all")

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs
-from relevit.attention.token_rows import prefix_tokens
-from relevit.attribution.backward_rules import SHARED, Rules, constant, explain_by_rules
+from relevit.attribution.backward_rules import SHARED, Rules, constant
 from relevit.attribution.method import Target, method
 from relevit.attribution.seen import Map
 
@@ -24,5 +23,6 @@ def libra_grad(model: nn.Module, images: Inputs, target: Target = None) -> Map:
     Source: Mehri, Baghshah, Pilehvar 2025 (CVPR).
     """
     rules = Rules(SHARED | dict.fromkeys((torch.softmax, Tensor.softmax, F.softmax), constant))
-    found, _ = explain_by_rules(model, images, target, rules, of="tokens")
-    return sum(found).sum(dim=2)[:, prefix_tokens(model) :] / len(found)
+    seen = rules.run(model, images.detach(), target)
+    found = rules.shares(seen.score, seen.inputs)
+    return sum(found).sum(dim=2)[:, seen.prefix :].detach() / len(found)

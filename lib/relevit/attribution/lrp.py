@@ -9,8 +9,8 @@ is zero.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -21,10 +21,11 @@ from torch import Tensor, nn
 
 from relevit.attention.patches import fitted
 from relevit.attention.recording import FAMILIES, Inputs, need_softmax
-from relevit.attribution.backward_rules import Rule, Rules, Run, run_by_rules
+from relevit.attention.token_rows import Pooling
+from relevit.attribution.backward_rules import Rule, Rules
 from relevit.attribution.method import Target, method
-from relevit.attribution.pixels.pixel_gradients import need_pixels, sum_over_patches
-from relevit.attribution.seen import Map
+from relevit.attribution.pixels import need_pixels, sum_over_patches
+from relevit.attribution.seen import Map, Seen
 
 SMALLEST = 1e-9  # denominators are kept this far from zero
 
@@ -44,61 +45,56 @@ def lrp(
     Source: Bach et al. 2015 with the rules of Chefer et al. 2021 (CVPR).
     """
     need_pixels(model)
-    how = dict(plain=plain, mean_shares=mean_shares, interleaved=interleaved)
-    rules, run = run_by_relevance(model, images, target, of_images=True, **how)
-    return sum_over_patches(model, rules.gradients(run.score, [run.images])[0].sum(dim=1))
+    images = images.detach().requires_grad_()
+    rules = Relevance(plain=plain, mean_shares=mean_shares, interleaved=interleaved)
+    seen = rules.run(model, images, target)
+    return sum_over_patches(model, rules.gradients(seen.score, [images])[0].sum(dim=1))
 
 
 @method(float64=True)
-def partial_lrp(model: nn.Module, images: Inputs, target: Target = None, **options: Any) -> Map:
+def partial_lrp(
+    model: nn.Module,
+    images: Inputs,
+    target: Target = None,
+    *,
+    pooling: Pooling | None = None,
+    **options: bool,
+) -> Map:
     """Relevance of the last block's attention map: positive part, mean over heads.
 
     Source: Voita et al. 2019; Beyond Intuition App. B, whose text calls it class-agnostic:
     its map depends on the class all the same (differences C18). `options` as `Relevance`, whose
     `plain` takes the rules of the first published code, and `pooling` as `observe`.
     """
-    rules, run = run_by_relevance(model, images, target, last=1, **options)
-    (last,) = rules.gradients(run.score, run.seen.maps)
-    return run.seen.pool(run.seen.rows(last.clamp(min=0).mean(dim=1)))
+    rules = Relevance(**options)
+    seen = rules.run(model, images.detach(), target, last=1, pooling=pooling)
+    (last,) = rules.gradients(seen.score, seen.maps)
+    return seen.pool(seen.rows(last.clamp(min=0).mean(dim=1)))
 
 
 @method(float64=True)
 def transformer_attribution(
-    model: nn.Module, images: Inputs, target: Target = None, *, start_block: int = 1, **options: Any
+    model: nn.Module,
+    images: Inputs,
+    target: Target = None,
+    *,
+    start_block: int = 1,
+    pooling: Pooling | None = None,
+    **options: bool,
 ) -> Map:
     """R <- R + A_bar R, with A_bar the mean over heads of (grad A * relevance of A)^+.
 
     Source: Chefer, Gur, Wolf 2021 (CVPR). The published scripts leave out the first block
     (`start_block`, differences C16). `options` as `Relevance`, and `pooling` as `observe`.
     """
-    before = min(start_block, len(model.blocks)) - 1  # blocks that nothing is asked of
+    rules, before = Relevance(**options), min(start_block, len(model.blocks)) - 1
+    # Nothing is asked of the blocks before.
     last = len(model.blocks) - before
-    rules, run = run_by_relevance(model, images, target, last=last, **options)
-    slopes = torch.autograd.grad(run.score, run.seen.maps, retain_graph=True)
-    pairs = zip(slopes, rules.gradients(run.score, run.seen.maps), strict=True)
+    seen = rules.run(model, images.detach(), target, last=last, pooling=pooling)
+    slopes = torch.autograd.grad(seen.score, seen.maps, retain_graph=True)
+    pairs = zip(slopes, rules.gradients(seen.score, seen.maps), strict=True)
     matrices = [(slope * relevance).clamp(min=0).mean(dim=1) for slope, relevance in pairs]
-    return run.seen.pool(run.seen.propagate(matrices, start_block - before))
-
-
-def run_by_relevance(
-    model: nn.Module,
-    images: Inputs,
-    target: Target = None,
-    *,
-    of_images: bool = False,
-    last: int | None = None,
-    pooling: Any = None,
-    **options: bool,
-) -> tuple[Relevance, Run]:
-    """A forward pass as `run_by_rules`, whose `gradients` are relevance: 1 at the class's logit.
-
-    `options` as `Relevance`.
-    Raises: ValueError for a model that computes something the rules do not know.
-    """
-    need_softmax(model, "lrp")
-    rules, how = Relevance(**options), dict(of_images=of_images, last=last, pooling=pooling)
-    with rules.told_of_layers(model):
-        return rules, run_by_rules(model, images, target, rules, **how)
+    return seen.pool(seen.propagate(matrices, start_block - before))
 
 
 class Relevance(Rules):
@@ -134,19 +130,22 @@ class Relevance(Rules):
             raise self.unknown(func.__name__)
         return made
 
-    @contextmanager
-    def told_of_layers(self, model: nn.Module) -> Iterator[None]:
-        """Know inside which part of the model or of a block is running."""
-        self.model, hooks = type(model).__name__, []
-        for path, part in model.named_modules():
-            if re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
-                hooks.append(part.register_forward_pre_hook(partial(self._tell, path)))
-                hooks.append(part.register_forward_hook(partial(self._tell, "")))
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+    def run(self, model: nn.Module, *args: Any, **how: Any) -> Seen:
+        """Gradients are relevance then: 1 at the class's logit.
+
+        Raises: ValueError for a model that computes something the rules do not know.
+        """
+        need_softmax(model, "lrp")
+        self.model = type(model).__name__
+        with ExitStack() as stack:
+            for path, part in model.named_modules():
+                if re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
+                    for hook, what in (
+                        (part.register_forward_pre_hook, path),
+                        (part.register_forward_hook, ""),
+                    ):
+                        stack.callback(hook(partial(self._tell, what)).remove)
+            return super().run(model, *args, **how)
 
     def _tell(self, path: str, *_: Any) -> None:
         self.layer = path

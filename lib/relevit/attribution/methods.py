@@ -22,8 +22,7 @@ from relevit.attribution.gae import ga, gae
 from relevit.attribution.libra_grad import libra_grad
 from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
 from relevit.attribution.method import Target, method_options
-from relevit.attribution.pixels.integrated_gradients import integrated_gradients
-from relevit.attribution.pixels.smoothgrad import smoothgrad
+from relevit.attribution.pixels import integrated_gradients, smoothgrad
 from relevit.attribution.readout import legrad, readout
 from relevit.config.extensions import Extensible
 from relevit.protocols import Protocol

@@ -7,12 +7,15 @@ from torch import Tensor, nn
 
 from relevit.attention.recording import Inputs, need_softmax
 from relevit.attention.token_rows import need_head
+from relevit.attribution.attention_methods import raw_attention, rollout
 from relevit.attribution.attn_lrp import attn_lrp_and_logits
-from relevit.attribution.gae import positive_part
+from relevit.attribution.gae import gae
 from relevit.attribution.method import Target
 from relevit.attribution.readout import read_and_logits
-from relevit.attribution.seen import Map, average_heads, observe
+from relevit.attribution.seen import Map, observe
 from relevit.config.words import TrainedMap
+
+FORMULAS = {"gae": gae.of_seen, "attention": raw_attention.of_seen, "rollout": rollout.of_seen}
 
 
 def relevance_and_logits(
@@ -61,9 +64,4 @@ def relevance_and_logits(
         in_graph=True,
         last=1 if explanation == "attention" else last,
     )
-    if explanation == "attention":
-        rows = seen.rows(average_heads(seen)[-1])
-    else:
-        matrices = positive_part(seen) if explanation == "gae" else average_heads(seen)
-        rows = seen.propagate(matrices)
-    return seen.pool(rows), seen.logits
+    return FORMULAS[explanation](seen), seen.logits

@@ -10,7 +10,8 @@ command, and for every process of a preset, by an entry point of an installed pa
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Collection, Mapping
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Annotated, Any, TypeVar
@@ -20,7 +21,7 @@ from pydantic import AfterValidator
 Thing = TypeVar("Thing")
 
 
-class Extensible(MutableMapping[str, Thing]):
+class Extensible(UserDict[str, Thing]):
     """A table by name that others add to: its `own` entries first, then theirs.
 
     Entry points of the `group` are loaded when the table is first read. One that cannot be loaded,
@@ -52,7 +53,8 @@ class Extensible(MutableMapping[str, Thing]):
         self._known[name] = thing
         return thing
 
-    def _all(self) -> dict[str, Thing]:
+    @property
+    def data(self) -> dict[str, Thing]:  # what UserDict reads and writes
         if not self._complete:
             self._complete = True  # first: what is loaded may read, or register itself
             for point in sorted(entry_points(group=self.group), key=lambda point: point.name):
@@ -67,21 +69,6 @@ class Extensible(MutableMapping[str, Thing]):
                         stacklevel=2,
                     )
         return self._known
-
-    def __getitem__(self, name: str) -> Thing:
-        return self._all()[name]
-
-    def __setitem__(self, name: str, thing: Thing) -> None:
-        self._all()[name] = thing
-
-    def __delitem__(self, name: str) -> None:
-        del self._all()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
-
-    def __len__(self) -> int:
-        return len(self._all())
 
 
 def _place(thing: Any) -> tuple[Any, ...]:

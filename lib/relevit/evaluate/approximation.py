@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from relevit.attribution import method_options
 from relevit.attribution.beyond_intuition import scale_branch, weigh_heads, weigh_tokens
-from relevit.attribution.layers import block_layers, check_weights
+from relevit.attribution.layers import need_matrix
 from relevit.attribution.seen import average_heads, observe
 from relevit.protocols import Protocol
 
@@ -41,7 +41,6 @@ def approximation_errors(
     rules = {name: method_options(model, name, protocol) for name in ("head_wise", "token_wise")}
     for own in rules.values():
         own.pop("start_block", None)  # each block is judged by itself
-    check_weights(model, block_layers(model, "mlp.fc1", "mlp.fc2"), "approximation_errors")
     parts = []
     with torch.no_grad():
         tokens = zip(model.blocks, seen.inputs, [*seen.inputs[1:], *after_last], strict=True)
@@ -54,7 +53,11 @@ def approximation_errors(
         for method, matrices in recurrences.items():
             for (number, (block, before, after)), matrix in zip(blocks, matrices, strict=True):
                 mixed = before + matrix @ before
-                inner = mixed @ block.mlp.fc1.weight.T @ block.mlp.fc2.weight.T
+                inner = mixed
+                for name in ("fc1", "fc2"):
+                    place = f"approximation_errors: blocks.{number - 1}.mlp.{name}"
+                    layer = getattr(block.mlp, name, None)
+                    inner = inner @ need_matrix(layer, inner, place)[0].T
                 guess = mixed + scale_branch(block, 2, inner)
                 error = (after - guess).square().sum(dim=(1, 2))
                 rows = {"index": range(len(images)), "squared_error": error.cpu().double().numpy()}

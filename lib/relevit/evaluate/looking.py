@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attribution import patch_grid, to_heatmap
-from relevit.attribution.gae import gae_and_logits
+from relevit.attention.recording import evaluating
+from relevit.attribution import gae, patch_grid, to_heatmap
+from relevit.attribution.seen import observe
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values, wilson_share
 from relevit.evaluate.predictions import BATCH
@@ -67,11 +68,12 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
         if batch.candidates:
             with torch.inference_mode():
                 target = _among(model(pixels), batch.candidates).argmax(dim=1)
-        maps, found = gae_and_logits(model, pixels, target)
-        need_classes(found)
+        with evaluating(model):
+            seen = observe(model, pixels, target, gradients="all")
+        need_classes(seen.logits)
         size = tuple(pixels.shape[-2:])
-        heatmaps.append(to_heatmap(maps, size, patch_grid(model, pixels)).cpu())
-        logits.append(_among(found, batch.candidates).cpu())
+        heatmaps.append(to_heatmap(gae.of_seen(seen), size, patch_grid(model, pixels)).cpu())
+        logits.append(_among(seen.logits, batch.candidates).cpu())
     heat = torch.cat(heatmaps)
     confidence, predictions = torch.cat(logits).softmax(dim=1).max(dim=1)
     known = 1.0 if batch.masks.any() else math.nan

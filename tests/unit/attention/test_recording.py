@@ -140,17 +140,6 @@ def test_maps_get_gradients_with_frozen_weights(build_vit, images):
 # The model is left as it was
 
 
-class Broken(nn.Module):
-    """Raises in the forward pass, as a bug or an interrupt inside a block would."""
-
-    def __init__(self, error: BaseException):
-        super().__init__()
-        self.error = error
-
-    def forward(self, x):
-        raise self.error
-
-
 class SilentAttention(Attention):
     """Always fused, whatever the switch says, so that no map can be recorded."""
 
@@ -177,34 +166,31 @@ def mixed_state(model, training=True):
     return model
 
 
-CONTEXTS = [record_attention, alone, evaluating, frozen_weights, unfused_attention]
+CONTEXTS = [alone, evaluating, frozen_weights, unfused_attention]
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
-    ("case", "error", "told"),
+    ("case", "told"),
     [
-        ("broken block", ZeroDivisionError, "in the block"),
-        ("no forward", RuntimeError, "record_attention: 0 of 2 blocks.*inside the context"),
-        ("silent block", RuntimeError, r"1 of 2 blocks.*not fused"),
-        ("silent twice", RuntimeError, r"1 of 2 blocks.*not fused"),
+        ("no forward", "record_attention: 0 of 2 blocks.*inside the context"),
+        ("silent block", r"1 of 2 blocks.*not fused"),
+        ("silent twice", r"1 of 2 blocks.*not fused"),
     ],
 )
-def test_model_is_as_before_a_failure(build_vit, images, state_of, case, error, told, training):
+def test_model_is_as_before_a_failure(build_vit, images, state_of, case, told, training):
     """Fused attention passes the hook by; two half-recorded passes are not a whole one."""
     model = mixed_state(build_vit(), training)
-    if case == "broken block":
-        model.blocks[1].mlp = Broken(ZeroDivisionError("in the block"))
     if case.startswith("silent"):
         silence(model, 1)
     before = state_of(model)
-    with pytest.raises(error, match=told), record_attention(model):  # noqa: PT012
+    with pytest.raises(RuntimeError, match=told), record_attention(model):  # noqa: PT012
         for _ in range({"no forward": 0, "silent twice": 2}.get(case, 1)):
             model(images)
     assert state_of(model) == before
 
 
-@pytest.mark.parametrize("context", CONTEXTS[1:])
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_another_thread_waits_for_the_model(build_vit, state_of, context):
     model = build_vit()
     before, order = state_of(model), []

@@ -76,53 +76,26 @@ def test_raw_attention_is_the_last_map(build_vit, images, kind):
 IDS = torch.tensor([[1, 5, 6, 7, 2], [1, 9, 8, 5, 2]])
 
 
-@pytest.fixture(scope="module")
-def model():
-    return build_tiny(12, 2, width=8, heads=2, seed=3).double()
-
-
-@pytest.fixture(scope="module")
-def embedded(model):
-    return model.embed(IDS).detach()
-
-
-@pytest.fixture
-def parts(model, embedded):
-    """Maps and gradients of the last block, whole, for class 1."""
-    target = torch.ones(2, dtype=torch.long)
+@pytest.mark.parametrize(
+    ("family", "protocol"), [("bert", "published"), ("bert", "described"), ("clip", "published")]
+)
+def test_gradcam_of_texts(family, protocol):
+    """Published BERT counts the class token and scales the whole map (differences F3)."""
+    model, target = build_tiny(12, 2, width=8, heads=2, seed=3).double(), torch.ones(2).long()
+    model.family = family
+    embedded = model.embed(IDS).detach()
     seen = observe(model, embedded, target, gradients="last")
-    return seen.maps[-1], seen.gradients[-1], target
-
-
-def test_published_bert_counts_the_class_token_and_scales_the_whole_map(model, embedded, parts):
-    """Differences F3."""
-    maps, slopes, target = parts
-    found = METHODS["gradcam"](model, embedded, target)
-    for text in range(2):
-        weights = [slopes[text, head].sum() / 25 for head in range(2)]  # 5 queries, 5 keys
-        cam = sum(w * maps[text, head] for head, w in enumerate(weights)) / 2
-        cam = cam.clamp(min=0)
-        expected = (cam - cam.min()) / (cam.max() - cam.min())
-        torch.testing.assert_close(found[text], expected[0, 1:])
-
-
-def test_described_bert_leaves_the_class_token_out(model, embedded, parts):
-    maps, slopes, target = parts
-    weights = slopes[:, :, 0, 1:].mean(dim=2)
-    expected = torch.einsum("bh,bhk->bk", weights, maps[:, :, 0, 1:]) / 2
-    found = METHODS["gradcam"](model, embedded, target, protocol="described")
-    torch.testing.assert_close(found, expected.clamp(min=0))
-
-
-def test_published_clip_leaves_the_class_token_out(embedded, parts):
-    clip = build_tiny(12, 2, width=8, heads=2, seed=3).double()
-    clip.family = "clip"
-    maps, slopes, target = parts
-    weights = slopes[:, :, 0, 1:].mean(dim=2)
-    cam = torch.einsum("bh,bhk->bk", weights, maps[:, :, 0, 1:]).clamp(min=0)
-    low, high = cam.amin(dim=1, keepdim=True), cam.amax(dim=1, keepdim=True)
-    found = METHODS["gradcam"](clip, embedded, target)
-    torch.testing.assert_close(found, (cam - low) / (high - low), equal_nan=True)
+    whole = (family, protocol) == ("bert", "published")
+    maps, slopes = seen.maps[-1], seen.gradients[-1]
+    if not whole:
+        maps, slopes = (matrix[:, :, :1, 1:] for matrix in (maps, slopes))
+    weights = slopes.mean(dim=(2, 3))
+    cam = (torch.einsum("bh,bhqk->bqk", weights, maps) / 2).clamp(min=0)
+    if protocol == "published":
+        low, high = (end(cam, dim=(1, 2), keepdim=True) for end in (torch.amin, torch.amax))
+        cam = (cam - low) / (high - low)
+    found = METHODS["gradcam"](model, embedded, target, protocol=protocol)
+    torch.testing.assert_close(found, cam[:, 0, 1 if whole else 0 :], equal_nan=True)
 
 
 def test_a_constant_map_of_a_text_is_zero():

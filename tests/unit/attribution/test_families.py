@@ -20,7 +20,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 from relevit.attention.token_rows import head_pooling
 from relevit.attribution import METHODS
-from relevit.attribution.lrp import run_by_relevance
+from relevit.attribution.lrp import Relevance
 from relevit.models.loading import load_model
 from replicas import weights as micro
 
@@ -173,8 +173,9 @@ def test_published_relevance_is_split_as_if_concatenated(dino, faces, half, toke
     model.norm.register_forward_hook(lambda layer, args, made: read.append(made))
 
     def relevance(**options):
-        rules, run = run_by_relevance(model, faces, 4, **options)
-        return rules.gradients(run.score, read[-1:])[0].sum(dim=2)
+        rules = Relevance(**options)
+        seen = rules.run(model, faces, 4)
+        return rules.gradients(seen.score, read[-1:])[0].sum(dim=2)
 
     published, described = relevance(mean_shares=False, interleaved=False), relevance()
     rows = slice(1) if tokens == 1 else slice(1, None)

@@ -13,7 +13,7 @@ from torch import nn
 
 from relevit.attribution import METHODS
 from relevit.attribution import lrp as rules
-from relevit.attribution.lrp import run_by_relevance
+from relevit.attribution.lrp import Relevance
 from relevit.data.habitats import habitats
 from relevit.models import load_model
 
@@ -115,23 +115,23 @@ KINDS = ("plain", "average", "registers", "distilled", "layer_scale", "scale_nor
 def test_relevance_sums_to_one_before_every_block(build_vit, images, kind):
     options = OPTIONS.get(kind, {})
     model = build_vit("plain" if options else kind, depth=3, **options)
-    mode, run = run_by_relevance(model, images, [0, 3, 1])
-    found = mode.gradients(run.score, [*run.seen.inputs, *run.seen.maps])
+    mode = Relevance()
+    seen = mode.run(model, images, [0, 3, 1])
+    found = mode.gradients(seen.score, [*seen.inputs, *seen.maps])
     for tokens, attention in zip(found[:3], found[3:], strict=True):
         close(tokens.sum(dim=(1, 2)), torch.ones(3).double(), 1e-6)
         # Half of a product's relevance goes to the map, by the mixing of the values.
         assert attention.sum(dim=(1, 2, 3)).abs().max() < 1
 
 
-def test_logits_and_their_gradient_are_those_of_the_model(build_vit, images):
+def test_a_pass_under_rules_has_the_models_logits_and_gradient(build_vit, images):
     """Also after a backward pass by the rules."""
-    model, pixels = build_vit("distilled"), images.clone().requires_grad_()
-    plain = model(pixels)
-    mode, run = run_by_relevance(model, images, 3, of_images=True)
-    mode.gradients(run.score, [run.images], retain_graph=True)
-    close(run.seen.logits, plain, 1e-12)
-    (wanted,) = torch.autograd.grad(plain[:, 3].sum(), pixels)
-    close(torch.autograd.grad(run.score, run.images)[0], wanted, 1e-9)
+    model, mode, asked = build_vit("distilled"), Relevance(), images.clone().requires_grad_()
+    seen = mode.run(model, asked, 3)
+    mode.gradients(seen.score, [asked], retain_graph=True)
+    found = torch.autograd.grad(seen.score, asked)[0]
+    close(seen.logits, model(asked), 1e-12)
+    close(found, torch.autograd.grad(model(asked)[:, 3].sum(), asked)[0], 1e-9)
 
 
 def test_position_embedding_of_any_image_size(build_vit, images):
@@ -154,14 +154,15 @@ def test_position_embedding_of_any_image_size(build_vit, images):
 def test_tokens_without_a_position_are_no_part_of_its_sum(build_vit, images, options):
     """Pixels have the embedding's part of what the patches have, scaled by it and the position."""
     model = build_vit(no_embed_class=True, **options)
-    mode, run = run_by_relevance(model, images, [0, 3, 1])
-    first = run.seen.inputs[0]
-    (relevance,) = mode.gradients(run.score, [first])
+    mode = Relevance()
+    seen = mode.run(model, images, [0, 3, 1])
+    first = seen.inputs[0]
+    (relevance,) = mode.gradients(seen.score, [first])
     relevance, tokens = (part[:, model.num_prefix_tokens :] for part in (relevance, first))
     of_position = (relevance / tokens * model.pos_embed).sum(dim=(1, 2)).abs()
     of_patches = (relevance / tokens * (tokens - model.pos_embed)).sum(dim=(1, 2)).abs()
     wanted = relevance.sum(dim=(1, 2)) * of_patches / (of_patches + of_position)
-    found = METHODS["lrp"](model, images, run.seen.target, protocol="described")
+    found = METHODS["lrp"](model, images, seen.target, protocol="described")
     close(found.sum(dim=1), wanted.detach(), 1e-6)
 
 

@@ -10,10 +10,13 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients, NoiseTunnel, Saliency
 
-from relevit.attribution import METHODS, patch_grid
+from relevit.attribution import METHODS
 from relevit.attribution.path import integration_path
-from relevit.attribution.pixels.integrated_gradients import integrated_gradients_pixels
-from relevit.attribution.pixels.smoothgrad import noise_patterns, smoothgrad_pixels
+from relevit.attribution.pixels import (
+    integrated_gradients_pixels,
+    noise_patterns,
+    smoothgrad_pixels,
+)
 
 from .. import attribution_cases
 from ..attribution_cases import HALF, PIXELS, know_black
@@ -106,24 +109,6 @@ def test_completeness(build_vit, images, baseline):
         for steps in (60, 3)
     )
     assert (fine.abs() < 1e-3).all() and (fine.abs() < coarse.abs() / 10).all()
-
-
-@pytest.mark.parametrize("name", [*PIXELS, "lrp"])
-def test_patches_of_a_grid_that_is_no_square(build_vit, name):
-    """Two rows of three patches; of sides that the patches do not divide the model makes more."""
-    options = {"dynamic_img_size": True, "dynamic_img_pad": True}
-    model = know_black(build_vit("registers", **options))
-    image = torch.randn(1, 3, 14, 21, generator=torch.Generator().manual_seed(0)).double()
-    fixed = know_black(build_vit("registers"))
-    fixed.set_input_size(img_size=(14, 21))
-    close(METHODS[name](model, image), METHODS[name](fixed, image), 1e-6)
-    cut = image.clone()[:, :, :11, :16]
-    assert patch_grid(model, cut) == (2, 3)
-    found = METHODS[name](model, cut)
-    assert found.shape == (1, 6) and found.isfinite().all()
-    if name == "integrated_gradients":
-        padded = torch.nn.functional.pad(cut, (0, 5, 0, 3))
-        close(found, METHODS[name](fixed, padded), 1e-6)
 
 
 # The path

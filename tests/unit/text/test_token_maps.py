@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS, method_options
-from relevit.attribution.lrp import run_by_relevance
+from relevit.attribution.lrp import Relevance
 from relevit.config import TextParams
 from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.documents import Document
@@ -63,8 +63,9 @@ def test_one_block_in_closed_form():
 
 def test_relevance_is_conserved_down_to_the_embedded_tokens(model):
     """LRP with the norms behind the sums and the pooler: what goes in comes out."""
-    rules, run = run_by_relevance(model, model.embed(torch.tensor([TEXTS[0].ids])))
-    for found in rules.gradients(run.score, run.seen.inputs):
+    rules = Relevance()
+    seen = rules.run(model, model.embed(torch.tensor([TEXTS[0].ids])))
+    for found in rules.gradients(seen.score, seen.inputs):
         torch.testing.assert_close(found.sum(), torch.tensor(1.0).double())
 
 

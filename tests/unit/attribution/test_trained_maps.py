@@ -1,4 +1,7 @@
-"""Read-outs against autograd through whole blocks, which follows the formula word by word."""
+"""The maps that a model is trained on against the papers' formulas, slowly.
+
+What holds for every attribution method is in `test_methods.py`, for these too.
+"""
 
 from __future__ import annotations
 
@@ -7,69 +10,108 @@ from typing import get_args
 import pytest
 import torch
 
-from relevit.attribution import METHODS, relevance_and_logits
-from relevit.attribution.readout import read_and_logits
+from relevit.attribution import METHODS, gae, relevance_and_logits
 from relevit.config.words import TrainedMap
 from relevit.finetune.loop import only
 from relevit.finetune.step import trained_weights
 
-from ..attribution_cases import close, read_tokens, same_gradients
+from ..attribution_cases import PROTOCOLS, close, read_tokens, same_gradients
 from ..conftest import KINDS
 
 TARGET = torch.tensor([4, 0, 2])
-CASES = [*((kind, {}) for kind in KINDS), ("average", {"class_token": False, "reg_tokens": 2})]
+MAPS = ("gae", "rollout", "attention", "readout", "legrad")
+CASES = [
+    *((kind, {}) for kind in KINDS),
+    ("plain", {"depth": 5}),  # two blocks hardly tell the order of the recursion apart; five do
+    ("average", {"class_token": False, "depth": 3, "reg_tokens": 2}),
+    ("average", {"class_token": False}),
+]
 
 
-def by_the_book(model, images, *, mean=False, exact=False, last=0):
-    """One gradient a block, of what the model's own norm and head answer behind it.
+def by_the_book(name, model, images, *, exact=False, last=0):
+    """One gradient a block: of the logit, or of what norm and head would answer behind it.
 
-    With `mean` as LeGrad's code: the head reads the mean over all tokens where it reads one.
+    R <- R + A_bar R as full matrices; the row of the class token, or the mean of those that the
+    head averages. LeGrad's head reads the mean over all tokens where it reads one.
     """
     maps, outputs = [], []
     for block in model.blocks:
         block.attn.fused_attn = False
         block.attn.attn_drop.register_forward_hook(lambda *args: maps.append(args[-1]))
         block.register_forward_hook(lambda *args: outputs.append(args[-1]))
-    model(images)
-    relevance = 0
+    logits = model(images)
+    carried = unit = torch.eye(maps[0].shape[-1]).double().expand(3, -1, -1)
+    summed = 0
     for attention, tokens in list(zip(maps, outputs, strict=True))[-last:]:
-        if mean and model.global_pool == "token":
-            tokens = tokens.mean(dim=1)[:, None].repeat(1, 2, 1)
-        answer = model.forward_head(model.norm(tokens)).gather(1, TARGET[:, None]).sum()
-        (slope,) = torch.autograd.grad(answer, attention, retain_graph=True, create_graph=exact)
-        matrix = torch.relu(slope if mean else slope * attention).mean(dim=1)
-        prefix, read = model.num_prefix_tokens, read_tokens(model)
-        relevance = relevance + matrix[:, slice(None) if mean else read, prefix:].mean(dim=1)
-    return relevance
+        if name in ("rollout", "attention"):
+            matrix = attention.mean(dim=1)
+        else:
+            if name == "legrad" and model.global_pool == "token":
+                tokens = tokens.mean(dim=1)[:, None].repeat(1, 2, 1)
+            answers = logits if name == "gae" else model.forward_head(model.norm(tokens))
+            score = answers.gather(1, TARGET[:, None]).sum()
+            how = {"retain_graph": True, "create_graph": exact}
+            (slope,) = torch.autograd.grad(score, attention, **how)
+            matrix = torch.relu(slope if name == "legrad" else slope * attention).mean(dim=1)
+        summed, carried = summed + matrix, (unit + matrix) @ carried
+    found = {"gae": carried, "rollout": carried, "attention": matrix}.get(name, summed)
+    read = slice(None) if name == "legrad" else read_tokens(model)
+    return found[:, read, model.num_prefix_tokens :].mean(dim=1)
 
 
 @pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("name", ["readout", "legrad"])
+@pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize(("kind", "options"), CASES)
-def test_closed_form_equals_autograd(build_vit, images, kind, options, name, last):
-    model, mean = build_vit(kind, **options), name == "legrad"
-    wanted = by_the_book(build_vit(kind, **options), images, mean=mean, last=last).detach()
+def test_maps_equal_the_computation_by_the_book(build_vit, images, kind, options, name, last):
+    model = build_vit(kind, **options)
+    wanted = by_the_book(name, build_vit(kind, **options), images, last=last).detach()
     assert wanted.std(dim=1).min() > 0, "the map is too flat to tell anything"
-    found, logits = read_and_logits(model, images, TARGET, mean=mean, last=last or None)
-    close(found, wanted)
-    close(logits, model(images).detach())
-    if not last:
-        close(METHODS[name](model, images, TARGET), wanted)
+    found, logits = relevance_and_logits(model, images, TARGET, explanation=name, last=last or None)
+    close(found.detach(), wanted)
+    close(logits, model(images))
+    if name in METHODS and not last:
+        described = {"protocol": "described"}
+        whole = {"last": len(model.blocks)} if name == "legrad" else {}
+        for options in ({"exact_gradient": True}, {}) if name != "rollout" else ({},):
+            close(
+                METHODS[name](model, images, TARGET, **options | whole | described).detach(), wanted
+            )
 
 
-@pytest.mark.parametrize("name", ["readout", "legrad"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_gae_is_the_same_in_both_protocols(build_vit, images, protocol):
+    wanted = by_the_book("gae", build_vit(depth=3), images).detach()
+    close(gae(build_vit(depth=3), images, TARGET, protocol=protocol), wanted)
+
+
+# Gradients of the map
+
+
+@pytest.mark.parametrize("name", ["gae", "readout", "legrad"])
 @pytest.mark.parametrize("kind", ["plain", "registers", "average"])
 @pytest.mark.parametrize("exact", [False, True])
 def test_gradient_of_the_map(build_vit, images, kind, name, exact):
-    """`exact` takes the gradient through grad A as well; LeGrad has nothing else to learn from."""
+    """`exact` takes the gradient through grad A as well, otherwise grad A is a constant.
+
+    LeGrad has nothing else to learn from.
+    """
     weights = torch.linspace(-1, 2, 48).reshape(3, 16).double()
     model, slow = build_vit(kind), build_vit(kind)
     how = {"explanation": name, "exact_gradient": exact}
     relevance, _ = relevance_and_logits(model, images, TARGET, **how)
     (relevance * weights).sum().backward()
-    exact = exact or name == "legrad"
-    (by_the_book(slow, images, mean=name == "legrad", exact=exact) * weights).sum().backward()
+    theirs = by_the_book(name, slow, images, exact=exact or name == "legrad")
+    (theirs * weights).sum().backward()
     assert same_gradients(model, slow) >= 6
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_weights_are_in_the_graph_only_when_asked(build_vit, images, exact):
+    """A detached map costs no backward pass through the weights of the first block."""
+    model, seen = build_vit(), []
+    model.blocks[0].norm1.register_forward_hook(lambda *args: seen.append(args[-1].requires_grad))
+    gae(model, images, exact_gradient=exact)
+    assert seen == [exact]
 
 
 @pytest.mark.parametrize("name", ["readout", "legrad"])
