@@ -353,8 +353,8 @@ def _usable(found: Findings) -> Listing:
     """The images that can be read; masks without object or without background are none."""
     need_usable(found)
     useless, kept = set(found.useless_masks), found.listing
-    pairs = zip(kept.ids, kept.masks, strict=True)
-    return replace(kept, masks=tuple(None if i in useless else mask for i, mask in pairs))
+    rows = kept.rows.assign(mask=kept.rows["mask"].where(~kept.rows["id"].isin(useless), None))
+    return replace(kept, rows=rows)
 
 
 def _ordered(classes: tuple[str, ...], choices: OwnChoices) -> tuple[str, ...]:
@@ -795,7 +795,7 @@ def _with_files(
         whole = whole.point(lambda grey: 255 * (grey > 127))
         files[-1].parent.mkdir(parents=True, exist_ok=True)
         write_atomically(files[-1], partial(whole.save, format="PNG"))
-    return replace(part, masks=tuple(files))
+    return replace(part, rows=part.rows.assign(mask=files))
 
 
 def _inside(part: Listing, name: str, label: str) -> Path:

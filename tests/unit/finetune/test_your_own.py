@@ -223,7 +223,7 @@ def test_without_masks_tokencut_makes_them(example, choices, tmp_path, monkeypat
     ],
 )
 def test_no_mask_lies_outside_of_its_folder(name, label, inside):
-    part = Listing("birds", (label,), (), torch.zeros(0).long(), ())
+    part = Listing("birds", (label,), pd.DataFrame())
     assert your_own._inside(part, name, label) == Path(inside)
 
 

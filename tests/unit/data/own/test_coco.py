@@ -134,7 +134,7 @@ def test_boxes_are_no_masks(tmp_path, content):
         (lambda c: c["annotations"].clear(), r"marks.json has no annotations"),
         (lambda c: c["annotations"][1].pop("image_id"), r"annotations\[1\] has no image_id"),
         (lambda c: c["annotations"][1].update(category_id=8), r"\[1\] has category_id 8, which"),
-        (lambda c: c["categories"][0].update(name="cup"), r"two categories of the name 'cup'"),
+        (lambda c: c["categories"][0].update(name="cup"), r"two categories have the name 'cup'"),
         (lambda c: c["images"][0].update(file_name="x.jpg"), r"the picture x.jpg is missing"),
     ],
 )
