@@ -19,12 +19,13 @@ import torch
 from PIL import Image
 
 from relevit.config import OwnChoices
-from relevit.data.own.example import write_example
+from relevit.data.own.example import on_example, write_example
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing
 from relevit.finetune import your_own
 from relevit.finetune.own_cure import NAMES
-from relevit.finetune.your_own import HELD_OUT, ORIGINAL
+from relevit.finetune.own_data import HELD_OUT
+from relevit.finetune.your_own import ORIGINAL
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.loading import load_model
 from relevit.models.spec import View
@@ -60,7 +61,7 @@ def example(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def choices(example) -> OwnChoices:
     asked = OwnChoices.checked(SMALL, "test")
-    known = your_own.on_example(asked, example / "known", per_class=4)
+    known = on_example(asked, example / "known", per_class=4)
     return but(known, data=str(example / "data"), shifted=[str(example / "a")])
 
 
