@@ -61,16 +61,6 @@ def test_class_of_the_largest_and_union_of_its_masks(tmp_path, content):
     assert np.array_equal(found.mask(0), box)
 
 
-def test_packed_runs_are_read_too(tmp_path, content):
-    """As pycocotools writes them, with the bytes as text; beside polygons."""
-    column = np.zeros((10, 20), dtype=np.uint8, order="F")
-    column[:, 19] = 1
-    packed = encode(column)
-    content["annotations"][1]["segmentation"] = packed | {"counts": packed["counts"].decode()}
-    found = read_data(write(tmp_path, content)).mask(0)
-    assert found[:, 19].all() and found[2, 3] and not found[:, 10].any()
-
-
 @pytest.mark.parametrize("kind", [{"iscrowd": 1}, {"iscrowd": 0, "ignore": 1}])
 def test_crowds_and_ignored_regions_are_no_objects(tmp_path, content, kind):
     content["annotations"] += [annotation(i, 0, 200, BOX) | kind for i in (3, 4, 7)]
