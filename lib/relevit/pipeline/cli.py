@@ -241,7 +241,7 @@ def _subject(name: str, options: argparse.Namespace) -> Any:
         return Subject(name, model, _names(options.names) or class_names(model))
     if options.weights or kind or options.names:
         raise ValueError(f"{name} is a run with weights, options and names of its own; give none")
-    from relevit.finetune.your_own import open_run
+    from relevit.finetune.own_folder import open_run
 
     return Subject(name, *open_run(Path(name), options.device))
 
