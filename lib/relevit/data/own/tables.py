@@ -159,7 +159,9 @@ def read_coco(path: Path, folder: Path | None = None) -> Found:
     for image in pictures:
         if mine := objects.get(image["id"]):
             file, size = _file(path, image["file_name"], places), _size(path, image)
-            category = max(mine, key=lambda entry: _area(entry, size, file))["category_id"]
+            several = len({entry["category_id"] for entry in mine}) > 1  # else none is drawn here
+            largest = max(mine, key=lambda e: _area(e, size, file)) if several else mine[0]
+            category = largest["category_id"]
             marked = [e for e in mine if e["category_id"] == category and e.get("segmentation")]
             outlines = tuple((e["place"], e["segmentation"]) for e in marked)
             mask = CocoMask(outlines, size) if marked else None
