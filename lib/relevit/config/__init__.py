@@ -12,6 +12,7 @@ from pydantic import Field
 from relevit.config.attribution import AttributionParams, SegmentationParams
 from relevit.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
 from relevit.config.iav import IavParams
+from relevit.config.own_choices import OwnChoices
 from relevit.config.pipeline import PipelineParams, SweepGrid
 from relevit.config.robustvit import (
     AblationsParams,
@@ -24,7 +25,7 @@ from relevit.config.robustvit import (
 )
 from relevit.config.text import TextParams
 from relevit.config.words import HubName, ModelName
-from relevit.config.your_own import OwnChoices, OwnParams
+from relevit.config.your_own import OwnParams
 
 __all__ = [
     "NOTEBOOKS",

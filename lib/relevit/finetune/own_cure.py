@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from relevit.config.own_choices import OwnChoices
 from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.words import OWN_CURES
-from relevit.config.your_own import Cure, OwnChoices
+from relevit.config.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
 from relevit.data.own.listing import Listing
 from relevit.finetune.augmenting import backgrounds, fit_for_swap

@@ -9,15 +9,10 @@ does it all. Everything is in the folder that it is given, and goes on where it 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import partial
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -25,23 +20,16 @@ import pandas as pd
 import scipy
 import torch
 from jaxtyping import Bool
-from PIL import Image
 from torch import Tensor, nn
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
-from relevit.base.results import Kept, read_json
-from relevit.config.words import SHIPPED
-from relevit.config.your_own import Cure, OwnChoices
+from relevit.config.own_choices import OwnChoices
+from relevit.config.words import Cure
 from relevit.data.batch import Batch, join
-from relevit.data.drawings import CLASSES
 from relevit.data.image_set import AHEAD
-from relevit.data.own.check import Findings, apart, examine, examine_parts, need_usable, samples
-from relevit.data.own.example import write_example
-from relevit.data.own.folder import Listing, read_data, read_splits
-from relevit.data.own.listing import order_note, same_form
-from relevit.data.own.outlines import MaskSource, MaskValues
-from relevit.data.real.classes import IMAGENET_INDEX, IMAGENET_WNIDS
+from relevit.data.own.check import samples
+from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.looking import Look, look, look_rows
@@ -49,53 +37,37 @@ from relevit.evaluate.predictions import BATCH, make_classifier, predict
 from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
+from relevit.finetune.own_data import OwnData, divide, sample
+from relevit.finetune.own_folder import (
+    FREE,
+    SAID,
+    Log,
+    Say,
+    claim,
+    files_fingerprint,
+    of_run,
+    origin,
+    scaled,
+    with_mask_files,
+)
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.finetune.validation import validation_figures
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
 from relevit.models.checkpoints import load_weights, save_weights
-from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model, side_of
-from relevit.models.registry import shipped_weights
 from relevit.models.spec import View
 from relevit.models.trunk import Frozen
 from relevit.protocols import options
 from relevit.training.epochs import WEIGHTS, History
 
-RUN = "run.json"  # what a folder was made from
-SAID = "log.txt"  # what was said of it, and when
 ORIGINAL = "original"
-EXAMPLE_SETS = ("a", "si_location")
-HELD_OUT = "held_out"  # the test images that look like those of training
-TOKENCUT = "tokencut"
 FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
 FEWEST_TO_TELL = 20  # validation images, whether a head knows the classes
-FEWEST_IMAGES = 10  # of a set, below which one says nothing
 PROBED = 100  # validation images on which bfloat16 is compared with float32
-SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
-# What may change in a folder without making its results another run's.
-FREE = ("rates", "limit_pts", "control", "against", "shown", "looked_at", "test_images")
-FREE += ("precision",)
-Say = Callable[[str], object]
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
-
-
-@dataclass(frozen=True)
-class OwnData:
-    """The images by their use. `test` has the held-out ones first, then the shifted sets."""
-
-    train: Listing  # what a new head is fitted to
-    finetuning: Listing
-    validation: Listing
-    test: Mapping[str, Listing]
-    masks: str  # annotated or tokencut: where those of finetuning come from
-    notes: tuple[str, ...] = ()  # what to know before one reads numbers
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.train.classes
 
 
 @dataclass(frozen=True)
@@ -155,24 +127,6 @@ class OwnRun:
 # Before the work
 
 
-def on_example(choices: OwnChoices, folder: Path | str, per_class: int) -> OwnChoices:
-    """The same choices for images that are written to `folder` first: Habitats as JPEG and PNG.
-
-    `per_class` images with masks in each of 40 classes, and as many of EXAMPLE_SETS. A model that
-    has learned Habitats comes with its weights and its head.
-    """
-    folder = Path(folder) / f"{per_class}_a_class"  # an example of another size is another folder
-    write_example(folder, per_class=per_class, sets=EXAMPLE_SETS)
-    given: dict[str, Any] = {
-        "data": str(folder / "data"),
-        "shifted": [str(folder / name) for name in EXAMPLE_SETS],
-    }
-    if choices.own_model in SHIPPED["habitats"] and not choices.new_head:
-        weights = shipped_weights(choices.own_model, "habitats")
-        given |= {"own_weights": str(weights), "head_classes": list(CLASSES)}
-    return choices.checked(dict(choices) | given, "example")
-
-
 def prepare(
     choices: OwnChoices,
     out: Path | str,
@@ -202,20 +156,20 @@ def prepare(
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
-    model = _scaling(model, data.train.white)
+    model = scaled(model, data.train.white)
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
     identity: dict[str, Any] = {
         "choices": choices.model_dump(exclude=set(FREE)),
-        "weights": _origin(weights, network),
+        "weights": origin(weights, network),
         "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
         "classes": list(data.classes),
-        "images": {name: _fingerprint(part) for name, part in _parts(data).items()},
+        "images": {name: files_fingerprint(part) for name, part in data.parts.items()},
     } | frozen
     if data.train.white:
         identity["white"] = data.train.white
-    _claim(out, identity, replace_other)
+    claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
     images = _training_images(choices, data, model, where, say)
@@ -228,16 +182,11 @@ def prepare(
         _need_knowledge(model, images.validation)
     if images.kept is not None:
         part = data.finetuning.select(images.kept.nonzero()[:, 0])
-        masked = _with_files(part, images.train.masks, model.view, out / "masks")
+        masked = with_mask_files(part, images.train.masks, model.view, out / "masks")
         data = replace(data, finetuning=masked)
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why)
     _plan(run, say)
     return run
-
-
-def _scaling(model: OwnModel, white: int | None) -> OwnModel:
-    """The same model, which sees greys of more than 8 bits scaled by `white`."""
-    return replace(model, spec=replace(model.spec, view=replace(model.spec.view, white=white)))
 
 
 def _frozen_notes(trained: int, frozen: Sequence[str] = ()) -> list[str]:
@@ -246,265 +195,10 @@ def _frozen_notes(trained: int, frozen: Sequence[str] = ()) -> list[str]:
     return [f"{some} stay frozen, {why}; the first is {frozen[0]}"] if frozen else []
 
 
-def examine_first(choices: OwnChoices) -> Findings:
-    """What is in the data, or in its part for training."""
-    return examine(next(iter(_read_parts(choices).values())), corrupted=choices.corrupted)
-
-
-def divide(choices: OwnChoices) -> OwnData:
-    """What each image is for: from the folder's own parts, or drawn by the seed, class by class.
-
-    Of a folder without parts half is trained on, a fifth is for choices and the rest is held out.
-    With train and one other part, that one is halved. The images finetuned on are the first
-    `images_per_class` of each class of train, those with a mask before the others. A photograph
-    is in one part alone, whatever its files.
-    Raises: ValueError, FileNotFoundError.
-    """
-    parts = _read_parts(choices)
-    outlined = any(mask is not None for part in parts.values() for mask in part.masks)
-    found = examine_parts(parts, corrupted=choices.corrupted)
-    parts = {name: _usable(each) for name, each in found.items()}
-    first = next(iter(parts.values()))
-    classes = _ordered(first.classes, choices)
-    parts, twice = apart({name: part.relabelled(classes) for name, part in parts.items()})
-    train, validation, held_out = _three(parts, choices.seed)
-    if not (len(train) and len(validation) and len(held_out)):
-        raise ValueError(
-            f"finetune: {choices.data}: {len(train)} images to train on, {len(validation)} for "
-            f"choices and {len(held_out)} held out; each needs some: give more images of a class"
-            + "".join(f"; {note}" for note in _notes({}, twice))
-        )
-    divided = {"train": train, "validation": validation, HELD_OUT: held_out}
-    shifted = _shifted(choices, first.white)
-    shifted = {name: part.relabelled(classes) for name, part in shifted.items()}
-    test, again = apart(divided | shifted)
-    gone = [name for name, part in test.items() if not len(part)]
-    if gone:
-        raise ValueError(
-            f"finetune: all images of the shifted set {gone[0]!r} are in {choices.data}, too; give "
-            "others to test with"
-        )
-    chosen = _first_of_each(train, choices.images_per_class)
-    without = [train.ids[i] for i in chosen if train.masks[i] is None]
-    if outlined and without and choices.masks != TOKENCUT:
-        raise ValueError(
-            f"finetune: {len(without)} of the {len(chosen)} images to finetune on have no mask "
-            f"with an object, {without[0]} the first, while others have one; add masks, give a "
-            "lower images_per_class, or --masks tokencut to make all of them"
-        )
-    masks = "annotated" if outlined and choices.masks != TOKENCUT else TOKENCUT
-    tested = {name: part for name, part in test.items() if name not in ("train", "validation")}
-    notes = _notes(divided | tested, twice | again)
-    if (note := order_note(classes)) and not (choices.head_classes or choices.new_head):
-        notes = (f"the classes are {note}", *notes)
-    return OwnData(train, train.select(chosen), validation, tested, masks, notes)
-
-
-def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Listing]:
-    """Further sets to test with. Those of greys of more than 8 bits are scaled as `data` is."""
-    names = [Path(path).name for path in choices.shifted]
-    if len(set(names)) < len(names) or {HELD_OUT, "train", "validation"} & set(names):
-        raise ValueError(
-            f"finetune: shifted = {choices.shifted}: two sets of one name, or one called "
-            f"{HELD_OUT}, train or validation; rename a folder"
-        )
-    values = _values(choices)
-    found = (read_data(path, values=values, least_classes=1) for path in choices.shifted)
-    parts = dict(zip(names, found, strict=True))
-    parts = {n: _usable(examine(p, corrupted=choices.corrupted)) for n, p in parts.items()}
-    for name, part in parts.items():
-        if white and (part.white or 0) > white:
-            raise ValueError(
-                f"finetune: the shifted set {name!r} has greys of 0 to {part.white}, "
-                f"{choices.data} of 0 to {white}; a model sees all by one range: scale both alike"
-            )
-    return {name: replace(part, white=white or part.white) for name, part in parts.items()}
-
-
-def _notes(parts: Mapping[str, Listing], twice: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """What to know before one reads numbers: photographs left out, and sets too small to tell."""
-    notes = [
-        f"left out of {name}: {len(copies)} photographs that another part has, such as "
-        f"{next(iter(copies))}, which is {next(iter(copies.values()))}"
-        for name, copies in twice.items()
-        if copies
-    ]
-    notes += [
-        f"{name} has {len(part)} images, too few to tell a change from chance"
-        for name, part in parts.items()
-        if name != "train" and len(part) < FEWEST_IMAGES
-    ]
-    return tuple(notes)
-
-
-def _read_parts(choices: OwnChoices) -> dict[str, Listing]:
-    if not choices.data:
-        raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
-    masks = Path(choices.masks) if choices.masks not in ("", TOKENCUT) else None
-    images = choices.images_folder or None
-    return read_splits(choices.data, masks, values=_values(choices), images=images)
-
-
-def _values(choices: OwnChoices) -> MaskValues:
-    return MaskValues(tuple(choices.object_values), tuple(choices.ignored_values))
-
-
-def _usable(found: Findings) -> Listing:
-    """The images that can be read; masks without object or without background are none."""
-    need_usable(found)
-    useless, kept = set(found.useless_masks), found.listing
-    pairs = zip(kept.ids, kept.masks, strict=True)
-    return replace(kept, masks=tuple(None if i in useless else mask for i, mask in pairs))
-
-
-def _ordered(classes: tuple[str, ...], choices: OwnChoices) -> tuple[str, ...]:
-    """The classes in the order of the head: as told, ImageNet's for its synsets, or by name."""
-    if choices.head_classes:
-        return tuple(choices.head_classes)
-    if not choices.new_head and set(classes) <= set(IMAGENET_INDEX):
-        return IMAGENET_WNIDS
-    return classes
-
-
-def _three(parts: Mapping[str, Listing], seed: int) -> tuple[Listing, Listing, Listing]:
-    if "all" in parts:
-        return _drawn(parts["all"], seed, SHARES)
-    if "train" not in parts or len(parts) < 2:
-        raise ValueError(
-            f"finetune: the images have the parts {list(parts)}; needed are train and one of "
-            "validation and test, or no parts at all"
-        )
-    if "validation" in parts and "test" in parts:
-        return parts["train"], parts["validation"], parts["test"]
-    other = parts["validation"] if "validation" in parts else parts["test"]
-    choose, rest, _ = _drawn(other, seed, (0.5, 0.5))
-    return parts["train"], choose, rest
-
-
-def _drawn(part: Listing, seed: int, shares: tuple[float, float]) -> tuple[Listing, ...]:
-    """Three parts of each class at random; at least one image in each as long as there are."""
-    places: tuple[list[int], ...] = ([], [], [])
-    for label in part.labels.unique().tolist():
-        mine = (part.labels == label).nonzero()[:, 0].numpy()
-        mine = np.random.default_rng([seed, label]).permutation(mine)
-        first = max(1, round(shares[0] * len(mine)))
-        second = first + max(1, round(shares[1] * len(mine)))
-        for place, chosen in zip(places, np.split(mine, [first, second]), strict=True):
-            place.extend(int(i) for i in chosen)
-    return tuple(part.select(sorted(chosen)) for chosen in places)
-
-
-def _first_of_each(part: Listing, count: int) -> list[int]:
-    """The first images of each class, those with a mask before the others."""
-    places = []
-    for label in part.labels.unique().tolist():
-        mine = (part.labels == label).nonzero()[:, 0].tolist()
-        mine.sort(key=lambda place: part.masks[place] is None)
-        places += mine[:count]
-    return places
-
-
-def _origin(weights: Path | None, network: nn.Module | None) -> str:
-    """Tells starting weights apart; empty for those that come with a name."""
-    if network is not None:
-        return fingerprint({key: value.cpu() for key, value in network.state_dict().items()})
-    return file_fingerprint(weights) if weights else ""
-
-
-def _parts(data: OwnData) -> dict[str, Listing]:
-    return {"train": data.train, "validation": data.validation, **data.test}
-
-
-def _fingerprint(part: Listing) -> str:
-    """Tells sets of files apart by name, label and content, that of their masks included."""
-
-    def content(source: MaskSource | None) -> str:
-        return file_fingerprint(source) if isinstance(source, Path) else repr(source)
-
-    rows = zip(part.images, part.labels.tolist(), part.masks, strict=True)
-    lines = [f"{path.name} {content(path)} {label} {content(mask)}" for path, label, mask in rows]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
-    """Write down what a folder is made from; refuse one that something else was made in."""
-    path, text = out / RUN, json.dumps(identity, indent=1, sort_keys=True) + "\n"
-    inside = {entry.name for entry in out.iterdir()} - {SAID} if out.is_dir() else set()
-    if RUN in inside and inside != {RUN}:  # alone it is of a run that was refused at once
-        if path.read_text(encoding="utf-8") == text:
-            return
-        if not replace_other:
-            before = read_json(path)
-            raise ValueError(
-                f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
-                "another folder with --out, or the same values to go on with it"
-            )
-        shutil.rmtree(out)
-        inside = set()
-    if inside - {RUN}:
-        raise ValueError(
-            f"finetune: {out} is not empty and holds no run; give another folder with --out"
-        )
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
-
-
-def of_run(choices: OwnChoices) -> OwnChoices:
-    """The same choices; where `own_model` is the folder of a run, with what that finetuned.
-
-    Raises: as `open_run`; ValueError where weights are given as well.
-    """
-    folder = Path(choices.own_model)
-    if not (folder / RUN).is_file():
-        return choices
-    if choices.own_weights:
-        raise ValueError(f"finetune: {folder} has weights of its own; leave --weights out")
-    made = _made(folder)
-    known = made.values_of("choices")
-    given: dict[str, Any] = {
-        "own_model": known["own_model"],
-        "own_weights": str(folder / WEIGHTS),
-        "own_options": known["own_options"] | choices.own_options,
-    }
-    if not (choices.new_head or choices.head_classes):
-        given["head_classes"] = made["classes"]
-    return choices.checked(dict(choices) | given, "finetune")
-
-
-def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
-    """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
-
-    Raises: FileNotFoundError for a folder without a finished run; ValueError for a damaged one.
-    """
-    folder = Path(folder)
-    made = _made(folder)
-    known, names = made.values_of("choices"), tuple(made["classes"])
-    weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
-    model = open_model(known["own_model"], weights, **how, device=choose_device(device))
-    return _scaling(model, made.get("white")), names
-
-
-def _made(folder: Path) -> Kept:
-    """What a finished run was made from. Raises: as `open_run`."""
-    if not (folder / RUN).is_file() or not (folder / WEIGHTS).is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no finished run; give the --out of relevit finetune, or a model's name"
-        )
-    return read_json(folder / RUN)
-
-
-def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    then, now = ({**run, **run.get("choices", {}), "choices": None} for run in (before, now))
-    known = [*OwnChoices.model_fields, *sorted(then.keys() | now.keys())]  # choices say it best
-    key = next(k for k in known if then.get(k) != now.get(k))
-    was, is_now = (shorten(repr(run.get(key)), 80, placeholder=" ...") for run in (then, now))
-    return f"{key} was {was} and is {is_now}"
-
-
 def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
     present, c = len(set(data.train.labels.tolist())), choices
     say(f"{present} classes, {c.images_per_class} images of each finetuned on; masks: {data.masks}")
-    for name, part in ({"finetuning": data.finetuning} | _parts(data)).items():
+    for name, part in ({"finetuning": data.finetuning} | data.parts).items():
         say(f"  {name:12} {len(part.images):6} images")
     for note in data.notes:
         say(f"  note: {note}")
@@ -517,23 +211,6 @@ def _plan(run: OwnRun, say: Say) -> None:
     if c.control and not run.twin:
         then = f", and nothing to compare with, for against is {run.cure}, too"
     say(f"rates {rates}: epochs {c.epochs}, steps in each {steps}{then}")
-
-
-@dataclass
-class _Log:
-    """Says each line and, once it has a file, adds all of them to it with their times."""
-
-    say: Say
-    file: Path | None = None
-    held: str = ""
-
-    def __call__(self, line: str) -> None:
-        self.say(line)
-        self.held += f"{datetime.now():%Y-%m-%d %H:%M:%S}  {line}\n"
-        if self.file is not None:
-            with self.file.open("a", encoding="utf-8") as log:
-                log.write(self.held)
-            self.held = ""
 
 
 def _with_fitted_head(
@@ -696,22 +373,21 @@ def _training_images(
     choices: OwnChoices, data: OwnData, model: OwnModel, device: torch.device, say: Say
 ) -> OwnImages:
     """Decoded, with their masks; TokenCut's where there are no others."""
-    order = np.random.default_rng(choices.seed).permutation(len(data.validation.images)).tolist()
-    order.sort(key=lambda place: data.validation.masks[place] is None)
-    places = order[: choices.validation_images]
-    masked = sum(data.validation.masks[place] is not None for place in places)
-    chosen = data.validation.select(places)
-    annotated = data.masks == "annotated"
-    view = model.view
+    part, annotated, view = data.validation, data.masks == "annotated", model.view
+    order = np.random.default_rng(choices.seed).permutation(len(part)).tolist()
+    order.sort(key=lambda place: part.masks[place] is None)
+    shown = part.select(order[: choices.validation_images])
+    masked, maps = int(shown.rows["mask"].notna().sum()), min(choices.validation_maps, len(shown))
     if annotated:
         view = replace(view, **options(choices.protocol, "View.mask"))
     train = _read(data.finetuning, _to_crop(view) if annotated else view)
-    maps = min(choices.validation_maps, len(places))
     if annotated and masked >= FEWEST_MAPS:
-        parts = [chosen.select(range(masked)), chosen.select(range(masked, len(places)))]
-        read = [_read(part, view) for part in parts if part.images]
-        return OwnImages(train, _together(read), min(maps, masked), None)
-    validation = _read(chosen, model.view)
+        halves = [shown.select(range(masked)), shown.select(range(masked, len(shown)))]
+        read = [_read(half, view) for half in halves if len(half)]
+        kind = read[0].masks.dtype
+        validation = join([replace(each, masks=each.masks.to(kind)) for each in read])
+        return OwnImages(train, validation, min(maps, masked), None)
+    validation = _read(shown, model.view)
     found = _tokencut(validation.select(range(maps)), "validation", choices, device, say)
     if annotated:
         return OwnImages(train, validation, maps, found)
@@ -751,11 +427,6 @@ def _batches(part: Listing, view: View) -> Iterator[Batch]:
     return part.image_set(view).batches(BATCH, ahead=AHEAD)
 
 
-def _together(parts: list[Batch]) -> Batch:
-    kind = parts[0].masks.dtype
-    return join([replace(part, masks=part.masks.to(kind)) for part in parts])
-
-
 def _tokencut(
     batch: Batch, what: str, choices: OwnChoices, device: torch.device, say: Say
 ) -> AutomaticMasks:
@@ -773,38 +444,6 @@ def _tokencut(
     return found
 
 
-def _with_files(
-    part: Listing, masks: Bool[Tensor, "images 1 crop crop"], view: View, folder: Path
-) -> Listing:
-    """A part with these masks of what a model sees, each a PNG of its whole picture's size.
-
-    They lie in `folder`/<class>, or <part>/<class> in a set that has parts, as `--masks` reads
-    them. What the model does not see of a picture is no object.
-    """
-    files: list[Path] = []
-    for place, (name, label) in enumerate(zip(part.ids, part.labels.tolist(), strict=True)):
-        files.append(folder / _inside(part, name, part.classes[label]))
-        if files[-1] in files[:-1]:  # of two pictures that differ in the ending alone
-            files[-1] = files[-1].with_name(f"{Path(name).name}.png")
-        size = part.picture(place).size
-        left, top, right, bottom = view.box(*size)
-        across, down = view.crop / (right - left), view.crop / (bottom - top)
-        place_of = (across, 0, -left * across, 0, down, -top * down)
-        square = Image.fromarray(masks[place, 0].numpy()).convert("L")
-        whole = square.transform(size, Image.Transform.AFFINE, place_of, Image.Resampling.BILINEAR)
-        whole = whole.point(lambda grey: 255 * (grey > 127))
-        files[-1].parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(files[-1], partial(whole.save, format="PNG"))
-    return replace(part, masks=tuple(files))
-
-
-def _inside(part: Listing, name: str, label: str) -> Path:
-    """Where the mask of a picture lies in a folder of masks, whatever its id and class are."""
-    above, *below = Path(name).with_suffix(".png").parts
-    parts = [*Path(part.name).parts[1:], label, *([] if same_form(above) == label else [above])]
-    return Path(*(p for p in "/".join([*parts, *below]).split("/") if p not in ("", "..")))
-
-
 # What came of it
 
 
@@ -815,13 +454,12 @@ def answer_all(
     `dataset`, `index` (number of the image in its set) and `file` (its path in the set's folder).
     """
     c, spec, rows = run.choices, run.model.spec, []
-    probe = list(
-        run.images.validation.select(range(min(PROBED, len(run.images.validation)))).split(BATCH)
-    )
+    shown = run.images.validation
+    probe = list(shown.select(range(min(PROBED, len(shown)))).split(BATCH))
     for name, network in models.items():
         classifier = make_classifier(network, spec, c.precision, probe=probe, frozen=run.frozen)
         for dataset, part in run.data.test.items():
-            shown = _sample(part, c.test_images, c.seed)
+            shown = sample(part, c.test_images, c.seed)
             answers = classifier.predict(_batches(shown, run.model.view))
             names = {"index": range(len(answers)), "file": shown.ids}
             rows.append(answers.assign(model=name, dataset=dataset, **names))
@@ -834,10 +472,11 @@ def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
 
     Without any such image the table is empty.
     """
-    names, rows = [str(name) for name in run.data.classes], []
+    names, rows = list(run.data.classes), []
     for dataset, part in run.data.test.items():
-        shown = _masked(part, run.choices.looked_at, run.choices.seed)
-        if not shown.images:
+        masked = part.select(np.flatnonzero(part.rows["mask"].notna()))
+        shown = sample(masked, run.choices.looked_at, run.choices.seed)
+        if not len(shown):
             continue
         batch = _read(shown, run.model.view)
         seen = batch.masks.flatten(1).any(dim=1).nonzero()[:, 0]
@@ -850,20 +489,8 @@ def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
 
 def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
-    batch = _read(run.shown, run.model.view)
-    names = [str(name) for name in run.data.classes]
+    batch, names = _read(run.shown, run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
-
-
-def _sample(part: Listing, count: int, seed: int) -> Listing:
-    """At most so many images, drawn by the seed, in the order of the part."""
-    places = np.random.default_rng(seed).permutation(len(part.images))[:count]
-    return part.select(sorted(places.tolist()))
-
-
-def _masked(part: Listing, count: int, seed: int) -> Listing:
-    """As `_sample`, of the images with a mask."""
-    return _sample(part.select([i for i, m in enumerate(part.masks) if m is not None]), count, seed)
 
 
 def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
@@ -874,10 +501,10 @@ def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (dataset, model), part in answers.groupby(["dataset", "model"], sort=False):
         right = 100.0 * (part["label_rank"] == 0).to_numpy(dtype=float)
-        low, high = mean_interval(torch.from_numpy(right), PERCENT)
-        row = {"dataset": dataset, "model": model, "images": len(right)}
-        rows.append(row | {"top1_pct": right.mean(), "low_pct": low, "high_pct": high})
-    return pd.DataFrame(rows)
+        interval = mean_interval(torch.from_numpy(right), PERCENT)
+        rows.append((dataset, model, len(right), right.mean(), *interval))
+    columns = ["dataset", "model", "images", "top1_pct", "low_pct", "high_pct"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def changes(answers: pd.DataFrame) -> pd.DataFrame:
@@ -888,32 +515,20 @@ def changes(answers: pd.DataFrame) -> pd.DataFrame:
     (images newly right and newly wrong), change_pts, low_pts and high_pts (95 % over images,
     `evaluate.intervals`). One run each: what other seeds would give is not in it.
     """
-    right = answers.assign(right=answers["label_rank"] == 0).pivot(
+    right = answers.assign(right=(answers["label_rank"] == 0).astype(float)).pivot(
         index=["dataset", "index"], columns="model", values="right"
     )
     original, *twin, ours = answers["model"].unique()
     pairs = [(ours, original), *((name, original) for name in twin), *((ours, n) for n in twin)]
-    rows = [
-        {"dataset": dataset} | _change(right.loc[dataset], after, before)
-        for dataset in answers["dataset"].unique()
-        for after, before in pairs
-    ]
-    return pd.DataFrame(rows)
-
-
-def _change(right: pd.DataFrame, after: str, before: str) -> dict[str, Any]:
-    difference = right[after].astype(float) - right[before].astype(float)
-    gained, lost = int((difference > 0).sum()), int((difference < 0).sum())
-    low, high = mean_interval(torch.from_numpy(100 * difference.to_numpy()))
-    return {
-        "change": f"{after} - {before}",
-        "images": len(difference),
-        "gained": gained,
-        "lost": lost,
-        "change_pts": 100 * difference.mean(),
-        "low_pts": low,
-        "high_pts": high,
-    }
+    rows = []
+    for dataset in answers["dataset"].unique():
+        for after, before in pairs:
+            change = (right[after] - right[before]).loc[dataset].to_numpy()
+            gained, lost = int((change > 0).sum()), int((change < 0).sum())
+            ends = 100 * change.mean(), *mean_interval(torch.from_numpy(100 * change))
+            rows.append((dataset, f"{after} - {before}", len(change), gained, lost, *ends))
+    columns = ["dataset", "change", "images", "gained", "lost", "change_pts", "low_pts", "high_pts"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # All of it
@@ -955,7 +570,7 @@ def finetune_folder(
     told each line for people, `step` each step.
     Raises: as `prepare` and `chosen_rate`.
     """
-    say = _Log(say)
+    say = Log(say)
     run = prepare(choices, out, device, say, network=network)
     say.file = run.out / SAID
     rates = search(run, say, step)

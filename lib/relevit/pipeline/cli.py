@@ -147,18 +147,17 @@ def _need_new(options: argparse.Namespace, images: Sequence[Path]) -> None:
 
 def example(options: argparse.Namespace) -> int:
     """Write images as one's own would be: to see what a folder looks like, and to try it all."""
-    from relevit.data.own.example import write_example
-    from relevit.finetune.your_own import EXAMPLE_SETS
+    from relevit.data.own.example import DATA, SETS, write_example
 
-    folder = write_example(options.folder, per_class=options.images, sets=EXAMPLE_SETS)
-    _say(*(f"written: {folder / name}" for name in ("data", *EXAMPLE_SETS)))
+    folder = write_example(options.folder, per_class=options.images, sets=SETS)
+    _say(*(f"written: {folder / name}" for name in (DATA, *SETS)))
     return 0
 
 
 def finetune(options: argparse.Namespace) -> int:
     """Finetune and test a model on a folder of images, and write the report."""
     from relevit.base.process import loading
-    from relevit.config.your_own import OwnChoices
+    from relevit.config.own_choices import OwnChoices
 
     given = {
         "data": options.data,
@@ -242,7 +241,7 @@ def _subject(name: str, options: argparse.Namespace) -> Any:
         return Subject(name, model, _names(options.names) or class_names(model))
     if options.weights or kind or options.names:
         raise ValueError(f"{name} is a run with weights, options and names of its own; give none")
-    from relevit.finetune.your_own import open_run
+    from relevit.finetune.own_folder import open_run
 
     return Subject(name, *open_run(Path(name), options.device))
 
@@ -401,7 +400,7 @@ def _of_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_finetune(parser: argparse.ArgumentParser) -> None:
-    from relevit.config.your_own import OwnChoices
+    from relevit.config.own_choices import OwnChoices
 
     # Paths of OwnChoices, which knows ~ itself.
     parser.add_argument("--data", required=True, help="folder, table of paths, or COCO file")

@@ -19,10 +19,11 @@ from matplotlib.figure import Figure
 
 from relevit import plots
 from relevit.base.files import write_atomically
-from relevit.config.your_own import OwnChoices
+from relevit.config.own_choices import OwnChoices
 from relevit.finetune.learning_rate import highest_passing
 from relevit.finetune.own_cure import ABOUT, NAMES, SWAPPED
-from relevit.finetune.your_own import HELD_OUT, ORIGINAL, OwnResult, OwnRun, about_rate, examples
+from relevit.finetune.own_data import HELD_OUT
+from relevit.finetune.your_own import ORIGINAL, OwnResult, OwnRun, about_rate, examples
 from relevit.models.card import load_code, write_card
 from relevit.plots.style import picture_kind, stored
 

@@ -19,12 +19,13 @@ import torch
 from PIL import Image
 
 from relevit.config import OwnChoices
-from relevit.data.own.example import write_example
+from relevit.data.own.example import on_example, write_example
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing
-from relevit.finetune import your_own
+from relevit.finetune import own_folder, your_own
 from relevit.finetune.own_cure import NAMES
-from relevit.finetune.your_own import HELD_OUT, ORIGINAL
+from relevit.finetune.own_data import HELD_OUT
+from relevit.finetune.your_own import ORIGINAL
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.loading import load_model
 from relevit.models.spec import View
@@ -60,7 +61,7 @@ def example(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def choices(example) -> OwnChoices:
     asked = OwnChoices.checked(SMALL, "test")
-    known = your_own.on_example(asked, example / "known", per_class=4)
+    known = on_example(asked, example / "known", per_class=4)
     return but(known, data=str(example / "data"), shifted=[str(example / "a")])
 
 
@@ -143,12 +144,12 @@ def test_the_twin_differs_in_the_relevance_terms_alone(done):
 
 @pytest.mark.slow
 def test_the_model_of_a_run_can_be_opened(done, tmp_path):
-    model, names = your_own.open_run(str(done.run.out), "cpu")  # a path may be text
+    model, names = own_folder.open_run(str(done.run.out), "cpu")  # a path may be text
     assert names == done.run.data.classes
     for key, value in done.models[WITH].state_dict().items():
         assert torch.equal(model.network.state_dict()[key], value)
     with pytest.raises(FileNotFoundError, match="holds no finished run; give the --out"):
-        your_own.open_run(tmp_path)
+        own_folder.open_run(tmp_path)
 
 
 @pytest.mark.slow
@@ -157,10 +158,10 @@ def test_a_run_may_begin_from_another(done, choices, tmp_path):
     begun = your_own.prepare(asked, tmp_path / "out", "cpu").model.network.state_dict()
     assert all(torch.equal(begun[k], value) for k, value in done.models[WITH].state_dict().items())
     with pytest.raises(ValueError, match="has weights of its own; leave --weights out"):
-        your_own.of_run(but(asked, own_weights="mine.pth"))
+        own_folder.of_run(but(asked, own_weights="mine.pth"))
     (tmp_path / "out" / "weights.safetensors").unlink(missing_ok=True)
     with pytest.raises(FileNotFoundError, match="holds no finished run"):
-        your_own.of_run(but(asked, own_model=str(tmp_path / "out")))
+        own_folder.of_run(but(asked, own_model=str(tmp_path / "out")))
 
 
 def test_tokens_of_frozen_blocks_are_kept_until_the_run_is_finished(choices, tmp_path, monkeypatch):
@@ -223,8 +224,8 @@ def test_without_masks_tokencut_makes_them(example, choices, tmp_path, monkeypat
     ],
 )
 def test_no_mask_lies_outside_of_its_folder(name, label, inside):
-    part = Listing("birds", (label,), (), torch.zeros(0).long(), ())
-    assert your_own._inside(part, name, label) == Path(inside)
+    part = Listing("birds", (label,), pd.DataFrame())
+    assert own_folder.mask_path(part, name, label) == Path(inside)
 
 
 @pytest.mark.parametrize("view", [View(37, 32), View(32, 32), View(32, 32, squash=True)])
@@ -237,7 +238,7 @@ def test_masks_of_what_a_model_sees_lie_in_the_whole_picture(tmp_path, view, siz
         path.parent.mkdir(parents=True)
         Image.new("RGB", size, (len(name), 0, 0)).save(path)
     part = read_splits(tmp_path / "set")["train"]
-    found = your_own._with_files(part, shapes[:, None], view, tmp_path / "masks")
+    found = own_folder.with_mask_files(part, shapes[:, None], view, tmp_path / "masks")
     assert found.masks == tuple(
         tmp_path / "masks" / "train" / name for name in ("cat/a.b.png", "dog/far/1.png")
     )
@@ -312,7 +313,7 @@ def test_all_sets_are_scaled_by_the_range_of_the_data(choices, tmp_path):
     data = your_own.divide(but(asked, shifted=[str(tmp_path / "dim")]))
     parts = (data.train, data.finetuning, data.validation, *data.test.values())
     assert {part.white for part in parts} == {4095}
-    assert your_own._scaling(your_own.open_model("tiny"), 4095).view.white == 4095
+    assert own_folder.scaled(your_own.open_model("tiny"), 4095).view.white == 4095
     with pytest.raises(ValueError, match=r"'deep' has greys of 0 to 16383, .* of 0 to 4095; a mod"):
         your_own.divide(but(asked, shifted=[str(tmp_path / "deep")]))
 
@@ -416,10 +417,10 @@ def test_wrong_input_is_one_sentence_and_writes_nothing(choices, tmp_path, chang
 def test_other_pictures_are_another_run_also_of_the_same_size(example, choices, tmp_path, changed):
     data = shutil.copytree(example / "data", tmp_path / "data")
     part = your_own.divide(but(choices, data=str(data), shifted=[])).train
-    before = your_own._fingerprint(part)
+    before = own_folder.files_fingerprint(part)
     path = getattr(part, changed)[0]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert your_own._fingerprint(part) != before
+    assert own_folder.files_fingerprint(part) != before
 
 
 def test_masks_that_are_too_few_are_refused(example, choices, tmp_path):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
 from relevit.data.batch import Batch
-from relevit.data.own.listing import Listing
+from relevit.data.own.listing import COLUMNS, Listing
 from relevit.evaluate.looking import Look
 from relevit.plots import images as pictures
 from relevit.plots.style import DPI, GAIN, LOSS, alternative_text
@@ -102,7 +103,8 @@ def test_samples_have_their_names_and_their_whole_picture(tmp_path, masked):
     mask[:, 40:] = True
     Image.fromarray(mask).save(tmp_path / "mask.png")
     masks = (tmp_path / "mask.png" if masked else None,)
-    listing = Listing("x", ("$a", "b"), (tmp_path / name,), torch.tensor([0]), masks, tmp_path)
+    rows = pd.DataFrame([(name, tmp_path / name, "$a", masks[0], None)], columns=COLUMNS)
+    listing = Listing("x", ("$a", "b"), rows)
     above, *below = tiles(pictures.sample_grid(listing))
     assert above.get_title() == f"$a\n{pictures.shortened(name, 30)}"
     assert not above.title.get_parse_math() and len(above.collections) == masked

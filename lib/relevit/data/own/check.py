@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import nan
+from pathlib import Path
 from statistics import median
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from relevit.base.errors import one_line
 from relevit.config.words import Corrupted
 from relevit.data.image_set import read_ahead
 from relevit.data.own.listing import REMEDY, SKIP, Listing, order_note
-from relevit.data.own.outlines import GREY16, Drawn, OtherSize, drawn_how, turned, upright
+from relevit.data.own.outlines import GREY16, OtherSize, drawn_how, turned, upright
 from relevit.data.pictures import READING, drawn_here, opened
 from relevit.models.spec import as_rgb, is_deep, white_of
 
@@ -48,23 +49,22 @@ UNTOLD = (
 )
 
 
-@dataclass(frozen=True)
-class Looked:
-    """What one picture and its mask are. `refused` is why it cannot be used; else it is empty."""
-
-    width: int = 0  # upright, pixels
-    height: int = 0
-    odd: tuple[str, ...] = ()
-    pixels: str = ""  # equal for equal pictures, whatever their files
-    share: float = nan  # of the picture that is object; NaN without a mask that can be used
-    framed: bool = False  # the object is at all four edges
-    refused: str = ""
-    mask_refused: str = ""
-    largest: int = 0  # value, of 255 or, where greys are `deep`, as it stands in the file
-    deep: bool = False
-    two_colours: bool = False  # and no third, as masks have
-    drawn: Drawn | None = None  # of a mask of a picture that EXIF turns
-    ours: bool = False  # it is a map or the like that this package drew
+# What is known of a picture and its mask, in columns of `Findings.rows`, and of what nobody saw.
+UNSEEN = {
+    "width": 0,  # upright, pixels
+    "height": 0,
+    "odd": (),  # of ODD
+    "pixels": "",  # alike for copies of a photograph, whatever their files
+    "share": nan,  # of the picture that is object; NaN without a mask that can be used
+    "framed": False,  # the object is at all four edges
+    "refused": "",  # why it cannot be used
+    "mask_refused": "",
+    "largest": 0,  # value, of 255 or, where greys are `deep`, as it stands in the file
+    "deep": False,
+    "two_colours": False,  # and no third, as masks have
+    "drawn": None,  # how, of a mask of a picture that EXIF turns
+    "ours": False,  # a map or the like that this package drew
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,9 @@ class Findings:
     """What `examine` found.
 
     `listing` has the pictures to go on with: each once, and with corrupted="skip" those that can be
-    used. `rows` has one row a picture, in the order of the listing that was examined: the fields of
-    `Looked`, `id`, `label` (its class), `masked` (whether it has a mask, whatever that is like) and
-    `copy` (whether it has the pixels of another, which stays).
+    used. `rows` are those of the listing that was examined, with the columns of UNSEEN, `masked`
+    (whether it has a mask, whatever that is like) and `copy` (whether it has the pixels of another,
+    which stays).
     """
 
     name: str
@@ -133,15 +133,13 @@ def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 
         )
     if not len(listing):
         raise ValueError(f"{listing.name}: has no pictures; select at least one")
-    rows = pd.DataFrame([vars(one) for one in _look_at_all(listing, workers or cores())])
-    rows["id"] = listing.ids
-    rows["label"] = [listing.classes[label] for label in listing.labels]
-    rows["masked"] = [mask is not None for mask in listing.masks]
+    seen = pd.DataFrame(list(_look_at_all(listing, workers or cores())))
+    rows = listing.rows.drop(columns="pixels", errors="ignore").join(seen)
+    rows["masked"] = rows["mask"].notna()
     _refuse_of_two_classes(rows)
     if (rows["drawn"] == "as stored").any():
-        rows.loc[(rows["drawn"] == "unknown") & (rows["mask_refused"] == ""), "mask_refused"] = (
-            UNTOLD
-        )
+        untold = (rows["drawn"] == "unknown") & (rows["mask_refused"] == "")
+        rows.loc[untold, "mask_refused"] = UNTOLD
     # Of copies the first with a mask stays.
     whole = rows[(rows["pixels"] != "") & (rows["refused"] == "")]
     whole = whole.sort_values("masked", ascending=False, kind="stable")
@@ -151,9 +149,12 @@ def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 
         out = out | (rows["refused"] != "") | (rows["mask_refused"] != "")
     deep = rows.loc[rows["deep"] & (rows["refused"] == ""), "largest"]
     white = white_of(int(deep.max())) if len(deep) else None
-    seen = replace(listing, prints=tuple(rows["pixels"]), white=white)
-    left = seen.select(np.flatnonzero(~out).tolist())
-    return Findings(listing.name, left, corrupted, rows)
+    known = replace(
+        listing,
+        rows=rows[[*listing.rows.columns.drop("pixels", errors="ignore"), "pixels"]],
+        white=white,
+    )
+    return Findings(listing.name, known.select(np.flatnonzero(~out)), corrupted, rows)
 
 
 def examine_parts(
@@ -185,14 +186,14 @@ def apart(parts: Mapping[str, Listing]) -> tuple[dict[str, Listing], dict[str, d
     kept, copies = {}, {}
     for name, part in parts.items():
         ids = [f"{part.name}/{i}" for i in part.ids]
-        rows = list(zip(ids, part.prints, part.labels.tolist(), strict=True))
+        rows = list(zip(ids, part.rows["pixels"], part.rows["label"], strict=True))
         copies[name] = {i: seen[print_][0] for i, print_, _ in rows if print_ in seen}
         for i, print_, label in rows:
-            first, other = seen.setdefault(print_, (i, part.classes[label]))
-            if other != part.classes[label]:
+            first, other = seen.setdefault(print_, (i, label))
+            if other != label:
                 raise ValueError(
-                    f"{i} of the class {part.classes[label]!r} is the photograph "
-                    f"{first} of the class {other!r}; a picture has one class: take one out"
+                    f"{i} of the class {label!r} is the photograph {first} of the class {other!r}; "
+                    "a picture has one class: take one out"
                 )
         kept[name] = part.select([p for p, row in enumerate(rows) if row[0] not in copies[name]])
     return kept, copies
@@ -310,9 +311,9 @@ def samples(listing: Listing, count: int, seed: int = 0) -> Listing:
     return listing.select(sorted(order[np.argsort(rounds, kind="stable")][:count].tolist()))
 
 
-def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
-    def look(place: int) -> Looked:
-        return _look(listing, place)
+def _look_at_all(listing: Listing, workers: int) -> Iterator[dict[str, Any]]:
+    def look(place: int) -> dict[str, Any]:
+        return UNSEEN | _look(listing, place)
 
     reading = read_ahead(look, range(len(listing)), AHEAD * workers, workers)
     with warnings.catch_warnings(), closing(reading):
@@ -320,35 +321,37 @@ def _look_at_all(listing: Listing, workers: int) -> Iterator[Looked]:
         yield from reading
 
 
-def _look(listing: Listing, place: int) -> Looked:
+def _look(listing: Listing, place: int) -> dict[str, Any]:
+    """What is known of a picture and its mask, as of UNSEEN."""
+    row = listing.rows.iloc[place]
     try:
-        seen = _picture(listing, place)
+        seen = _picture(row["image"])
     except READING as error:
-        return Looked(refused=one_line(error))
-    sides = seen.width, seen.height
-    if seen.ours:
+        return {"refused": one_line(error)}
+    if "ours" in seen:
         return seen
+    sides = seen["width"], seen["height"]
     if max(sides) > MOST_STRETCHED * min(sides):
         text = f"{sides[0]} x {sides[1]} pixels; one side is over {MOST_STRETCHED} times the other"
-        return replace(seen, pixels="", refused=text)
-    if listing.masks[place] is None:
+        return seen | {"pixels": "", "refused": text}
+    if row["mask"] is None:
         return seen
     try:
         mask = listing.mask(place)
     except READING as error:
         about = "" if isinstance(error, OtherSize) else "its mask: "
-        return replace(seen, mask_refused=f"{about}{one_line(error)}")
+        return seen | {"mask_refused": f"{about}{one_line(error)}"}
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    turned = "turned by EXIF" in seen.odd
-    drawn = drawn_how(listing.masks[place], listing.images[place]) if turned else None
-    return replace(seen, share=float(mask.mean()), framed=framed, drawn=drawn)
+    turned = "turned by EXIF" in seen["odd"]
+    how = {"drawn": drawn_how(row["mask"], row["image"])} if turned else {}
+    return seen | {"share": float(mask.mean()), "framed": framed} | how
 
 
-def _picture(listing: Listing, place: int) -> Looked:
+def _picture(path: Path) -> dict[str, Any]:
     """Upright size, oddities and pixels of a picture, which is decoded whole."""
-    with opened(listing.images[place]) as image:
+    with opened(path) as image:
         if drawn_here(image):
-            return Looked(ours=True)
+            return {"ours": True}
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
         is_odd = {
             "CMYK": image.mode == "CMYK",
@@ -362,14 +365,15 @@ def _picture(listing: Listing, place: int) -> Looked:
         pixels = hashlib.blake2b(repr((image.size, deep)).encode(), digest_size=16)
         values = np.array(image).astype(np.int32) if deep else shown
         pixels.update(values.tobytes())
-        return Looked(
-            *image.size,
-            tuple(kind for kind in ODD if is_odd[kind]),
-            pixels.hexdigest(),
-            largest=int(values.max()) if deep else max(high for _, high in shown.getextrema()),
-            deep=deep,
-            two_colours=shown.getcolors(2) is not None,
-        )
+        return {
+            "width": image.width,
+            "height": image.height,
+            "odd": tuple(kind for kind in ODD if is_odd[kind]),
+            "pixels": pixels.hexdigest(),
+            "largest": int(values.max() if deep else max(high for _, high in shown.getextrema())),
+            "deep": deep,
+            "two_colours": shown.getcolors(2) is not None,
+        }
 
 
 def _spread(counts: Sequence[int]) -> str:

@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from jaxtyping import Bool, UInt8
 from PIL import Image
 from torch import Tensor
 
+from relevit.config.base import Checked
+from relevit.config.words import SHIPPED
 from relevit.data.batch import Batch
+from relevit.data.drawings import CLASSES
 from relevit.data.habitats import habitats
 from relevit.data.own.folder import pictures_in
+from relevit.models.registry import shipped_weights
 
 DATA = "data"
 DRAWN_AS = "finetune"  # the set of Habitats: animals mostly at home, as in training
 QUALITY = 95  # of a JPEG
+SETS = ("a", "si_location")
+Choices = TypeVar("Choices", bound=Checked)
+
+
+def on_example(choices: Choices, folder: Path | str, per_class: int) -> Choices:
+    """The same choices for images that are written to `folder` first: Habitats as JPEG and PNG.
+
+    `per_class` images with masks in each of 40 classes, and as many of SETS. A model that has
+    learned Habitats comes with its weights and its head.
+    """
+    folder = Path(folder) / f"{per_class}_a_class"  # an example of another size is another folder
+    write_example(folder, per_class=per_class, sets=SETS)
+    given: dict[str, Any] = {
+        "data": str(folder / DATA),
+        "shifted": [str(folder / name) for name in SETS],
+    }
+    if choices.own_model in SHIPPED["habitats"] and not choices.new_head:
+        weights = shipped_weights(choices.own_model, "habitats")
+        given |= {"own_weights": str(weights), "head_classes": list(CLASSES)}
+    return choices.checked(dict(choices) | given, "example")
 
 
 def write_example(

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import torch
+import pandas as pd
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from relevit.data.own.coco import read_coco
-from relevit.data.own.listing import PARTS, WHOLE, Listing, part_of, same_form, some
+from relevit.data.own.listing import COLUMNS, PARTS, WHOLE, Listing, part_of, same_form, some
 from relevit.data.own.outlines import AS_SEEN, MaskValues
-from relevit.data.own.tables import TABLES, read_table
+from relevit.data.own.tables import TABLES, Found, read_coco, read_table
 
 ENDINGS = (*IMG_EXTENSIONS, ".gif")
 KINDS = "a folder of class folders, a .csv or .parquet table, or a COCO .json"
@@ -52,7 +52,7 @@ BESIDE = re.compile(
 WRITTEN = {"run.json": '{\n "choices": {', "manifest.csv": "file,model,method,target,"}
 
 
-def read_data(path: Path | str, masks: Path | str | None = None, **options) -> Listing:
+def read_data(path: Path | str, masks: Path | str | None = None, **options: Any) -> Listing:
     """All pictures at `path` as one listing. Options and errors: as `read_splits`.
 
     Raises: ValueError also for a set of several parts.
@@ -80,7 +80,7 @@ def read_splits(
     folders, where it is not masks/ beside them, and `values` what their numbers mean; `images` is
     the folder of a COCO file's pictures, where they are not beside it. A mask is a PNG of its
     picture's name; a picture may lack one, but not all may. What is no picture is named by the
-    listing. All parts have the classes of "train" (without it, those of any part), so that their
+    listing. All parts have the classes of "train" (of a table those of any part), so that their
     labels mean the same; a part may lack some. A set with fewer than `least_classes` is refused:
     give 1 for one to be tested alone.
     Raises: FileNotFoundError for a path that is missing, of a table or COCO file also a picture's;
@@ -90,14 +90,25 @@ def read_splits(
         None if each is None else Path(each).expanduser() for each in (path, masks, images)
     )
     _need_there(path, masks, images)
-    found = _read_file(path, masks, images) if path.is_file() else _read_folders(path, masks)
-    known = found["train"].classes if "train" in found else _all_classes(found.values())
-    if len(known) < least_classes:
+    kind = path.suffix.lower()
+    if path.is_dir():
+        rows, classes, left_out = _folders(path, masks)
+    else:
+        rows, classes, left_out = read_coco(path, images) if kind == ".json" else read_table(path)
+    if len(classes) < least_classes:
         raise ValueError(
-            f"read_data: {path.name} has {len(known)} class, {some(known)}; needed are at least "
-            f"{least_classes}: give pictures of another class, such as of none of these"
+            f"read_data: {path.name} has {len(classes)} class, {some(classes)}; needed are at "
+            f"least {least_classes}: give pictures of another class, such as of none of these"
         )
-    return {n: replace(part.relabelled(known), values=values) for n, part in found.items()}
+    name = path.absolute().name if path.is_dir() else path.stem  # of "." too
+    if rows["split"].isna().all():
+        return {WHOLE: Listing(name, classes, rows, left_out, values)}
+    of, found = rows["split"].map(_part), {}
+    for part in (part for part in PARTS if (of == part).any()):
+        mine = rows[of == part].reset_index(drop=True)
+        listing = Listing(f"{name}/{mine['split'][0]}", classes, mine, left_out, values)
+        found[part], left_out = listing.relabelled(classes), ()
+    return found
 
 
 def _need_there(path: Path, masks: Path | None, images: Path | None) -> None:
@@ -106,141 +117,37 @@ def _need_there(path: Path, masks: Path | None, images: Path | None) -> None:
     for what, folder in (("masks", masks), ("images", images)):
         if folder is not None and not folder.is_dir():
             raise FileNotFoundError(f"read_data: the folder of {what} {folder} is missing")
-    if images is not None and path.suffix.lower() != ".json":
+    kind = path.suffix.lower()
+    if images is not None and kind != ".json":
         raise ValueError(
             f"read_data: images {images} is given beside {path}; only a COCO file needs it"
         )
-
-
-def _read_file(path: Path, masks: Path | None, images: Path | None) -> dict[str, Listing]:
-    ending = path.suffix.lower()
-    if ending not in (*TABLES, ".json"):
-        raise ValueError(f"read_data: {path} is a {ending or 'nameless'} file; give {KINDS}")
-    if masks is not None:
-        where = "the outlines in it" if ending == ".json" else "the column mask"
+    if path.is_file() and kind not in (*TABLES, ".json"):
+        raise ValueError(f"read_data: {path} is a {kind or 'nameless'} file; give {KINDS}")
+    if path.is_file() and masks is not None:
+        where = "the outlines in it" if kind == ".json" else "the column mask"
         raise ValueError(
             f"read_data: masks {masks} is given beside {path.name}, whose masks are {where}; leave "
             "one of both out"
         )
-    return {WHOLE: read_coco(path, images)} if ending == ".json" else read_table(path)
 
 
-def _all_classes(parts: Iterable[Listing]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for part in parts for name in part.classes))
+# Files and folders
 
 
-# Folders
-
-
-def _read_folders(path: Path, masks: Path | None) -> dict[str, Listing]:
-    name, path = path.absolute().name, _unwrapped(path)  # of "." too
-    root = _pictures_root(path)
-    parts = {part: root / folder for part, folder in _parts(root).items()}
-    if not parts:
-        return {WHOLE: _read_folder(root, masks or _masks_root(path), name, _beside(path, root))}
-    inside = {part: _unwrapped(folder) for part, folder in parts.items()}
-    known = {same_form(n) for folder in inside.values() for n in _classes(_pictures_root(folder))}
-    found = {}
-    for part, folder in inside.items():
-        pictures, called = _pictures_root(folder), parts[part].name
-        own = _masks_root(folder) if masks is None else None
-        outlines = own or _part_of_masks(masks or _masks_root(path), called)
-        found[part] = _read_folder(
-            pictures, outlines, f"{name}/{called}", _beside(folder, pictures), known
-        )
-    return found
-
-
-def _unwrapped(folder: Path) -> Path:
-    """The folder, or the one in it that holds everything: archives often add one."""
-    inside = _subfolders(folder)
-    if len(inside) != 1 or inside[0] in ("images", "masks"):
-        return folder
-    if part_of(inside[0]) not in (None, part_of(folder.name)):  # it has a meaning by its name
-        return folder
-    if any(map(_is_picture, os.listdir(folder))) or not _subfolders(folder / inside[0]):
-        return folder
-    return _unwrapped(folder / inside[0])
-
-
-def _pictures_root(folder: Path) -> Path:
-    inside = folder / "images"
-    return inside if inside.is_dir() and _subfolders(inside) else folder
-
-
-def _masks_root(folder: Path) -> Path | None:
-    """The folder `masks`, unless it is a class: then it has pictures of its own and no folders.
-
-    Raises: ValueError for masks without class folders: beside images/, or of others' names.
-    """
-    inside = folder / "masks"
-    if not inside.is_dir():
-        return _masks_called_otherwise(folder)
-    if _subfolders(inside):
-        return inside
-    names = {stem_of(name) for name in os.listdir(inside) if _is_picture(name)}
-    pictures, _ = pictures_in(folder)
-    others = {Path(stem_of(p)).name for p in pictures if not p.startswith("masks/")}
-    if names and (_pictures_root(folder) != folder or names <= others):
-        raise ValueError(
-            f"read_data: {inside} has masks of pictures in {folder} and no folder for each class; "
-            "put the masks of a class into a folder of its name"
-        )
-    return None
-
-
-def _masks_called_otherwise(folder: Path) -> Path | None:
-    """A folder of PNG files beside images/ that is called labels/ or the like.
-
-    Raises: ValueError for several.
-    """
-    if _pictures_root(folder) == folder:
-        return None
-    names = [name for name in _subfolders(folder) if OF_MASKS.fullmatch(name)]
-    found = [folder / name for name in names if any((folder / name).rglob("*.[pP][nN][gG]"))]
-    if len(found) > 1:
-        raise ValueError(
-            f"read_data: {folder} has {' and '.join(path.name for path in found)}, and each may be "
-            "the masks; call one of them masks, or give it with --masks"
-        )
-    return found[0] if found else None
-
-
-def _beside(folder: Path, root: Path) -> list[Path]:
-    """What lies beside images/ and masks/, and is not read."""
-    if root == folder:
-        return []
-    names = (name for name in sorted(os.listdir(folder)) if not _is_clutter(name))
-    own = (root, folder / "masks", _masks_root(folder))
-    return [folder / name for name in names if folder / name not in own]
-
-
-def _part_of_masks(masks: Path | None, part: str) -> Path | None:
-    """The masks of one part, or those of all, where these have no folders of parts."""
-    if masks is not None and (masks / part).is_dir():
-        return _unwrapped(masks / part)
-    return None if masks is not None and _parts(masks) else masks
-
-
-def _parts(folder: Path) -> dict[str, str]:
-    """Folder names by part, if all folders are parts and one is for training; else none.
-
-    Words that all names begin with count for nothing, as in seg_train and seg_test.
-    """
-    names = [name for name in _subfolders(folder) if folder / name != _masks_root(folder)]
-    heads = {re.match(".*[ _-]|", name)[0] for name in names}
-    shared = heads.pop() if len(names) > 1 and len(heads) == 1 else ""
-    found: dict[str, str] = {}
-    for name in names:
-        part = part_of(name) or part_of(name.removeprefix(shared))
-        if part is None:
-            return {}
-        if part in found:
-            raise ValueError(
-                f"read_splits: {folder} has {found[part]} and {name}, both for {part}; keep one"
-            )
-        found[part] = name
-    return {part: found[part] for part in PARTS if part in found} if "train" in found else {}
+def pictures_in(folder: Path) -> tuple[list[str], list[str]]:
+    """Pictures at any depth, relative to `folder` and sorted, and what else is there to see."""
+    pictures, others = [], []
+    for place, folders, files in os.walk(folder, followlinks=True):
+        kept = (name for name in folders if not _is_clutter(name))
+        folders[:] = sorted(name for name in kept if not _is_written(Path(place) / name))
+        for name in files:
+            relative = (Path(place).relative_to(folder) / name).as_posix()
+            if _is_picture(name):
+                pictures.append(relative)
+            elif not _is_clutter(name):
+                others.append(relative)
+    return sorted(pictures), sorted(others)
 
 
 def _subfolders(folder: Path) -> list[str]:
@@ -263,83 +170,169 @@ def _is_clutter(name: str) -> bool:
     return name.startswith(".") or name.lower() in CLUTTER
 
 
-def _classes(root: Path) -> dict[str, str]:
-    """Folder names by class, in the order of classes, which is that of the names as they stand."""
-    masks = _masks_root(root)
-    found: dict[str, str] = {}
-    for name in _subfolders(root):
-        if root / name == masks:
-            continue
-        if same_form(name) in found:
-            raise ValueError(
-                f"read_data: {root} has two folders called {name}, written in two ways; put their "
-                "pictures into one"
-            )
-        found[same_form(name)] = name
-    return found
-
-
-def _read_folder(
-    root: Path, masks: Path | None, name: str, beside: Sequence[Path], known: set[str] | None = None
-) -> Listing:
-    """The pictures in `root`/<class>; `known` are the classes that masks may have."""
-    classes = _classes(root)
-    _need_classes(root, classes)
-    masked = {} if masks is None else {same_form(name): name for name in _subfolders(masks)}
-    _need_known_masks(masks, masked, known or set(classes), root)
-    images: list[Path] = []
-    labels: list[int] = []
-    outlines: list[Path | None] = []
-    left_out = [*beside, *(root / name for name in os.listdir(root) if _is_written(root / name))]
-    for label, (found, folder) in enumerate(classes.items()):
-        pictures, others = pictures_in(root / folder)
-        there = masks_beside(root / folder, pictures)
-        aside = {path.relative_to(root / folder).as_posix() for path in there.values()}
-        pictures = [name for name in pictures if name not in aside]
-        _need_pictures(root / folder, pictures, others)
-        if found in masked:
-            left_out += there.values()
-            there = masks_in(masks / masked[found])
-        if there:
-            _need_one_each(root / folder, pictures, "pictures", "their mask is")
-        images += [root / folder / picture for picture in pictures]
-        labels += [label] * len(pictures)
-        outlines += [there.pop(stem_of(picture), None) for picture in pictures]
-        left_out += [root / folder / other for other in others] + list(there.values())
-    if masks is not None and not any(outlines):
-        raise ValueError(
-            f"read_data: none of the {len(images)} pictures has a mask in {masks}, the first would "
-            f"be {masks / images[0].relative_to(root).with_suffix('.png')}; name each mask as its "
-            "picture, or leave the masks out"
-        )
-    return Listing(
-        name, tuple(classes), tuple(images), torch.tensor(labels),
-        tuple(outlines), root, tuple(left_out),
-    )  # fmt: skip
-
-
-def pictures_in(folder: Path) -> tuple[list[str], list[str]]:
-    """Pictures at any depth, relative to `folder` and sorted, and what else is there to see."""
-    pictures, others = [], []
-    for place, folders, files in os.walk(folder, followlinks=True):
-        kept = (name for name in folders if not _is_clutter(name))
-        folders[:] = sorted(name for name in kept if not _is_written(Path(place) / name))
-        for name in files:
-            relative = (Path(place).relative_to(folder) / name).as_posix()
-            if _is_picture(name):
-                pictures.append(relative)
-            elif not _is_clutter(name):
-                others.append(relative)
-    return sorted(pictures), sorted(others)
-
-
 def _is_picture(name: str) -> bool:
     """Whether a file is a picture by its name, and not one of macOS's `._` files."""
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
+def _has_pictures(folder: Path) -> bool:
+    return any(map(_is_picture, os.listdir(folder)))
+
+
 def stem_of(name: str) -> str:
     return same_form(Path(name).with_suffix("").as_posix())
+
+
+def _unwrapped(folder: Path) -> Path:
+    """The folder, or the one in it that holds everything: archives often add one."""
+    inside = _subfolders(folder)
+    if len(inside) != 1 or inside[0] in ("images", "masks"):
+        return folder
+    if part_of(inside[0]) not in (None, part_of(folder.name)):  # it has a meaning by its name
+        return folder
+    if _has_pictures(folder) or not _subfolders(folder / inside[0]):
+        return folder
+    return _unwrapped(folder / inside[0])
+
+
+# Class folders
+
+
+def _folders(path: Path, masks: Path | None) -> Found:
+    """Rows, classes (those of train, where there are parts) and what is left out of a folder."""
+    path = _unwrapped(path)
+    root, of_masks = _pictures_root(path), masks or _masks_root(path)
+    parts = _parts(root, of_masks)
+    if not parts:
+        return _classes(path, of_masks)
+    read = {}
+    for part, called in parts.items():
+        folder = _unwrapped(root / called)
+        own = _masks_root(folder) if masks is None else None
+        read[part] = (folder, called, own or _part_of_masks(of_masks, called))
+    known = {same_form(n) for f, *_ in read.values() for n in _class_folders(_pictures_root(f))}
+    found = [_classes(folder, of, called, known) for folder, called, of in read.values()]
+    rows = pd.concat([rows for rows, *_ in found], ignore_index=True)
+    return rows, found[list(read).index("train")][1], sum((left for *_, left in found), ())
+
+
+def _pictures_root(folder: Path) -> Path:
+    inside = folder / "images"
+    return inside if inside.is_dir() and _subfolders(inside) else folder
+
+
+def _masks_root(folder: Path) -> Path | None:
+    """The folder `masks`, or beside images/ one of PNG files that is called labels/ or the like.
+
+    One that has pictures of its own and no folders is a class.
+    Raises: ValueError for several, and for masks without class folders: beside images/, or of
+    others' names.
+    """
+    root, inside = _pictures_root(folder), folder / "masks"
+    if not inside.is_dir():
+        names = [] if root == folder else filter(OF_MASKS.fullmatch, _subfolders(folder))
+        found = [folder / name for name in names if any((folder / name).rglob("*.[pP][nN][gG]"))]
+        if len(found) > 1:
+            raise ValueError(
+                f"read_data: {folder} has {' and '.join(path.name for path in found)}, and each "
+                "may be the masks; call one of them masks, or give it with --masks"
+            )
+        return found[0] if found else None
+    if _subfolders(inside):
+        return inside
+    names = {stem_of(name) for name in os.listdir(inside) if _is_picture(name)}
+    others = (p for p in pictures_in(folder)[0] if not p.startswith("masks/"))
+    if names and (root != folder or names <= {Path(stem_of(p)).name for p in others}):
+        raise ValueError(
+            f"read_data: {inside} has masks of pictures in {folder} and no folder for each class; "
+            "put the masks of a class into a folder of its name"
+        )
+    return None
+
+
+def _part_of_masks(masks: Path | None, called: str) -> Path | None:
+    """The masks of one part, or those of all, where these have no folders of parts."""
+    if masks is not None and (masks / called).is_dir():
+        return _unwrapped(masks / called)
+    return None if masks is not None and _parts(masks, None) else masks
+
+
+def _parts(folder: Path, masks: Path | None) -> dict[str, str]:
+    """Folder names by part, if all folders are parts and one is for training; else none.
+
+    Words that all names begin with count for nothing, as in seg_train and seg_test.
+    """
+    names = [name for name in _subfolders(folder) if folder / name != masks]
+    heads = {re.match(".*[ _-]|", name)[0] for name in names}
+    shared = heads.pop() if len(names) > 1 and len(heads) == 1 else ""
+    found: dict[str, str] = {}
+    for name in names:
+        part = part_of(name) or part_of(name.removeprefix(shared))
+        if part is None:
+            return {}
+        if part in found:
+            raise ValueError(
+                f"read_splits: {folder} has {found[part]} and {name}, both for {part}; keep one"
+            )
+        found[part] = name
+    return {part: found[part] for part in PARTS if part in found} if "train" in found else {}
+
+
+def _part(split: str) -> str | None:
+    """The part that a value of the column `split` means, whatever word it begins with."""
+    tails = (split[found.end() :] for found in re.finditer("^|[ _-]", split))
+    return next(filter(None, map(part_of, tails)), None)
+
+
+def _class_folders(root: Path) -> dict[str, str]:
+    """Folder names by class, in the order of classes, which is that of the names as they stand."""
+    names = [name for name in _subfolders(root) if root / name != _masks_root(root)]
+    twice = [name for name, count in Counter(map(same_form, names)).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"read_data: {root} has two folders called {twice[0]}, written in two ways; put their "
+            "pictures into one"
+        )
+    return {same_form(name): name for name in names}
+
+
+def _classes(
+    folder: Path, masks: Path | None, split: str | None = None, known: Iterable[str] = ()
+) -> Found:
+    """The pictures of the class folders; `known` are the classes that masks may have."""
+    root = _pictures_root(folder)
+    classes = _class_folders(root)
+    _need_classes(root, classes)
+    masked = {} if masks is None else {same_form(name): name for name in _subfolders(masks)}
+    _need_known_masks(masks, masked, set(known) or set(classes), root)
+    beside = (
+        [] if root == folder else [folder / n for n in os.listdir(folder) if not _is_clutter(n)]
+    )
+    left_out = sorted(path for path in beside if path not in (root, folder / "masks", masks))
+    left_out += [root / name for name in os.listdir(root) if _is_written(root / name)]
+    rows: list[tuple[Any, ...]] = []
+    for label, called in classes.items():
+        inside = root / called
+        pictures, others = pictures_in(inside)
+        there = masks_beside(inside, pictures)
+        pictures = [name for name in pictures if inside / name not in there.values()]
+        _need_pictures(inside, pictures, others)
+        if label in masked:
+            left_out += there.values()
+            there = masks_in(masks / masked[label])
+        if there:
+            _need_one_each(inside, pictures, "pictures", "their mask is")
+        for name in pictures:
+            mask = there.pop(stem_of(name), None)
+            rows.append((f"{called}/{name}", inside / name, label, mask, split))
+        left_out += [inside / other for other in others] + list(there.values())
+    if masks is not None and not any(mask for *_, mask, _ in rows):
+        raise ValueError(
+            f"read_data: none of the {len(rows)} pictures has a mask in {masks}, the first would "
+            f"be {masks / Path(rows[0][0]).with_suffix('.png')}; name each mask as its picture, or "
+            "leave the masks out"
+        )
+    return pd.DataFrame(rows, columns=COLUMNS), tuple(classes), tuple(left_out)
 
 
 def masks_in(folder: Path) -> dict[str, Path]:
@@ -401,7 +394,7 @@ def _need_classes(root: Path, classes: dict[str, str]) -> None:
                 f"read_data: {folder} has images and masks, and so is a data set of its own and no "
                 "class; give this folder in place of the one above it"
             )
-        if any(map(_is_picture, os.listdir(folder))):
+        if _has_pictures(folder):
             continue
         for inside in _subfolders(folder):
             other = first.setdefault(same_form(inside), called)

@@ -1,14 +1,14 @@
-"""A data set of one's own, listed: which pictures there are, their classes and their masks."""
+"""A data set of one's own, listed: one table of its pictures, their classes and their masks."""
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pandas as pd
 import torch
 from jaxtyping import Int
 from PIL import Image
@@ -19,43 +19,52 @@ from relevit.data.own.outlines import AS_SEEN, MaskSource, MaskValues, fitting_m
 from relevit.data.pictures import opened
 from relevit.models.spec import Mask, View, as_rgb
 
+COLUMNS = ["id", "image", "label", "mask", "split"]
 WHOLE = "all"  # the one part of a set without
 PARTS = {"train": "train(ing)?", "validation": "val(id(ation)?)?|dev", "test": "test(ing)?"}
 REMEDY = "save it again as JPEG or PNG, or take it out"
 SKIP = "or leave such pictures out (--skip-unreadable, or corrupted: skip)"
-WITHOUT_MASKS = "give a mask for every picture"
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
     """Pictures on disk with a class each, in a fixed order; none is opened yet.
 
-    `labels` count `classes`. `masks` are where the objects' masks come from, None for a picture
-    without one, and `values` what their numbers mean. `folder` is what the pictures' `ids` are
-    relative to, and `left_out` are files that were found and are not among the pictures. `prints`
-    tell photographs apart by their pixels, and `white` is what greys of more than 8 bits are scaled
-    by, once `check.examine` has seen them; before, each picture has a range of its own.
+    `rows` has one row a picture: `id` (its name for people and files), `image` (its path), `label`
+    (its class), `mask` (where the object's mask comes from, None without one), and `pixels`, which
+    are alike for copies of a photograph, once `check.examine` has seen them. `values` is what the
+    numbers of masks mean, and `left_out` are files that were found and are not among the pictures.
+    `white` is what greys of more than 8 bits are scaled by, once they have been seen; before, each
+    picture has a range of its own.
     """
 
     name: str
     classes: tuple[str, ...]
-    images: tuple[Path, ...]
-    labels: Int[Tensor, " images"]
-    masks: tuple[MaskSource | None, ...]
-    folder: Path = Path()
+    rows: pd.DataFrame
     left_out: tuple[Path, ...] = ()
     values: MaskValues = AS_SEEN
-    prints: tuple[str, ...] = ()
     white: int | None = None
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.rows)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Names of the pictures for people and files; the whole path of one outside `folder`."""
-        inside = os.path.join(self.folder, "")
-        return tuple(Path(str(path).removeprefix(inside)).as_posix() for path in self.images)
+        return tuple(self.rows["id"])
+
+    @property
+    def images(self) -> tuple[Path, ...]:
+        return tuple(self.rows["image"])
+
+    @property
+    def masks(self) -> tuple[MaskSource | None, ...]:
+        return tuple(self.rows["mask"])
+
+    @property
+    def labels(self) -> Int[Tensor, " images"]:
+        """Places of the pictures' classes in `classes`."""
+        places = {name: place for place, name in enumerate(self.classes)}
+        return torch.tensor([places[name] for name in self.rows["label"]], dtype=torch.int64)
 
     @property
     def has_masks(self) -> bool:
@@ -80,30 +89,18 @@ class Listing:
 
     def picture(self, place: int) -> Image.Image:
         """One picture in its own size, upright and in RGB. Raises: OSError, ValueError."""
-        with opened(self.images[place]) as image:
+        with opened(self.rows["image"].iloc[place]) as image:
             return as_rgb(upright(image), self.white)
 
     def mask(self, place: int) -> Mask:
-        """One mask in the size of its upright picture.
-
-        Raises: ValueError for a picture without, a mask of another size, or one that
-        `outlines.open_mask` does not take.
-        """
-        source = self.masks[place]
-        if source is None:
-            raise ValueError(f"{self.name}: {self.ids[place]} has no mask; {WITHOUT_MASKS}")
-        return fitting_mask(source, self.images[place], self.values)
+        """One mask in the size of its upright picture, which has one. Raises: as `fitting_mask`."""
+        row = self.rows.iloc[place]
+        return fitting_mask(row["mask"], row["image"], self.values)
 
     def select(self, places: Sequence[int] | Tensor) -> Listing:
         """The pictures at these places, in this order; the classes stay."""
-        places = [int(place) for place in places]
-        return replace(
-            self,
-            images=tuple(self.images[place] for place in places),
-            labels=self.labels[places],
-            masks=tuple(self.masks[place] for place in places),
-            prints=tuple(self.prints[place] for place in places) if self.prints else (),
-        )
+        rows = self.rows.iloc[[int(place) for place in places]]
+        return replace(self, rows=rows.reset_index(drop=True))
 
     def relabelled(self, classes: Sequence[str]) -> Listing:
         """The same pictures with labels that count `classes`: more of them, or in another order.
@@ -111,19 +108,16 @@ class Listing:
         Raises: ValueError when a picture's class is not among them, or a name is there twice.
         """
         classes = tuple(map(same_form, classes))
-        places = {name: place for place, name in enumerate(classes)}
-        if len(places) < len(classes):
-            twice = next(name for place, name in enumerate(classes) if places[name] != place)
+        if len(set(classes)) < len(classes):
+            twice = next(name for name in classes if classes.count(name) > 1)
             raise ValueError(f"{self.name}: class {twice!r} is given twice; name each once")
-        used = [self.classes[label] for label in self.labels.unique().tolist()]
-        unknown = [name for name in used if name not in places]
+        unknown = [name for name in self.rows["label"].unique() if name not in classes]
         if unknown:
             raise ValueError(
                 f"{self.name}: class {unknown[0]!r} ({len(unknown)} such) is none of the "
                 f"{len(classes)} that are known, {some(classes)}; rename it, or take it out"
             )
-        labels = [places.get(name, -1) for name in self.classes]  # -1: of a class without pictures
-        return replace(self, classes=classes, labels=torch.tensor(labels)[self.labels])
+        return replace(self, classes=classes)
 
 
 def some(names: Sequence[str], most: int = 5) -> str:

@@ -31,15 +31,11 @@ def find_pictures(given: Sequence[Path], but: Path | None = None) -> dict[Path, 
             raise FileNotFoundError(f"the image {one} is missing; check its name")
         names = sorted(pictures_in(one)[0], key=natural) if one.is_dir() else [""]
         aside = set(masks_beside(one, names).values())
-        inside = [
-            name
-            for name in names
-            if not name or not (one / name in aside or _is_none(one / name, but))
-        ]
-        if not inside:
+        shown = [n for n in names if not n or not (one / n in aside or _is_none(one / n, but))]
+        if not shown:
             but_these = " but masks, and what relevit wrote" if names else ""
             raise ValueError(f"the folder {one} has no pictures{but_these}; give another")
-        for name in inside:
+        for name in shown:
             found.setdefault(os.path.abspath(one / name), (one / name, name or one.name))
     return dict(found.values())
 
@@ -88,26 +84,20 @@ def range_of(path: Path) -> int | None:
 
     The picture is decoded. Raises: as `open_image`.
     """
-    try:
-        with opened(path) as found:
-            found.load()  # a truncated file says so only then
-            as_rgb(found)
-            return white_of(int(np.max(found))) if is_deep(found) else None
-    except READING as error:
-        raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
+    open_image(path)  # a truncated file says so only when it is decoded
+    with opened(path) as found:
+        return white_of(int(np.max(found))) if is_deep(found) else None
 
 
 def _is_none(path: Path, but: Path | None) -> bool:
-    made = but is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but))
-    return made or _beside(path, "masks", "images") is not None or _drawn_here(path)
-
-
-def _drawn_here(path: Path) -> bool:
+    """Whether a file is a mask, or was written here."""
+    if but is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but)):
+        return True
     try:
         with opened(path) as image:
-            return drawn_here(image)
-    except READING:
-        return False  # it is refused when it is looked at
+            return drawn_here(image) or _beside(path, "masks", "images") is not None
+    except READING:  # it is refused when it is looked at
+        return _beside(path, "masks", "images") is not None
 
 
 def _beside(path: Path, folder: str, other: str) -> tuple[Path, str] | None:

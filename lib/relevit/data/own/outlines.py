@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy
-from jaxtyping import Shaped, UInt8
+from jaxtyping import Shaped
 from PIL import ExifTags, Image, ImageOps
 
 from relevit.base.errors import one_line
@@ -49,15 +49,15 @@ AS_SEEN = MaskValues()
 class CocoMask:
     """The object of one picture as COCO has it: polygons or runs, of which the union counts."""
 
-    outlines: tuple[Any, ...]  # of annotations: lists of polygons, or {"counts", "size"}
-    names: tuple[str, ...]  # of the same annotations, for people
+    outlines: tuple[tuple[str, Any], ...]  # name of each for people; polygons or {"counts", "size"}
     size: tuple[int, int] | None  # width and height in the file, pixels
 
     @property
     def drawn_on(self) -> tuple[int, int] | None:
         """Width and height of the picture by the file or by its runs; None of polygons alone."""
         try:
-            return self.size or next(filter(None, map(size_of_runs, self.outlines)), None)
+            sizes = (size_of_runs(outline) for _, outline in self.outlines)
+            return self.size or next(filter(None, sizes), None)
         except ValueError:  # which is told by name when they are drawn
             return None
 
@@ -150,18 +150,22 @@ def open_mask(path: Path, values: MaskValues = AS_SEEN) -> Mask:
         upright(image)
         if image.mode == "P":
             return _of_labels(np.array(image), values, _background(image))
-        if _has_alpha(image):
+        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA"):
             alpha = np.array(image.convert("RGBA"))[..., 3]
             if np.ptp(alpha):
                 _need_numbers("is transparent", values)
                 return alpha > OPAQUE
-        if image.mode in GREYS:
-            return _of_greys(np.array(image).astype(np.int64), values)
-        return _of_colours(np.array(image.convert("RGB")), values)
-
-
-def _has_alpha(image: Image.Image) -> bool:
-    return "transparency" in image.info or image.mode in ("RGBA", "LA", "PA")
+        greys = np.array(image if image.mode in GREYS else image.convert("RGB")).astype(np.int64)
+    if greys.ndim == 3 and (greys != greys[..., :1]).any():
+        _need_numbers("has colours", values)
+        seen = greys.any(axis=-1)
+        if len(np.unique(greys[seen], axis=0)) > 1:
+            raise ValueError("the mask is a picture of many colours; save it in black and white")
+        return seen
+    greys = greys if greys.ndim == 2 else greys[..., 0]
+    if values == AS_SEEN and _soft_edged(greys):
+        return greys > greys.max() / 2
+    return _of_labels(greys, values)
 
 
 def _of_labels(
@@ -190,11 +194,6 @@ def _background(image: Image.Image) -> int:
     return 0
 
 
-def _of_greys(greys: Shaped[np.ndarray, "height width"], values: MaskValues) -> Mask:
-    soft = not (values.object or values.ignore) and _soft_edged(greys)
-    return greys > greys.max() / 2 if soft else _of_labels(greys, values)
-
-
 def _soft_edged(greys: Shaped[np.ndarray, "height width"]) -> bool:
     """Whether all greys between black and the lightest are edges: few, and nowhere an area.
 
@@ -205,16 +204,6 @@ def _soft_edged(greys: Shaped[np.ndarray, "height width"]) -> bool:
     lowest = scipy.ndimage.minimum_filter(greys, 3, mode="nearest")
     level = lowest == scipy.ndimage.maximum_filter(greys, 3, mode="nearest")
     return bool((greys == 0).any() and between.mean() < 0.5 and not (between & level).any())
-
-
-def _of_colours(colours: UInt8[np.ndarray, "height width 3"], values: MaskValues) -> Mask:
-    if (colours == colours[..., :1]).all():
-        return _of_greys(colours[..., 0].astype(np.int64), values)
-    _need_numbers("has colours", values)
-    seen = colours.any(axis=-1)
-    if len(np.unique(colours[seen], axis=0)) > 1:
-        raise ValueError("the mask is a picture of many colours; save it in black and white")
-    return seen
 
 
 def _need_numbers(what: str, values: MaskValues) -> None:
@@ -230,7 +219,7 @@ def _need_numbers(what: str, values: MaskValues) -> None:
 
 def _coco_mask(source: CocoMask, size: tuple[int, int]) -> Mask:
     mask = np.zeros(size[::-1], dtype=bool)
-    for name, outline in zip(source.names, source.outlines, strict=True):
+    for name, outline in source.outlines:
         try:
             mask |= drawn(outline, size)
         except OUTLINES as error:
@@ -241,8 +230,8 @@ def _coco_mask(source: CocoMask, size: tuple[int, int]) -> Mask:
 def drawn(outline: Any, size: tuple[int, int]) -> Mask:
     """The pixels of one annotation's segmentation in a picture of this width and height.
 
-    Runs may be packed or not; polygons a list of lists x, y, x, y, one such list, or of points.
-    Runs are counted here: of too few pycocotools fills the rest with what the memory holds.
+    Polygons are lists x, y, x, y; runs may be packed or not. They are counted here: of too few
+    pycocotools fills the rest with what the memory holds.
     Raises: ValueError for what is no outline of a picture of this size, or has no pixel in it.
     """
     width, height = size
@@ -261,11 +250,14 @@ def drawn(outline: Any, size: tuple[int, int]) -> Mask:
     else:
         from pycocotools import mask as tools
 
-        polygons = [list(map(float, polygon)) for polygon in _polygons(outline)]
-        for polygon in polygons:
-            if len(polygon) < 6 or len(polygon) % 2 or not np.isfinite(polygon).all():
-                raise ValueError(f"it has a polygon of {len(polygon) / 2:g} points; 3 are needed")
-        runs = tools.merge(tools.frPyObjects(polygons, height, width))
+        polygons = [np.array(polygon, dtype=float) for polygon in outline]
+        for points in polygons:
+            few = points.ndim != 1 or points.size < 6 or points.size % 2
+            if few or not np.isfinite(points).all():
+                raise ValueError(
+                    f"it has a polygon of {points.size / 2:g} points; needed are 3: x, y, x, y ..."
+                )
+        runs = tools.merge(tools.frPyObjects([p.tolist() for p in polygons], height, width))
         mask = tools.decode(runs).astype(bool)
     if not mask.any():
         raise ValueError("it has no pixel in the picture; are its units pixels?")
@@ -281,21 +273,6 @@ def size_of_runs(outline: Any) -> tuple[int, int] | None:
     except (*OUTLINES, OverflowError):
         raise ValueError("its runs have no size, [height, width] in pixels") from None
     return width, height
-
-
-def _polygons(outline: Any) -> list[list[Any]]:
-    """Lists x, y, x, y; of VIA one list, of others points as pairs."""
-
-    def depth(part: Any) -> int:
-        return 1 + depth(part[0]) if isinstance(part, list) and part else 0
-
-    if depth(outline) == 1:
-        return [list(outline)]
-    if depth(outline) == 2 and all(len(point) == 2 for point in outline):
-        return [[value for point in outline for value in point]]
-    if depth(outline) == 3:
-        return [[value for point in polygon for value in point] for polygon in outline]
-    return list(outline)
 
 
 def _unpacked(text: str | bytes) -> list[int]:

@@ -1,36 +1,51 @@
-"""A table of pictures: their paths, classes, and perhaps masks and parts."""
+"""A table of pictures, and a COCO file of annotations, as rows of a `Listing`.
+
+Source of the latter: Lin et al. 2014, Microsoft COCO, as tools for drawing outlines export it
+(CVAT, Label Studio, Roboflow). COCO has many objects in a picture; a classifier answers with one
+class.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from relevit.base.errors import one_line
 from relevit.base.results import parquet
-from relevit.data.own.listing import PARTS, WHOLE, Listing, part_of, same_form, some
+from relevit.data.own.listing import COLUMNS, PARTS, part_of, same_form, some
+from relevit.data.own.outlines import OUTLINES, CocoMask, drawn, size_of_runs, upright_size
+from relevit.data.pictures import READING, opened
 
 TABLES = (".csv", ".tsv", ".parquet")
-NEEDED = ("image", "label")
 SEPARATORS = (",", ";", "\t")
+COCO = {
+    "images": ("id", "file_name"),
+    "annotations": ("image_id", "category_id"),
+    "categories": ("id", "name"),
+}
+EXPORT = "export it again as COCO instances"
+Found = tuple[pd.DataFrame, tuple[str, ...], tuple[Path, ...]]
+Entry = Mapping[str, Any]
 
 
-def read_table(path: Path) -> dict[str, Listing]:
-    """The pictures that a CSV or parquet file lists, by part; "all" without a column `split`.
+def read_table(path: Path) -> Found:
+    """Rows, classes and what is left out (nothing) of a CSV or parquet file.
 
     Columns: `image`, a path relative to the file's folder; `label`, a name or a whole number;
-    optional `mask`, a path or empty, and `split`, train, validation or test.
-    Values of a CSV are separated by commas, semicolons or tabs. All parts have the same classes, in
-    the order of their names; if all are whole numbers, which are a head's own, by their value.
+    optional `mask`, a path or empty, and `split`, train, validation or test. Values of a CSV are
+    separated by commas, semicolons or tabs. Classes are in the order of their names; if all are
+    whole numbers, which are a head's own, by their value.
     Raises: ValueError for a file that cannot be read, is empty or lacks a column, and for a
     label, path or part that is none; FileNotFoundError for a picture or mask that is missing, with
     its row; rows count from 1 after the heading.
     """
-    table = _read(path)
-    missing = [name for name in NEEDED if name not in table]
+    table = _opened(path)
+    missing = [name for name in ("image", "label") if name not in table]
     if missing:
         raise ValueError(
             f"read_data: {path} has no column {' and none '.join(missing)}; it has "
@@ -38,43 +53,22 @@ def read_table(path: Path) -> dict[str, Listing]:
         )
     if table.empty:
         raise ValueError(f"read_data: {path} has no rows; list at least one picture of each class")
-    labels = [_label(path, row, value) for row, value in enumerate(table["label"], 1)]
-    classes = _in_order(labels)
-    places = {name: place for place, name in enumerate(classes)}
-    images = [_file(path, row, "image", value) for row, value in enumerate(table["image"], 1)]
-    masks: list[Path | None] = [None] * len(table)
-    if "mask" in table:
-        rows = enumerate(zip(table["mask"], table["mask"].isna(), strict=True), 1)
-        masks = [None if lost else _file(path, row, "mask", value) for row, (value, lost) in rows]
-    everything = Listing(
-        path.stem,
-        classes,
-        tuple(images),
-        torch.tensor([places[label] for label in labels]),
-        tuple(masks),
-        path.parent,
-    )
-    if "split" not in table:
-        return {WHOLE: everything}
-    found = np.array([_part(path, row, v) for row, v in enumerate(table["split"], 1)])
-    return {
-        part: everything.select(np.flatnonzero(found == part).tolist())
-        for part in PARTS
-        if (found == part).any()
-    }
+    rows = [_row(path, number, row) for number, row in enumerate(table.to_dict("records"), 1)]
+    names = sorted({row["label"] for row in rows})
+    classes = sorted(names, key=int) if all(map(str.isdecimal, names)) else names
+    return pd.DataFrame(rows, columns=COLUMNS), tuple(classes), ()
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _opened(path: Path) -> pd.DataFrame:
     try:
         if path.suffix.lower() == ".parquet":
             return parquet(path)
         with path.open(encoding="utf-8-sig") as file:
             heading = file.readline()
-        separator = max(SEPARATORS, key=heading.count)
         # Texts as they stand: a class may be called None, and 007 is not 7. Empty cells are NaN.
         table = pd.read_csv(
-            path, sep=separator, dtype=str, keep_default_na=False, na_values=[""],
-            encoding="utf-8-sig", skipinitialspace=True,
+            path, sep=max(SEPARATORS, key=heading.count), dtype=str, keep_default_na=False,
+            na_values=[""], encoding="utf-8-sig", skipinitialspace=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:  # pandas' are ValueErrors
         raise ValueError(
@@ -84,45 +78,179 @@ def _read(path: Path) -> pd.DataFrame:
     return table.rename(columns=str.strip)
 
 
-def _in_order(labels: list[str]) -> tuple[str, ...]:
-    names = sorted(set(labels))
-    return tuple(sorted(names, key=int) if all(map(str.isdecimal, names)) else names)
+def _row(path: Path, number: int, row: Entry) -> dict[str, Any]:
+    """A row of a table as one of a listing."""
+    where = f"read_data: {path}, row {number}"
 
+    def file(column: str) -> Path:
+        value = row[column]
+        if not isinstance(value, str) or not value:
+            raise ValueError(
+                f"{where}, has {type(value).__name__} in the column {column}; needed is a path "
+                f"relative to {path.parent}"
+            )
+        if not (path.parent / value).is_file():
+            raise FileNotFoundError(
+                f"{where}: the {column} {path.parent / value} is missing; write paths relative to "
+                f"{path.parent}, or take the row out"
+            )
+        return path.parent / value
 
-def _label(path: Path, row: int, value: Any) -> str:
-    """A label as text. Raises: ValueError for one that is missing, or no name and no number."""
-    if isinstance(value, str) and value.strip():
-        return same_form(value.strip())
-    if isinstance(value, int | np.integer | bool | np.bool_):
-        return str(value)
-    if isinstance(value, float | np.floating) and np.isfinite(value) and value == int(value):
-        return str(int(value))  # whole numbers of a column that has also had empty cells
-    what = "no label" if pd.api.types.is_scalar(value) and pd.isna(value) else f"label {value!r}"
-    raise ValueError(
-        f"read_data: {path}, row {row}, has {what}; give each picture the name or whole number of "
-        "its class"
-    )
-
-
-def _file(path: Path, row: int, column: str, value: Any) -> Path:
-    if not isinstance(value, str) or not value:
+    label, image = row["label"], file("image")
+    if isinstance(label, float | np.floating) and np.isfinite(label) and label == int(label):
+        label = int(label)  # whole numbers of a column that has also had empty cells
+    if not isinstance(label, str | int | np.integer | np.bool_) or not str(label).strip():
+        what = "no label" if pd.api.types.is_scalar(label) and pd.isna(label) else repr(label)
         raise ValueError(
-            f"read_data: {path}, row {row}, has {type(value).__name__} in the column {column}; "
-            f"needed is a path relative to {path.parent}"
+            f"{where}, has {what}; give each picture the name or whole number of its class"
         )
-    found = path.parent / value
-    if not found.is_file():
+    split = row.get("split")
+    if "split" in row and (not isinstance(split, str) or part_of(split.strip()) is None):
+        raise ValueError(f"{where}, has the split {split!r}; give one of {', '.join(PARTS)}")
+    return {
+        "id": _inside(image, path.parent),
+        "image": image,
+        "label": same_form(str(label).strip()),
+        "mask": None if pd.isna(row.get("mask")) else file("mask"),
+        "split": split.strip() if split else None,
+    }
+
+
+def _inside(path: Path, folder: Path) -> str:
+    """A file's name in a folder; the whole path of one outside."""
+    return (path.relative_to(folder) if path.is_relative_to(folder) else path).as_posix()
+
+
+# COCO
+
+
+def read_coco(path: Path, folder: Path | None = None) -> Found:
+    """Rows, classes and what is left out of a COCO file, in the order of its file names.
+
+    A picture's class is the category of its largest annotation, measured from the outline or, of
+    a box alone, from the box; its mask is the union of that category's outlines, or none if these
+    are boxes. Crowds (`iscrowd`) and ignored regions (`ignore`) are no objects, as in COCO.
+    Pictures without annotation are left out; so are categories without a picture, and classes have
+    the order of the categories' ids, as COCO's own tools count them. File names are relative to
+    `folder`; without one to that of the file, to images/ in it, or to COCO's own x/ for
+    annotations/instances_x.json.
+    Raises: ImportError without pycocotools; ValueError for a file that is not COCO, has no
+    annotations of objects, or one of an unknown picture or category, or two categories of one name;
+    FileNotFoundError for a picture that is missing.
+    """
+    try:
+        import pycocotools.mask  # noqa: F401  it draws polygons
+    except ImportError as error:
+        raise ImportError(
+            "read_data: a COCO file of annotations needs the package pycocotools, which is not "
+            "installed: pip install pycocotools"
+        ) from error
+    content = _content(path)
+    names = {entry["id"]: same_form(str(entry["name"])) for entry in content["categories"]}
+    pictures = sorted(content["images"], key=lambda image: image["file_name"])
+    objects: dict[Any, list[Entry]] = {}
+    for place, entry in enumerate(content["annotations"]):
+        if all(entry.get(key) in (None, 0, "0") for key in ("iscrowd", "ignore")):
+            named = {**entry, "place": f"annotations[{place}]"}
+            objects.setdefault(entry["image_id"], []).append(named)
+    if not objects:
+        raise ValueError(f"read_data: {path} has crowds and ignored regions alone; mark an object")
+    places, rows = [folder] if folder else _folders(path), []
+    for image in pictures:
+        if mine := objects.get(image["id"]):
+            file, size = _file(path, image["file_name"], places), _size(path, image)
+            several = len({entry["category_id"] for entry in mine}) > 1  # else none is drawn here
+            largest = max(mine, key=lambda e: _area(e, size, file)) if several else mine[0]
+            category = largest["category_id"]
+            marked = [e for e in mine if e["category_id"] == category and e.get("segmentation")]
+            outlines = tuple((e["place"], e["segmentation"]) for e in marked)
+            mask = CocoMask(outlines, size) if marked else None
+            rows.append((_inside(file, path.parent), file, names[category], mask, None))
+    used = {label for _, _, label, *_ in rows}
+    numbers = sorted(names, key=lambda number: (isinstance(number, str), number))
+    classes = tuple(names[number] for number in numbers if names[number] in used)
+    bare = tuple(places[0] / i["file_name"] for i in pictures if i["id"] not in objects)
+    return pd.DataFrame(rows, columns=COLUMNS), classes, bare
+
+
+def _content(path: Path) -> dict[str, list[Entry]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # a broken text, or bytes that are no text
+        raise ValueError(
+            f"read_data: {path} cannot be read ({one_line(error)}); {EXPORT}"
+        ) from error
+    for key, needed in COCO.items():
+        if not isinstance(content, dict) or not content.get(key):
+            raise ValueError(f"read_data: {path} has no {key}, as a COCO file has; {EXPORT}")
+        for place, entry in enumerate(content[key]):
+            without = [n for n in needed if not isinstance(entry, dict) or n not in entry]
+            if without:
+                raise ValueError(
+                    f"read_data: {path}: {key}[{place}] has no {without[0]}, as COCO has; {EXPORT}"
+                )
+    ids = {key: [entry["id"] for entry in content[key]] for key in ("images", "categories")}
+    names = [same_form(str(entry["name"])) for entry in content["categories"]]
+    for what, values in ({f"{k} have the id": v for k, v in ids.items()}
+                         | {"categories have the name": names}).items():  # fmt: skip
+        if len(set(values)) < len(values):
+            twice = next(each for each in values if values.count(each) > 1)
+            raise ValueError(f"read_data: {path}: two {what} {twice!r}; {EXPORT}")
+    known = {"image_id": set(ids["images"]), "category_id": set(ids["categories"])}
+    for place, entry in enumerate(content["annotations"]):
+        for key in (key for key in known if entry[key] not in known[key]):
+            raise ValueError(
+                f"read_data: {path}: annotations[{place}] has {key} {entry[key]!r}, which the file "
+                f"does not describe; {EXPORT}"
+            )
+    return content
+
+
+def _size(path: Path, image: Entry) -> tuple[int, int] | None:
+    """Width and height as the file has them, numbers or their text; None without."""
+    given = [image.get(side) for side in ("width", "height")]
+    if None in given:
+        return None
+    try:
+        width, height = (int(float(side)) for side in given)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"read_data: {path}: the picture {image['file_name']} has width and height {given}; "
+            f"pixels are needed: {EXPORT}"
+        ) from None
+    return width, height
+
+
+def _area(entry: Entry, size: tuple[int, int] | None, file: Path) -> float:
+    """Pixels of an annotation; infinitely many of what is no outline, which is told later."""
+    if not (outline := entry.get("segmentation")):
+        *_, width, height = entry.get("bbox") or (0, 0)
+        return float(width) * float(height)
+    try:  # runs have a size of their own, of a turned picture that of its file
+        size = size_of_runs(outline) or size
+        if size is None:
+            with opened(file) as image:
+                size = upright_size(image)
+        return float(drawn(outline, size).sum())
+    except (*OUTLINES, *READING):
+        return float("inf")
+
+
+def _folders(path: Path) -> list[Path]:
+    """Where pictures lie beside a COCO file; x/ beside annotations/instances_x.json."""
+    here, above = path.parent, path.parent.parent
+    subset = path.stem.removeprefix("instances_")
+    places = [here, here / "images"]
+    if here.name == "annotations":
+        places += [above / subset, above / "images" / subset, above / "images", above]
+    return places
+
+
+def _file(path: Path, name: str, places: Sequence[Path]) -> Path:
+    found = next((place / name for place in places if (place / name).is_file()), None)
+    if found is None:
         raise FileNotFoundError(
-            f"read_data: {path}, row {row}: the {column} {found} is missing; write paths relative "
-            f"to {path.parent}, or take the row out"
+            f"read_data: {path}: the picture {name} is missing; put it into {places[0]}, or give "
+            "the folder of the pictures with --images"
         )
     return found
-
-
-def _part(path: Path, row: int, value: Any) -> str:
-    part = part_of(value.strip()) if isinstance(value, str) else None
-    if part is None:
-        raise ValueError(
-            f"read_data: {path}, row {row}, has the split {value!r}; give one of {', '.join(PARTS)}"
-        )
-    return part

@@ -61,16 +61,6 @@ def test_class_of_the_largest_and_union_of_its_masks(tmp_path, content):
     assert np.array_equal(found.mask(0), box)
 
 
-def test_packed_runs_are_read_too(tmp_path, content):
-    """As pycocotools writes them, with the bytes as text; beside polygons."""
-    column = np.zeros((10, 20), dtype=np.uint8, order="F")
-    column[:, 19] = 1
-    packed = encode(column)
-    content["annotations"][1]["segmentation"] = packed | {"counts": packed["counts"].decode()}
-    found = read_data(write(tmp_path, content)).mask(0)
-    assert found[:, 19].all() and found[2, 3] and not found[:, 10].any()
-
-
 @pytest.mark.parametrize("kind", [{"iscrowd": 1}, {"iscrowd": 0, "ignore": 1}])
 def test_crowds_and_ignored_regions_are_no_objects(tmp_path, content, kind):
     content["annotations"] += [annotation(i, 0, 200, BOX) | kind for i in (3, 4, 7)]
@@ -134,7 +124,7 @@ def test_boxes_are_no_masks(tmp_path, content):
         (lambda c: c["annotations"].clear(), r"marks.json has no annotations"),
         (lambda c: c["annotations"][1].pop("image_id"), r"annotations\[1\] has no image_id"),
         (lambda c: c["annotations"][1].update(category_id=8), r"\[1\] has category_id 8, which"),
-        (lambda c: c["categories"][0].update(name="cup"), r"two categories of the name 'cup'"),
+        (lambda c: c["categories"][0].update(name="cup"), r"two categories have the name 'cup'"),
         (lambda c: c["images"][0].update(file_name="x.jpg"), r"the picture x.jpg is missing"),
     ],
 )

@@ -15,7 +15,7 @@ from relevit.data.image_set import UnreadableImage
 from relevit.data.own.folder import read_data, read_splits
 from relevit.models.spec import View
 from replicas.pictures import object_mask, picture, save_jpeg, truncate
-from unit.data.own.troubles import ODD, PLAIN, save_mask, write_plain, write_troubled
+from unit.data.own.troubles import save_mask, write_plain
 
 VIEW = View(resize=64, crop=64)
 
@@ -45,12 +45,6 @@ def test_folders_of_classes_alone_and_masks_from_elsewhere(tmp_path):
     assert not outlined.image_set(VIEW).read([0]).masks.any()  # as one is missing
     assert outlined.select([0, 2]).image_set(VIEW).read([0]).masks.any()
     assert [path.name for path in outlined.left_out] == ["0.png"]
-
-
-def test_clutter_is_left_out_and_other_files_are_named(tmp_path):
-    found = read_data(write_troubled(tmp_path))
-    assert found.classes == (ODD, PLAIN) and len(found) == 13
-    assert [path.name for path in found.left_out] == ["notes.txt", "phone.heic"]
 
 
 def test_photographs_are_set_upright_and_masks_must_match_them_so(tmp_path):
