@@ -82,7 +82,10 @@ def test_run_leaves_nothing_behind_but_results(finished):
 def test_damaged_file_stops_the_run_and_spoils_nothing(changeable, monkeypatch):
     monkeypatch.chdir(changeable)
     params = CuresParams.from_preset(changeable / "params" / f"{PRESET}.yaml")
-    answers = runs.own_runs(params, [0])[0].folder / runs.SETS / "val.parquet"
+    (own,) = table.of(params).query(
+        "part == 'sweep' and arm == 'ours' and seed == 0 and model == @params.model"
+    )["run"]
+    answers = own.folder / runs.SETS / "val.parquet"
     answers.write_bytes(answers.read_bytes()[:1000])
     shutil.rmtree(results(changeable) / "04_cures")  # which reads them
     before = contents(results(changeable))

@@ -33,7 +33,8 @@ from relevit.config import (
     Params,
     StartParams,
 )
-from relevit.config.words import Method, Protocol
+from relevit.config.robustvit import LOSS_WEIGHTS
+from relevit.config.words import MAP_LOSSES, Method, Protocol
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.data.cutouts import TEST_SETS
@@ -41,13 +42,7 @@ from relevit.evaluate.context import backgrounds_challenge, relevance_shares
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.hyperparameters import paper_rate
-from relevit.finetune.learning_rate import (
-    arm_params,
-    choose_learning_rate,
-    highest_passing,
-    judge,
-    rate_factor,
-)
+from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, rate_factor
 from relevit.finetune.one_run import finetune_at, finetuned_classes, kept_epoch
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
@@ -68,6 +63,8 @@ ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters whose value says what they are.
 UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
+# Of a search for a rate, what 04_cures says instead of 02_finetune.
+SHORTER = ("epochs", "images_per_class", "validation_images", "validation_maps")
 LONGEST = 80  # characters of a name that say what is changed
 
 
@@ -174,11 +171,6 @@ def own_model(cfg: Params) -> str:
     return read_pipeline(cfg.preset).model
 
 
-def original(cfg: Params, model: str = "", **asked: int) -> Row:
-    """The original of a model (the preset's own) as a row."""
-    return Row(read_stage(cfg, FinetuneParams, model=model or cfg.model), original=True, **asked)
-
-
 def original_of_world(params: FinetuneParams, **asked: int) -> Row:
     """The original that a run starts from: a seed each in worlds of other images.
 
@@ -217,23 +209,6 @@ def weights_of(row: Row) -> Path:
     if row.original and not is_trained(row):
         return origin_weights(row.params)
     return read(row).path.parent / WEIGHTS
-
-
-def own_runs(cfg: Params, seeds: Iterable[int], **asked: int) -> list[Row]:
-    """The preset's own finetuning runs."""
-    base = read_stage(cfg, FinetuneParams, model=own_model(cfg))
-    return [Row(base.model_copy(update={"seed": seed}), **asked) for seed in seeds]
-
-
-def compared(cfg: Any, **asked: int) -> dict[str, Row]:
-    """What a notebook with `seeds` compares: `original`, and `seed<N>` of the preset's own runs."""
-    own = own_runs(cfg, cfg.seeds, **asked)
-    return {ORIGINAL: original(cfg, **asked)} | {f"seed{row.params.seed}": row for row in own}
-
-
-def compared_weights(cfg: Any) -> dict[str, Path]:
-    """The weights of `compared`. Raises: as `read` and `results_of`."""
-    return {name: weights_of(row) for name, row in compared(cfg).items()}
 
 
 # The learning rate
@@ -287,9 +262,13 @@ def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
 def rates_of_arm(search: CuresParams, model: str, method: Method, protocol: Protocol) -> list[Row]:
     """The runs of one of `searched_arms`, from the lowest rate to the highest.
 
+    They are the preset's own, but shorter, and the weights of a baseline's losses are the paper's.
     Each grid is that of `search` times `rate_factor` (differences B12).
     """
-    params = arm_params(search, read_stage(search, FinetuneParams), model, method, protocol)
+    papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
+    shorter = {key: getattr(search, key) for key in SHORTER}
+    arm = {"model": model, "method": method, "protocol": protocol} | shorter | papers
+    params = read_stage(search, FinetuneParams, **arm)
     grid = [lr * rate_factor(method, protocol) for lr in sorted(search.rates)]
     ends = (0, search.epochs)
     return [Row(params.model_copy(update={"lr": lr}), validated=ends) for lr in grid]
@@ -508,17 +487,3 @@ def make_missing(wanted: Iterable[Row], device: str = "auto") -> None:
         except (FileNotFoundError, FailedError):
             make_missing(needs(row), device)
             make(row, device)
-
-
-def split(rows: Iterable[Row]) -> tuple[list[Row], dict[str, str]]:
-    """Those that are made, and of the others, by name, why not."""
-    there: list[Row] = []
-    missing: dict[str, str] = {}
-    for row in rows:
-        try:
-            read(row)
-        except (FileNotFoundError, FailedError) as error:
-            missing[row.name] = str(error)
-        else:
-            there.append(row)
-    return there, missing
