@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from relevit.config.robustvit import FinetuneChoices
+from relevit.config import CuresParams, FinetuneParams
+from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import MAP_LOSSES, Protocol
 from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.one_run import kept_epoch
@@ -101,3 +102,24 @@ def rate_factor(method: str, protocol: Protocol) -> float:
     if method in MAP_LOSSES or protocol == "described":
         return 1.0
     return paper_rate(method) / paper_rate("relevance")
+
+
+def arm_params(
+    cfg: CuresParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
+) -> FinetuneParams:
+    """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
+
+    Their length is that of `cfg`, the weights of a baseline's losses are the paper's.
+    Raises: ValueError.
+    """
+    arm = {
+        "model": model,
+        "method": method,
+        "protocol": protocol,
+        "epochs": cfg.epochs,
+        "images_per_class": cfg.images_per_class,
+        "validation_images": cfg.validation_images,
+        "validation_maps": cfg.validation_maps,
+    }
+    papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
+    return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")

@@ -33,8 +33,7 @@ from relevit.config import (
     Params,
     StartParams,
 )
-from relevit.config.robustvit import LOSS_WEIGHTS
-from relevit.config.words import MAP_LOSSES, Method, Protocol
+from relevit.config.words import Method, Protocol
 from relevit.data.batch import Batch
 from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.data.cutouts import TEST_SETS
@@ -42,7 +41,13 @@ from relevit.evaluate.context import backgrounds_challenge, relevance_shares
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.evaluate.sets import answer_sets, load_classifier
 from relevit.finetune.hyperparameters import paper_rate
-from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, rate_factor
+from relevit.finetune.learning_rate import (
+    arm_params,
+    choose_learning_rate,
+    highest_passing,
+    judge,
+    rate_factor,
+)
 from relevit.finetune.one_run import finetune_at, finetuned_classes, kept_epoch
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
@@ -63,8 +68,6 @@ ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters whose value says what they are.
 UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
-# Of a search for a rate, what 04_cures says instead of 02_finetune.
-SHORTER = ("epochs", "images_per_class", "validation_images", "validation_maps")
 LONGEST = 80  # characters of a name that say what is changed
 
 
@@ -262,13 +265,9 @@ def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
 def rates_of_arm(search: CuresParams, model: str, method: Method, protocol: Protocol) -> list[Row]:
     """The runs of one of `searched_arms`, from the lowest rate to the highest.
 
-    They are the preset's own, but shorter, and the weights of a baseline's losses are the paper's.
     Each grid is that of `search` times `rate_factor` (differences B12).
     """
-    papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
-    shorter = {key: getattr(search, key) for key in SHORTER}
-    arm = {"model": model, "method": method, "protocol": protocol} | shorter | papers
-    params = read_stage(search, FinetuneParams, **arm)
+    params = arm_params(search, read_stage(search, FinetuneParams), model, method, protocol)
     grid = [lr * rate_factor(method, protocol) for lr in sorted(search.rates)]
     ends = (0, search.epochs)
     return [Row(params.model_copy(update={"lr": lr}), validated=ends) for lr in grid]

@@ -1,4 +1,4 @@
-"""The papers' own numbers, as data: tables, hyperparameters and claims, in our names.
+"""The papers' own numbers, as data: tables and claims, in our names.
 
 May import data and models, which give the names; evaluation and claims build on it.
 """
@@ -19,7 +19,6 @@ from relevit.paper.published import (
     VARIANT_METHODS,
     averages,
     claims,
-    hyperparameters,
     paper_variants,
     published_ablations,
     published_changes,
@@ -38,7 +37,6 @@ __all__ = [
     "VARIANT_METHODS",
     "averages",
     "claims",
-    "hyperparameters",
     "paper_variants",
     "published_ablation",
     "published_ablations",

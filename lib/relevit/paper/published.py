@@ -106,11 +106,6 @@ def averages() -> pd.DataFrame:
     return read_table("averages").copy()
 
 
-def hyperparameters() -> pd.DataFrame:
-    """Published loss weights and learning rates of ours, RRR and GradMask, by model (T5-T7)."""
-    return read_table("hyperparameters").copy()
-
-
 def claims() -> pd.DataFrame:
     """Claims of the papers: id, paper, where, claim, condition, table_check.
 
