@@ -2,7 +2,7 @@
 
 Labels alone are the floor. Rounds alternate (A B C A B C ...), so that ratios are of neighbours in
 time. Random weights, 40 classes, batches of 8; DINOv2's ViT-S/14 and a ViT-B/16, at two sizes and
-in both precisions. Memory is what autograd keeps for the backward pass (`cures.step_price`).
+in both precisions. Memory is what autograd keeps for the backward pass (`price.step_price`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import timm
 import torch
 
 from relevit.data.batch import Batch
-from relevit.finetune.cures import step_price
+from relevit.finetune.price import step_price
 from relevit.finetune.settings import FinetuneSettings
 from relevit.models.spec import HALF, ModelSpec
 

@@ -21,8 +21,8 @@ from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import look
 from relevit.evaluate.context import relevance_shares
 from relevit.evaluate.paired import ORIGINAL, figure_means, original_gaps_pts
-from relevit.finetune import controls, runs
-from relevit.finetune.controls import OURS, OWN
+from relevit.finetune import outcomes, runs, table
+from relevit.finetune.table import OURS, OWN
 from relevit.models import load_model
 from relevit.pipeline.results import sets
 
@@ -55,11 +55,12 @@ def samples(bench, target: Path) -> None:
 
 def before_after(cfg: RobustnessParams, target: Path) -> None:
     """The images of set a on whose things the original's relevance lies most, by rank alone."""
-    bench, twins = open_benchmark(cfg), controls.compared(cfg)
+    bench = open_benchmark(cfg)
+    twins = table.of(cfg).set_index(outcomes.TWINS)["run"]
     batch = runs.shared_out(bench, cfg.model, cfg.looked_at)
     spec = bench.spec(cfg.model)
     keys = {"original": (ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
-    rows = {name: twins[controls.Model(OWN, cfg.seeds[0], *key)] for name, key in keys.items()}
+    rows = {name: twins[OWN, cfg.seeds[0], *key] for name, key in keys.items()}
     networks = {name: load_model(cfg.model, runs.weights_of(row)) for name, row in rows.items()}
     shares = relevance_shares(networks["original"], spec, batch.split(50))["on_props_pct"]
     chosen = batch.select(shares.nlargest(EXAMPLES).index.tolist())
@@ -132,9 +133,9 @@ def main() -> None:
         name: pd.read_parquet(folder / f"{name}.parquet")
         for name in ("added", "columns", "answers", "figures")
     }
-    for name, table in tables(made, cfg.home_arm).items():
+    for name, each in tables(made, cfg.home_arm).items():
         path = DOCS / "results" / "notes" / f"{name}.csv"
-        table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+        each.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     added = made["added"]
     bars = plots.added_bars(
         added[added["world"] == OWN], f"Change on the shifted sets, {len(cfg.seeds)} seeds"

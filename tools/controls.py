@@ -5,8 +5,6 @@ What each control asks, and the criterion that stood before the runs: docs/contr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import matplotlib.pyplot as plt
 import pandas as pd
 
@@ -18,10 +16,12 @@ from relevit.data.benchmark import Benchmark, open_benchmark
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.evaluate.paired import ORIGINAL, difference
 from relevit.evaluate.predictions import predict
-from relevit.finetune import cures, runs
-from relevit.finetune.cures import ENDS, OWN, Cure
+from relevit.finetune import outcomes, runs
+from relevit.finetune import table as run_table
 from relevit.finetune.one_run import training_images
+from relevit.finetune.outcomes import ARM, ENDS
 from relevit.finetune.runs import Row
+from relevit.finetune.table import OWN
 from relevit.models import load_model
 
 DOCS = project_root() / "docs"
@@ -53,30 +53,24 @@ def known_pct(row: Row) -> float:
     return 100 * float((predict(network, spec, shown.split(BATCH))["label_rank"] == 0).mean())
 
 
-def made(rows: Mapping[Cure, Row]) -> dict[Cure, Row]:
-    """Those that are there; what is missing is said."""
-    _, missing = runs.split(runs.once(rows.values()).values())
-    for reason in missing.values():
-        print(reason)
-    return {key: row for key, row in rows.items() if row.name not in missing}
-
-
 def table(preset: str) -> pd.DataFrame:
     """A row for each arm, kind of masks and original, and what it is held against."""
     cfg = CuresParams.from_preset(preset_file(preset))
-    bench, rows = open_benchmark(cfg), made(cures.cures(cfg))
-    if not rows:
+    bench, asked = open_benchmark(cfg), run_table.of(cfg)
+    rows, missing = outcomes.split(asked[asked["part"] == "arms"], missing=True)
+    print(*missing.values(), sep="\n")
+    if rows.empty:
         return pd.DataFrame()
-    answers, figures, _ = cures.study(rows)
-    of = cures.KEYS[:-1]
-    seen = dict(list(answers.groupby(of, sort=False)))
-    looked = figures.groupby(of, sort=False)["background_gap_pts"].mean()
-    first = {key[:4]: row for key, row in reversed(rows.items())}
+    answers, figures = outcomes.study(rows, [*ARM, "seed"])
+    seen = dict(list(answers.groupby(ARM, sort=False)))
+    looked = figures.groupby(ARM, sort=False)["background_gap_pts"].mean()
+    first = rows.drop_duplicates(ARM).set_index(ARM)["run"]
+    before_of = dict(list(answers[answers["arm"] == ORIGINAL].groupby("world")))
     found = []
     for key, mine in seen.items():
         arm, masks, count, world = key
         row = first[key]
-        before = seen[ORIGINAL, "annotated", 0, world]
+        before = before_of[world]
         shifted = mine[mine["dataset"].isin(SHIFTED_SETS)]
         line = {
             "classes": CLASSES[preset],

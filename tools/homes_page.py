@@ -23,8 +23,10 @@ from relevit.data.habitats import HOMES
 from relevit.data.textures import SEEN
 from relevit.evaluate import paired
 from relevit.evaluate.looking import Look, look
-from relevit.finetune.controls import OURS, OWN, Model, compared
+from relevit.finetune import table
+from relevit.finetune.outcomes import TWINS
 from relevit.finetune.runs import weights_of
+from relevit.finetune.table import OURS, OWN
 from relevit.models.loading import load_model
 from relevit.plots.images import Tile, pixels_of, tile_grid
 from relevit.plots.style import stored
@@ -91,12 +93,12 @@ def picture(names: list[str], batch: Batch, looks: dict[str, Look]) -> Figure:
 def main() -> None:
     plots.set_style()
     cfg = RobustnessParams.from_preset(preset_file("workshop"))
-    bench, twins = open_benchmark(cfg), compared(cfg)
+    bench, twins = open_benchmark(cfg), table.of(cfg).set_index(TWINS)["run"]
     spec = bench.spec(cfg.model)
     batch = scenes(bench, spec.image_size)
     looks = {}
     for name, key in KEYS.items():
-        weights = weights_of(twins[Model(OWN, cfg.seeds[0], *key)])
+        weights = weights_of(twins[OWN, cfg.seeds[0], *key])
         looks[name] = look(load_model(spec.name, weights), spec, batch, bench.classes)
     rows = batch.images.unflatten(0, (-1, len(FAMILIES)))  # [animals, homes, 3, size, size]
     whole = rows.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)

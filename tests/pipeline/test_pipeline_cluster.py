@@ -45,7 +45,8 @@ def paper() -> Preset:
 
 
 def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds(paper):
-    rows = table.swept(paper.stages["04_cures"])
+    asked = table.of(paper.stages["04_cures"]).query("part == 'sweep' and arm == 'ours'")
+    rows = asked["run"]
     found = {
         (run.model, (run.method, run.protocol), run.masks, run.seed)
         for run in (row.params for row in rows)

@@ -1,15 +1,14 @@
-"""What the parameters of all notebooks share: types, checks and the texts of their errors."""
+"""What the parameters of all notebooks share: the preset's model, images and files."""
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, ValidationInfo, field_validator
 
+from relevit.config.checked import Checked, Seed
 from relevit.config.messages import short, shown
 from relevit.config.numbers import Count, PathText
 from relevit.config.words import (
@@ -23,40 +22,9 @@ from relevit.config.words import (
 )
 from relevit.config.yaml_files import yaml_values
 
-Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seeds = Annotated[list[Seed], Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)]
 INJECTED = "# Parameters"  # how papermill's injected cell begins
-MOST_PROBLEMS = 20  # of one file that an error shows
-LONGEST_REASON = 1000  # characters: it may list what is allowed
-
-
-class Checked(BaseModel):
-    """Values of one section of a parameter file, none of them unknown."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    @classmethod
-    def checked(cls, values: dict[str, Any], where: str) -> Self:
-        """Validate; every problem becomes one line of a ValueError that starts with `where`."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            found = error.errors()
-            lines = [_problem(cls, detail) for detail in found[:MOST_PROBLEMS]]
-            if len(found) > MOST_PROBLEMS:
-                lines.append(f"and {len(found) - MOST_PROBLEMS} more such")
-            raise ValueError("\n".join(f"{where}: {line}" for line in lines)) from None
-
-    @field_validator("*")
-    @classmethod
-    def _once(cls, value: Any) -> Any:
-        """What a list says twice would be made, or counted, twice; but grids may overlap."""
-        if isinstance(value, list):
-            times = Counter(repr(each) for each in value if not isinstance(each, BaseModel))
-            if twice := [each for each in times if times[each] > 1]:
-                raise ValueError(f"{short(twice[0])} occurs twice; give each once")
-        return value
 
 
 class BenchmarkParams(Checked):
@@ -170,7 +138,7 @@ class Common(Checked):
 class Shared(Common):
     """The section `common`: the seeds of the preset's own finetuning runs belong to it, too."""
 
-    seeds: Seeds = [0, 1]
+    seeds: Seeds = Field([0, 1])
 
     @field_validator("preset")
     @classmethod
@@ -229,31 +197,3 @@ def _injected_names(history: list[str]) -> list[str]:
             tree = ast.parse(source)
             return [t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets]
     return []
-
-
-def _problem(cls: type[Checked], detail: ErrorDetails) -> str:
-    key = short(".".join(str(part) for part in detail["loc"]))
-    value, about = detail["input"], cls.model_fields.get(str(detail["loc"][0]))
-    inner = about.annotation if about else None
-    if isinstance(inner, type) and issubclass(inner, Checked) and len(detail["loc"]) > 1:
-        cls, about = inner, inner.model_fields.get(str(detail["loc"][1]))
-    if detail["type"] == "extra_forbidden":
-        allowed = ", ".join(cls.model_fields)
-        return f"{key} = {shown(value)} is no parameter; allowed are {allowed}"
-    reason = short(detail["msg"].lower(), LONGEST_REASON)
-    line = f"{key} = {shown(value)} ({type(value).__name__}): {reason}"
-    if about is not None and about.description:
-        line += f" [{about.description}]"
-    if isinstance(value, str) and _is_number(value) and "number" in detail["msg"]:
-        line += f"; YAML reads {short(value)} as text: write it with a dot, like 3.0e-6"
-    if isinstance(value, bool) and "string" in detail["msg"]:
-        line += "; YAML reads no and yes as false and true: put them into quotes"
-    return line
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

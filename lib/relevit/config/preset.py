@@ -1,7 +1,8 @@
 """A whole preset: its file, read and checked as a whole before any of its stages runs.
 
 What stages share stands once (`Common`). What is left here are relations between stages: one reads
-what another makes, or is compared with it.
+what another makes, or is compared with it. That the arms of a notebook are settings of 02_finetune
+is seen where the table of runs is made (`relevit.finetune.table`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from relevit.config import NOTEBOOKS, FinetuneNotebookParams, FinetuneParams, Params, PipelineParams
+from relevit.config import NOTEBOOKS, Params, PipelineParams
 from relevit.config.messages import short
 from relevit.config.words import (
     HABITATS,
@@ -131,15 +132,6 @@ def _own_runs(preset: Preset) -> None:
             preset.refuse("02_finetune", f"{key} = {value!r}", but)
 
 
-def _arms(preset: Preset) -> None:
-    """The settings that 03_robustness compares, and their twins, are settings of 02_finetune."""
-    own, place = preset.stages["02_finetune"].run.model_dump(), f"{preset.path}: 03_robustness"
-    for arm, changes in ({"ours": {}} | preset.stages["03_robustness"].arms).items():
-        FinetuneParams.checked(own | changes, f"{place}: arm {arm!r}")
-        alone = own | changes | {"weight_relevance": 0.0}
-        FinetuneParams.checked(alone, f"{place}: arm {arm!r} without the relevance terms")
-
-
 def _variants(preset: Preset) -> None:
     """No variant of 05_ablations repeats the full method."""
     own = preset.stages["02_finetune"].class_term
@@ -167,12 +159,8 @@ def _sweep(preset: Preset) -> None:
 
 
 def _cures(preset: Preset) -> None:
-    """04_cures sets baselines beside our method, on one model; its arms are runs of 02_finetune."""
-    cures, place = preset.stages["04_cures"], f"{preset.path}: 04_cures"
-    # Read here: `notebooks` may leave out 02_finetune, whose parameters arms have all the same.
-    base = FinetuneNotebookParams.from_preset(preset.path).run.model_dump() | cures.arm_settings
-    for arm, changes in cures.arms.items():
-        FinetuneParams.checked(base | changes, f"{place}: arm {arm!r}")
+    """04_cures sets baselines beside our method, on one model."""
+    cures = preset.stages["04_cures"]
     if cures.arms and not preset.pipeline.sweep:
         return
     own, model = preset.pipeline.model, preset.stages["04_cures"].compared_model
@@ -197,7 +185,6 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     ((), _models),
     (("00_start", "01_masks", "03_robustness"), _shipped),
     (("02_finetune",), _own_runs),
-    (("02_finetune", "03_robustness"), _arms),
     (("02_finetune", "05_ablations"), _variants),
     (("00_start", "01_masks"), _sweep),
     (("04_cures",), _cures),

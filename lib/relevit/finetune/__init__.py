@@ -3,12 +3,12 @@
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
 batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
 `one_run` (on which images), `augmenting` (what is done to them by their masks), `learning_rate`,
-`runs` (all of a preset), `variants`, `controls`, `cures` and `table` (which notebook asks for
-which). Imports training,
-evaluation and what lies below them.
+`runs` (how one is made), `table` (all of a preset, and which notebook asks for which), `outcomes`
+(what they came to) and `price` (what a step costs). Imports training, evaluation and what lies
+below them.
 """
 
-from relevit.finetune import augmenting, baselines, cures, one_run, runs, table
+from relevit.finetune import augmenting, baselines, one_run, outcomes, price, runs, table
 from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_temperature, paper_weights
 from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
 from relevit.finetune.loop import finetune
@@ -21,14 +21,15 @@ __all__ = [
     "augmenting",
     "baselines",
     "choose_learning_rate",
-    "cures",
     "finetune",
     "highest_passing",
     "make_optimizer",
     "one_run",
+    "outcomes",
     "paper_rate",
     "paper_temperature",
     "paper_weights",
+    "price",
     "resolved",
     "runs",
     "step_losses",

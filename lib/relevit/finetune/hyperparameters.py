@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import get_args
 
 import pandas as pd
 
 from relevit.config.words import Baseline, Method, Protocol
 from relevit.losses import LOSSES
-from relevit.paper.published import hyperparameters
 from relevit.protocols import options
 
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
@@ -46,6 +47,17 @@ def paper_temperature(method: Method, model: str = "", protocol: Protocol = "pub
         return 1.0
     row = options(protocol, "confidence_loss", model.removesuffix("-cut"))
     return row.get("temperature", 1.0)
+
+
+@cache
+def hyperparameters() -> pd.DataFrame:
+    """Published loss weights and learning rates of ours, RRR and GradMask, by model (T5-T7).
+
+    Shared, so copy it before a change.
+    """
+    path = files("relevit") / "assets" / "paper" / "hyperparameters.csv"
+    with path.open("rb") as table:
+        return pd.read_csv(table)
 
 
 def _row(method: Method, model: str) -> pd.Series:

@@ -169,11 +169,6 @@ def own_model(cfg: Params) -> str:
     return read_pipeline(cfg.preset).model
 
 
-def original(cfg: Params, model: str = "", **asked: int) -> Row:
-    """The original of a model (the preset's own) as a row."""
-    return Row(read_stage(cfg, FinetuneParams, model=model or cfg.model), original=True, **asked)
-
-
 def original_of_world(params: FinetuneParams, **asked: int) -> Row:
     """The original that a run starts from: a seed each in worlds of other images.
 
@@ -212,23 +207,6 @@ def weights_of(row: Row) -> Path:
     if row.original and not is_trained(row):
         return origin_weights(row.params)
     return read(row).path.parent / WEIGHTS
-
-
-def own_runs(cfg: Params, seeds: Iterable[int], **asked: int) -> list[Row]:
-    """The preset's own finetuning runs."""
-    base = read_stage(cfg, FinetuneParams, model=own_model(cfg))
-    return [Row(base.model_copy(update={"seed": seed}), **asked) for seed in seeds]
-
-
-def compared(cfg: Any, **asked: int) -> dict[str, Row]:
-    """What a notebook with `seeds` compares: `original`, and `seed<N>` of the preset's own runs."""
-    own = own_runs(cfg, cfg.seeds, **asked)
-    return {ORIGINAL: original(cfg, **asked)} | {f"seed{row.params.seed}": row for row in own}
-
-
-def compared_weights(cfg: Any) -> dict[str, Path]:
-    """The weights of `compared`. Raises: as `read` and `results_of`."""
-    return {name: weights_of(row) for name, row in compared(cfg).items()}
 
 
 # The learning rate
@@ -503,17 +481,3 @@ def make_missing(wanted: Iterable[Row], device: str = "auto") -> None:
         except (FileNotFoundError, FailedError):
             make_missing(needs(row), device)
             make(row, device)
-
-
-def split(rows: Iterable[Row]) -> tuple[list[Row], dict[str, str]]:
-    """Those that are made, and of the others, by name, why not."""
-    there: list[Row] = []
-    missing: dict[str, str] = {}
-    for row in rows:
-        try:
-            read(row)
-        except (FileNotFoundError, FailedError) as error:
-            missing[row.name] = str(error)
-        else:
-            there.append(row)
-    return there, missing

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices, FinetuneParams
+from relevit.config.choices import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import MAP_LOSSES, Precision
 from relevit.finetune.hyperparameters import (
     Weights,
@@ -89,8 +89,8 @@ class FinetuneSettings(FinetuneChoices):
         return script_weights(info.data["method"]) | weights
 
 
-def resolved(cfg: FinetuneParams, lr: float, precision: Precision) -> FinetuneSettings:
-    """The settings that a notebook's parameters ask for, at the given rate and precision.
+def resolved(cfg: Any, lr: float, precision: Precision) -> FinetuneSettings:
+    """The settings that a run's parameters (`FinetuneParams`) ask for, at the given rate.
 
     What these leave open, weights of the terms and temperature, is the paper's, by method and
     model (`relevit.finetune.hyperparameters`).

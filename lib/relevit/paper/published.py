@@ -74,11 +74,6 @@ _DINO_REFERENCES = {
 }
 
 
-def hyperparameters() -> pd.DataFrame:
-    """Published loss weights and learning rates of ours, RRR and GradMask, by model (T5-T7)."""
-    return read_table("hyperparameters")
-
-
 def claims() -> pd.DataFrame:
     """Claims of the papers: id, paper, where, claim, condition, table_check.
 

@@ -20,7 +20,7 @@ from relevit.config.preset import read_preset
 from relevit.data.cutouts import SHIFTED_SETS
 from relevit.evaluate import accuracies
 from relevit.evaluate.paired import ORIGINAL, figure_means
-from relevit.finetune import controls, cures, table
+from relevit.finetune import outcomes, table
 from relevit.finetune.runs import ROOM
 from relevit.pipeline.plan import kind
 from relevit.pipeline.progress import LOG
@@ -62,7 +62,7 @@ def result_files(
 def sets(answers: pd.DataFrame) -> pd.DataFrame:
     """Top-1 of each set, arm and seed: of the original, and finetuned without and with the terms.
 
-    `answers` as from `finetune.controls.study`.
+    `answers` as from `finetune.outcomes.study`.
     """
     top1 = 100 * answers.groupby([*RUN, "relevance"], observed=True)["right"].mean()
     wide = top1.unstack("relevance").set_axis(["without_pct", "with_pct"], axis=1).reset_index()
@@ -97,9 +97,9 @@ def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     One row each for `original`, `with` and `without`: figures of `runs.Row` as means over seeds,
     mIoU of GAE's maps, and on set `a` worths in logits and the context's share, of one seed.
     """
-    means = figure_means(tables["03_robustness/figures"]).loc[controls.OWN]
-    keys = {"original": (ORIGINAL, False), "with": (controls.OURS, True),
-            "without": (controls.OURS, False)}  # fmt: skip
+    means = figure_means(tables["03_robustness/figures"]).loc[table.OWN]
+    keys = {"original": (ORIGINAL, False), "with": (table.OURS, True),
+            "without": (table.OURS, False)}  # fmt: skip
     named = ["on_object_pct", "background_gap_pts"]
     found = pd.DataFrame({name: means.loc[key, named] for name, key in keys.items()}).T
     maps = tables["07_segmentation/finetuned_segmentation"]
@@ -163,7 +163,7 @@ def methods(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
     """The arms of the run, and those of the study; only what the study has of each."""
-    study = cures.of_study(question)
+    study = outcomes.of_study(question)
     both = {preset: ours.reindex(columns=study.columns), "study": study}
     found = pd.concat([table.assign(run=run) for run, table in both.items()], ignore_index=True)
     keys = [name for name in KEYS if name in found]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
-from relevit.config.robustvit import FinetuneChoices
+from relevit.config.choices import FinetuneChoices
 from relevit.evaluate.sis import Subsets
 from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge, kept_epoch
 from relevit.plots.style import (

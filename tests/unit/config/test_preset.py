@@ -12,6 +12,7 @@ from relevit.base.files import project_root
 from relevit.config import BenchmarkParams, PipelineParams, RobustnessParams, StartParams
 from relevit.config.base import preset_sections
 from relevit.config.preset import read_preset
+from relevit.finetune import table
 
 
 @pytest.fixture
@@ -84,14 +85,22 @@ def test_wrong_benchmark_is_one_clear_line(values, text):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
-    path = tmp_path / "quick.yaml"
-    shutil.copy(project_root() / "params" / "quick.yaml", path)
+@pytest.fixture
+def params(tmp_path, monkeypatch) -> Path:
+    """A project with the presets of this one, and the folder one is in."""
+    (tmp_path / "notebooks").mkdir()
+    found = shutil.copytree(project_root() / "params", tmp_path / "params")
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def test_an_arm_without_a_class_term_has_no_twin(params):
+    path = params / "quick.yaml"
     read_preset(path)
     path.write_text(path.read_text() + "02_finetune: {weight_classification: 0.0}\n")
     text = r"arm 'ours' without the relevance terms: weight_foreground = .* nothing to train"
     with pytest.raises(ValueError, match=rf"03_robustness: {text}"):
-        read_preset(path)
+        table.asked(read_preset(path))
 
 
 @pytest.mark.parametrize(
@@ -115,13 +124,13 @@ def test_an_arm_without_a_class_term_has_no_twin(tmp_path):
         ("last_layer: {weight_relevance: 0,", "last_layer: {", "the map is not its own; give wei"),
     ],
 )
-def test_wrong_arms_of_cures_are_one_clear_line(tmp_path, old, new, message):
-    text = (project_root() / "params" / "study.yaml").read_text()
+def test_wrong_arms_of_cures_are_one_clear_line(params, old, new, message):
+    path = params / "study.yaml"
+    text = path.read_text()
     assert text.count(old) == 1
-    path = tmp_path / "study.yaml"
     path.write_text(text.replace(old, new))
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        read_preset(path)
+        table.of(read_preset(path).stages["04_cures"])
     assert str(caught.value).startswith(f"{path}: 04_cures: ")
     assert len(str(caught.value).splitlines()) == 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from relevit.base.files import file_fingerprint
 from relevit.config import CuresParams, FinetuneNotebookParams, FinetuneParams
-from relevit.finetune import runs
+from relevit.finetune import runs, table
 from relevit.finetune.runs import (
     FailedError,
     Row,
@@ -19,14 +19,12 @@ from relevit.finetune.runs import (
     make_missing,
     once,
     origin_weights,
-    own_runs,
     rate,
     read,
     searched,
     weights_of,
 )
 from relevit.finetune.settings import resolved
-from relevit.finetune.table import swept
 from relevit.models.registry import shipped_weights
 
 ROOT = Path(__file__).parents[3]
@@ -81,7 +79,6 @@ def test_a_run_is_named_after_what_makes_it(own):
     ):
         other = Row(own.model_copy(update=changed)).name
         assert word in other and other != name
-    assert own_runs(own, [0])[0].name == name
     assert Row(own, original=True).name == "original.tiny"
 
 
@@ -148,7 +145,10 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    for row in swept(CuresParams.from_preset(ROOT / "params" / "paper.yaml")):
+    asked = table.of(CuresParams.from_preset(ROOT / "params" / "paper.yaml"))
+    swept = asked[(asked["part"] == "sweep") & (asked["arm"] != "original")]["run"]
+    assert len(swept) == 42 + 168
+    for row in swept:
         run = row.params
         if (run.model, run.method) == ("vit-b", "relevance"):
             assert len(searched(run)) > 1, "the preset's own: its rate is searched for"

@@ -7,10 +7,15 @@ import json
 import pytest
 
 from relevit.config import FinetuneParams
-from relevit.config.robustvit import FinetuneOptions
-from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_weights, script_weights
+from relevit.config.choices import FinetuneOptions
+from relevit.finetune.hyperparameters import (
+    BASELINES,
+    hyperparameters,
+    paper_rate,
+    paper_weights,
+    script_weights,
+)
 from relevit.finetune.settings import FinetuneSettings, resolved
-from relevit.paper.published import hyperparameters
 
 SETTINGS = FinetuneSettings(lr=1.0e-3)
 OURS = {"relevance": 0.8, "classification": 0.2, "background": 2.0, "foreground": 0.3}

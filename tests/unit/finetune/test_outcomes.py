@@ -1,0 +1,119 @@
+"""What runs came to: arms against the original and their rivals, and runs that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from relevit.config import AblationsParams, CuresParams, FinetuneParams
+from relevit.config.preset import read_preset
+from relevit.data.cutouts import SHIFTED_SETS
+from relevit.data.habitats import habitats
+from relevit.finetune import outcomes, table
+from relevit.finetune.outcomes import ARM, compared, of_study, score, split, worst
+from relevit.finetune.runs import FailedError, Row
+from relevit.finetune.table import ORIGINAL, OWN
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_worst_class_and_home_are_of_each_run_and_their_mean_over_seeds():
+    """Of 40 labels, seed 0 knows all but label 7, seed 1 all but half of label 3's images."""
+    rows = [
+        (s, name, 2 * label + i, label, (label, s) != (7, 0) and (label, s, i) != (3, 1, 0))
+        for s in (0, 1)
+        for name in ("val", *SHIFTED_SETS)
+        for label in range(40)
+        for i in range(2)
+    ]
+    seen = pd.DataFrame(rows, columns=["seed", "dataset", "index", "label", "right"])
+    found = worst(seen, habitats())
+    assert found == pytest.approx({"worst_class_pct": 25, "worst_home_pct": 85})
+
+
+def test_arms_are_held_against_the_original_and_against_rivals_of_their_own_kind():
+    """Of 40 images a set each run knows so many; relevance with boxes is another rival."""
+    known = {
+        (ORIGINAL, "annotated"): 20,
+        ("label", "annotated"): 16,
+        ("relevance", "annotated"): 24,
+        ("relevance", "boxes"): 22,
+        ("swap", "boxes"): 32,
+    }
+    parts, figures = [], []
+    for (arm, masks), right in known.items():
+        for seed in (0, 1):
+            key = dict(zip(ARM, (arm, masks, 3, OWN), strict=True)) | {"seed": seed}
+            figures.append(key | {"lr": 1.0, "on_object_pct": right + seed})
+            for name in ("val", *SHIFTED_SETS):
+                seen = {"dataset": name, "index": range(40), "label": range(40)}
+                more = seed if name == "val" else 0
+                parts.append(
+                    pd.DataFrame(seen | key).assign(right=lambda t, k=right + more: t["index"] < k)
+                )
+    rivals = {"lead": {"label": "relevance", "swap": "relevance"}, "over_x": {"swap": "none"}}
+    found = compared(pd.concat(parts), pd.DataFrame(figures), habitats(), rivals)
+    assert not any(name.startswith("over_x") for name in found), "a rival that is not there"
+    found = found.set_index(["arm", "masks"])
+    columns = ["change_pts", "lead_pts", "seeds_better", "val_pts", "on_object_pct"]
+    assert found.loc[("label", "annotated"), columns].tolist() == [-10, -20, 0, -10, 16.5]
+    assert found.loc[("swap", "boxes"), columns].tolist() == [30, 25, 2, 30, 32.5]
+    assert found.loc[[("relevance", "annotated"), ("relevance", "boxes")], "lead_pts"].isna().all()
+
+
+def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monkeypatch):
+    def read(row):
+        if not row.original and row.params.seed == 1:
+            raise FailedError("training: loss is nan")
+        return {"lr": row.params.lr}
+
+    def answers(row):
+        seen = {"dataset": "a", "index": range(2), "label": 3, "prediction": 3}
+        return pd.DataFrame(seen | {"label_rank": [1, 1] if row.original else [0, 1]})
+
+    monkeypatch.setattr(outcomes, "read", read)
+    monkeypatch.setattr(outcomes, "answers", answers)
+    rows = pd.DataFrame([
+        {"arm": arm, "model": "tiny", "seed": seed, "factor": 2.0, "run": Row(
+            FinetuneParams(lr=1.0e-3, seed=seed), arm == ORIGINAL, images_per_set=40
+        )}
+        for arm in (ORIGINAL, "full")
+        for seed in (0, 1, 2)
+    ])  # fmt: skip
+    there, lost = split(rows)
+    assert len(there) == 5 and list(lost.values()) == ["training: loss is nan"]
+    sets, shifted = score(there, ["factor"])
+    assert shifted[["factor", "change_pts", "seeds"]].to_numpy().tolist() == [[2.0, 50.0, 2.0]]
+    assert sets[["seed", "top1_pct", "original_top1_pct"]].to_numpy().tolist() == [
+        [0, 50.0, 0.0],
+        [2, 50.0, 0.0],
+    ]
+    sets, shifted = score(there[there["arm"] == ORIGINAL], ["factor"])
+    assert sets.empty and shifted.empty and {"factor", "seed", "top1_pct", "lr"} <= set(sets)
+
+    def missing(row):
+        raise FileNotFoundError("is not made yet")
+
+    monkeypatch.setattr(outcomes, "read", missing)
+    with pytest.raises(FileNotFoundError, match="not made"):
+        split(rows)
+    assert split(rows, missing=True)[0].empty
+
+
+@pytest.mark.parametrize(
+    ("question", "cls", "part"), [("cures", CuresParams, "arms"), ("maps", AblationsParams, "maps")]
+)
+def test_the_study_that_is_shown_is_that_of_the_preset(monkeypatch, question, cls, part):
+    monkeypatch.chdir(ROOT)
+    asked = table.of(read_preset(ROOT / "params" / "study.yaml").stages[cls.notebook])
+    asked = asked[(asked["part"] == part) & (asked["arm"] != ORIGINAL)]
+    stored = of_study(question)
+    keys = [key for key in ARM if key in stored]
+    told = [set(each[keys].itertuples(index=False, name=None)) for each in (stored, asked)]
+    assert told[0] == told[1]
+    rates = {row.arm: row.run.params.lr for row in asked.itertuples()}
+    assert all(stored["lr"] == stored["arm"].map(rates))
+    if "seeds" in stored and part == "maps":
+        assert all(stored["seeds"] == asked["seed"].nunique())
