@@ -16,7 +16,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, frozen_weights, need_softmax, record_attention
+from relevit.attention.recording import (
+    Inputs,
+    attention_layers,
+    block_part,
+    frozen_weights,
+    need_softmax,
+    part_path,
+    record_attention,
+)
 from relevit.attention.token_rows import Pooling
 from relevit.attribution.layers import block_layers, check_weights
 from relevit.attribution.method import Target, method
@@ -177,33 +185,38 @@ def weigh_tokens(
     value's bias (C7; BERT has no norm there), `after_attention` the tokens after the block's
     attention in place of Z (D12).
     """
-    check_weights(model, block_layers(model, "attn.qkv", "attn.proj"), "token_wise")
-    if any(getattr(block.attn, "gate", None) is not None for block in model.blocks):
+    read = (part_path(model, name) for name in ("attn.qkv", "attn.proj"))
+    check_weights(model, block_layers(model, *read), "token_wise")
+    if any(getattr(layer, "gate", None) is not None for layer in attention_layers(model)):
         raise ValueError(
             f"token_wise: the attention of this {type(model).__name__} has gates, by which a value "
             "is as long as the token says that reads it; use another method, such as gae"
         )
     weighed = []
     for i, (block, tokens) in enumerate(zip(model.blocks, seen.inputs, strict=True)):
-        weight, bias = value_projection(block.attn)
+        weight, bias = value_projection(model, block)
         source = tokens
         if after_attention:
-            source = _after_attention(block, tokens, seen.maps[i])
-        source, bias = (block.norm1(source), bias) if after_norm else (source, None)
-        moved = nn.functional.linear(source, weight, bias) @ block.attn.proj.weight.T
+            source = _after_attention(model, block, tokens, seen.maps[i])
+        norm = block_part(model, block, "norm1") or nn.Identity()
+        source, bias = (norm(source), bias) if after_norm else (source, None)
+        moved = nn.functional.linear(source, weight, bias)
+        moved = moved @ block_part(model, block, "attn.proj").weight.T
         gain = scale_branch(block, 1, moved).norm(dim=-1) / tokens.norm(dim=-1)
         weighed.append(seen.maps[i].mean(dim=1) * gain[:, None, :])
     return weighed
 
 
-def _after_attention(block: nn.Module, tokens: Tensor, attention: Tensor) -> Tensor:
+def _after_attention(
+    model: nn.Module, block: nn.Module, tokens: Tensor, attention: Tensor
+) -> Tensor:
     """The tokens after a block's attention and its residual."""
-    layer, none = block.attn, nn.Identity()
-    values = nn.functional.linear(block.norm1(tokens), *value_projection(layer))
+    names = ("norm1", "attn.norm", "attn.proj", "post_norm1")  # BERT's last is behind the sum
+    before, inner, proj, after = (block_part(model, block, name) or nn.Identity() for name in names)
+    values = nn.functional.linear(before(tokens), *value_projection(model, block))
     mixed = attention @ values.unflatten(2, (attention.shape[1], -1)).transpose(1, 2)
-    attended = layer.proj(getattr(layer, "norm", none)(mixed.transpose(1, 2).flatten(2)))
-    # BERT has its norm behind the sum.
-    return getattr(block, "post_norm1", none)(tokens + scale_branch(block, 1, attended))
+    attended = proj(inner(mixed.transpose(1, 2).flatten(2)))
+    return after(tokens + scale_branch(block, 1, attended))
 
 
 def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
@@ -215,9 +228,12 @@ def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
     return values if gamma is None else gamma * values
 
 
-def value_projection(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
+def value_projection(model: nn.Module, block: nn.Module) -> tuple[Tensor, Tensor | None]:
     """Weight [width of all heads, width] and bias of the values, out of timm's joint layer."""
-    weight, bias = layer.qkv.weight, layer.qkv.bias
+    layer, read = (block_part(model, block, name) for name in ("attn", "attn.qkv"))
+    weight, bias = read.weight, read.bias
+    if layer.qkv is None:  # a layer of its own
+        return weight, bias
     start = 2 * weight.shape[0] // 3
     own = getattr(layer, "v_bias", None) if bias is None else bias[start:]  # the first is BEiT's
     return weight[start:], own

@@ -138,9 +138,15 @@ class Relevance(Rules):
     def told_of_layers(self, model: nn.Module) -> Iterator[None]:
         """Know inside which part of the model or of a block is running."""
         self.model, hooks = type(model).__name__, []
+        # BERT's residual is inside a part, which has the norm of the sum.
+        sums = {path for path, part in model.named_modules() if hasattr(part, "LayerNorm")}
         for path, part in model.named_modules():
-            if re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
-                hooks.append(part.register_forward_pre_hook(partial(self._tell, path)))
+            if (
+                re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path)
+                or {path, path.rpartition(".")[0]} & sums
+            ):
+                place = "" if path in sums else path
+                hooks.append(part.register_forward_pre_hook(partial(self._tell, place)))
                 hooks.append(part.register_forward_hook(partial(self._tell, "")))
         try:
             yield
