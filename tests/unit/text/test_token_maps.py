@@ -68,6 +68,22 @@ def test_relevance_is_conserved_down_to_the_embedded_tokens(model):
         torch.testing.assert_close(found.sum(), torch.tensor(1.0).double())
 
 
+@pytest.mark.parametrize(
+    "place", ["attention.self.query", "attention.output.dense", "output.dense"]
+)
+def test_an_adapter_beside_a_layer_of_bert_is_no_residual(place):
+    class Adapted(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + super().forward(x)
+
+    model = build_tiny(WORDS, 2, width=8, depth=1, heads=1)
+    block = model.blocks[0]
+    layer = block.get_submodule(place)
+    layer.__class__ = Adapted
+    with pytest.raises(ValueError, match=r"a sum of two activations in blocks\.0\.(att|out)"):
+        attribute(model, TEXTS[:1], "transformer_attribution")
+
+
 def test_the_path_starts_at_nothing_or_at_padding(model):
     """Published: the zero vector. Described: as many padding tokens (differences D9)."""
     ids = torch.tensor([TEXTS[0].ids])
