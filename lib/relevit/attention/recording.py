@@ -158,7 +158,7 @@ def watched_layers(model: nn.Module) -> list[nn.Module]:
 
 def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The attention layer of every block. Raises: ValueError where there is none."""
-    attentions = [getattr(block, "attn", None) for block in getattr(model, "blocks", ())]
+    attentions = [block_part(model, block, "attn") for block in getattr(model, "blocks", ())]
     wanted = ("attn_drop", "fused_attn", "qkv")
     known = all(hasattr(a, name) for a in attentions for name in wanted)
     if not attentions or not known or isinstance(attentions[0], XCA):  # whose maps are of channels
@@ -167,6 +167,19 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
             f"self-attention (block.attn); use a timm Vision Transformer ({FAMILIES})"
         )
     return attentions
+
+
+def part_path(model: nn.Module, name: str) -> str:
+    """Where a block has what timm's has as `name`; blocks of transformers have other names."""
+    return getattr(model, "part_names", {}).get(name, name)
+
+
+def block_part(model: nn.Module, block: nn.Module, name: str) -> nn.Module | None:
+    """The part of a block that timm's has as `name`; None where it has none."""
+    try:
+        return block.get_submodule(part_path(model, name))
+    except AttributeError:
+        return None
 
 
 def need_softmax(model: nn.Module, method: str) -> None:

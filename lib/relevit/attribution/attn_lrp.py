@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, alone, attention_layers
+from relevit.attention.recording import Inputs, alone, attention_layers, block_part
 from relevit.attribution.backward_rules import SHARED, Rules, product
 from relevit.attribution.layers import alike, is_plain, matrix_of
 from relevit.attribution.method import Target, method
@@ -97,6 +97,8 @@ def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
     attentions = attention_layers(model)  # which says where there are none
     places = [f"blocks.{i}.mlp." for i in range(len(attentions))]
     spared = {part for layer in attentions for part in layer.modules()}
+    outer = (block_part(model, block, "attn.proj") for block in model.blocks)
+    spared |= {part for layer in outer if layer is not None for part in layer.modules()}
     found = {}
     for path, part in model.named_modules():
         parent = path.rpartition(".")[0] + "."

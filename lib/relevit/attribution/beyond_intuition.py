@@ -16,7 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, frozen_weights, need_softmax, record_attention
+from relevit.attention.recording import (
+    Inputs,
+    attention_layers,
+    block_part,
+    frozen_weights,
+    need_softmax,
+    record_attention,
+)
 from relevit.attention.token_rows import Pooling
 from relevit.attribution.layers import need_matrix
 from relevit.attribution.method import Target, method
@@ -177,7 +184,7 @@ def weigh_tokens(
     value's bias (C7; BERT has no norm there), `after_attention` the tokens after the block's
     attention in place of Z (D12).
     """
-    if any(getattr(block.attn, "gate", None) is not None for block in model.blocks):
+    if any(getattr(layer, "gate", None) is not None for layer in attention_layers(model)):
         raise ValueError(
             f"token_wise: the attention of this {type(model).__name__} has gates, by which a value "
             "is as long as the token says that reads it; use another method, such as gae"
@@ -186,23 +193,27 @@ def weigh_tokens(
     for i, (block, tokens) in enumerate(zip(model.blocks, seen.inputs, strict=True)):
         source, name = tokens, f"token_wise: blocks.{i}.attn.%s of this {type(model).__name__}"
         if after_attention:
-            source = _after_attention(block, tokens, seen.maps[i], name % "qkv")
-        source = block.norm1(source) if after_norm else source
-        values = values_of(block.attn, source, name % "qkv", with_bias=after_norm)
-        moved = values @ need_matrix(block.attn.proj, values, name % "proj")[0].T
+            source = _after_attention(model, block, tokens, seen.maps[i], name % "qkv")
+        norm = block_part(model, block, "norm1") or nn.Identity()
+        source = norm(source) if after_norm else source
+        values = values_of(model, block, source, name % "qkv", with_bias=after_norm)
+        back = need_matrix(block_part(model, block, "attn.proj"), values, name % "proj")[0]
+        moved = values @ back.T
         gain = scale_branch(block, 1, moved).norm(dim=-1) / tokens.norm(dim=-1)
         weighed.append(seen.maps[i].mean(dim=1) * gain[:, None, :])
     return weighed
 
 
-def _after_attention(block: nn.Module, tokens: Tensor, attention: Tensor, name: str) -> Tensor:
+def _after_attention(
+    model: nn.Module, block: nn.Module, tokens: Tensor, attention: Tensor, name: str
+) -> Tensor:
     """The tokens after a block's attention and its residual."""
-    layer, none = block.attn, nn.Identity()
-    values = values_of(layer, block.norm1(tokens), name)
+    names = ("norm1", "attn.norm", "attn.proj", "post_norm1")  # BERT's last is behind the sum
+    before, inner, proj, after = (block_part(model, block, each) or nn.Identity() for each in names)
+    values = values_of(model, block, before(tokens), name)
     mixed = attention @ values.unflatten(2, (attention.shape[1], -1)).transpose(1, 2)
-    attended = layer.proj(getattr(layer, "norm", none)(mixed.transpose(1, 2).flatten(2)))
-    # BERT has its norm behind the sum.
-    return getattr(block, "post_norm1", none)(tokens + scale_branch(block, 1, attended))
+    attended = proj(inner(mixed.transpose(1, 2).flatten(2)))
+    return after(tokens + scale_branch(block, 1, attended))
 
 
 def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
@@ -215,10 +226,14 @@ def scale_branch(block: nn.Module, branch: int, values: Tensor) -> Tensor:
 
 
 def values_of(
-    layer: nn.Module, tokens: Tensor, name: str, *, with_bias: bool = True
+    model: nn.Module, block: nn.Module, tokens: Tensor, name: str, *, with_bias: bool = True
 ) -> Float[Tensor, "batch tokens width"]:
-    """The values of these tokens, all heads side by side, out of timm's joint layer."""
-    weight, bias = need_matrix(layer.qkv, tokens, name)
+    """The values of these tokens, all heads side by side: of a layer of their own, or out of timm's
+    joint layer."""
+    layer, read = (block_part(model, block, each) for each in ("attn", "attn.qkv"))
+    weight, bias = need_matrix(read, tokens, name)
+    if layer.qkv is None:  # a layer of its own
+        return nn.functional.linear(tokens, weight, bias if with_bias else None)
     start = 2 * weight.shape[0] // 3
     own = getattr(layer, "v_bias", None)  # BEiT's
     own = bias[start:] if own is None and bias is not None else own

@@ -137,11 +137,14 @@ class Relevance(Rules):
         """
         need_softmax(model, "lrp")
         self.model = type(model).__name__
+        # BERT's residual is inside a part, which has the norm of the sum.
+        sums = {path for path, part in model.named_modules() if hasattr(part, "LayerNorm")}
         with ExitStack() as stack:
             for path, part in model.named_modules():
-                if re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
+                inside = {path, path.rpartition(".")[0]} & sums
+                if inside or re.fullmatch(r"(blocks\.\d+\.)?(?!blocks)\w+", path):
                     for hook, what in (
-                        (part.register_forward_pre_hook, path),
+                        (part.register_forward_pre_hook, "" if path in sums else path),
                         (part.register_forward_hook, ""),
                     ):
                         stack.callback(hook(partial(self._tell, what)).remove)

@@ -1,14 +1,13 @@
-"""Text: BERT-type encoders in timm's anatomy, so that the attributions of images explain texts.
+"""Text: encoders of transformers, called so that the attributions of images explain texts.
 
 Labelled texts and their rationales, a classifier's training, both tests of Beyond Intuition's
 Sec. 4.2; `clip` has images with text. It may import all rooms of science, and neither `iav` nor
 pictures. What needs transformers or tokenizers loads them when it is called.
 """
 
-from relevit.text.convert import from_bert
 from relevit.text.corpora.reading import COUNTS, read_corpora, reasoning_documents
 from relevit.text.documents import Document
-from relevit.text.encoder import text_logits
+from relevit.text.encoder import from_bert, text_logits
 from relevit.text.pretrained import load_reader
 from relevit.text.ranking import (
     SCORES,

@@ -1,92 +1,44 @@
-"""Text encoders with the anatomy of timm's Vision Transformer, so that one method serves both.
+"""Text encoders of transformers, called with embedded tokens as a ViT is with images.
 
-An attribution takes a batch of embedded tokens where it takes images otherwise: `blocks`,
-`attn.qkv`, `attn.attn_drop`, `mlp.fc1` and the tokens that the head reads are where timm has
-them. `relevit.text.convert` makes such a model out of one of transformers.
+Their own blocks stand where timm's Vision Transformer has its, and their attention goes through a
+layer in which it is recorded: so every attribution of images explains texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+import copy
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from timm.layers import Attention, Mlp
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
+from relevit.base.errors import text_extra
 from relevit.base.seeding import seeded
 from relevit.text.tokens import Tokens, same_length
 
 Reads = Literal["first", "mean", "last"]
-
-
-class TokenEmbedding(nn.Module):
-    """Words plus positions (plus the first token type), normalised as BERT does or not."""
-
-    def __init__(
-        self,
-        words: int,
-        positions: int,
-        width: int,
-        *,
-        norm: nn.Module | None = None,
-        drop: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.positions = nn.Embedding(positions, width)
-        self.norm, self.drop = norm or nn.Identity(), nn.Dropout(drop)
-
-    def forward(self, ids: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
-        places = torch.arange(ids.shape[1], device=ids.device)
-        return self.drop(self.norm(self.words(ids) + self.positions(places)))
-
-
-class TextBlock(nn.Module):
-    """Attention and MLP with residuals; norms before each (CLIP) or after each sum (BERT)."""
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        hidden: int,
-        *,
-        norm_first: bool,
-        eps: float = 1e-12,
-        act: Callable[[], nn.Module] = nn.GELU,
-        drop: float = 0.0,
-        attn_drop: float = 0.0,
-    ) -> None:
-        super().__init__()
-        norms = [nn.LayerNorm(width, eps=eps) for _ in range(2)]
-        none = [nn.Identity(), nn.Identity()]
-        self.norm1, self.norm2 = norms if norm_first else none
-        self.post_norm1, self.post_norm2 = none if norm_first else norms
-        self.attn = Attention(width, heads, qkv_bias=True, attn_drop=attn_drop, proj_drop=drop)
-        self.mlp = Mlp(width, hidden, act_layer=act, drop=(0.0, drop))
-
-    def forward(
-        self, tokens: Float[Tensor, "batch tokens width"], bias: Tensor | None = None
-    ) -> Float[Tensor, "batch tokens width"]:
-        tokens = self.post_norm1(tokens + self.attn(self.norm1(tokens), attn_mask=bias))
-        return self.post_norm2(tokens + self.mlp(self.norm2(tokens)))
-
-
-class Pooler(nn.Module):
-    """BERT's layer between the class token and the head: linear, tanh, dropout."""
-
-    def __init__(self, width: int, drop: float = 0.0) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-        self.drop = nn.Dropout(drop)
-
-    def forward(self, pooled: Float[Tensor, "batch width"]) -> Float[Tensor, "batch width"]:
-        return self.drop(torch.tanh(self.dense(pooled)))
+ATTENTION = "relevit"  # among the implementations that transformers knows
+# Where a block has what timm's has under these names.
+BERT_PARTS = {
+    "attn": "attention.self",
+    "attn.qkv": "attention.self.value",
+    "attn.proj": "attention.output.dense",
+    "post_norm1": "attention.output.LayerNorm",
+}
+CLIP_PARTS = {
+    "attn": "self_attn",
+    "attn.qkv": "self_attn.v_proj",
+    "attn.proj": "self_attn.out_proj",
+    "norm1": "layer_norm1",
+}
 
 
 class TextTransformer(nn.Module):
-    """A text encoder and its head, called with embedded tokens as a ViT is with images.
+    """The parts of a text encoder of transformers, and a head for what it reads.
 
     `reads` is what the head sees: the `first` token (BERT's class token), the `mean` over all
     tokens (sentence encoders) or the `last` one (CLIP, whose attention is causal). There the
@@ -96,33 +48,43 @@ class TextTransformer(nn.Module):
 
     def __init__(
         self,
-        embedding: TokenEmbedding,
-        blocks: Sequence[TextBlock],
+        embedding: nn.Module,
+        blocks: nn.ModuleList,
         *,
         head: nn.Module,
         norm: nn.Module | None = None,
         pooler: nn.Module | None = None,
         reads: Reads = "first",
         family: str = "bert",
-        pad_id: int = 0,
+        pad_id: int | None = None,
     ) -> None:
         super().__init__()
-        self.embedding, self.blocks = embedding, nn.ModuleList(blocks)
+        self.embedding, self.blocks = embedding, blocks
         self.norm, self.fc_norm, self.head = norm or nn.Identity(), pooler or nn.Identity(), head
-        self.reads, self.family, self.pad_id = reads, family, pad_id
+        self.reads, self.family, self.pad_id = reads, family, pad_id or 0
         self.has_class_token = reads != "mean"
         self.num_prefix_tokens = int(self.has_class_token)
         self.global_pool = "token" if self.has_class_token else "avg"
+        self.part_names = BERT_PARTS if hasattr(blocks[0], "attention") else CLIP_PARTS
+        for block in blocks:
+            layer = block.get_submodule(self.part_names["attn"])
+            layer.attn_drop = nn.Dropout(getattr(layer.dropout, "p", layer.dropout))
+            layer.fused_attn, layer.qkv = True, None  # three layers in place of timm's one
 
     @property
     def limit(self) -> int:
         """The longest text in tokens, special ones included."""
-        return self.embedding.positions.num_embeddings
+        return self.embedding.position_ids.shape[1]
+
+    @property
+    def words(self) -> nn.Embedding:
+        """The embedding of token ids."""
+        return next(part for part in self.embedding.children() if isinstance(part, nn.Embedding))
 
     @property
     def device(self) -> torch.device:
         """Where its weights are."""
-        return self.embedding.words.weight.device
+        return self.words.weight.device
 
     def embed(
         self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
@@ -178,20 +140,114 @@ class TextTransformer(nn.Module):
         return torch.zeros_like(seen, dtype=embedded.dtype).masked_fill(~seen, -torch.inf)
 
 
-def _last_first(embedded: Tensor, mask: Tensor | None) -> Tensor:
-    """Each text's last token, then the others; what follows them is padding."""
-    batch, count, width = embedded.shape
-    last = embedded.new_full((batch,), count, dtype=torch.long) if mask is None else mask.sum(dim=1)
-    others = torch.arange(count - 1, device=embedded.device).expand(batch, -1)
-    order = torch.cat([(last - 1)[:, None], others], dim=1)
-    return embedded.gather(1, order[..., None].expand(-1, -1, width))
+def from_bert(
+    model: nn.Module, *, classes: int | None = None, reads: Reads = "first", seed: int = 0
+) -> TextTransformer:
+    """BERT or MiniLM of transformers (`BertModel`, or one with its classifier), in eval mode.
+
+    It is copied. With its classifier when it has one; otherwise a head for `classes` is drawn from
+    `seed`, or without these the head is the identity. `reads="mean"` leaves the pooler out.
+    """
+    config = model.config
+    plain = getattr(config, "position_embedding_type", None) in (None, "absolute")
+    if config.model_type != "bert" or config.is_decoder or not plain:
+        raise ValueError(
+            f"text: {type(model).__name__} is of the kind {config.model_type!r}; needed is an "
+            "encoder of BERT's with absolute positions: use transformers' BertModel, or "
+            "BertForSequenceClassification"
+        )
+    model = recordable(model)
+    encoder, head = getattr(model, "bert", model), getattr(model, "classifier", None)
+    # A single text has one type, a constant: in training it would double the rate of positions.
+    encoder.embeddings.token_type_embeddings.requires_grad_(False)
+    if head is None and classes is not None:
+        with seeded(seed):
+            head = nn.Linear(config.hidden_size, classes)
+            nn.init.normal_(head.weight, std=0.02)
+            nn.init.zeros_(head.bias)
+    pooler = None
+    if reads == "first" and encoder.pooler is not None:
+        parts = dict(encoder.pooler.named_children())  # of all tokens, where one is read here
+        pooler = nn.Sequential(OrderedDict(parts, drop=nn.Dropout(config.hidden_dropout_prob)))
+    return TextTransformer(
+        encoder.embeddings,
+        encoder.encoder.layer,
+        head=nn.Identity() if head is None else head.to(encoder.device),
+        pooler=pooler,
+        reads=reads,
+        pad_id=config.pad_token_id,
+    ).eval()
 
 
-def _causal(count: int, device: torch.device) -> Bool[Tensor, "tokens tokens"]:
-    """Tokens attend to themselves and to earlier ones; the first here is the text's last."""
-    allowed = torch.ones(count, count, dtype=torch.bool, device=device).tril()
-    allowed[0], allowed[1:, 0] = True, False
-    return allowed
+def from_clip_text(model: nn.Module) -> TextTransformer:
+    """The text tower of transformers' `CLIPModel`, copied, in eval mode.
+
+    The head is the projection into the space that both towers share.
+    """
+    model = recordable(model)
+    tower = model.text_model
+    return TextTransformer(
+        tower.embeddings,
+        tower.encoder.layers,
+        head=model.text_projection,
+        norm=tower.final_layer_norm,
+        reads="last",
+        family="clip",
+        pad_id=model.config.text_config.pad_token_id,
+    ).eval()
+
+
+def build_tiny(
+    words: int,
+    classes: int,
+    *,
+    width: int = 64,
+    depth: int = 2,
+    heads: int = 4,
+    positions: int = 128,
+    reads: Reads = "first",
+    drop: float = 0.0,
+    seed: int = 0,
+) -> TextTransformer:
+    """A small BERT with random weights; torch's own seed is left alone.
+
+    Its weights are drawn as torch draws a layer's: transformers' own, of one small size whatever
+    the width, are meant for large models.
+    """
+    with text_extra("09_text"):
+        from transformers import BertConfig, BertModel
+    config = BertConfig(
+        vocab_size=words,
+        hidden_size=width,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        max_position_embeddings=positions,
+        type_vocab_size=1,
+        hidden_dropout_prob=drop,
+        attention_probs_dropout_prob=drop,
+    )
+    with seeded(seed):
+        result = from_bert(BertModel(config), classes=classes, reads=reads)
+    table = result.embedding
+    with seeded(seed), torch.no_grad():
+        table.token_type_embeddings.weight.zero_()
+        nn.init.normal_(table.word_embeddings.weight)
+        nn.init.normal_(table.position_embeddings.weight)
+        for block in result.blocks:
+            own = block.attention.self
+            joint = nn.Linear(width, 3 * width).state_dict()
+            for kind, tensor in joint.items():
+                for layer, part in zip(
+                    (own.query, own.key, own.value), tensor.chunk(3), strict=True
+                ):
+                    getattr(layer, kind).copy_(part)
+            for part in (block.attention.output, block.intermediate, block.output):
+                part.dense.reset_parameters()
+        result.head.reset_parameters()
+        if reads == "first":
+            result.fc_norm.dense.reset_parameters()
+    return result
 
 
 @torch.no_grad()
@@ -207,27 +263,47 @@ def text_logits(model: TextTransformer, texts: Sequence[Tokens]) -> Float[Tensor
     return torch.stack([made[i] for i in range(len(texts))])
 
 
-def build_tiny(
-    words: int,
-    classes: int,
-    *,
-    width: int = 64,
-    depth: int = 2,
-    heads: int = 4,
-    positions: int = 128,
-    reads: Reads = "first",
-    drop: float = 0.0,
-    seed: int = 0,
-) -> TextTransformer:
-    """A small encoder of BERT's kind with random weights; torch's own seed is left alone."""
-    with seeded(seed):
-        return TextTransformer(
-            TokenEmbedding(words, positions, width, norm=nn.LayerNorm(width, eps=1e-12), drop=drop),
-            [
-                TextBlock(width, heads, 4 * width, norm_first=False, drop=drop, attn_drop=drop)
-                for _ in range(depth)
-            ],
-            head=nn.Linear(width, classes),
-            pooler=Pooler(width, drop) if reads == "first" else None,
-            reads=reads,
-        ).eval()
+def recordable(model: nn.Module) -> nn.Module:
+    """A copy of a model of transformers whose attention can be recorded."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION, _attend)
+    model = copy.deepcopy(model)
+    model.set_attn_implementation(ATTENTION)
+    return model
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scaling: float,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention as timm's: fused, or step by step with its map going through `attn_drop`."""
+    if module.fused_attn:
+        drop = module.attn_drop.p if module.training else 0.0
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop)
+    else:
+        scores = query * scaling @ key.transpose(-2, -1)
+        scores = scores if bias is None else scores + bias
+        mixed = module.attn_drop(scores.softmax(dim=-1)) @ value
+    return mixed.transpose(1, 2), None
+
+
+def _last_first(embedded: Tensor, mask: Tensor | None) -> Tensor:
+    """Each text's last token, then the others; what follows them is padding."""
+    batch, count, width = embedded.shape
+    last = embedded.new_full((batch,), count, dtype=torch.long) if mask is None else mask.sum(dim=1)
+    others = torch.arange(count - 1, device=embedded.device).expand(batch, -1)
+    order = torch.cat([(last - 1)[:, None], others], dim=1)
+    return embedded.gather(1, order[..., None].expand(-1, -1, width))
+
+
+def _causal(count: int, device: torch.device) -> Bool[Tensor, "tokens tokens"]:
+    """Tokens attend to themselves and to earlier ones; the first here is the text's last."""
+    allowed = torch.ones(count, count, dtype=torch.bool, device=device).tril()
+    allowed[0], allowed[1:, 0] = True, False
+    return allowed

@@ -17,10 +17,9 @@ from relevit.base.errors import one_line, text_extra
 from relevit.base.files import from_project
 from relevit.base.seeding import seeded
 from relevit.config import TextParams
-from relevit.text.convert import from_bert
 from relevit.text.corpora.generated import generated_tokenizer
 from relevit.text.documents import Corpus
-from relevit.text.encoder import Pooler, TextTransformer, build_tiny
+from relevit.text.encoder import TextTransformer, build_tiny, from_bert
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
@@ -60,7 +59,7 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
             seed=cfg.seed,
         )
         # As large as the words', random positions let it learn a few texts by heart instead.
-        model.embedding.positions.weight.data *= TINY_PLACES
+        model.embedding.position_embeddings.weight.data *= TINY_PLACES
     else:
         model = from_bert(_bert(cfg, tokenizer), classes=classes, seed=cfg.seed)
         if cfg.text_model == MINILM:
@@ -75,7 +74,7 @@ def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTr
 
 
 @torch.no_grad()
-def pass_on(pooler: Pooler) -> None:
+def pass_on(pooler: nn.Module) -> None:
     """Make the pooler hand on the class token, through its tanh alone.
 
     MiniLM's was never trained: sentences were made of the mean over tokens, and its weights are

@@ -111,7 +111,7 @@ def _of_texts(
 
 
 def _need_readable(model: TextTransformer, tokens: Sequence[Tokens]) -> None:
-    known = model.embedding.words.num_embeddings
+    known = model.words.num_embeddings
     for one in tokens:
         if len(one) > model.limit or not 0 <= min(one.ids) <= max(one.ids) < known:
             raise ValueError(

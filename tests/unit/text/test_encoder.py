@@ -10,7 +10,7 @@ from relevit.attribution.beyond_intuition import weigh_tokens
 from relevit.attribution.seen import observe
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
-from relevit.text.convert import from_bert, from_clip_text  # noqa: E402
+from relevit.text.encoder import from_bert, from_clip_text  # noqa: E402
 
 from .clip.replica import END, FIRST, hf_clip  # noqa: E402
 
@@ -85,15 +85,10 @@ def test_clip_takes_its_values_after_attention_as_published():
     embedded = tower.embed(torch.tensor([[FIRST, 5, 6, END]])).detach()
     seen = observe(tower, embedded)
     block, tokens = tower.blocks[1], seen.inputs[1]
-    _, _, value = block.attn.qkv.weight.chunk(3)
-    bias = block.attn.qkv.bias.chunk(3)[2]
-    mixed = (
-        (seen.maps[1] @ (block.norm1(tokens) @ value.T + bias).unflatten(2, (2, 8)).transpose(1, 2))
-        .transpose(1, 2)
-        .flatten(2)
-    )
-    middle = tokens + block.attn.proj(mixed)
-    moved = (block.norm1(middle) @ value.T + bias) @ block.attn.proj.weight.T
+    layer = block.self_attn
+    value = layer.v_proj(block.layer_norm1(tokens)).unflatten(2, (2, 8)).transpose(1, 2)
+    middle = tokens + layer.out_proj((seen.maps[1] @ value).transpose(1, 2).flatten(2))
+    moved = layer.v_proj(block.layer_norm1(middle)) @ layer.out_proj.weight.T
     gain = (moved.norm(dim=-1) / tokens.norm(dim=-1)).detach()
     found = weigh_tokens(tower, seen, after_norm=True, after_attention=True)[1]
     expected = seen.maps[1].mean(1) * gain[:, None]

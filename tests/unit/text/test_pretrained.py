@@ -57,7 +57,7 @@ def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(fold
         weights.append(model.fc_norm.dense.weight.detach())
         assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
-    assert torch.equal(model.embedding.words.weight, tensors["embeddings.word_embeddings.weight"])
+    assert torch.equal(model.words.weight, tensors["embeddings.word_embeddings.weight"])
 
 
 def no_tokenizer(folder):

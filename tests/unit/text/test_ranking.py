@@ -7,35 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from relevit.config import TextParams
 from relevit.evaluate.intervals import mean_interval
-from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
-from relevit.text.pretrained import build_encoder
 from relevit.text.ranking import BASELINES, VARIANTS, leads, score_table
-from relevit.text.rationales import rationale_rows
-from relevit.text.token_maps import RANDOM, method_maps
-from relevit.text.token_perturbation import perturb_texts
-from relevit.text.tokens import read_texts
-
-pytest.importorskip("tokenizers", reason="needs the extra 'text'")
-
-
-@pytest.fixture(scope="module")
-def model():
-    return build_encoder(TextParams(), generated_tokenizer(), 2)
-
-
-@pytest.fixture(scope="module")
-def texts():
-    return read_texts(generated_tokenizer(), generated_corpus(0, 0, 5).test, 64)
-
-
-@pytest.fixture(scope="module")
-def rows(model, texts):
-    """Both tests: perturbation, reasoning."""
-    maps = method_maps(model, texts, protocol="described", seed=3)
-    erased = perturb_texts(model, texts, maps, protocol="described")
-    return erased, rationale_rows(texts, maps, (1, 4), "described")
+from relevit.text.token_maps import RANDOM
 
 
 def by_hand(**scores) -> pd.DataFrame:

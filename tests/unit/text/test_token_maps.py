@@ -7,13 +7,10 @@ import torch
 
 from relevit.attribution import METHODS, method_options
 from relevit.attribution.lrp import Relevance
-from relevit.config import TextParams
-from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
-from relevit.text.pretrained import build_encoder
 from relevit.text.token_maps import RANDOM, TEXT_METHODS, attribute, method_maps
-from relevit.text.tokens import Texts, read_texts
+from relevit.text.tokens import Texts
 
 from .builders import tokens
 
@@ -27,7 +24,9 @@ def model():
     made = build_tiny(WORDS, 3, width=16, depth=3, positions=32, seed=1).double()
     with torch.no_grad():
         for block in made.blocks:
-            block.attn.qkv.weight *= 3
+            own = block.attention.self
+            for layer in (own.query, own.key, own.value):
+                layer.weight *= 3
     return made
 
 
@@ -48,12 +47,13 @@ def test_one_block_in_closed_form():
     model = build_tiny(WORDS, 2, width=8, depth=1, heads=1, seed=3).double()
     embedded = model.embed(torch.tensor([[1, 5, 6, 2]])).detach()
     block = model.blocks[0]
+    own, out = block.attention.self, block.attention.output
     with torch.no_grad():
-        q, k, v = block.attn.qkv(embedded).chunk(3, dim=-1)
+        q, k, v = (layer(embedded) for layer in (own.query, own.key, own.value))
         attention = (q @ k.transpose(1, 2) / 8**0.5).softmax(-1)
     attention.requires_grad_()
-    mixed = block.post_norm1(embedded + block.attn.proj(attention @ v))
-    after = block.post_norm2(mixed + block.mlp(mixed))
+    mixed = out.LayerNorm(embedded + out.dense(attention @ v))
+    after = block.output(block.intermediate(mixed), mixed)
     score = model.head(torch.tanh(model.fc_norm.dense(after[:, 0])))[0, 1]
     (slope,) = torch.autograd.grad(score, attention)
     row = (slope * attention)[0, 0, 1:].detach()
@@ -67,6 +67,22 @@ def test_relevance_is_conserved_down_to_the_embedded_tokens(model):
     seen = rules.run(model, model.embed(torch.tensor([TEXTS[0].ids])))
     for found in rules.gradients(seen.score, seen.inputs):
         torch.testing.assert_close(found.sum(), torch.tensor(1.0).double())
+
+
+@pytest.mark.parametrize(
+    "place", ["attention.self.query", "attention.output.dense", "output.dense"]
+)
+def test_an_adapter_beside_a_layer_of_bert_is_no_residual(place):
+    class Adapted(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + super().forward(x)
+
+    model = build_tiny(WORDS, 2, width=8, depth=1, heads=1)
+    block = model.blocks[0]
+    layer = block.get_submodule(place)
+    layer.__class__ = Adapted
+    with pytest.raises(ValueError, match=r"a sum of two activations in blocks\.0\.(att|out)"):
+        attribute(model, TEXTS[:1], "transformer_attribution")
 
 
 def test_the_path_starts_at_nothing_or_at_padding(model):
@@ -103,21 +119,6 @@ def test_blocks_at_which_the_published_scripts_start():
 def test_wrong_questions_are_refused(model, texts, method, target, message):
     with pytest.raises(ValueError, match=message):
         attribute(model, texts, method, target)
-
-
-# A model and texts of 09_text
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    pytest.importorskip("tokenizers", reason="needs the extra 'text'")
-    return build_encoder(TextParams(), generated_tokenizer(), 2)
-
-
-@pytest.fixture(scope="module")
-def texts():
-    pytest.importorskip("tokenizers", reason="needs the extra 'text'")
-    return read_texts(generated_tokenizer(), generated_corpus(0, 0, 5).test, 64)
 
 
 def test_all_methods_at_once_are_each_alone(model):

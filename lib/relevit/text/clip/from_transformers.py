@@ -6,18 +6,20 @@ Also a random one in the paper's shape, so that its preset can be rehearsed with
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import timm
+import torch
 from torch import Tensor, nn
 
 from relevit.base.errors import text_extra
 from relevit.base.seeding import seeded
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
-from relevit.text.convert import CLIP_NAMES, block_tensors, from_clip_text
+from relevit.text.encoder import from_clip_text
 from relevit.text.pretrained import CUT_BLOCKS, model_folder, read_weights
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
@@ -125,6 +127,20 @@ def _image_tower(model: CLIPModel) -> nn.Module:
     for theirs, ours in (("pre_layrnorm", "norm_pre"), ("post_layernorm", "norm")):
         tensors |= {f"{ours}.{kind}": source[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
     for i, layer in enumerate(model.vision_model.encoder.layers):
-        tensors |= block_tensors(layer, CLIP_NAMES, f"blocks.{i}.")
+        tensors |= {f"blocks.{i}.{name}": part for name, part in _block_tensors(layer).items()}
     tower.to(tensors["pos_embed"]).load_state_dict(tensors)
     return tower.eval()
+
+
+def _block_tensors(layer: nn.Module) -> dict[str, Tensor]:
+    """A block's tensors under timm's names, query, key and value joined."""
+    source = layer.state_dict()
+    found = {
+        re.sub(r"^layer_norm", "norm", name.replace("self_attn.out_proj", "attn.proj")): tensor
+        for name, tensor in source.items()
+        if not re.match(r"self_attn\.[qkv]_", name)
+    }
+    for kind in ("weight", "bias"):
+        parts = [source[f"self_attn.{part}_proj.{kind}"] for part in "qkv"]
+        found[f"attn.qkv.{kind}"] = torch.cat(parts)
+    return found

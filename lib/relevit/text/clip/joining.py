@@ -60,7 +60,7 @@ def join_towers(
     own = torch.tensor([[place[text] for text in forms] for forms in shown.captions])
     pooled, learning = _text_features(towers, captions)
     random = torch.Generator().manual_seed(seed)
-    widths = shown.features.shape[1], towers.text.embedding.words.embedding_dim
+    widths = shown.features.shape[1], towers.text.words.embedding_dim
     image, text = (_linear(w, cfg.joint_width, random).to(shown.features) for w in widths)
     log_scale = nn.Parameter(shown.features.new_tensor(-math.log(cfg.temperature)))
     weights = [*image.parameters(), *text.parameters(), *learning]

@@ -28,8 +28,7 @@ from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.captions import Captioned, caption, captioned, prompt
 from relevit.text.clip.dual import encode_whole
-from relevit.text.convert import from_bert
-from relevit.text.encoder import TextTransformer, build_tiny
+from relevit.text.encoder import TextTransformer, build_tiny, from_bert
 from relevit.text.minilm import minilm_folder
 from relevit.text.pretrained import read_weights
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
