@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from relevit.config.choices import LOSS_WEIGHTS, ClassTerm, FinetuneChoices, Kept
 from relevit.config.numbers import Count, Epochs, PathText, Rate, Weight
-from relevit.config.robustvit import LOSS_WEIGHTS, ClassTerm, FinetuneChoices, Kept
 from relevit.config.words import Corrupted, Cure, CureChoice, MoreLoss, PrecisionChoice
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from relevit.config.choices import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.own_choices import OwnChoices
-from relevit.config.robustvit import LOSS_WEIGHTS, FinetuneChoices
 from relevit.config.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
 from relevit.data.own.listing import Listing

@@ -1,25 +1,21 @@
-"""Tokenizers and encoders by the names that 09_text knows: tiny, MiniLM-L6, BERT-base.
-
-And how files of published models are had from the hub and read, whoever needs them.
-"""
+"""Tokenizers and encoders by the names that 09_text knows: tiny, MiniLM-L6, BERT-base."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
-from relevit.base.errors import one_line, text_extra
-from relevit.base.files import from_project
+from relevit.base.errors import text_extra
 from relevit.base.seeding import seeded
 from relevit.config import TextParams
 from relevit.text.corpora.generated import generated_tokenizer
 from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, build_tiny, from_bert
+from relevit.text.files import CUT_BLOCKS, model_folder, read_weights
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
 TINY, MINILM, BERT = "tiny-bert", "minilm-l6", "bert-base"
 TINY_POSITIONS = 128
 TINY_PLACES = 0.2  # size of the tiny model's embedded positions, in that of its words
-CUT_BLOCKS = 2  # of random models in the shape of large ones
 BERT_HUB = "google-bert/bert-base-uncased"
 BERT_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
@@ -89,42 +84,6 @@ def bert_folder(weights_root: str) -> Path:
     return model_folder("09_text", weights_root, BERT, BERT_HUB, BERT_FILES)
 
 
-def model_folder(
-    where: str,
-    weights_root: str,
-    name: str,
-    hub: str,
-    files: Sequence[str],
-    *,
-    more: Sequence[str] = (),
-    revision: str | None = None,
-    note: str = "",
-) -> Path:
-    """Folder with `files` of a published model, and `more` of it where there are.
-
-    It is `name` below `weights_root`, or where that is empty the hub's, fetched once.
-    """
-    own = f"give weights_root, a folder with {name}/ and in it {', '.join(files)}"
-    if weights_root:
-        folder = from_project(weights_root) / name
-    else:
-        with text_extra(where):
-            from huggingface_hub import snapshot_download
-        try:
-            wanted = [*files, *more]
-            folder = Path(snapshot_download(hub, revision=revision, allow_patterns=wanted))
-        except Exception as error:  # the hub's errors are of many kinds
-            raise ConnectionError(
-                f"{where}: {hub} cannot be had from the hub ({one_line(error)}); {own}"
-            ) from error
-    if missing := [name for name in files if not (folder / name).is_file()]:
-        raise FileNotFoundError(
-            f"{where}: {folder} lacks {', '.join(missing)}; put the files of {hub} there, or {own} "
-            f"(left empty it is the hub's){note}"
-        )
-    return folder
-
-
 def _folder(cfg: TextParams) -> Path:
     return minilm_folder() if cfg.text_model == MINILM else bert_folder(cfg.weights_root)
 
@@ -142,39 +101,3 @@ def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
             return BertModel(config)
     with seeded(cfg.seed):  # draws a pooler that the file lacks
         return read_weights("09_text", BertModel, _folder(cfg), **dropout)
-
-
-def read_weights(
-    where: str, architecture: type[nn.Module], folder: Path, **options: Any
-) -> nn.Module:
-    """A model of transformers out of a folder's safetensors: no pickle, no code of the folder.
-
-    A pooler that the file lacks is left as it was drawn.
-    """
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        model, about = architecture.from_pretrained(
-            folder,
-            use_safetensors=True,  # a pickle would run what it says
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            **options,
-        )
-        lacking = sorted(key for key in about["missing_keys"] if not key.startswith("pooler."))
-        if lacking:  # they would be left at random
-            raise ValueError(f"it lacks {lacking[0]}, {len(lacking)} in all")
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ValueError(
-            f"{where}: {folder} holds no {architecture.__name__} that transformers can read "
-            f"({one_line(error)}); copy its files there again"
-        ) from error
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-    return model

@@ -10,7 +10,7 @@ from jaxtyping import Bool, UInt8
 from PIL import Image
 from torch import Tensor
 
-from relevit.config.base import Checked
+from relevit.config.checked import Checked
 from relevit.config.words import SHIPPED
 from relevit.data.batch import Batch
 from relevit.data.drawings import CLASSES

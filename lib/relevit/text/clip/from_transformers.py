@@ -20,7 +20,7 @@ from relevit.base.seeding import seeded
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.encoder import from_clip_text
-from relevit.text.pretrained import CUT_BLOCKS, model_folder, read_weights
+from relevit.text.files import CUT_BLOCKS, model_folder, read_weights
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from relevit.models.spec import ModelSpec
 from relevit.text.clip.captions import Captioned, caption, captioned, prompt
 from relevit.text.clip.dual import encode_whole
 from relevit.text.encoder import TextTransformer, build_tiny, from_bert
+from relevit.text.files import read_weights
 from relevit.text.minilm import minilm_folder
-from relevit.text.pretrained import read_weights
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
 
 if TYPE_CHECKING:
