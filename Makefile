@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 JOBS ?= 2
-# Threads that have nothing to do sleep (lib/relevit/pipeline/run.py).
+# Threads that have nothing to do sleep (lib/reproduction/pipeline/run.py).
 export OMP_WAIT_POLICY ?= PASSIVE
 UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
@@ -44,15 +44,15 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	@touch $@
 
 reproduce: setup  ## Run the whole suite with the workshop preset (34 to 38 min on 2 cores)
-	$(BIN)/python -m relevit.pipeline workshop -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline workshop -j $(JOBS)
 	@$(MAKE) --no-print-directory site PRESET=workshop
 
 quick: setup  ## Run the whole suite with the quick preset (6 to 7 min on 2 cores)
-	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline quick -j $(JOBS)
 	@$(MAKE) --no-print-directory site PRESET=quick
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
-	$(BIN)/python -m relevit.pipeline.notebooks workshop
+	$(BIN)/python -m reproduction.pipeline.notebooks workshop
 	$(STRIP) notebooks/*.ipynb
 	$(BIN)/python docs/quoted.py
 
@@ -61,15 +61,15 @@ numbers: setup  ## Write the numbers in all prose anew from docs/results (make n
 
 # The final table, and what relevance adds in other worlds.
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
-	$(BIN)/python -m relevit.pipeline study -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline study -j $(JOBS)
 
 controls: setup  ## Is it the object, is the original done, does it last? (about 2 hours on 2 cores)
-	$(BIN)/python -m relevit.pipeline controls -j $(JOBS)
-	$(BIN)/python -m relevit.pipeline controls_things -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline controls -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline controls_things -j $(JOBS)
 	$(BIN)/python tools/controls.py
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
-	$(BIN)/python -m relevit.pipeline.exercises
+	$(BIN)/python -m reproduction.pipeline.exercises
 
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)
 	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
@@ -89,7 +89,7 @@ OUTPUTS := tests/notebooks/test_outputs.py
 
 test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not change
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 test-units test-others
-	$(BIN)/python -m relevit.pipeline quick -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline quick -j $(JOBS)
 	$(BIN)/python -m pytest $(OUTPUTS)
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env $(STARTED)
 

@@ -128,7 +128,7 @@ for number, (name, batch) in enumerate(BATCHES.items()):
         resources:
             gpu=1,
         shell:
-            "python -m relevit.pipeline.make " + PRESET + " {params.runs}{params.device}"
+            "python -m reproduction.pipeline.make " + PRESET + " {params.runs}{params.device}"
 
 
 rule all:

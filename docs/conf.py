@@ -26,7 +26,7 @@ from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 import relevit
-from relevit.pipeline.notebooks import check_whole, clean, finished_notebooks
+from reproduction.pipeline.notebooks import check_whole, clean, finished_notebooks
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "docs"))

@@ -27,8 +27,8 @@ from tqdm import tqdm
 
 import bench_core
 from bench_core import LIMIT, TINY, Numbers, Table, compare, differences
+from habitats.cutouts import CUTOUTS
 from relevit.base.device import fast_bfloat16, tensor_float32
-from relevit.data.cutouts import CUTOUTS
 from relevit.data.image_set import AHEAD, ImageSet, picture_set
 from relevit.evaluate.predictions import predict
 from relevit.models.spec import ModelSpec, View

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from habitats.cutouts import CUTOUTS
 from relevit.attribution.beyond_intuition import feed_back, perceive
 from relevit.attribution.seen import observe
-from relevit.data.cutouts import CUTOUTS
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from bench_core import CLOCKS, Numbers, Table, compare, describe, time_rounds
-from relevit.data.cutouts import CUTOUTS
+from habitats.cutouts import CUTOUTS
 from relevit.masks import bilateral_solve, feature_model, key_features, solid
 from relevit.masks.token_cut import affinity, second_eigenpairs
 from relevit.models.registry import model_spec

@@ -22,7 +22,7 @@ from pathlib import Path
 import resvg_py
 from PIL import Image
 
-from relevit.data.drawings import OBJECTS
+from habitats.drawings import OBJECTS
 
 SIDE = 128
 PACKAGES = ("@lobehub/fluent-emoji-3d@1.1.0", "fluentui-emoji@1.3.0")
@@ -71,7 +71,7 @@ CODE_POINTS = {
     "kangaroo": "1f998",
     "llama": "1f999",
 }
-# The same for UNSEEN of `relevit.data.drawings`.
+# The same for UNSEEN of `habitats.drawings`.
 UNSEEN_CODE_POINTS = {
     "automobile": "1f697",
     "taxi": "1f695",

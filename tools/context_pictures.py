@@ -12,19 +12,19 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from relevit import plots
+from habitats.benchmark import open_benchmark
+from habitats.cutouts import TEST_SETS
 from relevit.base.files import project_root
-from relevit.base.stages import preset_file, stage_folder
-from relevit.config import RobustnessParams
-from relevit.data.benchmark import open_benchmark
-from relevit.data.cutouts import TEST_SETS
 from relevit.evaluate import look
-from relevit.evaluate.context import relevance_shares
-from relevit.evaluate.paired import ORIGINAL, figure_means, original_gaps_pts
-from relevit.finetune import outcomes, runs, table
-from relevit.finetune.table import OURS, OWN
 from relevit.models import load_model
-from relevit.pipeline.results import sets
+from reproduction import plots
+from reproduction.config import RobustnessParams
+from reproduction.measures.context import relevance_shares
+from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_pts
+from reproduction.pipeline.results import sets
+from reproduction.runs import outcomes, runs, table
+from reproduction.runs.table import OURS, OWN
+from reproduction.stages import preset_file, stage_folder
 
 DOCS = project_root() / "docs"
 COLUMNS = 8

@@ -8,21 +8,21 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from relevit import plots
+from habitats.benchmark import Benchmark, open_benchmark
+from habitats.cutouts import SHIFTED_SETS
 from relevit.base.files import project_root
-from relevit.base.stages import preset_file
-from relevit.config import CuresParams
-from relevit.data.benchmark import Benchmark, open_benchmark
-from relevit.data.cutouts import SHIFTED_SETS
-from relevit.evaluate.paired import ORIGINAL, difference
 from relevit.evaluate.predictions import predict
-from relevit.finetune import outcomes, runs
-from relevit.finetune import table as run_table
-from relevit.finetune.one_run import training_images
-from relevit.finetune.outcomes import ARM, ENDS
-from relevit.finetune.runs import Row
-from relevit.finetune.table import OWN
 from relevit.models import load_model
+from reproduction import plots
+from reproduction.config import CuresParams
+from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.runs import outcomes, runs
+from reproduction.runs import table as run_table
+from reproduction.runs.one_run import training_images
+from reproduction.runs.outcomes import ARM, ENDS
+from reproduction.runs.runs import Row
+from reproduction.runs.table import OWN
+from reproduction.stages import preset_file
 
 DOCS = project_root() / "docs"
 CLASSES = {"controls": "animals", "controls_things": "things"}  # of the presets

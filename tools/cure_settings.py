@@ -17,10 +17,10 @@ from typing import Any
 
 import pandas as pd
 
-from relevit.base.stages import preset_file, read_stage
-from relevit.config import AblationsParams, CuresParams, FinetuneNotebookParams, FinetuneParams
-from relevit.finetune import runs
-from relevit.finetune.runs import Row
+from reproduction.config import AblationsParams, CuresParams, FinetuneNotebookParams, FinetuneParams
+from reproduction.runs import runs
+from reproduction.runs.runs import Row
+from reproduction.stages import preset_file, read_stage
 
 RATES = (1e-6, 5e-6, 2.5e-5)
 HEAD_RATES = (1e-4, 1e-3, 1e-2)  # of a head alone

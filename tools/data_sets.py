@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from relevit.data.real.catalogue import CATALOGUE, Entry, number
+from habitats.real.catalogue import CATALOGUE, Entry, number
 
 COLUMNS: dict[str, Callable[[Entry], str]] = {
     "set": lambda entry: f"`{entry.key}`",

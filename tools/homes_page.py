@@ -12,24 +12,24 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
-from relevit import plots
+from habitats.benchmark import Benchmark, open_benchmark
+from habitats.cutouts import home_family
+from habitats.homes import HOMES
+from habitats.textures import SEEN
 from relevit.base.files import project_root
-from relevit.base.stages import preset_file
-from relevit.config import RobustnessParams
 from relevit.data.batch import Batch
-from relevit.data.benchmark import Benchmark, open_benchmark
-from relevit.data.cutouts import home_family
-from relevit.data.habitats import HOMES
-from relevit.data.textures import SEEN
-from relevit.evaluate import paired
 from relevit.evaluate.looking import Look, look
-from relevit.finetune import table
-from relevit.finetune.outcomes import TWINS
-from relevit.finetune.runs import weights_of
-from relevit.finetune.table import OURS, OWN
 from relevit.models.loading import load_model
-from relevit.plots.images import Tile, pixels_of, tile_grid
-from relevit.plots.style import stored
+from reproduction import plots
+from reproduction.config import RobustnessParams
+from reproduction.measures import paired
+from reproduction.plots.images import Tile, pixels_of, tile_grid
+from reproduction.plots.style import stored
+from reproduction.runs import table
+from reproduction.runs.outcomes import TWINS
+from reproduction.runs.runs import weights_of
+from reproduction.runs.table import OURS, OWN
+from reproduction.stages import preset_file
 
 DOCS = project_root() / "docs"
 KEYS = {"original": (paired.ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}

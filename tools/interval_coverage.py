@@ -120,7 +120,7 @@ RULES = {
 
 def picture(table: pd.DataFrame):
     """Coverage over the spread of the seeds, a panel a rule, a line a number of seeds."""
-    from relevit.plots.style import INK, PALE_OBJECT, panels
+    from reproduction.plots.style import INK, PALE_OBJECT, panels
 
     figure, axes = panels(len(RULES), 10, 3, sharey=True)
     shades = dict(zip(SEEDS, ("#26367d", "#a1811a", "#d1495b"), strict=True))

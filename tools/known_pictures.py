@@ -30,11 +30,11 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from habitats.cutouts import TEST_SETS, Cutouts
+from habitats.drawings import OBJECTS, PRETRAINING, UNSEEN
+from habitats.homes import habitats
+from habitats.textures import FAMILIES, SEEN, SIDE, draw_textures
 from relevit.base.files import write_atomically
-from relevit.data.cutouts import TEST_SETS, Cutouts
-from relevit.data.drawings import OBJECTS, PRETRAINING, UNSEEN
-from relevit.data.habitats import habitats
-from relevit.data.textures import FAMILIES, SEEN, SIDE, draw_textures
 from relevit.models.loading import OwnModel, open_model
 
 TARGET = Path(__file__).parents[1] / "lib" / "relevit" / "assets" / "data" / "known.yaml"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from relevit import plots
 from relevit.base.files import project_root
-from relevit.pipeline.progress import BEGUN, DONE, LOG, PAGE
-from relevit.plots.style import FAINT
+from reproduction import plots
+from reproduction.pipeline.progress import BEGUN, DONE, LOG, PAGE
+from reproduction.plots.style import FAINT
 
 ALL_CORES = "00_start"
 LEGIBLE_MIN = 0.7  # minutes of a bar that has room for its number

@@ -25,17 +25,17 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from habitats.cutouts import CUTOUTS, Cutouts
+from habitats.homes import habitats
 from pretraining import masked_autoencoder, recipes
 from pretraining.masked_autoencoder import PretrainSettings
-from relevit.config.words import SHIPPED
-from relevit.data.cutouts import CUTOUTS, Cutouts
-from relevit.data.habitats import habitats
+from relevit.choices.words import SHIPPED
+from relevit.finetune.epochs import LOG, WEIGHTS
 from relevit.models.checkpoints import FACTS, read_tensors
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
-from relevit.training.classifier import TrainSettings
-from relevit.training.epochs import LOG, WEIGHTS
-from relevit.training.original import train_original, untrained
+from reproduction.training.classifier import TrainSettings
+from reproduction.training.original import train_original, untrained
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "lib" / "relevit" / "assets" / "weights"

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy, cross_entropy
 
-from relevit.config.words import MORE_LOSSES as MORE_LOSSES  # by others
+from relevit.choices.words import MORE_LOSSES as MORE_LOSSES  # by others
 
 Heatmaps = Float[Tensor, "batch 1 height width"]
 Masks = Float[Tensor, "batch 1 height width"]

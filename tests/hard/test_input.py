@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from relevit.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS
 
 DEEP = [0]
 for _ in range(60):
@@ -69,7 +69,7 @@ resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30, 12 * 2**30))
 warnings.simplefilter("ignore")
 folder = Path(sys.argv[2])
 if sys.argv[1] == "yaml":
-    from relevit.config.base import preset_sections as use
+    from reproduction.config.base import preset_sections as use
 elif sys.argv[1] == "weights":
     from relevit.models.loading import load_model
     from relevit.models.checkpoints import load_weights

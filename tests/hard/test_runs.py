@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from pipeline.projects import FEW, PRESET, copy_project, edit, results
-from relevit.pipeline.run import STOPPED
+from reproduction.pipeline.run import STOPPED
 
 # After so many finished notebooks and runs, and some part of the next one.
 STOPS = {1: "SIGKILL", 3: "SIGTERM", 5: "SIGINT", 8: "SIGKILL"}
@@ -41,7 +41,7 @@ pytestmark = [
 
 def start(project: Path, core: int, inside: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     """The run as a user starts it, on one core, in a group of its own as a terminal's."""
-    command = [*inside, sys.executable, "-m", "relevit.pipeline.run", PRESET, "--jobs", "1"]
+    command = [*inside, sys.executable, "-m", "reproduction.pipeline.run", PRESET, "--jobs", "1"]
     with (project / "said").open("ab") as log:
         return subprocess.Popen(
             ["taskset", "--cpu-list", str(core), *command],
@@ -120,7 +120,7 @@ def run_interrupted(project: Path, core: int) -> Path:
         assert process.poll() is None, said(project)
         if how == "SIGKILL":
             again = subprocess.run(
-                [sys.executable, "-m", "relevit.pipeline.run", PRESET],
+                [sys.executable, "-m", "reproduction.pipeline.run", PRESET],
                 cwd=project,
                 capture_output=True,
                 text=True,
@@ -221,7 +221,7 @@ def test_a_disturbed_run_ends_with_the_same_results(runs, disturbed):
 
 CALLER = """
 import sys
-from relevit.pipeline import run
+from reproduction.pipeline import run
 run.check = lambda preset, stages: preset
 def work(preset, *rest):
     print("runs", flush=True)

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from habitats.corruptions import blur, jigsaw
+from habitats.homes import habitats
 from relevit.attribution import METHODS, explain_all, patch_grid, to_heatmap
 from relevit.data.batch import Batch
-from relevit.data.corruptions import blur, jigsaw
-from relevit.data.habitats import habitats
 from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.perturbation import Judged, perturbation_rows
 from relevit.evaluate.predictions import predict

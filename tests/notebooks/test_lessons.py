@@ -13,7 +13,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from relevit.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NUMBER = re.compile(r"(?<![\w.-])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")

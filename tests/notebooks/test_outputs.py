@@ -9,8 +9,8 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from relevit.config import NOTEBOOKS
-from relevit.pipeline.notebooks import finished_notebooks, project_root
+from reproduction.config import NOTEBOOKS
+from reproduction.pipeline.notebooks import finished_notebooks, project_root
 
 TAG = "nbval-check-output"
 

@@ -49,11 +49,11 @@ def edit(project: Path, section: str, **values) -> None:
 
 def command(*arguments: str) -> list[str]:
     """Two stages side by side, as `make` runs them."""
-    return [sys.executable, "-m", "relevit.pipeline.run", "--jobs", "2", *arguments]
+    return [sys.executable, "-m", "reproduction.pipeline.run", "--jobs", "2", *arguments]
 
 
 def run(project: Path, *arguments: str) -> Ended:
-    """`python -m relevit.pipeline.run` in a project's folder."""
+    """`python -m reproduction.pipeline.run` in a project's folder."""
     start = time.perf_counter()
     done = subprocess.run(command(*arguments), cwd=project, capture_output=True, text=True)
     return Ended(done.returncode, done.stdout, done.stderr, time.perf_counter() - start)

@@ -13,14 +13,15 @@ import yaml
 from PIL import Image
 
 from relevit.attribution import METHODS
-from relevit.config import NOTEBOOKS, BenchmarkParams, FinetuneParams, OwnChoices
-from relevit.config.words import READERS
+from relevit.choices.own import OwnChoices
+from relevit.choices.words import READERS
 from relevit.finetune.augmenting import CURES
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.losses import MORE_LOSSES
 from relevit.models import MORE_MODELS
-from relevit.pipeline import cli
+from reproduction.config import NOTEBOOKS, BenchmarkParams, FinetuneParams
+from reproduction.pipeline import cli
 
 from .projects import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relevit.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS
 
 from .pages import Page, broken
 from .projects import ROOT

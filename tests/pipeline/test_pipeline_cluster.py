@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from relevit.base.stages import preset_file
-from relevit.config import NOTEBOOKS
-from relevit.config.preset import Preset, read_preset
-from relevit.finetune import table
-from relevit.pipeline import plan
-from relevit.pipeline import run as pipeline
+from reproduction.config import NOTEBOOKS
+from reproduction.config.preset import Preset, read_preset
+from reproduction.pipeline import plan
+from reproduction.pipeline import run as pipeline
+from reproduction.runs import table
+from reproduction.stages import preset_file
 
 from .projects import PRESET, ROOT, edit
 

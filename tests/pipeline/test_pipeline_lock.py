@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from relevit.pipeline import run as pipeline
-from relevit.pipeline.progress import LOG
+from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.progress import LOG
 
 from .projects import ROOT
 
@@ -42,20 +42,20 @@ DRIVER = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-import relevit.pipeline
-from relevit.pipeline import run
+import reproduction.pipeline
+from reproduction.pipeline import run
 preset = SimpleNamespace(path=Path("params/small.yaml"), stages={"second": None})
 run.check = lambda name, stages: preset
 run._gpus = lambda: 0
 run.check_devices = run.fetch = lambda preset: None
 nothing = lambda *given: {}
 calls = ('unmake_failed', 'write_plan', 'failures')
-relevit.pipeline.plan = SimpleNamespace(**dict.fromkeys(calls, nothing))
+reproduction.pipeline.plan = SimpleNamespace(**dict.fromkeys(calls, nothing))
 sys.exit(run.main(["small", *sys.argv[1:]]))
 """
 HOLDER = """
 import sys, time
-from relevit.pipeline.lock import held
+from reproduction.pipeline.lock import held
 with held("small"):
     print("held", flush=True)
     time.sleep(300)
@@ -215,7 +215,7 @@ def test_what_is_on_a_cluster_can_be_taken_back(tmp_path):
         "except KeyboardInterrupt:\n    pathlib.Path('cancelled').touch()"
     )
     caller = (
-        "import sys\nfrom relevit.pipeline.children import call\n"
+        "import sys\nfrom reproduction.pipeline.children import call\n"
         "call([sys.executable, '-c', sys.argv[1]], patience_s=60)"
     )
     calling = start(caller, code, cwd=tmp_path)

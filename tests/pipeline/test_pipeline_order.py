@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from snakemake_interface_scheduler_plugins.registry import SchedulerPluginRegistry
 
-from relevit.base.stages import preset_file
-from relevit.config.preset import read_preset
-from relevit.pipeline import plan
-from relevit.pipeline import run as pipeline
-from relevit.pipeline.progress import PAGE
+from reproduction.config.preset import read_preset
+from reproduction.pipeline import plan
+from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.progress import PAGE
+from reproduction.stages import preset_file
 
 from .projects import ROOT
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from relevit.base.stages import EXECUTED, SUMMARY, preset_file
-from relevit.config import NOTEBOOKS
-from relevit.config.preset import read_preset
-from relevit.finetune import runs, table
-from relevit.pipeline import plan
-from relevit.pipeline import run as pipeline
+from reproduction.config import NOTEBOOKS
+from reproduction.config.preset import read_preset
+from reproduction.pipeline import plan
+from reproduction.pipeline import run as pipeline
+from reproduction.runs import runs, table
+from reproduction.stages import EXECUTED, SUMMARY, preset_file
 
 from .projects import PRESET, edit, results, sections
 

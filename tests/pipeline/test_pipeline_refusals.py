@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from relevit.pipeline import make
-from relevit.pipeline import run as pipeline
+from reproduction.pipeline import make
+from reproduction.pipeline import run as pipeline
 
 from .projects import PRESET, edit, run
 

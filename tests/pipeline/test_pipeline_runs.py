@@ -9,10 +9,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from relevit.base.stages import read_summary
-from relevit.config import NOTEBOOKS, CuresParams
-from relevit.finetune import table
-from relevit.pipeline import run as pipeline
+from reproduction.config import NOTEBOOKS, CuresParams
+from reproduction.pipeline import run as pipeline
+from reproduction.runs import table
+from reproduction.stages import read_summary
 
 from .projects import FEW, PRESET, RUN_S, results, run
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from relevit.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS
 
 from .projects import ROOT
 

@@ -12,16 +12,16 @@ import shutil
 import sys
 from pathlib import Path
 
+from habitats.real.classes import IMAGENET_S_WNIDS, split_classes
 from relevit.base.files import project_root
-from relevit.base.stages import read_pipeline
-from relevit.data.real.classes import IMAGENET_S_WNIDS, split_classes
-from relevit.pipeline import run as pipeline
 from replicas.cifar import write_cifar
 from replicas.folders import SHARED, write_folders
 from replicas.gtsegs import write_gtsegs
 from replicas.imagenet_s import write_imagenet_s
 from replicas.objectnet import write_objectnet
 from replicas.text import write_eraser_movies, write_newsgroups
+from reproduction.pipeline import run as pipeline
+from reproduction.stages import read_pipeline
 
 PRESET = "rehearsal"
 OTHERS = 8  # classes besides those that are finetuned

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.cifar import FILES, SIDE
+from habitats.real.catalogue import CATALOGUE
+from habitats.real.cifar import FILES, SIDE
 from replicas.pictures import Written, picture
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_S_WNIDS, R_WNIDS
-from relevit.data.real.folders import NAMES
+from habitats.real.catalogue import CATALOGUE
+from habitats.real.classes import A_WNIDS, IMAGENET_INDEX, IMAGENET_S_WNIDS, R_WNIDS
+from habitats.real.folders import NAMES
 from replicas.pictures import Kind, Written, picture, stored_jpeg
 
 SHARED = tuple(sorted(set(A_WNIDS) & set(R_WNIDS) & set(IMAGENET_S_WNIDS)))

@@ -8,8 +8,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from relevit.data.real.classes import IMAGENET_INDEX
-from relevit.data.real.gtsegs import IMAGES, MASKS, TARGETS
+from habitats.real.classes import IMAGENET_INDEX
+from habitats.real.gtsegs import IMAGES, MASKS, TARGETS
 from replicas.pictures import Written, object_mask, picture
 
 FILE = "gtsegs_ijcv.mat"

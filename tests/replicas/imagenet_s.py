@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Int
 from PIL import Image
 
-from relevit.data.real.classes import IMAGENET_INDEX, MERGED
-from relevit.data.real.imagenet_s import CLASS_IDS, FOLDER, LEFT_OPEN, Part
+from habitats.real.classes import IMAGENET_INDEX, MERGED
+from habitats.real.imagenet_s import CLASS_IDS, FOLDER, LEFT_OPEN, Part
 from relevit.models.spec import Mask
 from replicas.pictures import Kind, Written, object_mask, picture, stored_jpeg
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relevit.data.real.classes import IMAGENET_NAMES
-from relevit.data.real.objectnet import BETWEEN, LABELS_FILE, LINES_FILE, ORDER_FILE, OVERLAP_FILE
+from habitats.real.classes import IMAGENET_NAMES
+from habitats.real.objectnet import BETWEEN, LABELS_FILE, LINES_FILE, ORDER_FILE, OVERLAP_FILE
 from replicas.pictures import Written, picture
 
 FOLDER = "objectnet-1.0"

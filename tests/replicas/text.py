@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from relevit.text.corpora.eraser import DOCS, FILES, FOLDER
-from relevit.text.corpora.generated import generated_corpus
-from relevit.text.corpora.newsgroups import TEST, TRAIN
+from habitats.corpora.eraser import DOCS, FILES, FOLDER
+from habitats.corpora.generated import generated_corpus
+from habitats.corpora.newsgroups import TEST, TRAIN
 from relevit.text.documents import Document
 
 QUERY = "What is the sentiment of this review?"

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from relevit.data.cutouts import home_family
-from relevit.data.habitats import HOMES, habitats
+from habitats.cutouts import home_family
+from habitats.homes import HOMES, habitats
 
 STATIC = Path(__file__).parents[2] / "docs" / "_static"
 SIDE, PATCHES, SEEN = 112, 8, 8

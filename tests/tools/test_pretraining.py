@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.config.iav import MINIS
-from relevit.config.words import LABELS
-from relevit.data.drawings import PRETRAINING
+from habitats.drawings import PRETRAINING
+from relevit.choices.words import LABELS
 from relevit.models.loading import load_model
 from relevit.models.registry import MODELS
+from reproduction.config.iav import MINIS
 
 from .conftest import SCRIPT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import timm
 import torch
 
-from relevit.data.cutouts import CUTOUTS
+from habitats.cutouts import CUTOUTS
 from relevit.finetune import loop
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses

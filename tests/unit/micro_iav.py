@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 
-from relevit.config import IavParams
-from relevit.config.iav import MINIS
 from relevit.models.loading import load_model
 from relevit.models.registry import MODELS
+from reproduction.config import IavParams
+from reproduction.config.iav import MINIS
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16

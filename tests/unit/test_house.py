@@ -228,8 +228,14 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import relevit.pipeline.cli as c; c._parser(['--help']).format_help()", {*LATER, *SOON}),
-        ("import relevit.config, relevit.base; from relevit.pipeline import cli, make, run", LATER),
+        (
+            "import reproduction.pipeline.cli as c; c._parser(['--help']).format_help()",
+            {*LATER, *SOON},
+        ),
+        (
+            "import reproduction.config, relevit.base; from reproduction.pipeline import cli, make, run",
+            LATER,
+        ),
         ("from relevit.finetune import runs, table", NOT_FOR_RUNS),
         (ALL_ROOMS, NOT_FOR_ALL),
     ],

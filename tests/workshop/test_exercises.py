@@ -12,8 +12,8 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_notebook
 
-from relevit.pipeline import checks, exercises
-from relevit.pipeline.checks import Wrong
+from reproduction.pipeline import checks, exercises
+from reproduction.pipeline.checks import Wrong
 
 pytestmark = pytest.mark.wrong_types  # what checks types in tests is not there for students
 
@@ -138,7 +138,7 @@ def test_right_answers_other_than_ours(source, capsys):
 def test_a_notebook_shows_the_sentence_alone(capsys):
     """No traceback, which a beginner would not read, and no look at the check's own source."""
     InteractiveShell().run_cell(
-        "from relevit.pipeline import checks\nchecks.gae(lambda a, g: None)"
+        "from reproduction.pipeline import checks\nchecks.gae(lambda a, g: None)"
     )
     said = capsys.readouterr()
     assert said.out + said.err == "✗ Your function returns nothing: end it with `return`.\n"

@@ -21,8 +21,8 @@ from torch.nn.functional import unfold
 from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
 from relevit.data.image_set import ImageSet
+from relevit.finetune.epochs import History, descend
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History, descend
 
 BETAS = (0.9, 0.95)  # MAE Tab. 8
 HEAD_WIDTH = 16  # of the decoder's attention heads

@@ -17,15 +17,15 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from habitats.cutouts import Cutouts
+from habitats.drawings import PRETRAINING
 from pretraining import masked_autoencoder, self_distillation
 from pretraining.mixing import mix
 from relevit.base.files import write_atomically
-from relevit.data.cutouts import Cutouts
-from relevit.data.drawings import PRETRAINING
+from relevit.finetune.epochs import History
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
-from relevit.training.classifier import TrainSettings, train_classifier
-from relevit.training.epochs import History
+from reproduction.training.classifier import TrainSettings, train_classifier
 
 IMAGES, EPOCHS = 12_800, 8
 WITH_LABELS = TrainSettings(

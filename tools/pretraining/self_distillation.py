@@ -27,8 +27,8 @@ from pretraining.crops import draw_views
 from pretraining.unlabelled import UnlabelledSettings, train_unlabelled
 from relevit.base.seeding import seeded
 from relevit.data.image_set import ImageSet
+from relevit.finetune.epochs import History
 from relevit.models.spec import ModelSpec
-from relevit.training.epochs import History
 
 GLOBAL = 2  # large views of an image; the teacher sees no others
 BETAS = (0.9, 0.999)  # the published code's, which are AdamW's own

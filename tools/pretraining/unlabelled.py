@@ -16,7 +16,7 @@ from timm.scheduler import CosineLRScheduler
 from torch import Tensor, nn
 
 from relevit.data.image_set import ImageSet
-from relevit.training.epochs import History, curve, epoch_plan, fit
+from relevit.finetune.epochs import History, curve, epoch_plan, fit
 
 WARMUP = 0.1  # share of all steps with a rising learning rate
 

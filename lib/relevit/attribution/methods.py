@@ -24,7 +24,7 @@ from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
 from relevit.attribution.method import Target, method_options
 from relevit.attribution.pixels import integrated_gradients, smoothgrad
 from relevit.attribution.readout import legrad, readout
-from relevit.config.extensions import Extensible
+from relevit.choices.extensions import Extensible
 from relevit.protocols import Protocol
 
 _OWN: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {

@@ -13,7 +13,7 @@ from relevit.attribution.gae import gae
 from relevit.attribution.method import Target
 from relevit.attribution.readout import read_and_logits
 from relevit.attribution.seen import Map, observe
-from relevit.config.words import TrainedMap
+from relevit.choices.words import TrainedMap
 
 FORMULAS = {"gae": gae.of_seen, "attention": raw_attention.of_seen, "rollout": rollout.of_seen}
 

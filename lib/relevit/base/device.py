@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from relevit.config.words import Precision, PrecisionChoice
+from relevit.choices.words import Precision, PrecisionChoice
 
 if TYPE_CHECKING:
     import torch

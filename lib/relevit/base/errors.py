@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from relevit.config.messages import short
+from relevit.choices.messages import short
 
 # What only the notebook on text needs, and what to say without it.
 NOTEBOOK_ON_TEXT = "09_text"

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from relevit.base.device import cores
 from relevit.base.errors import one_line
-from relevit.config.words import READERS as READERS
+from relevit.choices.words import READERS as READERS
 from relevit.data.batch import Batch
 from relevit.data.pictures import READING
 from relevit.models.spec import Mask, View

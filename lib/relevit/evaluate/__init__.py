@@ -6,18 +6,8 @@ adds to another (`paired`). May import attribution, losses, masks and what lies 
 finetuning or pictures.
 """
 
-from relevit.evaluate import causal, class_changes, knn, robustness, sis
+from relevit.evaluate import sis
 from relevit.evaluate.approximation import approximation_errors, error_table
-from relevit.evaluate.causal import (
-    causal_scores,
-    causal_table,
-    draw_scenes,
-    outside_pct,
-    pair_gaps,
-    part_masses,
-    part_worths,
-    worth_maps,
-)
 from relevit.evaluate.frozen_features import class_features, linear_probe
 from relevit.evaluate.looking import (
     foreground_iou_pct,
@@ -25,18 +15,6 @@ from relevit.evaluate.looking import (
     look_at_parts,
     look_rows,
     pointing_table,
-)
-from relevit.evaluate.methods import (
-    ablation_maps,
-    ablation_table,
-    area_table,
-    leads,
-    outlining_maps,
-    perturb,
-    perturb_by_label,
-    right_answers,
-    segmentation_table,
-    shared_maps,
 )
 from relevit.evaluate.perturbation import Erasing, accuracy_curves
 from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
@@ -46,4 +24,25 @@ from relevit.evaluate.segmentation import (
     segmentation_rows,
     segmentation_scores,
 )
-from relevit.evaluate.sets import answer_sets, load_classifier, skipped_images
+
+__all__ = [
+    "METRICS",
+    "Erasing",
+    "accuracy_curves",
+    "accuracy_table",
+    "approximation_errors",
+    "class_features",
+    "error_table",
+    "foreground_iou_pct",
+    "iou_changes",
+    "linear_probe",
+    "look",
+    "look_at_parts",
+    "look_rows",
+    "make_classifier",
+    "pointing_table",
+    "predict",
+    "segmentation_rows",
+    "segmentation_scores",
+    "sis",
+]

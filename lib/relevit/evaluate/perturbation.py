@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from relevit.attention.patches import to_heatmap, to_pixels
 from relevit.base.device import Precision
-from relevit.config.words import Fill, Unit
+from relevit.choices.words import Fill, Unit
 from relevit.evaluate.bfloat16 import Answers, label_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
 

@@ -8,7 +8,7 @@ batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask
 below them.
 """
 
-from relevit.finetune import augmenting, baselines, one_run, outcomes, price, runs, table
+from relevit.finetune import augmenting, baselines
 from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_temperature, paper_weights
 from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
 from relevit.finetune.loop import finetune
@@ -23,15 +23,11 @@ __all__ = [
     "choose_learning_rate",
     "finetune",
     "highest_passing",
+    "judge",
     "make_optimizer",
-    "one_run",
-    "outcomes",
     "paper_rate",
     "paper_temperature",
     "paper_weights",
-    "price",
     "resolved",
-    "runs",
     "step_losses",
-    "table",
 ]

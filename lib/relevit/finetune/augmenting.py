@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import affine_grid, avg_pool2d, grid_sample, interpolate, max_pool2d
 
-from relevit.config.words import AUGMENTATIONS, CURES, Augmentation
+from relevit.choices.words import AUGMENTATIONS, CURES, Augmentation
 from relevit.data.batch import Batch
 
 Whole = Float[Tensor, "images 3 height width"]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from relevit.attention.recording import unfused_attention
-from relevit.config.words import Baseline
+from relevit.choices.words import Baseline
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 

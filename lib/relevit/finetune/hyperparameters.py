@@ -8,7 +8,7 @@ from typing import get_args
 
 import pandas as pd
 
-from relevit.config.words import Baseline, Method, Protocol
+from relevit.choices.words import Baseline, Method, Protocol
 from relevit.losses import LOSSES
 from relevit.protocols import options
 

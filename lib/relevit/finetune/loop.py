@@ -19,12 +19,12 @@ from torch.nn.functional import pad
 
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
+from relevit.finetune.epochs import History, Numbers, descend, epoch_plan, fit, means
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, step_losses
 from relevit.finetune.validation import CLASS_LOSSES
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, Trunk, open_trunk
-from relevit.training.epochs import History, Numbers, descend, epoch_plan, fit, means
 
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from relevit.config.choices import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.own_choices import OwnChoices
-from relevit.config.words import OWN_CURES, Cure
+from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
+from relevit.choices.own import OwnChoices
+from relevit.choices.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
 from relevit.data.own.listing import Listing
 from relevit.finetune.augmenting import backgrounds, fit_for_swap

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from timm.data import ImageNetInfo
 
-from relevit.config.own_choices import OwnChoices
+from relevit.choices.own import OwnChoices
 from relevit.data.own.check import Findings, apart, examine, examine_parts, need_usable
 from relevit.data.own.folder import read_data, read_splits
 from relevit.data.own.listing import WHOLE, Listing, order_note

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import Kept, read_json
-from relevit.config.own_choices import OwnChoices
+from relevit.choices.own import OwnChoices
 from relevit.data.own.listing import Listing, same_form
 from relevit.data.own.outlines import MaskSource
+from relevit.finetune.epochs import WEIGHTS
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import View
-from relevit.training.epochs import WEIGHTS
 
 RUN = "run.json"  # what a folder was made from
 SAID = "log.txt"  # what was said of it, and when

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from relevit.config.choices import LOSS_WEIGHTS, FinetuneChoices
-from relevit.config.words import MAP_LOSSES, Precision
+from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
+from relevit.choices.words import MAP_LOSSES, Precision
 from relevit.finetune.hyperparameters import (
     Weights,
     paper_temperature,

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
-from relevit.config.own_choices import OwnChoices
-from relevit.config.words import Cure
+from relevit.choices.own import OwnChoices
+from relevit.choices.words import Cure
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import samples
@@ -34,6 +34,7 @@ from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.looking import Look, look, look_rows
 from relevit.evaluate.predictions import BATCH, make_classifier, predict
+from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
@@ -59,7 +60,6 @@ from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.spec import View
 from relevit.models.trunk import Frozen
 from relevit.protocols import options
-from relevit.training.epochs import WEIGHTS, History
 
 ORIGINAL = "original"
 FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown

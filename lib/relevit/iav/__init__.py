@@ -14,24 +14,7 @@ models, `measure` makes the tables of a run, `masking` tests what a map is worth
 import all below pictures, claims and the pipeline, but not `text`.
 """
 
-from relevit.iav.heads import head_numbers
 from relevit.iav.masking import masking_curves
-from relevit.iav.measure import (
-    Explainer,
-    chance_table,
-    entropy_table,
-    follow_epochs,
-    object_share_pct,
-    score_table,
-    space_table,
-)
-from relevit.iav.runs import (
-    compared_runs,
-    finetune_run,
-    outlined_to_explain,
-    pictures_to_explain,
-    test_pictures,
-)
 from relevit.iav.scores import (
     attention_entropy,
     centred_scores,
@@ -54,3 +37,26 @@ from relevit.iav.trend import (
     slopes,
     trend_table,
 )
+
+__all__ = [
+    "attention_entropy",
+    "centred_scores",
+    "change_after",
+    "class_attention",
+    "class_structure",
+    "global_iav",
+    "ia_scores",
+    "image_slopes",
+    "kind_intervals",
+    "map_drift",
+    "masking_curves",
+    "patch_average",
+    "run_properties",
+    "score_rows",
+    "score_tensor",
+    "separations",
+    "slopes",
+    "trend_table",
+    "tsne",
+    "uniform_score",
+]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from relevit.attention.token_rows import prefix_tokens
-from relevit.config.words import KeyBias
+from relevit.choices.words import KeyBias
 
 TAU = 0.2  # cosine similarity above which two tokens are joined
 FAINT = 1e-5  # weight of all other edges, which keeps the graph in one piece

@@ -1,10 +1,10 @@
 """Vision Transformers by name: what is known of each, how it wants its pictures, its weights.
 
 Weights are shipped, fetched or found, and never a pickle that is run. Models know nothing of data
-sets; they import attention (which rows a head reads), `relevit.base` and `relevit.config`.
+sets; they import attention (which rows a head reads), `relevit.base` and `reproduction.config`.
 """
 
-from relevit.config.words import MORE_MODELS
+from relevit.choices.words import MORE_MODELS
 from relevit.models.checkpoints import read_tensors
 from relevit.models.loading import load_model, open_model
 from relevit.models.registry import MODELS, model_spec, shipped_weights

@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from relevit.base.files import file_fingerprint, write_atomically
-from relevit.config.words import MORE_MODELS
+from relevit.choices.words import MORE_MODELS
 from relevit.models.loading import OwnModel
 
 # https://huggingface.co/docs/hub/model-cards

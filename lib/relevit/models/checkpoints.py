@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
-from relevit.config.messages import shown
+from relevit.choices.messages import shown
 
 FACTS = "relevit"  # the metadata entry that holds what the suite knows of the weights
 HALVES = (torch.float16, torch.bfloat16)

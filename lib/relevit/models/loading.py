@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.config.words import IMAGENET, MORE_MODELS
+from relevit.choices.words import IMAGENET, MORE_MODELS
 from relevit.models.describing import describe, image_size, need_classifier, need_square, own_cfg
 from relevit.models.layouts import fill
 from relevit.models.registry import (

@@ -20,7 +20,7 @@ import yaml
 from timm.models import get_pretrained_cfg
 
 from relevit.attention.token_rows import Pooling
-from relevit.config.words import MORE_MODELS
+from relevit.choices.words import MORE_MODELS
 from relevit.models.spec import HALF, ModelSpec, View
 
 CUT = "-cut"  # ends the name of a model with two random blocks

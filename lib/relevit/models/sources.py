@@ -16,7 +16,7 @@ from torch import Tensor
 
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
-from relevit.config.words import SHIPPED
+from relevit.choices.words import SHIPPED
 from relevit.models.checkpoints import read_tensors
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.layouts import find_weights, head_tensors, named_tensors, read_checkpoint

@@ -17,7 +17,7 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
 from relevit.attention.patches import patch_grid
-from relevit.config.words import MORE_MODELS
+from relevit.choices.words import MORE_MODELS
 
 Interpolation = Literal["bilinear", "bicubic"]
 Mask = Bool[np.ndarray, "height width"]

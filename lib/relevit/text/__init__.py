@@ -5,20 +5,29 @@ Sec. 4.2; `clip` has images with text. It may import all rooms of science, and n
 pictures. What needs transformers or tokenizers loads them when it is called.
 """
 
-from relevit.text.corpora.reading import COUNTS, read_corpora, reasoning_documents
 from relevit.text.documents import Document
 from relevit.text.encoder import from_bert, text_logits
-from relevit.text.pretrained import load_reader
-from relevit.text.ranking import (
-    SCORES,
-    concatenated,
-    document_scores,
-    leads,
-    score_table,
-    variants_first,
-)
 from relevit.text.rationales import rationale_rows, rationale_table, top_counts, with_rationale
 from relevit.text.token_maps import TEXT_METHODS, attention_by_block, attribute, method_maps
 from relevit.text.token_perturbation import curve_table, perturb_texts, perturbation_table
 from relevit.text.tokens import encode, load_tokenizer, read_texts
-from relevit.text.train import accuracy, train_on_corpus
+
+__all__ = [
+    "TEXT_METHODS",
+    "Document",
+    "attention_by_block",
+    "attribute",
+    "curve_table",
+    "encode",
+    "from_bert",
+    "load_tokenizer",
+    "method_maps",
+    "perturb_texts",
+    "perturbation_table",
+    "rationale_rows",
+    "rationale_table",
+    "read_texts",
+    "text_logits",
+    "top_counts",
+    "with_rationale",
+]

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, pad
 
+from habitats.corruptions import jigsaw
 from relevit.attention.patches import to_pixels
 from relevit.attribution import METHODS, explain, patch_grid, to_heatmap
 from relevit.attribution.pixels import smoothgrad_pixels
-from relevit.data.corruptions import jigsaw
 from relevit.evaluate.perturbation import erase
 from relevit.iav.scores import patch_average
 

@@ -11,10 +11,10 @@ from timm.layers.activations import QuickGELU
 from timm.models.vision_transformer import ResPostBlock
 from torch import nn
 
+from habitats.homes import habitats
 from relevit.attribution import METHODS
 from relevit.attribution import lrp as rules
 from relevit.attribution.lrp import Relevance
-from relevit.data.habitats import habitats
 from relevit.models import load_model
 
 from .. import attribution_cases

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS, gae, relevance_and_logits
-from relevit.config.words import TrainedMap
+from relevit.choices.words import TrainedMap
 from relevit.finetune.loop import only
 from relevit.finetune.step import trained_weights
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from relevit.base.stages import SUMMARY, results_of, stage_folder, write_summary
-from relevit.config import BenchmarkParams, FinetuneParams, RobustnessParams, StartParams
+from reproduction.config import BenchmarkParams, FinetuneParams, RobustnessParams, StartParams
+from reproduction.stages import SUMMARY, results_of, stage_folder, write_summary
 
 PRESET = """
 common: {model: tiny, benchmark: {ways: 200}, seeds: [3]}

@@ -11,10 +11,10 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from relevit.evaluate import leads
-from relevit.evaluate.accuracies import agreement
 from relevit.models.registry import PAPER_MODELS
-from relevit.paper import (
+from reproduction.measures import leads
+from reproduction.measures.accuracies import agreement
+from reproduction.paper import (
     published_ablation,
     published_perturbation,
     published_rows,

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relevit.claims import criteria, judge, verdict_table
-from relevit.claims.criteria import Row
-from relevit.claims.deciding import decides
-from relevit.claims.evaluator import Part, Verdict, judge_claim, least_error, row_parts
 from relevit.evaluate.intervals import estimate
-from relevit.paper import claims as sentences
+from reproduction.claims import criteria, judge, verdict_table
+from reproduction.claims.criteria import Row
+from reproduction.claims.deciding import decides
+from reproduction.claims.evaluator import Part, Verdict, judge_claim, least_error, row_parts
+from reproduction.paper import claims as sentences
 
 from . import papers
 

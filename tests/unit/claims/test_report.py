@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit import claims
-from relevit.paper import published_rows
+from reproduction import claims
+from reproduction.paper import published_rows
 
 from . import papers
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from relevit.config import (
+from relevit.choices.own import OwnChoices
+from reproduction.config import (
     NOTEBOOKS,
     AblationsParams,
     FinetuneNotebookParams,
     FinetuneParams,
-    OwnChoices,
     OwnParams,
     PipelineParams,
     RobustnessParams,
     StartParams,
 )
-from relevit.config.robustvit import LOSS_WEIGHTS
+from reproduction.config.robustvit import LOSS_WEIGHTS
 
 INJECTED = "# Parameters\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import IavParams, StartParams
-from relevit.training.classifier import TrainSettings
+from reproduction.config import IavParams, StartParams
+from reproduction.training.classifier import TrainSettings
 
 HUB = ["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
 PAPER = {"models": HUB, "data": "cifar10", "data_root": "data"}

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from relevit.config.extensions import Extensible
-from relevit.config.robustvit import FinetuneParams
-from relevit.config.words import CURES, MORE_LOSSES
+from relevit.choices.extensions import Extensible
+from relevit.choices.words import CURES, MORE_LOSSES
+from reproduction.config.robustvit import FinetuneParams
 
 
 def mine():
@@ -76,8 +76,8 @@ def test_entry_points_are_loaded_when_they_are_asked_for_and_broken_ones_left_ou
 
 
 def test_a_module_may_register_what_its_entry_points_name(table, installed, monkeypatch):
-    monkeypatch.setattr("relevit.config.extensions.of_a_test", table, raising=False)
-    code = "from relevit.config.extensions import of_a_test\n@of_a_test.register\ndef both(): ..."
+    monkeypatch.setattr("relevit.choices.extensions.of_a_test", table, raising=False)
+    code = "from relevit.choices.extensions import of_a_test\n@of_a_test.register\ndef both(): ..."
     installed("both_ways", code, {"both": "both"})
     assert list(table) == ["ours", "both"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from relevit.base.files import project_root
-from relevit.config import BenchmarkParams, PipelineParams, RobustnessParams, StartParams
-from relevit.config.base import preset_sections
-from relevit.config.preset import read_preset
-from relevit.finetune import table
+from reproduction.config import BenchmarkParams, PipelineParams, RobustnessParams, StartParams
+from reproduction.config.base import preset_sections
+from reproduction.config.preset import read_preset
+from reproduction.runs import table
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relevit.config import TextParams
+from reproduction.config import TextParams
 
 PUBLISHED = {"text_model": "bert-base", "dual_model": "clip-b32"}
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.config import BenchmarkParams, StartParams
-from relevit.config.words import READERS
-from relevit.data import open_benchmark
-from relevit.data import photographs as module
-from relevit.data.cutouts import CUTOUTS, Cutouts
+from habitats import open_benchmark
+from habitats import photographs as module
+from habitats.cutouts import CUTOUTS, Cutouts
+from habitats.photographs import open_photographs
+from habitats.real.classes import IMAGENET_INDEX, split_classes
+from relevit.choices.words import READERS
 from relevit.data.image_set import picture_set
-from relevit.data.photographs import open_photographs
-from relevit.data.real.classes import IMAGENET_INDEX, split_classes
 from replicas.__main__ import write_all
+from reproduction.config import BenchmarkParams, StartParams
 
 CLASSES = 2
 

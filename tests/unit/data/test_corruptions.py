@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.ndimage import gaussian_filter
 
-from relevit.data.corruptions import blur, jigsaw
+from habitats.corruptions import blur, jigsaw
 
 
 def drawn(batch=4, height=16, width=16, seed=0):

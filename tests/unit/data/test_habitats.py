@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.config import BenchmarkParams, StartParams
-from relevit.data import composing, open_benchmark
+from habitats import composing, open_benchmark
+from habitats.composing import PROPS, home_family
+from habitats.cutouts import CHUNK, CUTOUTS, RECIPES, Cutouts
+from habitats.drawings import OBJECTS, PRETRAINING, UNSEEN, class_split
+from habitats.homes import CHALLENGE, HOMES, RECIPES_AT_HOME, habitats
+from habitats.textures import FAMILIES, SEEN
 from relevit.data.batch import join
-from relevit.data.composing import PROPS, home_family
-from relevit.data.cutouts import CHUNK, CUTOUTS, RECIPES, Cutouts
-from relevit.data.drawings import OBJECTS, PRETRAINING, UNSEEN, class_split
-from relevit.data.habitats import CHALLENGE, HOMES, RECIPES_AT_HOME, habitats
-from relevit.data.textures import FAMILIES, SEEN
+from reproduction.config import BenchmarkParams, StartParams
 
 WORLD = habitats()
 WORLDS = {

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from habitats.cutouts import CUTOUTS
 from relevit.data.batch import Batch, join
-from relevit.data.cutouts import CUTOUTS
 from relevit.data.image_set import AHEAD, UnreadableImage, picture_set
 from relevit.models.spec import View
 

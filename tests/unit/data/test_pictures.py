@@ -7,11 +7,11 @@ import os
 import pytest
 from PIL import Image
 
+from habitats.real.catalogue import CATALOGUE
 from relevit.data.own.folder import read_data
 from relevit.data.own.loose import open_image
 from relevit.data.own.outlines import open_mask
 from relevit.data.pictures import FORMATS, READING, opened, read_picture
-from relevit.data.real.catalogue import CATALOGUE
 from relevit.models.spec import View
 from replicas import WRITERS
 from unit.data.own.troubles import write_plain

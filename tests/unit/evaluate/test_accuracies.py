@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.evaluate.accuracies import beside_original
+from reproduction.measures.accuracies import beside_original
 
 
 def answers(ranks, dataset="val"):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from relevit.data.cutouts import CUTOUTS
+from habitats.cutouts import CUTOUTS
 from relevit.evaluate.bfloat16 import Answers, prediction_gap, rank_gap, right_classes
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec

@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 
-from relevit.data.benchmark import Benchmark
-from relevit.data.composing import PARTS
-from relevit.data.cutouts import CUTOUTS
-from relevit.data.habitats import habitats
-from relevit.evaluate.causal import (
+from habitats.benchmark import Benchmark
+from habitats.composing import PARTS
+from habitats.cutouts import CUTOUTS
+from habitats.homes import habitats
+from relevit.models.spec import ModelSpec
+from reproduction.measures.causal import (
     PAIRS,
     causal_scores,
     causal_table,
@@ -22,7 +23,6 @@ from relevit.evaluate.causal import (
     part_worths,
     worth_maps,
 )
-from relevit.models.spec import ModelSpec
 
 CLEAR = habitats(0.9, 1.0)  # no animal is see-through
 SPEC = ModelSpec("micro", "none", 28, mean=(0.0,) * 3, std=(1.0,) * 3)

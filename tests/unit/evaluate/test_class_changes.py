@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relevit.evaluate import class_changes
+from reproduction.measures import class_changes
 
 
 def test_rank_correlation_is_that_of_pandas_also_with_ties():

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relevit.config import BenchmarkParams, StartParams
-from relevit.data.benchmark import open_benchmark
-from relevit.data.cutouts import home_family
-from relevit.evaluate import context
-from relevit.evaluate.context import PARTS, backgrounds_challenge, relevance_shares
+from habitats.benchmark import open_benchmark
+from habitats.cutouts import home_family
 from relevit.evaluate.predictions import Classifier
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
+from reproduction.config import BenchmarkParams, StartParams
+from reproduction.measures import context
+from reproduction.measures.context import PARTS, backgrounds_challenge, relevance_shares
 
 BENCH = open_benchmark(StartParams(benchmark=BenchmarkParams(data="habitats")))
 SPEC = model_spec("tiny")

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.data.corruptions import jigsaw
-from relevit.evaluate import corruptions
-from relevit.evaluate.corruptions import shift_table
+from habitats.corruptions import jigsaw
 from relevit.models.spec import ModelSpec
+from reproduction.measures import corruptions
+from reproduction.measures.corruptions import shift_table
 
 SPEC = ModelSpec("stub", "none", 16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from relevit.config import RobustnessParams
-from relevit.data.drawings import UNSEEN
-from relevit.evaluate import knn
+from habitats.drawings import UNSEEN
 from relevit.evaluate.frozen_features import knn_answers, nearest, vote
+from reproduction.config import RobustnessParams
+from reproduction.measures import knn
 
 
 def blobs(count: int, seed: int, width: int = 5, classes: int = 4):

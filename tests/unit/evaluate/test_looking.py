@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from habitats.drawings import CLASSES
 from relevit.attribution import explain
 from relevit.data.batch import Batch
-from relevit.data.drawings import CLASSES
 from relevit.evaluate.looking import RIGHT, WRONG, Look, foreground_iou_pct, look, look_rows
 
 from ..micro_finetuning import SPEC, micro_model, pictures

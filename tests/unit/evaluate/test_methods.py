@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 import torch
 
+from habitats.cutouts import CUTOUTS
 from relevit.attribution import METHODS
 from relevit.data.batch import Batch
-from relevit.data.cutouts import CUTOUTS
 from relevit.evaluate import Erasing
-from relevit.evaluate import methods as comparison
-from relevit.evaluate.methods import (
+from relevit.models.spec import ModelSpec
+from reproduction.measures import methods as comparison
+from reproduction.measures.methods import (
     ABLATION,
     ablation_maps,
     ablation_table,
@@ -22,7 +23,6 @@ from relevit.evaluate.methods import (
     segmentation_table,
     shared_maps,
 )
-from relevit.models.spec import ModelSpec
 
 HALF = Erasing(shares_pct=(50,))
 SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)

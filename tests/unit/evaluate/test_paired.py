@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.data.cutouts import SHIFTED_SETS
-from relevit.evaluate.paired import (
+from habitats.cutouts import SHIFTED_SETS
+from reproduction.measures.paired import (
     GROUPS,
     ORIGINAL,
     added_table,

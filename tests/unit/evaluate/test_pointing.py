@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data.pairs import draw_pairs
+from habitats.pairs import draw_pairs
 from relevit.evaluate.looking import own_share_pct, pointing_table
 
 

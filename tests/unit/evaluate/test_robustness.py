@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relevit.data.cutouts import TEST_SETS
-from relevit.evaluate import robustness
+from habitats.cutouts import TEST_SETS
+from reproduction.measures import robustness
 
 IMAGES = 10  # in each set; labels 0..4 twice
 A = [0, 1]  # 4 of the 10 images

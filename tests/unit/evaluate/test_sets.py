@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.config import BenchmarkParams
-from relevit.data.cutouts import CUTOUTS, TEST_SETS
+from habitats.cutouts import CUTOUTS, TEST_SETS
+from habitats.photographs import open_photographs
 from relevit.data.image_set import UnreadableImage
-from relevit.data.photographs import open_photographs
 from relevit.evaluate.predictions import Classifier
-from relevit.evaluate.sets import answer_sets, skipped_images
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
+from reproduction.config import BenchmarkParams
+from reproduction.measures.sets import answer_sets, skipped_images
 
 from .test_predictions import LOGITS, PLAIN, Table
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.config.words import AUGMENTATIONS
+from relevit.choices.words import AUGMENTATIONS
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import AROUND, RIM, SIZES, augmented, backgrounds
 

@@ -11,15 +11,15 @@ import torch
 from PIL import Image
 from torch import nn
 
-from relevit.config import BenchmarkParams, FinetuneParams
-from relevit.data import photographs as module
+from habitats import photographs as module
+from habitats.cutouts import CUTOUTS
+from habitats.photographs import open_photographs
+from habitats.real.classes import SHORT_NAMES
 from relevit.data.batch import Batch
-from relevit.data.cutouts import CUTOUTS
 from relevit.data.image_set import picture_set
-from relevit.data.photographs import open_photographs
-from relevit.data.real.classes import SHORT_NAMES
-from relevit.finetune import one_run as runs
 from relevit.finetune.loop import CROP_MARGIN, augment
+from reproduction.config import BenchmarkParams, FinetuneParams
+from reproduction.runs import one_run as runs
 
 from ..micro_finetuning import SPEC, pictures
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.config import CuresParams, FinetuneParams
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
     choose_learning_rate,
@@ -13,7 +12,8 @@ from relevit.finetune.learning_rate import (
     highest_passing,
     judge,
 )
-from relevit.finetune.search import arm_params, rate_factor
+from reproduction.config import CuresParams, FinetuneParams
+from reproduction.runs.search import arm_params, rate_factor
 
 
 def tried(drops, rising=()):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from relevit.finetune.epochs import epoch_plan
 from relevit.finetune.learning_rate import kept_epoch
 from relevit.finetune.loop import augment
-from relevit.training.epochs import epoch_plan
 
 from ..micro_finetuning import (
     RESULT,

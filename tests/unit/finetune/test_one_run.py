@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import BenchmarkParams, FinetuneParams
+from habitats.cutouts import CUTOUTS
+from habitats.drawings import class_split
+from habitats.photographs import open_photographs
+from habitats.real.classes import split_classes
 from relevit.data.batch import Batch
-from relevit.data.cutouts import CUTOUTS
-from relevit.data.drawings import class_split
-from relevit.data.photographs import open_photographs
-from relevit.data.real.classes import split_classes
-from relevit.finetune.one_run import (
+from relevit.masks import AutomaticMasks, save_masks
+from replicas.imagenet_s import write_imagenet_s
+from reproduction.config import BenchmarkParams, FinetuneParams
+from reproduction.runs.one_run import (
     finetuned_classes,
     training_images,
     validation_masks,
     with_masks,
 )
-from relevit.masks import AutomaticMasks, save_masks
-from replicas.imagenet_s import write_imagenet_s
 
 
 @pytest.fixture

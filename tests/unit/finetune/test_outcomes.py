@@ -7,14 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from relevit.config import AblationsParams, CuresParams, FinetuneParams
-from relevit.config.preset import read_preset
-from relevit.data.cutouts import SHIFTED_SETS
-from relevit.data.habitats import habitats
-from relevit.finetune import outcomes, table
-from relevit.finetune.outcomes import ARM, compared, of_study, score, split, worst
-from relevit.finetune.runs import FailedError, Row
-from relevit.finetune.table import ORIGINAL, OWN
+from habitats.cutouts import SHIFTED_SETS
+from habitats.homes import habitats
+from reproduction.config import AblationsParams, CuresParams, FinetuneParams
+from reproduction.config.preset import read_preset
+from reproduction.runs import outcomes, table
+from reproduction.runs.outcomes import ARM, compared, of_study, score, split, worst
+from reproduction.runs.runs import FailedError, Row
+from reproduction.runs.table import ORIGINAL, OWN
 
 ROOT = Path(__file__).parents[3]
 

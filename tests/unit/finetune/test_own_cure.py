@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.config import OwnChoices
+from relevit.choices.own import OwnChoices
 from relevit.data.batch import Batch
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from relevit.base.files import file_fingerprint
-from relevit.config import CuresParams, FinetuneNotebookParams, FinetuneParams
-from relevit.finetune import runs, table
-from relevit.finetune.runs import (
+from relevit.finetune.settings import resolved
+from relevit.models.registry import shipped_weights
+from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams
+from reproduction.runs import runs, table
+from reproduction.runs.runs import (
     FailedError,
     Row,
     answers,
@@ -24,8 +26,6 @@ from relevit.finetune.runs import (
     searched,
     weights_of,
 )
-from relevit.finetune.settings import resolved
-from relevit.models.registry import shipped_weights
 
 ROOT = Path(__file__).parents[3]
 PRESET = """

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from relevit.config import FinetuneParams
-from relevit.config.choices import FinetuneOptions
+from relevit.choices.finetuning import FinetuneOptions
 from relevit.finetune.hyperparameters import (
     BASELINES,
     hyperparameters,
@@ -16,6 +15,7 @@ from relevit.finetune.hyperparameters import (
     script_weights,
 )
 from relevit.finetune.settings import FinetuneSettings, resolved
+from reproduction.config import FinetuneParams
 
 SETTINGS = FinetuneSettings(lr=1.0e-3)
 OURS = {"relevance": 0.8, "classification": 0.2, "background": 2.0, "foreground": 0.3}

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from relevit.attribution import METHODS, gae, relevance_and_logits, to_heatmap
-from relevit.config.words import MAP_LOSSES
+from relevit.choices.words import MAP_LOSSES
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.loop import only
 from relevit.finetune.settings import FinetuneSettings

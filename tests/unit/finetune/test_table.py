@@ -8,7 +8,8 @@ from typing import get_args
 
 import pytest
 
-from relevit.config import (
+from relevit.choices.words import MAP_LOSSES, Variant
+from reproduction.config import (
     AblationsParams,
     BenchmarkParams,
     CuresParams,
@@ -16,12 +17,11 @@ from relevit.config import (
     RobustnessParams,
     SegmentationParams,
 )
-from relevit.config.preset import read_preset
-from relevit.config.words import MAP_LOSSES, Variant
-from relevit.finetune import table
-from relevit.finetune.outcomes import over_twins
-from relevit.finetune.runs import Row, needs, once, original_images
-from relevit.finetune.table import OURS, OWN, VARIANTS, needs_masks
+from reproduction.config.preset import read_preset
+from reproduction.runs import table
+from reproduction.runs.outcomes import over_twins
+from reproduction.runs.runs import Row, needs, once, original_images
+from reproduction.runs.table import OURS, OWN, VARIANTS, needs_masks
 
 ROOT = Path(__file__).parents[3]
 PRESET = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data.cutouts import CUTOUTS
+from habitats.cutouts import CUTOUTS
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.validation import validation_figures
 from relevit.models.spec import ModelSpec

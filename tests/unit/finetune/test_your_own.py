@@ -18,18 +18,18 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.config import OwnChoices
-from relevit.data.own.example import on_example, write_example
+from habitats.example import on_example, write_example
+from relevit.choices.own import OwnChoices
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing
 from relevit.finetune import own_folder, your_own
+from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.own_cure import NAMES
 from relevit.finetune.own_data import HELD_OUT
 from relevit.finetune.your_own import ORIGINAL
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.loading import load_model
 from relevit.models.spec import View
-from relevit.training.epochs import WEIGHTS
 
 WITH, WITHOUT = NAMES["relevance"], NAMES["label"]
 SMALL = {
@@ -47,7 +47,7 @@ SMALL = {
 RUN = """
 import json, sys
 from pathlib import Path
-from relevit.config import OwnChoices
+from reproduction.config import OwnChoices
 from relevit.finetune.your_own import finetune_folder
 finetune_folder(OwnChoices(**json.loads(sys.argv[1])), Path(sys.argv[2]), "cpu")
 """

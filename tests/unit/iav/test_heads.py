@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.iav import head_numbers
+from reproduction.heads import head_numbers
 
 
 @pytest.fixture(scope="module")

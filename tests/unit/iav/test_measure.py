@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from habitats.cutouts import CUTOUTS
 from relevit.attribution import METHODS
-from relevit.data.cutouts import CUTOUTS
 from relevit.iav import class_attention
-from relevit.iav.measure import Explainer, entropy_table, follow_epochs, object_share_pct
-from relevit.iav.runs import compared_runs, drawn_to_explain, finetune_run
+from reproduction.heads.measure import Explainer, entropy_table, follow_epochs, object_share_pct
+from reproduction.heads.runs import compared_runs, drawn_to_explain, finetune_run
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
 

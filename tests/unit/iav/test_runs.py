@@ -8,16 +8,16 @@ import pytest
 import timm
 import torch
 
-from relevit.config import IavParams
+from habitats.cutouts import CUTOUTS, Cutouts
+from habitats.drawings import CLASSES
 from relevit.data.batch import Batch
-from relevit.data.cutouts import CUTOUTS, Cutouts
-from relevit.data.drawings import CLASSES
-from relevit.iav import runs
-from relevit.iav.runs import compared_runs, finetune_run, pictures_to_explain
 from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
+from reproduction.config import IavParams
+from reproduction.heads import runs
+from reproduction.heads.runs import compared_runs, finetune_run, pictures_to_explain
 
 from ..micro_iav import PAIR, SIZE, backbone_file, micro_models, params, write_backbones
 

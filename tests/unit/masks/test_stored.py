@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.data.cutouts import CUTOUTS
+from habitats.cutouts import CUTOUTS
 from relevit.masks import (
     MASKS,
     AutomaticMasks,

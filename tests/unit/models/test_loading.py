@@ -9,12 +9,12 @@ import timm
 import torch
 
 from relevit.attribution.path import path_baseline
-from relevit.config.iav import MINIS
-from relevit.config.words import SHIPPED
+from relevit.choices.words import SHIPPED
 from relevit.models import MODELS, load_model, model_spec, open_model, shipped_weights, sources
 from relevit.models.checkpoints import read_tensors, save_weights
-from relevit.training.original import untrained
 from replicas import weights as micro
+from reproduction.config.iav import MINIS
+from reproduction.training.original import untrained
 
 pytestmark = pytest.mark.usefixtures("no_network")
 

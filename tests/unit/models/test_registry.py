@@ -11,7 +11,7 @@ from relevit.attention.token_rows import head_pooling
 from relevit.models import MODELS, load_model, model_spec
 from relevit.models.registry import BEYOND, CUT, IAV, PAPER_MODELS, ROBUSTVIT
 from relevit.models.spec import View
-from relevit.paper import published as paper
+from reproduction.paper import published as paper
 
 pytestmark = pytest.mark.usefixtures("no_network")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit import paper
+from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.attribution import METHODS
 from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS
-from relevit.data.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.segmentation import METRICS
-from relevit.paper.published import VARIANTS, published_name, read_table
+from reproduction import paper
+from reproduction.paper.published import VARIANTS, published_name, read_table
 
 PRINTED = 0.0501  # points; half a printed digit, with room for float rounding
 # Printed averages that disagree with the printed cells (classes, set, metric).

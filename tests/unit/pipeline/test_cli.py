@@ -12,8 +12,9 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from relevit.config import IavParams, OwnChoices
-from relevit.pipeline.cli import COMMANDS, _parser, main
+from relevit.choices.own import OwnChoices
+from reproduction.config import IavParams
+from reproduction.pipeline.cli import COMMANDS, _parser, main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
 

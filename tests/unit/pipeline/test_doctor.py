@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.classes import A_WNIDS, IMAGENET_WNIDS
-from relevit.pipeline.cli import main
-from relevit.pipeline.doctor import examine, lines
+from habitats.real.catalogue import CATALOGUE
+from habitats.real.classes import A_WNIDS, IMAGENET_WNIDS
+from reproduction.pipeline.cli import main
+from reproduction.pipeline.doctor import examine, lines
 
 ROOT = Path(__file__).parents[3]
 OTHER = next(wnid for wnid in IMAGENET_WNIDS if wnid not in A_WNIDS)

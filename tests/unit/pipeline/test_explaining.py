@@ -11,21 +11,21 @@ import timm
 import torch
 from PIL import Image
 
+from habitats.drawings import CLASSES
+from habitats.homes import habitats
 from relevit.attribution import explain
 from relevit.data.batch import Batch
-from relevit.data.drawings import CLASSES
-from relevit.data.habitats import habitats
 from relevit.evaluate.looking import look
-from relevit.evaluate.methods import perturb
 from relevit.evaluate.predictions import predict
 from relevit.evaluate.sis import gradient_sis
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
 from relevit.models.loading import load_model, open_model
-from relevit.pipeline import explaining
-from relevit.pipeline.explained import Subject, class_names, class_number
-from relevit.pipeline.explaining import explain_file, explain_pictures, prepare
-from relevit.plots import style
+from reproduction.measures.methods import perturb
+from reproduction.pipeline import explaining
+from reproduction.pipeline.explained import Subject, class_names, class_number
+from reproduction.pipeline.explaining import explain_file, explain_pictures, prepare
+from reproduction.plots import style
 
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SAID = ["model", "method", "target", "class", "answer", "probability_pct"]

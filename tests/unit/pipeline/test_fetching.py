@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from relevit.config.preset import read_preset
+from habitats.corpora import movie_reviews
 from relevit.models import dinov2
-from relevit.pipeline.fetching import fetch
-from relevit.text import minilm, pretrained
+from relevit.text import minilm
 from relevit.text.clip import from_transformers
-from relevit.text.corpora import movie_reviews
 from replicas.text import write_eraser_movies, write_newsgroups
+from reproduction.config.preset import read_preset
+from reproduction.language import pretrained
+from reproduction.pipeline.fetching import fetch
 
 PARAMS = Path(__file__).parents[3] / "params"
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from relevit.pipeline import notebooks
+from reproduction.pipeline import notebooks
 
 WIDGET = {notebooks.WIDGET: {"model_id": "1"}, "text/plain": "Dropdown()"}
 

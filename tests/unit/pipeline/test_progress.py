@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relevit.pipeline import progress
-from relevit.pipeline.progress import LOG, PAGE, Progress, shown
+from reproduction.pipeline import progress
+from reproduction.pipeline.progress import LOG, PAGE, Progress, shown
 
 SECONDS = {"00_start": 60.0, "runs 1 of 2": 240.0, "runs 2 of 2": 240.0, PAGE: 120.0}
 SAID = f"""Building DAG of jobs...

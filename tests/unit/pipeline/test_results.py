@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_notebook
 
-from relevit.base.stages import preset_file
-from relevit.config.preset import read_preset
-from relevit.finetune import table
-from relevit.pipeline.plan import kind
-from relevit.pipeline.progress import LOG
-from relevit.pipeline.results import times
+from reproduction.config.preset import read_preset
+from reproduction.pipeline.plan import kind
+from reproduction.pipeline.progress import LOG
+from reproduction.pipeline.results import times
+from reproduction.runs import table
+from reproduction.stages import preset_file
 
 ROOT = Path(__file__).parents[3]
 PAGE, FILES = ROOT / "docs" / "results.md", sorted(ROOT.glob("docs/results/*.csv"))

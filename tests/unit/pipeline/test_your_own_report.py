@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relevit.config import OwnChoices
-from relevit.pipeline.cli import main
-from relevit.pipeline.your_own_report import command
+from relevit.choices.own import OwnChoices
+from reproduction.pipeline.cli import main
+from reproduction.pipeline.your_own_report import command
 
 MANY = {
     "data": "my images/it's",

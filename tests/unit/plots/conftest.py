@@ -5,7 +5,7 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import pytest
 
-from relevit.data.habitats import habitats
+from habitats.homes import habitats
 
 from ..micro_finetuning import SPEC, micro_model
 

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from relevit.config import FinetuneParams
 from relevit.finetune.learning_rate import class_loss_column
-from relevit.plots import curves as pictures
-from relevit.plots.style import FAINT, METHODS
+from reproduction.config import FinetuneParams
+from reproduction.plots import curves as pictures
+from reproduction.plots.style import FAINT, METHODS
 
 
 def test_rates_are_judged_at_the_kept_epoch():

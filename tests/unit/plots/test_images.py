@@ -11,8 +11,8 @@ from PIL import Image
 from relevit.data.batch import Batch
 from relevit.data.own.listing import COLUMNS, Listing
 from relevit.evaluate.looking import Look
-from relevit.plots import images as pictures
-from relevit.plots.style import DPI, GAIN, LOSS, alternative_text
+from reproduction.plots import images as pictures
+from reproduction.plots.style import DPI, GAIN, LOSS, alternative_text
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from relevit.evaluate.paired import GROUPS, ORIGINAL
-from relevit.plots import intervals as pictures
-from relevit.plots.style import CONTROL, GAIN, LOSS, OURS, alternative_text
+from reproduction.measures.paired import GROUPS, ORIGINAL
+from reproduction.plots import intervals as pictures
+from reproduction.plots.style import CONTROL, GAIN, LOSS, OURS, alternative_text
 
 
 def heights(axis):

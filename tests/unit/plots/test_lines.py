@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 
-from relevit.plots import lines as pictures
-from relevit.plots.style import alternative_text
-from relevit.plots.tables import change_heatmap, entropy_maps
+from reproduction.plots import lines as pictures
+from reproduction.plots.style import alternative_text
+from reproduction.plots.tables import change_heatmap, entropy_maps
 
 KINDS = {"mini-dino": "self-supervised", "mini-deit": "supervised"}
 SEEDS = (0, 1)

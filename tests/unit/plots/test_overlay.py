@@ -8,7 +8,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from relevit.plots.overlay import Overlay, overlay_figure
+from reproduction.plots.overlay import Overlay, overlay_figure
 
 BOX = (160, 0, 480, 320)
 

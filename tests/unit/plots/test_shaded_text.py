@@ -10,8 +10,8 @@ import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 
-from relevit.plots.shaded_text import ASIDE, SHADES, ink, shaded_html, token_shades
 from relevit.text.tokens import Tokens
+from reproduction.plots.shaded_text import ASIDE, SHADES, ink, shaded_html, token_shades
 
 #       0123456789 123456789 123456789
 TEXT = 'a <b>un-watch\nable</b> & "$5$"'

@@ -15,11 +15,11 @@ from matplotlib.text import Text
 from PIL import Image
 
 from relevit.attribution import METHODS as ALL_METHODS
-from relevit.plots import style
-from relevit.plots.images import image_grid
-from relevit.plots.intervals import intervals
-from relevit.plots.overlay import Overlay, overlay_figure
-from relevit.plots.tables import attention_rows
+from reproduction.plots import style
+from reproduction.plots.images import image_grid
+from reproduction.plots.intervals import intervals
+from reproduction.plots.overlay import Overlay, overlay_figure
+from reproduction.plots.tables import attention_rows
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
 MAP = Overlay(torch.rand(8, 8), (0, 0, 8, 8), "gae")

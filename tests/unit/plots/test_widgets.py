@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.data.cutouts import home_family
-from relevit.data.habitats import HOMES
+from habitats.cutouts import home_family
+from habitats.homes import HOMES
 from relevit.evaluate.perturbation import Erasing, Judged, perturbation_rows
 from relevit.finetune.step import make_optimizer, step_losses
-from relevit.iav.measure import Explanation
-from relevit.plots.widgets import (
+from reproduction.heads.measure import Explanation
+from reproduction.plots.widgets import (
     erasing_explorer,
     habitat_explorer,
     head_explorer,
     method_explorer,
     step_explorer,
 )
-from relevit.plots.widgets import explorer as shared
+from reproduction.plots.widgets import explorer as shared
 
 from ..micro_finetuning import SETTINGS, pictures
 

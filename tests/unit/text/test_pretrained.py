@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relevit.config import TextParams
-from relevit.text import pretrained
 from relevit.text.documents import Document
 from relevit.text.tokens import word_tokenizer, words_of
+from reproduction.config import TextParams
+from reproduction.language import pretrained
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 

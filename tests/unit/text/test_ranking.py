@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from relevit.evaluate.intervals import mean_interval
-from relevit.text.ranking import BASELINES, VARIANTS, leads, score_table
 from relevit.text.token_maps import RANDOM
+from reproduction.language.ranking import BASELINES, VARIANTS, leads, score_table
 
 
 def by_hand(**scores) -> pd.DataFrame:

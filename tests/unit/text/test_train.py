@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.config import TextParams
-from relevit.text import train as training
-from relevit.text.corpora.generated import generated_corpus, generated_tokenizer
+from habitats.corpora.generated import generated_corpus, generated_tokenizer
 from relevit.text.documents import Corpus, Document
 from relevit.text.encoder import build_tiny, text_logits
 from relevit.text.tokens import padded
-from relevit.text.train import by_length
-from relevit.training.classifier import TrainSettings
+from reproduction.config import TextParams
+from reproduction.language import train as training
+from reproduction.language.train import by_length
+from reproduction.training.classifier import TrainSettings
 
 from .builders import tokens as text
 

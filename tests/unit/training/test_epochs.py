@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from relevit.models import checkpoints
-from relevit.training.epochs import (
+from relevit.finetune.epochs import (
     CHECKPOINT,
     EPOCHS,
     LOG,
@@ -24,6 +23,7 @@ from relevit.training.epochs import (
     fit,
     train_epochs,
 )
+from relevit.models import checkpoints
 
 LAST = 4  # epochs of a run
 FIGURE = "validation_loss"

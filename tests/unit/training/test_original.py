@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.config import BenchmarkParams, StartParams
-from relevit.config.words import SHIPPED
-from relevit.data.benchmark import open_benchmark
+from habitats.benchmark import open_benchmark
+from relevit.choices.words import SHIPPED
 from relevit.data.image_set import ImageSet
-from relevit.evaluate.sets import load_classifier
 from relevit.models.registry import shipped_weights
-from relevit.training import original
-from relevit.training.original import make_original
+from reproduction.config import BenchmarkParams, StartParams
+from reproduction.measures.sets import load_classifier
+from reproduction.training import original
+from reproduction.training.original import make_original
 
 CPU = torch.device("cpu")
 HABITATS = BenchmarkParams()

@@ -17,7 +17,7 @@ import pandas as pd
 
 from relevit.base.device import cores
 from relevit.base.errors import one_line
-from relevit.config.words import Corrupted
+from relevit.choices.words import Corrupted
 from relevit.data.image_set import read_ahead
 from relevit.data.own.listing import REMEDY, SKIP, Listing, order_note
 from relevit.data.own.outlines import GREY16, OtherSize, drawn_how, turned, upright

@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from relevit.data.habitats import habitats
-from relevit.data.own.example import write_example
+from habitats.example import write_example
+from habitats.homes import habitats
 from relevit.data.own.folder import read_data
 
 OPTIONS = {"per_class": 2, "sets": ("a", "only_background"), "size": 16}

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from relevit.data.real.classes import IMAGENET_S_WNIDS, IMAGENET_WNIDS, MERGED, split_classes
+from habitats.real.classes import IMAGENET_S_WNIDS, IMAGENET_WNIDS, MERGED, split_classes
 
 # Of the authors' list of 919 categories, sorted, one a line and no line break at the end.
 PUBLISHED = "b2ee89cf2d5def583dcea806b8cc99def3d9bb7355ae981fc4c986c6d8dec1da"

@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image, ImageOps
 
+from habitats.real.catalogue import CATALOGUE
+from habitats.real.classes import IMAGENET_NAMES, SI_CLASSES
+from habitats.real.imagenet_s import CLASS_IDS
 from relevit.data.image_set import UnreadableImage
-from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.classes import IMAGENET_NAMES, SI_CLASSES
-from relevit.data.real.imagenet_s import CLASS_IDS
 from relevit.models.spec import View
 from replicas import WRITERS
 from replicas.imagenet_s import WNIDS, write_imagenet_s

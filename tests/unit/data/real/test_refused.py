@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from habitats.real.catalogue import CATALOGUE
+from habitats.real.imagenet_s import class_numbers
 from relevit.data.image_set import UnreadableImage
-from relevit.data.real.catalogue import CATALOGUE
-from relevit.data.real.imagenet_s import class_numbers
 from relevit.models.spec import View
 from replicas import WRITERS
 from replicas.folders import FOLDERS

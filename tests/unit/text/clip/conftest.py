@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("transformers", reason="needs the extra 'text'")
-from relevit.config import TextParams
-from relevit.text.clip import begin_towers, captioned, draw_examples, group_pairs, join_encoder
+from habitats.captions import captioned
 from relevit.text.clip.from_transformers import from_clip
+from reproduction.config import TextParams
+from reproduction.language import begin_towers, draw_examples, group_pairs, join_encoder
 
 from .replica import TEXTS, hf_clip
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from relevit.data.drawings import CLASSES, PRETRAINING
-from relevit.text.clip.captions import caption, colour_alone, described, prompt
+from habitats.captions import caption, colour_alone, described, prompt
+from habitats.drawings import CLASSES, PRETRAINING
 
 NAMES = (*CLASSES, *PRETRAINING.classes)
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from relevit.text.clip.from_transformers import CONVERT, clip_folder, load_clip
-from relevit.text.clip.towers import quick_towers
+from reproduction.language.towers import quick_towers
 
 from .replica import hf_clip
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from relevit.data.drawings import CLASSES, class_split
-from relevit.text.clip.captions import caption
-from relevit.text.clip.joining import contrastive_loss, join_towers
-from relevit.text.clip.towers import THING, Examples, quick_towers
+from habitats.captions import caption
+from habitats.drawings import CLASSES, class_split
+from reproduction.language.joining import contrastive_loss, join_towers
+from reproduction.language.towers import THING, Examples, quick_towers
 
 ONE = torch.eye(4, dtype=torch.bool)  # each text is true of its own image alone
 

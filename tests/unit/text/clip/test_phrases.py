@@ -9,7 +9,7 @@ import torch
 
 from relevit.data.batch import Batch
 from relevit.text.clip.dual import CLIP_METHODS
-from relevit.text.clip.phrases import likely_pairs, phrase_maps, pointing
+from reproduction.language.phrases import likely_pairs, phrase_maps, pointing
 
 
 @pytest.fixture(scope="module")

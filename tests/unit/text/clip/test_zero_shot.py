@@ -10,8 +10,8 @@ import torch
 
 from relevit.data.batch import Batch
 from relevit.text.clip.dual import CLIP_METHODS
-from relevit.text.clip.words import word_table
-from relevit.text.clip.zero_shot import erased_group, zero_shot_perturbation, zero_shot_rows
+from reproduction.language.words import word_table
+from reproduction.language.zero_shot import erased_group, zero_shot_perturbation, zero_shot_rows
 
 from ..builders import spelled
 

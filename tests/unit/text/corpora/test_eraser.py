@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from relevit.text.corpora.eraser import DOCS, FILES, read_eraser_movies, read_review
-from relevit.text.corpora.generated import generated_corpus
+from habitats.corpora.eraser import DOCS, FILES, read_eraser_movies, read_review
+from habitats.corpora.generated import generated_corpus
 from replicas.text import ODD_WORD, write_eraser_movies
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from relevit.text.corpora.generated import generated_corpus
+from habitats.corpora.generated import generated_corpus
 
 BAD = set("bad boring awful dull weak terrible lame stupid".split())  # noqa: SIM905
 GOOD = set("good great funny lovely clever brilliant charming moving".split())  # noqa: SIM905

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from habitats.corpora import movie_reviews as module
+from habitats.corpora.movie_reviews import clean, movie_reviews, read_reviews
 from relevit.base import files, wheels
-from relevit.text.corpora import movie_reviews as module
-from relevit.text.corpora.movie_reviews import clean, movie_reviews, read_reviews
 
 ROWS = 400
 

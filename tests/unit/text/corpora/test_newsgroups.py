@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from relevit.text.corpora.newsgroups import TEST, TRAIN, read_newsgroups
+from habitats.corpora.newsgroups import TEST, TRAIN, read_newsgroups
 from replicas.text import GROUPS, write_newsgroups
 
 MESSAGES = 16  # of each folder

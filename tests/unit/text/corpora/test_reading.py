@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from relevit.config import TextParams
-from relevit.text.corpora import reading
 from relevit.text.documents import Corpus, Document
 from replicas.text import GROUPS, write_eraser_movies, write_newsgroups
+from reproduction.config import TextParams
+from reproduction.language import reading
 
 
 def params(**others) -> TextParams:

@@ -1,0 +1,1 @@
+"""What can be chosen, said once: words, ranges, refusals, and what others add."""

@@ -1,0 +1,114 @@
+"""The words that parameters and functions share, each said once: what may be chosen, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from relevit.choices.extensions import Extensible, one_of
+from relevit.protocols import Protocol as Protocol  # one of these words
+
+# Number formats; `auto` takes the one that the device has in hardware.
+Precision = Literal["float32", "bfloat16"]
+PrecisionChoice = Literal["auto", Precision]
+
+# Finetuning: what is trained, on whose masks, through which map. Losses of the map are
+# RobustViT's and others; baselines look at the gradient by the pixels.
+Baseline = Literal["gradmask", "rrr"]
+MapLoss = Literal["relevance", "cft", "energy", "l1"]
+MAP_LOSSES = get_args(MapLoss)
+Method = Literal[MapLoss, Baseline]
+# Further losses of the map, which a run has by name: `(step) -> scalar` (`relevit.losses.Step`).
+MORE_LOSSES: Extensible[Callable[..., Any]] = Extensible(
+    "relevit.losses",
+    taken=("relevance", "classification", "total", "background", "foreground", *MAP_LOSSES),
+)
+MoreLoss = one_of((), MORE_LOSSES)
+# `boxes` are those around annotated masks, `a_third` annotated ones of one image in three. The last
+# three say nothing of where the object is: another image's, one ellipse for all, upside down.
+MaskSource = Literal[
+    "annotated", "tokencut", "boxes", "a_third", "others", "ellipse", "upside_down"
+]
+TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad", "attn_lrp"]
+# What is done to half of the images of a batch by their masks (`finetune.augmenting`).
+AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop")
+# What a run on one's own images trains on (`finetune.own_cure`).
+OWN_CURES = ("label", "relevance", "swap", "both")
+# Further ones of either, `(pictures, masks, rng) -> (pictures, masks)`.
+CURES: Extensible[Callable[..., Any]] = Extensible(
+    "relevit.cures", taken=(*AUGMENTATIONS, *OWN_CURES, "auto")
+)
+Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
+CureChoice = one_of(("auto", *OWN_CURES), CURES)
+
+# Variants of the method; what each changes is in `finetune.variants`.
+Variant = Literal[
+    "full",
+    "no_background",
+    "no_foreground",
+    "no_classification",
+    "only_background",
+    "only_foreground",
+    "only_classification",
+    "ground_truth",
+    "confidence",
+    "predicted_target",
+    "attention",
+    "rollout",
+    "exact_gradient",
+    "temperature",
+    "constant_rate",
+]
+
+# Automatic masks: the bias of the keys that are cut (differences B18).
+KeyBias = Literal["removed", "kept"]
+
+# Perturbation: what is erased (E5), and its colour (E7).
+Unit = Literal["pixel", "token"]
+Fill = Literal["black", "mean"]
+
+# Where the images come from, and how pictures are read.
+OWN_DATA = HABITATS, IMAGENET = "habitats", "imagenet"
+# Further ones, `(set_name, data_root, view) -> ImageSet` (`habitats.photographs`).
+READERS: Extensible[Callable[..., Any]] = Extensible("relevit.readers", taken=OWN_DATA)
+DataName = one_of(OWN_DATA, READERS)
+Preprocessing = Literal["published", "timm"]
+Corrupted = Literal["error", "skip"]
+
+# Models of the embedded benchmark.
+MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
+ModelName = Literal["dinov2-s", "dinov2-s8", "tiny", "tiny-mae", MiniName]
+DINOV2 = ("dinov2-s", "dinov2-s8")  # those that start from DINOv2
+# Those whose weights come with the package, by the images that they have learned from.
+SHIPPED = {"cutouts": ("tiny", "tiny-mae"), "habitats": ("dinov2-s8", "tiny", "tiny-mae")}
+# Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
+# Intuition, and two random ones of two blocks for rehearsals.
+PaperModelName = Literal[
+    "vit-b",
+    "vit-l",
+    "ar-s",
+    "ar-b",
+    "ar-l",
+    "deit-s",
+    "deit-b",
+    "dino-b",
+    "mae-b",
+    "moco-v3-b",
+    "vit-b-cut",
+    "deit-s-cut",
+]
+# Whether a model belongs to the preset's data is known with the whole preset (`config.preset`).
+AnyModelName = Literal[ModelName, PaperModelName]
+# Further ones: `(**options) -> (network, ModelSpec)` (`relevit.models`).
+MORE_MODELS: Extensible[Callable[..., Any]] = Extensible(
+    "relevit.models", taken=get_args(AnyModelName)
+)
+
+# Models that IAV finetunes: ViT-B of timm's hub, and which were pretrained with labels.
+HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
+HUB = get_args(HubName)
+LABELS = ("mini-supervised", "mini-deit", "deit-b", "vit-b-in21k")
+KINDS = {
+    name: "supervised" if name in LABELS else "self-supervised"
+    for name in (*get_args(MiniName), *HUB)
+}

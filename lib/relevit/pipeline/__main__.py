@@ -1,7 +1,0 @@
-"""`python -m relevit.pipeline PRESET`."""
-
-import sys
-
-from relevit.pipeline.run import main
-
-sys.exit(main())

@@ -1,0 +1,1 @@
+"""The reproduction: presets, runs, claims, tables, pictures, pages, the command."""

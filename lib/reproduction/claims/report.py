@@ -1,0 +1,185 @@
+"""What the report shows: three findings, and one table of all verdicts."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from relevit.base.results import read_table
+from relevit.evaluate.looking import RIGHT, WRONG
+from reproduction.claims.criteria import criteria
+from reproduction.claims.deciding import DECIDED, decides
+from reproduction.claims.evaluator import (
+    CONTRADICTED,
+    HOLDS,
+    NO_ROOM,
+    NOT_TESTABLE,
+    UNDECIDED,
+    VERDICTS,
+    Verdict,
+)
+from reproduction.paper import published
+
+PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
+# White on these is easy to read. Those that decide have the colours of gain and loss in pictures,
+# those that do not are grey.
+COLOURS = {
+    HOLDS: RIGHT,
+    CONTRADICTED: WRONG,
+    UNDECIDED: "#3d434c",
+    NO_ROOM: "#545b66",
+    NOT_TESTABLE: "#69707d",
+}
+
+
+class ResultTables(Mapping[str, pd.DataFrame]):
+    """Tables of stages by `stage/stem`, or by the stem that one stage alone has; read when asked.
+
+    `folders` gives the folder of each stage.
+    """
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._paths = {
+            f"{stage}/{path.stem}": path
+            for stage, folder in folders.items()
+            for path in sorted(Path(folder).glob("*.parquet"))
+        }
+        self._read: dict[str, pd.DataFrame] = {}
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        """The table. Raises: KeyError for an unknown name, or a stem of two stages."""
+        found = [key for key in self._paths if name in (key, key.split("/")[1])]
+        if len(found) != 1:
+            raise KeyError(
+                f"{name} is {len(found) or 'no'} table{'s' * (len(found) > 1)} of this run: run "
+                f"the stage that writes it, or use one of {found or list(self._paths)}"
+            )
+        if found[0] not in self._read:
+            self._read[found[0]] = read_table(self._paths[found[0]])
+        return self._read[found[0]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """The verdicts as a table.
+
+    Columns: paper, id, claim, verdict, number (with its 95 % interval and line), reason, decides
+    (what would decide it), source (in the paper), evidence (the stages, and what stands in for what
+    there), criterion.
+    """
+    sentences, book = published.claims().set_index("id"), criteria()
+    rows = []
+    for one in verdicts:
+        stages = ", ".join(sorted({row.stage for row in book.claims[one.id].rows}))
+        evidence = "; ".join(filter(None, (stages, ", ".join(one.stand_ins))))
+        claim, where = sentences.loc[one.id, ["claim", "where"]]
+        paper = PAPERS[one.id.split("-")[0]]
+        found = (one.verdict, one.number, one.reason, decides(one), where, evidence, one.criterion)
+        rows.append((paper, one.id, claim, *found))
+    columns = ["paper", "id", "claim", "verdict", "number", "reason", "decides", "source"]
+    return pd.DataFrame(rows, columns=[*columns, "evidence", "criterion"])
+
+
+def verdict_counts(table: pd.DataFrame) -> pd.DataFrame:
+    """How many claims of each paper have which verdict, and of all."""
+    counts = pd.crosstab(table["paper"], table["verdict"], margins=True, margins_name="all")
+    papers = [name for name in (*PAPERS.values(), "all") if name in counts.index]
+    names = [name for name in (*VERDICTS, "all") if name in counts]
+    return counts.loc[papers, names].rename_axis(index=None, columns=None)
+
+
+def verdict_page(table: pd.DataFrame) -> str:
+    """`verdict_table` as HTML, a part for each paper that opens on a click."""
+    parts = []
+    for paper, rows in table.groupby("paper", sort=False):
+        counts = Counter(rows["verdict"])
+        told = ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name])
+        body = "".join(map(_line, rows.to_dict("records")))
+        head = "<tr><th>id</th><th>claim</th><th>verdict</th><th>numbers</th></tr>"
+        parts.append(
+            f"<details><summary><b>{paper}</b>: {told}</summary>"
+            f'<table class="verdicts">{head}{body}</table></details>'
+        )
+    style = ".verdicts td, .verdicts th {text-align: left !important; vertical-align: top}"
+    return f"<style>{style}</style>{''.join(parts)}"
+
+
+def _line(row: Mapping[str, str]) -> str:
+    text = {name: html.escape(value) for name, value in row.items()}
+    missing = f" Would decide it: {text['decides']}" * (row["decides"] != DECIDED)
+    return (
+        f'<tr><td style="white-space: nowrap">{text["id"]}</td><td>{text["claim"]} '
+        f"<small>({text['source']})</small><details><summary>criterion</summary>"
+        f"{text['criterion']}</details></td>"
+        f'<td><span style="background: {COLOURS[row["verdict"]]}; color: white; padding: 0 .4em; '
+        f'border-radius: 4px; white-space: nowrap">{text["verdict"]}</span></td>'
+        f"<td>{text['number']}<br><small>{text['reason'].rstrip('.')}. {text['evidence']}."
+        f"{missing}</small></td></tr>"
+    )
+
+
+def folded(title: str, table: pd.DataFrame) -> str:
+    """A large table as HTML that opens on a click; numbers with one decimal."""
+    page = table.to_html(border=0, float_format="{:.1f}".format, na_rep="–")
+    inner = f'<div style="overflow-x: auto">{page}</div>'
+    return f"<details><summary>{html.escape(title)}</summary>{inner}</details>"
+
+
+def signed(mean: float, std: float = math.nan) -> str:
+    """`+1.2 ± 0.3`, or `+1.2` without a std; a change that rounds to nothing is `+0.0`."""
+    text = f"{round(mean, 1) + 0.0:+.1f}"
+    return text if math.isnan(std) else f"{text} ± {std:.1f}"
+
+
+def findings(
+    changes: pd.DataFrame,
+    added: pd.DataFrame | None,
+    run: Mapping[str, Any],
+    verdicts: Iterable[Verdict],
+) -> str:
+    """The three things to take home, as Markdown.
+
+    `changes` is `robustness.change_table`, `added` is `paired.added_table` where it was made;
+    `run` is the summary of 02_finetune, with `iou_pct` and `on_object_pct` before and after.
+    """
+    verdicts = list(verdicts)
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    kinds = ", ".join(f"*{name}* {counts[name]}" for name in VERDICTS if counts[name])
+    (on, on_after), (iou, iou_after) = run["on_object_pct"], run["iou_pct"]
+    val = changes.set_index("dataset").loc["val", "change_top1_pts"]
+    texts = [
+        f"**What the relevance terms add.** {_what_is_added(added)}",
+        f"**Where the model looks.** Before finetuning {on:.0f} % of the relevance lies on the "
+        f"object, after it **{on_after:.0f} %**. Map and mask overlap by {iou:.0f} % before and "
+        f"{iou_after:.0f} % after (IoU). On `val`, where nothing is shifted, top-1 changes by "
+        f"{signed(val)} points.",
+        f"**What holds here.** The three papers make {len(verdicts)} claims: {kinds}.",
+    ]
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+
+
+def _what_is_added(added: pd.DataFrame | None) -> str:
+    if added is not None:
+        added = added.query("world == 'own' and arm == 'ours' and classes == 'all'")
+    if added is None or added.empty:
+        return "What finetuning alone would do is not known here: run 03_robustness."
+    row = added.iloc[0]
+    chance = row["adds_low_pts"] <= 0 <= row["adds_high_pts"]
+    return (
+        f"Finetuned on where it looks, the model changes by {signed(row['with_pts'])} points on "
+        f"the seven shifted sets. The same finetuning without the relevance terms changes it by "
+        f"{signed(row['without_pts'])}. So the terms add **{signed(row['adds_pts'])} points** "
+        f"(95 % interval {signed(row['adds_low_pts'])} to {signed(row['adds_high_pts'])}, "
+        f"{int(row['seeds'])} seeds): {'this may be chance' if chance else 'more than chance'}."
+    )

@@ -1,0 +1,85 @@
+"""Parameters of the notebooks: one frozen model each, checked before any work starts.
+
+It imports no other room, and nothing heavy, so that a wrong parameter is reported within seconds.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from relevit.choices.own import OwnChoices
+from relevit.choices.words import HubName, ModelName
+from reproduction.config.attribution import AttributionParams, SegmentationParams
+from reproduction.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
+from reproduction.config.iav import IavParams
+from reproduction.config.pipeline import PipelineParams, SweepGrid
+from reproduction.config.robustvit import (
+    AblationsParams,
+    CuresParams,
+    FinetuneNotebookParams,
+    FinetuneParams,
+    MasksParams,
+    RobustnessParams,
+    StartParams,
+)
+from reproduction.config.text import TextParams
+from reproduction.config.your_own import OwnParams
+
+__all__ = [
+    "NOTEBOOKS",
+    "AblationsParams",
+    "AttributionParams",
+    "BenchmarkParams",
+    "Checked",
+    "Common",
+    "CuresParams",
+    "FinetuneNotebookParams",
+    "FinetuneParams",
+    "HubName",
+    "IavParams",
+    "MasksParams",
+    "ModelName",
+    "Name",
+    "OwnChoices",
+    "OwnParams",
+    "Params",
+    "PipelineParams",
+    "ReportParams",
+    "RobustnessParams",
+    "Seed",
+    "Seeds",
+    "SegmentationParams",
+    "StartParams",
+    "SweepGrid",
+    "TextParams",
+]
+
+
+class ReportParams(Params):
+    """99_report: everything on one page."""
+
+    notebook: ClassVar[str] = "99_report"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to report")
+
+
+# In the order of the pipeline.
+NOTEBOOKS: dict[str, type[Params]] = {
+    cls.notebook: cls
+    for cls in (
+        StartParams,
+        MasksParams,
+        FinetuneNotebookParams,
+        RobustnessParams,
+        CuresParams,
+        AttributionParams,
+        SegmentationParams,
+        IavParams,
+        AblationsParams,
+        TextParams,
+        OwnParams,
+        ReportParams,
+    )
+}

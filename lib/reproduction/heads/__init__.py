@@ -1,0 +1,35 @@
+"""IAV over finetuned models: which are compared, and what is measured of them."""
+
+from reproduction.heads.heads import head_numbers
+from reproduction.heads.measure import (
+    Explainer,
+    chance_table,
+    entropy_table,
+    follow_epochs,
+    object_share_pct,
+    score_table,
+    space_table,
+)
+from reproduction.heads.runs import (
+    compared_runs,
+    finetune_run,
+    outlined_to_explain,
+    pictures_to_explain,
+    test_pictures,
+)
+
+__all__ = [
+    "Explainer",
+    "chance_table",
+    "compared_runs",
+    "entropy_table",
+    "finetune_run",
+    "follow_epochs",
+    "head_numbers",
+    "object_share_pct",
+    "outlined_to_explain",
+    "pictures_to_explain",
+    "score_table",
+    "space_table",
+    "test_pictures",
+]

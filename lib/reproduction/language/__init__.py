@@ -1,0 +1,56 @@
+"""Text and images with text: training on the corpora, and their tables."""
+
+from reproduction.language.encoders import join_encoder, ready_encoder
+from reproduction.language.phrases import group_pairs, likely_pairs, phrase_maps, pointing
+from reproduction.language.pretrained import load_reader
+from reproduction.language.ranking import (
+    SCORES,
+    concatenated,
+    document_scores,
+    leads,
+    score_table,
+    variants_first,
+)
+from reproduction.language.reading import COUNTS, read_corpora, reasoning_documents
+from reproduction.language.towers import begin_towers, draw_examples, examples
+from reproduction.language.train import accuracy, train_on_corpus
+from reproduction.language.words import word_shares
+from reproduction.language.zero_shot import (
+    embed_batches,
+    erased_group,
+    erased_images,
+    projected,
+    zero_shot_perturbation,
+    zero_shot_rows,
+)
+
+__all__ = [
+    "COUNTS",
+    "SCORES",
+    "accuracy",
+    "begin_towers",
+    "concatenated",
+    "document_scores",
+    "draw_examples",
+    "embed_batches",
+    "erased_group",
+    "erased_images",
+    "examples",
+    "group_pairs",
+    "join_encoder",
+    "leads",
+    "likely_pairs",
+    "load_reader",
+    "phrase_maps",
+    "pointing",
+    "projected",
+    "read_corpora",
+    "ready_encoder",
+    "reasoning_documents",
+    "score_table",
+    "train_on_corpus",
+    "variants_first",
+    "word_shares",
+    "zero_shot_perturbation",
+    "zero_shot_rows",
+]

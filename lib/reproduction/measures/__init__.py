@@ -1,0 +1,54 @@
+"""What the papers measure of a model, and the tables that are made of it."""
+
+from reproduction.measures import causal, class_changes, knn, robustness
+from reproduction.measures.causal import (
+    causal_scores,
+    causal_table,
+    draw_scenes,
+    outside_pct,
+    pair_gaps,
+    part_masses,
+    part_worths,
+    worth_maps,
+)
+from reproduction.measures.methods import (
+    ablation_maps,
+    ablation_table,
+    area_table,
+    leads,
+    outlining_maps,
+    perturb,
+    perturb_by_label,
+    right_answers,
+    segmentation_table,
+    shared_maps,
+)
+from reproduction.measures.sets import answer_sets, load_classifier, skipped_images
+
+__all__ = [
+    "ablation_maps",
+    "ablation_table",
+    "answer_sets",
+    "area_table",
+    "causal",
+    "causal_scores",
+    "causal_table",
+    "class_changes",
+    "draw_scenes",
+    "knn",
+    "leads",
+    "load_classifier",
+    "outlining_maps",
+    "outside_pct",
+    "pair_gaps",
+    "part_masses",
+    "part_worths",
+    "perturb",
+    "perturb_by_label",
+    "right_answers",
+    "robustness",
+    "segmentation_table",
+    "shared_maps",
+    "skipped_images",
+    "worth_maps",
+]

@@ -1,0 +1,192 @@
+"""What each part of a drawn scene is worth to the answer, and whether a map's mass says so.
+
+A scene is drawn again without a part, all else equal to the pixel. The *worth* of the part is by
+how much the logit of the class answered for the whole scene falls. A map's *mass* on a part is its
+sum over the pixels that show it. A faithful map has its mass where the worth is. Beyond both
+papers; BAM has scenes of known parts, too (Yang and Kim 2019, Benchmarking Attribution Methods).
+
+A part is worth what it adds to what lies beneath it, which is seen without it. There are no
+shadows; soft edges and an animal that is see-through change pixels that are not the part's
+own (`outside_pct`). Worths need not add up (`pair_gaps`). A part of which no pixel is seen has no
+worth and no mass: NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+
+from habitats.benchmark import Benchmark
+from habitats.composing import PARTS, THINGS
+from relevit.attribution import to_heatmap
+from relevit.data.batch import Batch
+from relevit.evaluate.intervals import mean_interval
+from relevit.evaluate.predictions import BATCH
+from relevit.models.spec import ModelSpec
+
+PAIRS = tuple(combinations(PARTS, 2))
+SCORES = ("rank_correlation", "same_first_pct")
+
+
+class Scenes(NamedTuple):
+    """Scenes, the same without some parts, and which part each pixel shows."""
+
+    whole: Batch
+    without: dict[tuple[str, ...], UInt8[Tensor, "scenes 3 height width"]]
+    owners: Int[Tensor, "scenes height width"]  # index into PARTS, of the part on top
+
+    def shown(self) -> Float[Tensor, "scenes parts"]:
+        """The share of the pixels that show each part."""
+        return torch.stack([self._of(i).double().mean(dim=(1, 2)) for i in range(len(PARTS))], 1)
+
+    def _of(self, part: int) -> Tensor:
+        return self.owners == part
+
+
+def draw_scenes(
+    bench: Benchmark,
+    set_name: str,
+    indices: Sequence[int],
+    *,
+    size: int | None = None,
+    pairs: bool = False,
+) -> Scenes:
+    """Draw scenes of a set by number, whole, without each part and, if asked for, each pair.
+
+    Raises: ValueError for photographs.
+    """
+    if not bench.composable:
+        raise ValueError(
+            f"draw_scenes: {bench.name} has photographs, of which no part can be drawn away; give "
+            "benchmark: {data: habitats}"
+        )
+    whole = bench.draw(set_name, indices, size=size)
+    without, second = {}, torch.zeros_like(whole.masks)
+    for parts in [*((part,) for part in PARTS), *(PAIRS if pairs else ())]:
+        drawn = bench.draw(set_name, indices, size=size, without=parts)
+        without[parts] = drawn.images
+        if parts == THINGS[:1] and drawn.props is not None:
+            second = drawn.props
+    things = torch.zeros_like(whole.masks) if whole.props is None else whole.props
+    owners = torch.full_like(whole.masks, PARTS.index("texture"), dtype=torch.long)
+    for part, mask in zip((*THINGS, "animal"), (things, second, whole.masks), strict=True):
+        owners[mask] = PARTS.index(part)
+    return Scenes(whole, without, owners[:, 0])
+
+
+def part_worths(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Float[Tensor, "scenes parts"]:
+    """By how much the logit of the class answered for the whole scene falls without each part.
+
+    On the CPU, in the order of PARTS.
+    """
+    falls = _falls(model, spec, scenes)
+    return torch.stack([falls[part,] for part in PARTS], dim=1)
+
+
+def pair_gaps(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Float[Tensor, "scenes pairs"]:
+    """The fall without both parts of a pair less the worths of both: 0 where worths add up.
+
+    In logits, in the order of PAIRS. `scenes` are drawn with pairs.
+    """
+    falls = _falls(model, spec, scenes)
+    return torch.stack([falls[a, b] - falls[a,] - falls[b,] for a, b in PAIRS], dim=1)
+
+
+def outside_pct(scenes: Scenes) -> Float[Tensor, "scenes parts"]:
+    """Of the change of all pixels without a part, what lies outside its own, in percent."""
+    shares = []
+    for i, part in enumerate(PARTS):
+        change = (scenes.whole.images.double() - scenes.without[part,]).abs().sum(dim=1)
+        outside = (change * (scenes.owners != i)).sum(dim=(1, 2))
+        shares.append(100 * outside / change.sum(dim=(1, 2)))  # 0 of 0: NaN
+    return torch.where(scenes.shown() > 0, torch.stack(shares, dim=1), torch.nan)
+
+
+def worth_maps(
+    worths: Float[Tensor, "scenes parts"], scenes: Scenes
+) -> Float[Tensor, "scenes 1 height width"]:
+    """The heatmaps that tell the truth: each part's worth, spread evenly over its pixels."""
+    pixels = scenes.shown() * scenes.owners[0].numel()
+    each = worths.nan_to_num() / pixels.clamp_min(1)
+    return each.gather(1, scenes.owners.flatten(1)).reshape(scenes.owners.shape)[:, None]
+
+
+def part_masses(
+    maps: Float[Tensor, "scenes patches"] | Float[Tensor, "scenes 1 height width"],
+    scenes: Scenes,
+    grid: tuple[int, int],
+) -> Float[Tensor, "scenes parts"]:
+    """The sum of each map, signed as it is, over the pixels that show each part.
+
+    Maps of a `grid` of patches become pixels by bilinear interpolation, without scaling.
+    """
+    heat = maps.double()
+    if maps.ndim == 2:
+        heat = to_heatmap(heat, tuple(scenes.owners.shape[1:]), grid, normalise=False)
+    sums = [(heat[:, 0] * (scenes.owners == i)).sum(dim=(1, 2)) for i in range(len(PARTS))]
+    return torch.stack(sums, dim=1)
+
+
+def causal_scores(
+    masses: Float[Tensor, "scenes parts"], worths: Float[Tensor, "scenes parts"]
+) -> pd.DataFrame:
+    """One row a scene: how well the masses tell the worths of the parts that are seen.
+
+    `rank_correlation` is Spearman's, and `same_first_pct` 100 where the part worth most has
+    most mass, else 0. A map with the same mass everywhere, or NaN, says nothing and has 0 in both.
+    """
+    seen = ~worths.isnan()
+    both = (torch.where(seen, values, torch.nan) for values in (masses.nan_to_num(), worths))
+    mass, worth = (scipy.stats.rankdata(values, axis=1, nan_policy="omit") for values in both)
+    last = seen.sum(dim=1, keepdim=True).numpy()  # the rank of one that is alone at the top
+    apart = [ranks - np.nanmean(ranks, axis=1, keepdims=True) for ranks in (mass, worth)]
+    spread = np.sqrt(np.prod([np.nansum(each**2, axis=1) for each in apart], axis=0))
+    common = np.nansum(apart[0] * apart[1], axis=1)
+    correlation = np.divide(common, spread, out=np.zeros_like(common), where=spread > 0)
+    first = ((mass == last) & (worth == last)).any(axis=1)
+    return pd.DataFrame(dict(zip(SCORES, (correlation, 100.0 * first), strict=True)))
+
+
+def causal_table(
+    masses: Mapping[str, Float[Tensor, "scenes parts"]], worths: Float[Tensor, "scenes parts"]
+) -> pd.DataFrame:
+    """The SCORES of each method with their 95 % intervals over scenes.
+
+    Columns: method, score, scenes, value, low, high. Raises: as `mean_interval`.
+    """
+    rows = []
+    for name, found in masses.items():
+        each = causal_scores(found, worths)
+        for score in SCORES:
+            values = torch.tensor(each[score].to_numpy())
+            ends = mean_interval(values)
+            rows.append((name, score, len(values), values.mean().item(), *ends))
+    return pd.DataFrame(rows, columns=["method", "score", "scenes", "value", "low", "high"])
+
+
+@torch.inference_mode()
+def _falls(
+    model: nn.Module, spec: ModelSpec, scenes: Scenes
+) -> dict[tuple[str, ...], Float[Tensor, " scenes"]]:
+    device, seen = next(model.parameters()).device, scenes.shown() > 0
+
+    def logits(images: Tensor) -> Tensor:
+        parts = [model(spec.normalise(some.to(device))).cpu() for some in images.split(BATCH)]
+        return torch.cat(parts).double()
+
+    whole = logits(scenes.whole.images)
+    answered = whole.argmax(dim=1, keepdim=True)
+    falls = {}
+    for parts, images in scenes.without.items():
+        fall = (whole - logits(images)).gather(1, answered)[:, 0]
+        there = seen[:, [PARTS.index(part) for part in parts]].all(dim=1)
+        falls[parts] = torch.where(there, fall, torch.nan)
+    return falls

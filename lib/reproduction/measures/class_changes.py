@@ -1,0 +1,142 @@
+"""Which classes finetuning helps and which it hurts, and what these have in common.
+
+Source: RobustViT App. J, Figs. 8-15, which shows the change of every class, the two classes
+hurt most, and explains them by the size of the object, by context and by the number of test
+images. `predictions` are as in `reproduction.measures.robustness`, with `prediction` where it says so.
+Changes are in percentage points (`_pts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from habitats.cutouts import SHIFTED_SETS
+from habitats.drawings import CLASSES, Drawings
+from relevit.evaluate.intervals import interval
+from reproduction.measures.robustness import ORIGINAL, paired_changes
+
+CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
+EPS = 1e-12  # from a correlation of 1, which has no interval
+
+
+def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd.DataFrame:
+    """Mean change of every class on every set; `names` are those of the labels.
+
+    Columns: dataset, label, name, images, change_top1_pts (mean over the runs).
+    Raises: ValueError as `paired_changes`.
+    """
+    classes = paired_changes(predictions).groupby(["dataset", "label"], sort=False, observed=True)
+    table = classes.agg(images=("index", "nunique"), change_top1_pts=("change_top1_pts", "mean"))
+    table = table.reset_index().astype({"label": int})
+    table.insert(2, "name", [names[label] for label in table["label"]])
+    return table
+
+
+def drawing_share_pct(drawings: Drawings) -> pd.Series:
+    """How much of its square each class's drawing (3d style) covers, by name.
+
+    All classes are pasted at the same sizes, so this is what makes an object small or large.
+    """
+    alpha = drawings.load("3d")[0][:, 3]
+    return pd.Series((100.0 * (alpha > 0.5).double().mean(dim=(1, 2))).numpy(), drawings.classes)
+
+
+def rank_correlation(cause: pd.Series, change: pd.Series) -> dict[str, float]:
+    """Spearman's rank correlation with its 95 % interval over the rows.
+
+    The interval is Fisher's, with the error of Bonett and Wright 2000. Both have the same index.
+    Returns count, spearman, low, high; NaN where one is constant.
+    Raises: ValueError when the indices differ or fewer than four rows are given.
+    """
+    count = len(cause)
+    if count < 4 or not cause.index.equals(change.index):
+        raise ValueError(
+            f"rank_correlation: {count} and {len(change)} rows; give at least four, with "
+            "the same index in both"
+        )
+    with np.errstate(invalid="ignore", divide="ignore"):  # one is constant
+        found = float(cause.rank().corr(change.rank()))
+    error = ((1 + found**2 / 2) / (count - 3)) ** 0.5
+    middle = np.arctanh(np.clip(found, -1 + EPS, 1 - EPS))
+    low, high = np.tanh(interval(middle, images=error**2))
+    return {"count": count, "spearman": found, "low": float(low), "high": float(high)}
+
+
+def cause_table(
+    related: Mapping[tuple[str, str, str], tuple[pd.Series, pd.Series]],
+) -> pd.DataFrame:
+    """`rank_correlation` of each (cause, level, dataset) with the change; columns CAUSES.
+
+    Without any, as on data that have no masks, an empty table.
+    """
+    rows = [(*names, *rank_correlation(*pair).values()) for names, pair in related.items()]
+    return pd.DataFrame(rows, columns=CAUSES)
+
+
+def context_gain_pts(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd.Series:
+    """By how much each class is better on its home background, for the original model.
+
+    Top-1 on `val` minus top-1 on `a`, where every object stands on another class's texture;
+    by name. A class that profits from context has a large one.
+    """
+    original = predictions[predictions["model_run"] == ORIGINAL]
+    right = (100.0 * (original["label_rank"] == 0)).groupby(
+        [original["dataset"].astype(str), original["label"].astype(int)]
+    )
+    top1 = right.mean().unstack(0)
+    gain = top1["val"] - top1["a"]
+    return gain.set_axis([names[label] for label in gain.index])
+
+
+def newly_wrong(predictions: pd.DataFrame, dataset: str, label: int) -> pd.DataFrame:
+    """Images of one class that the original names rightly and a finetuned run does not.
+
+    Columns: model_run, index, answer (the finetuned model's label), ordered by image. Needs
+    the column `prediction`.
+    """
+    rows = predictions[(predictions["dataset"] == dataset) & (predictions["label"] == label)]
+    is_original = rows["model_run"] == ORIGINAL
+    right = rows[is_original & (rows["label_rank"] == 0)]["index"]
+    wrong = rows[~is_original & rows["index"].isin(right) & (rows["label_rank"] > 0)]
+    found = wrong.sort_values(["index", "model_run"], kind="stable", ignore_index=True)
+    return found[["model_run", "index", "prediction"]].rename(columns={"prediction": "answer"})
+
+
+def harmed_table(
+    predictions: pd.DataFrame, datasets: tuple[str, ...], count: int, names: Sequence[str] = CLASSES
+) -> pd.DataFrame:
+    """Up to `count` classes that lose most top-1 on each set, and what they are taken for.
+
+    Columns: dataset, label, name, images, change_top1_pts (mean over runs), newly_wrong (images a
+    run, mean) and taken_for (the new wrong answers of all runs, most frequent first). Ties go by
+    label; a class that does not lose is not listed. Needs the column `prediction`.
+    """
+    classes = class_table(predictions, names)
+    losses = classes[classes["change_top1_pts"] < 0].sort_values(["change_top1_pts", "label"])
+    worst = [losses[losses["dataset"] == dataset].head(count) for dataset in datasets]
+    table = pd.concat(worst, ignore_index=True)
+    wrong = [newly_wrong(predictions, *row) for row in table[["dataset", "label"]].to_numpy()]
+    often = [part["answer"].value_counts(sort=False) for part in wrong]
+    often = [counts.sort_values(ascending=False, kind="stable") for counts in often]
+    return table.assign(
+        newly_wrong=[len(part) / (predictions["model_run"].nunique() - 1) for part in wrong],
+        taken_for=[", ".join(names[int(i)] for i in counts.index) for counts in often],
+    )
+
+
+def class_variation(changed: pd.DataFrame) -> pd.DataFrame:
+    """How far the classes' changes on the shifted sets lie apart in each run, one row a kind.
+
+    `changed` is `robustness.changed_images`. Columns: model_run, classes, labels (how many),
+    std_pts and mean_pts over the labels' mean changes, luck_pts (their standard deviation if all
+    labels were alike and only so few images differed).
+    """
+    rows = changed[changed["dataset"].isin(SHIFTED_SETS)]
+    keys = ["model_run", "classes"]
+    groups = rows.groupby([*keys, "label"], observed=True)["change_top1_pts"]
+    by_label, luck = groups.mean().groupby(keys), (groups.sem() ** 2).groupby(keys)
+    table = by_label.agg(labels="size", std_pts="std", mean_pts="mean")
+    return table.assign(luck_pts=luck.mean() ** 0.5).reset_index()

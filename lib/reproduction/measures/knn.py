@@ -1,0 +1,108 @@
+"""k nearest neighbours in the model's features: does finetuning help on classes it never saw?
+
+Source: RobustViT supp. M. `knn_answers` is in `relevit.evaluate.frozen_features`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import pandas as pd
+from jaxtyping import UInt8
+from torch import Tensor
+
+from habitats.cutouts import Cutouts
+from habitats.drawings import UNSEEN
+from habitats.real.catalogue import CATALOGUE
+from relevit.base.files import from_project
+from relevit.data.image_set import ImageSet
+from relevit.evaluate.frozen_features import knn_answers as knn_answers
+from relevit.evaluate.intervals import estimate, shared_variance
+from relevit.models.spec import View
+from reproduction.config import RobustnessParams
+from reproduction.measures import robustness
+
+KNOWN = "train"  # recipe of the drawings with known classes
+# Those to classify: of the same kind, as in the paper's data sets, and shifted.
+ASKED = ("val", "objectnet")
+BATCH = 50  # images; the vectors do not depend on it beyond rounding
+SEED = 0  # draws the images
+SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
+# RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
+PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
+
+
+def open_data(cfg: RobustnessParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
+    """Images with known classes, and by name the sets to classify, `size` pixels a side.
+
+    `cutouts` draws things (`habitats.drawings`); real data sets are read and sampled, each
+    picture cut to its middle as for ImageNet at 224 px (the papers are silent on this).
+    """
+    if cfg.knn_data == "cutouts":
+        drawn = partial(Cutouts(drawings=UNSEEN).pictures, seed=SEED, size=size)
+        known = drawn(KNOWN, cfg.known_images).kept()
+        return known, {name: drawn(name, cfg.asked_images).kept() for name in ASKED}
+    if not cfg.knn_root:
+        raise ValueError(
+            f"03_robustness: knn_data {cfg.knn_data!r} without knn_root; give the folder that "
+            "holds the data set, or knn_data: cutouts, which needs none"
+        )
+    view = View(resize=round(size * 256 / 224), crop=size, interpolation="bicubic")
+    key = cfg.knn_data.removesuffix("_coarse")
+    labels = {"labels": "coarse"} if key != cfg.knn_data else {}
+    root = from_project(cfg.knn_root)
+    known, asked = (CATALOGUE[key].read(root, view, call=call, **labels) for call in (0, 1))
+    if known.classes != asked.classes:
+        raise ValueError(
+            f"03_robustness: the two parts of {cfg.knn_data} in {root} have folders of other "
+            "classes; "
+            f"{CATALOGUE[key].remedy} whole"
+        )
+    known, asked = known.sample(cfg.known_images, SEED), asked.sample(cfg.asked_images, SEED)
+    return known, {cfg.knn_data: asked}
+
+
+def pixels_of(images: ImageSet) -> Iterator[UInt8[Tensor, "batch 3 side side"]]:
+    """The pictures alone, in batches that fit a model."""
+    return (batch.images for batch in images.batches(BATCH))
+
+
+def short_names(classes: Iterable[str]) -> list[str]:
+    """Names for captions: iNaturalist's species without number and taxa, others as they are."""
+    return [" ".join(name.split("_")[-2:]) if SPECIES.fullmatch(name) else name for name in classes]
+
+
+def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy in percent: model_run, data, k, images, accuracy_pct.
+
+    `answers` are those of `knn_answers` with `model_run` and `data` added.
+    """
+    right = answers.assign(accuracy_pct=100.0 * (answers["label"] == answers["prediction"]))
+    groups = right.groupby(["model_run", "data", "k"], sort=False)["accuracy_pct"]
+    return groups.agg(images="size", accuracy_pct="mean").reset_index()
+
+
+def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
+    """What finetuning changed, image by image, with its interval; one row a data set and k.
+
+    Columns: data, k, images, seeds, change_pts (mean over the finetuned runs), change_std_pts
+    (sample deviation over the runs, NaN for one), low_pts, high_pts and standard_error_pts
+    (what images add to the error of the mean over runs).
+    Raises: ValueError without 'original', without another run, or when runs hold other images.
+    """
+    rows = []
+    for (data, k), part in answers.groupby(["data", "k"], sort=False):
+        pairs = robustness.paired_changes(_as_predictions(part))
+        wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
+        runs = [wide.T.to_numpy()]
+        rows.append((data, k, *wide.shape, *estimate(runs), shared_variance(runs) ** 0.5))
+    columns = ["data", "k", "images", "seeds", "change_pts", "change_std_pts", "low_pts"]
+    return pd.DataFrame(rows, columns=[*columns, "high_pts", "standard_error_pts"])
+
+
+def _as_predictions(answers: pd.DataFrame) -> pd.DataFrame:
+    """As `robustness` has them; the rank of a label that is not the answer is unknown: 1."""
+    wrong = answers["label"] != answers["prediction"]
+    return answers.assign(dataset=answers["data"], label_rank=wrong.astype(int))

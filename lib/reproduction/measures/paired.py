@@ -1,0 +1,128 @@
+"""What one way of finetuning adds to another, paired by seed and image, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from habitats.cutouts import SHIFTED_SETS
+from relevit.evaluate.intervals import estimate
+
+GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the others
+IMAGE = ["seed", "dataset", "index"]
+ROW = ["world", "arm", "classes"]  # of a table of what relevance adds
+ORIGINAL = "original"  # the arm of the models that all others start from
+
+
+def paired_change(
+    ours: pd.DataFrame, other: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS
+) -> pd.DataFrame:
+    """Difference of top-1, in points, mean over `sets`, by group of classes.
+
+    Both tables have one row a seed and image: `seed`, `dataset`, `index`, `right`, `in_a`. Columns
+    of the result: `change_pts` (mean over the seeds), `low_pts` and `high_pts`
+    (`relevit.evaluate.intervals`), `seeds`.
+    A group without any image has no row. Raises: ValueError when the two did not see the same
+    images.
+    """
+    both = ours.merge(other[[*IMAGE, "right"]], on=IMAGE, suffixes=("", "_other"))
+    both = both[both["dataset"].isin(sets)]
+    wanted = int(ours["dataset"].isin(sets).sum())
+    if len(both) != wanted or wanted == 0 or len(other) != len(ours):
+        raise ValueError(
+            f"paired_change: {len(both)} of {wanted} images are in both tables; give answers of "
+            "both to the same seeds, sets and images"
+        )
+    both["change"] = 100.0 * (both["right"].astype(float) - both["right_other"].astype(float))
+    rows = {}
+    for group in GROUPS:
+        part = both if group == "all" else both[both["in_a"] == (group == "A")]
+        if len(part):
+            seeds = sorted(part["seed"].unique())
+            wide = [
+                images.pivot(index="seed", columns="index", values="change").reindex(seeds)
+                for _, images in part.groupby("dataset", sort=True)
+            ]
+            found = estimate([values.to_numpy() for values in wide])
+            rows[group] = [found.mean, found.low, found.high, len(seeds)]
+    names = ["change_pts", "low_pts", "high_pts", "seeds"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
+    return table.rename_axis("classes")
+
+
+def difference(
+    ours: pd.DataFrame, other: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS
+) -> pd.Series:
+    """Top-1 of one arm less that of another, in points, mean over `sets`, by the seeds of both.
+
+    Both have rows as `paired_change` takes them, without `in_a`. Returns `change_pts`, `low_pts`,
+    `high_pts`, `seeds`, and `seeds_better`: in how many the first is the better one.
+    Raises: ValueError as `paired_change`, and where no seed is in both.
+    """
+    seeds = np.intersect1d(ours["seed"], other["seed"])
+    pair = [seen[seen["seed"].isin(seeds)].assign(in_a=True) for seen in (ours, other)]
+    found = paired_change(*pair, sets).loc["all"]
+    means = [
+        seen[seen["dataset"].isin(sets)]
+        .groupby(["seed", "dataset"])["right"]
+        .mean()
+        .groupby("seed")
+        .mean()
+        for seen in pair
+    ]
+    found["seeds_better"] = (means[0] > means[1]).sum()
+    return found
+
+
+def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:
+    """What each arm changes with the relevance terms and without, and what these add, in points.
+
+    `answers` as from `finetune.outcomes.study`. One row a world, arm and group of classes:
+    `with_pts` and `without_pts` are changes of top-1 against the original, `adds_pts` their
+    difference, each with its interval as `paired_change` has it (`with_low_pts` and so on).
+    Raises: ValueError as `paired_change`.
+    """
+    rows = []
+    for world, part in answers.groupby("world", sort=False):
+        original = part[part["arm"] == ORIGINAL]
+        for arm, runs in part[part["arm"] != ORIGINAL].groupby("arm", sort=False):
+            ours, control = (runs[runs["relevance"] == on] for on in (True, False))
+            before = original[original["seed"].isin(runs["seed"])]
+            pairs = {"with": (ours, before), "without": (control, before)}
+            pairs["adds"] = (ours, control)
+            found = [
+                paired_change(*pair, sets).drop(columns="seeds").add_prefix(f"{name}_")
+                for name, pair in pairs.items()
+            ]
+            named = [table.rename(columns=lambda c: c.replace("_change", "")) for table in found]
+            joined = pd.concat(named, axis=1).reset_index()
+            rows.append(joined.assign(world=world, arm=arm, seeds=runs["seed"].nunique()))
+    table = pd.concat(rows, ignore_index=True)
+    return table[[*ROW, *table.columns.drop(ROW)]]
+
+
+def runs_of(answers: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """The original and the runs of an arm with relevance, in the preset's own world.
+
+    As `robustness` takes them: `model_run` is `original` or `seed<N>`.
+    """
+    own = answers[answers["world"] == "own"]
+    original = own[(own["arm"] == ORIGINAL) & (own["seed"] == own["seed"].min())]
+    ours = own[(own["arm"] == arm) & own["relevance"]]
+    names = "seed" + ours["seed"].astype(str)
+    return pd.concat([original.assign(model_run=ORIGINAL), ours.assign(model_run=names)])
+
+
+def figure_means(figures: pd.DataFrame) -> pd.DataFrame:
+    """Mean over the seeds of every figure: one row a world, arm and `relevance`."""
+    named = figures.columns.str.endswith(("_pct", "_pts"))
+    groups = figures.groupby(["world", "arm", "relevance"], sort=False)
+    return groups[list(figures.columns[named])].mean()
+
+
+def original_gaps_pts(figures: pd.DataFrame) -> pd.Series:
+    """The background gap of each world's original, mean over its seeds."""
+    means = figure_means(figures).xs(ORIGINAL, level="arm")
+    return means["background_gap_pts"].droplevel("relevance")

@@ -1,0 +1,98 @@
+"""The nine test sets, answered by a model: every prediction on disk, a file a set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from habitats.benchmark import Benchmark
+from habitats.cutouts import TEST_SETS
+from relevit.base.device import PrecisionChoice
+from relevit.base.files import file_fingerprint, write_atomically
+from relevit.base.results import read_table
+from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
+from relevit.models.loading import load_model
+from relevit.models.trunk import Frozen
+
+
+def load_classifier(
+    bench: Benchmark,
+    model: str,
+    weights: Path | None,
+    precision: PrecisionChoice = "auto",
+    device: str = "auto",
+    frozen: Frozen | None = None,
+) -> Classifier:
+    """A model by name, ready to answer images of a benchmark. `weights` as `load_model`,
+    `frozen` as `make_classifier`."""
+    network, spec = load_model(model, weights, device=device), bench.spec(model)
+    return make_classifier(network, spec, precision, probe=bench.probe(spec), frozen=frozen)
+
+
+def answer_sets(
+    classifier: Classifier,
+    weights: Path | None,
+    folder: Path,
+    bench: Benchmark,
+    images_per_set: int,
+    on_set: Callable[[str], None] = lambda name: None,
+    *,
+    known: Path | None = None,
+) -> pd.DataFrame:
+    """Predictions on the nine test sets of a benchmark, one parquet file a set in `folder`.
+
+    `weights` is the file that the model was loaded from (None: shipped). A set whose file was
+    written for the same weights, number format, number of images and rules of the benchmark is
+    read instead of computed, so that an interrupted evaluation goes on where it stopped. How large
+    the margin of a second look is does not matter: the answers are those of float32 with each
+    (`Classifier`). Such a file in the folder `known`, where another stage has asked, will do.
+    Returns all rows, with the columns of `Classifier.predict`, `dataset` and `index` (number of
+    the image in its set). Images that cannot be read have no row, and the others keep their
+    numbers, so that runs are compared image by image (`skipped_images`).
+    """
+    origin = "shipped" if weights is None else file_fingerprint(weights)
+    answers_of = f"{classifier.spec.name} {origin} {classifier.rounding}"
+    identity = f"{answers_of} {images_per_set} {bench.rules}".rstrip()
+    parts = []
+    for name in TEST_SETS:
+        path = folder / f"{name}.parquet"
+        rows = _kept_rows(path, identity)
+        if rows is None and known and (rows := _kept_rows(known / path.name, identity)) is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, rows.to_parquet)
+        if rows is None:
+            lost: dict[int, str] = {}
+            how = {"size": classifier.spec.image_size, "skipped": lost}
+            rows = classifier.predict(bench.test_batches(name, images_per_set, BATCH, **how))
+            rows.insert(0, "dataset", name)
+            places = [i for i in range(len(rows) + len(lost)) if i not in lost]
+            rows.insert(1, "index", places)
+            rows.attrs["identity"] = identity
+            if lost:
+                rows.attrs["skipped"] = [lost[place] for place in sorted(lost)]
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, rows.to_parquet)
+        on_set(name)
+        parts.append(rows)
+    return pd.concat(parts, ignore_index=True)
+
+
+def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
+    """The rows of a file that was written for this identity; None for another or a damaged one."""
+    try:
+        rows = read_table(path)
+    except (FileNotFoundError, ValueError):
+        return None
+    return rows if rows.attrs.get("identity") == identity else None
+
+
+def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
+    """The images that `answer_sets` left out in any of these folders: set -> ids."""
+    found: dict[str, list[str]] = {}
+    for path in (folder / f"{name}.parquet" for folder in folders for name in TEST_SETS):
+        for image in read_table(path, ["index"]).attrs.get("skipped", []):
+            ids = found.setdefault(path.stem, [])
+            ids += [image] * (image not in ids)
+    return found

@@ -1,0 +1,17 @@
+"""The papers' own numbers, as data: tables and claims, in our names.
+
+May import data and models, which give the names; evaluation and claims build on it.
+"""
+
+from reproduction.paper.published import (
+    CAPTIONS,
+    MASKS,
+    claims,
+    paper_variants,
+    published_ablation,
+    published_ablations,
+    published_changes,
+    published_perturbation,
+    published_rows,
+    published_segmentation,
+)

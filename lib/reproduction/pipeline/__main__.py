@@ -1,0 +1,7 @@
+"""`python -m reproduction.pipeline PRESET`."""
+
+import sys
+
+from reproduction.pipeline.run import main
+
+sys.exit(main())

@@ -1,0 +1,430 @@
+"""What an exercise of a notebook says to an answer: one sentence, and never the solution.
+
+An exercise is a function that stands between nbgrader's marks in a notebook; the cell below hands
+it to its check, for example `checks.gae(gae)`. A check runs it on a small example. It prints a line
+that begins with ✓, or raises `Wrong`: a mistake that is known here has a sentence of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import reduce
+from numbers import Number
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from relevit import losses
+from relevit.attention.token_rows import carry_rows, pool_rows
+from relevit.evaluate.perturbation import auc_weights
+from relevit.evaluate.segmentation import segmentation_rows, segmentation_scores
+from relevit.iav.scores import centred_scores, ia_scores, unit_norm
+from relevit.protocols import options
+from reproduction.measures import paired
+
+TOLERANCE = 1e-4  # relative and absolute: rounding, and no other formula
+BLOCKS, HEADS, TOKENS = 3, 2, 5
+
+
+class Wrong(AssertionError):
+    """An answer that is not right yet, in one sentence; a notebook shows no more than that."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: the sentence in the place of a traceback."""
+        return [f"✗ {self}"]
+
+
+# The exercises, in the order of the notebooks
+
+
+def gae(answer: Callable) -> None:
+    """02: attention and gradients, blocks x heads x tokens x tokens -> patches."""
+    attention = _random(BLOCKS, HEADS, TOKENS, TOKENS, seed=0).softmax(-1)
+    gradients = _random(BLOCKS, HEADS, TOKENS, TOKENS, seed=1)
+    product = attention * gradients
+    matrices = product.clamp(min=0).mean(1)
+    right = pool_rows(carry_rows(list(matrices[:, None]), "class_token", 1), "class_token", 1)[0]
+    whole = _carried(matrices)
+    apart = attention.mean(1) * gradients.mean(1)
+    _judge(answer, (attention, gradients), right, "That is GAE: the map that RobustViT trains.", {
+        "Your map is transposed: you read the class token's column. Its row says what it takes "
+        "from the patches.": whole[1:, 0],
+        "The class token's own entry is still in: a map has one number for each patch.": whole[0],
+        "Your map is transposed, and the class token's own entry is still in.": whole[:, 0],
+        "You return all of R: the map is the class token's row.": whole,
+        "Your map is 0 everywhere: begin with the identity, and multiply matrices with `@`.":
+            torch.zeros_like(right),
+        "You left the identity out: a token keeps what it has, so each block adds to R.":
+            _product(matrices)[0, 1:],
+        "You take the sum over heads: their mean is asked for, or more heads would say more.":
+            _carried(HEADS * matrices)[0, 1:],
+        "You cut negative values after the mean over heads: then a head that speaks against the "
+        "class cancels one that speaks for it. Cut first.":
+            _carried(product.mean(1).clamp(min=0))[0, 1:],
+        "You left negative products in: keep only what speaks for the class.":
+            _carried(product.mean(1))[0, 1:],
+        "You take absolute values: what speaks against the class must not count for it.":
+            _carried(product.abs().mean(1))[0, 1:],
+        "You take the mean over heads before you multiply: each head has a gradient of its own.":
+            _carried(apart.clamp(min=0))[0, 1:],
+        "You multiply from the wrong side: a later block mixes what the earlier ones have made, "
+        "so its matrix stands on the left.": _carried(matrices.flip(0))[0, 1:],
+        "You left the gradients out: this is the same map for every class.":
+            _carried(attention.mean(1))[0, 1:],
+        "You use the last block alone: carry the relevance through all of them.":
+            matrices[-1][0, 1:],
+    })  # fmt: skip
+
+
+def background_loss(answer: Callable) -> None:
+    """02: heatmaps and masks, images x 1 x height x width -> mean squared relevance off."""
+    heat, mask = torch.rand(2, 1, 4, 4, generator=_seeded(1)), torch.zeros(2, 1, 4, 4)
+    mask[:, :, 1:3, 1:4] = 1
+    off = heat * (1 - mask)
+    right = losses.background_loss(losses.Step(heatmaps=heat, masks=mask))
+    praise = "That is Eq. 1: the mean is over all pixels, so a large background weighs more."
+    _judge(answer, (heat, mask), right, praise, {
+        "You punish relevance on the object: the background is 1 - mask.":
+            (heat * mask).square().mean(),
+        "You punish relevance everywhere: on the object it is welcome.": heat.square().mean(),
+        "That is the foreground term (Eq. 2): here only the background counts.":
+            (heat * mask - mask).square().mean(),
+        "You hold the map against the mask: off the object Eq. 1 asks for 0, and on it for "
+        "nothing.": (heat - mask).square().mean(),
+        "The relevance is not squared: Eq. 1 is a mean squared error.": off.mean(),
+        "You take the sum: the loss is a mean, or a large image would weigh more.":
+            off.square().sum(),
+        "You take the sum over the pixels of an image: the loss is a mean over them, too.":
+            off.square().sum((1, 2, 3)).mean(),
+        "You divide by the background's pixels alone: Eq. 1 divides by all of them.":
+            off.square().sum() / (1 - mask).sum(),
+        "You keep a number for each image: one for all of them is asked for.":
+            off.square().mean((1, 2, 3)),
+    })  # fmt: skip
+
+
+def adds(answer: Callable) -> None:
+    """03: 1 for right, by set and image, columns original, without, with -> points."""
+    random, sizes = np.random.default_rng(3), {"a": 6, "r": 14, "sketch": 4}  # unlike, on purpose
+    places = [(name, number) for name, images in sizes.items() for number in range(images)]
+    shares = {"original": 0.5, "without": 0.4, "with": 0.7}
+    right = pd.DataFrame(
+        {name: (random.random(len(places)) < share) * 1.0 for name, share in shares.items()},
+        pd.MultiIndex.from_tuples(places, names=["dataset", "index"]),
+    )
+    ours, twin = (
+        right[name].gt(0).rename("right").reset_index().assign(seed=0, in_a=True)
+        for name in ("with", "without")
+    )
+    true = paired.paired_change(ours, twin, list(sizes))["change_pts"]["all"]
+    mean, of_all = 100 * right.groupby("dataset").mean().mean(), 100 * right.mean()
+    praise = "That is what the tables call `adds_pts`: the rest has both twins in common."
+    _judge(answer, (right,), true, praise, {
+        "That is the change since the original. The twin has changed, too: subtract its change.":
+            mean["with"] - mean["original"],
+        "That is the change of the twin: what relevance adds is beyond it.":
+            mean["without"] - mean["original"],
+        "You took all images together, so that a large set counts more: first each set, then the "
+        "mean over the sets.": of_all["with"] - of_all["without"],
+        "You took all images together, and the change since the original: the twin has changed, "
+        "too.": of_all["with"] - of_all["original"],
+        "Your sign is turned: with minus without.": -true,
+        "That is a share: times 100 it is points.": true / 100,
+        "You add the two changes: take their difference.":
+            mean["with"] + mean["without"] - 2 * mean["original"],
+        "You took the sum over the sets: their mean is asked for.": true * len(sizes),
+        "You divide by what was there before: points are a plain difference.":
+            100 * (mean["with"] - mean["without"]) / mean["original"],
+        "You keep a number for each set: the mean over the sets is asked for.":
+            100 * right.groupby("dataset").mean().eval("`with` - without"),
+    })  # fmt: skip
+
+
+def follow(answer: Callable) -> None:
+    """06: matrices of the blocks, a list of images x tokens x tokens -> such a matrix."""
+    stacked = _random(BLOCKS, 2, TOKENS, TOKENS, seed=2).softmax(-1)
+    matrices, eye, right = list(stacked), torch.eye(TOKENS), _carried(stacked)
+    late = _carried(stacked[1:]) @ stacked[0]
+    begun_anew = eye
+    for matrix in matrices:
+        begun_anew = eye + matrix @ begun_anew
+    praise = "That is the recursion: with mean attention it makes rollout."
+    _judge(answer, (matrices,), right, praise, {
+        "You left the identity out: a token keeps itself when it goes past the attention.":
+            _product(stacked),
+        "You add the identity once, at the end: each block keeps what was there.":
+            _product(stacked) + eye,
+        "You add the identity in each block, and not what was there before it.": begun_anew,
+        "Your first block keeps nothing of its own tokens: begin with the identity.": late,
+        "You begin with zeros: before the first block each token holds itself.":
+            torch.zeros_like(right),
+        "You multiply entry by entry: `@` multiplies matrices.": eye * (1 + stacked).prod(0),
+        "You multiply from the wrong side: a later block mixes what the earlier ones have made, "
+        "so its matrix stands on the left.": _carried(stacked.flip(0)),
+        "Your matrix is transposed: its rows are the tokens that take.": right.mT,
+        "You add the blocks up: each one mixes what the earlier ones have made.":
+            eye + stacked.sum(0),
+        "You use the last block alone: go through all of them.": eye + stacked[-1],
+        "You halve in each block, so that the rows sum to 1. The picture is the same, but the "
+        "formula here does not.": right / 2**BLOCKS,
+    })  # fmt: skip
+
+
+def miou(answer: Callable) -> None:
+    """07: cut maps and masks, true or false, images x 1 x height x width -> percent."""
+    masks = torch.zeros(3, 1, 6, 6, dtype=torch.bool)
+    for number in range(3):
+        masks[number, :, 1 : 2 + number, 1 : 3 + number] = True
+    heat = torch.rand(masks.shape, generator=_seeded(2)) + 0.3 * masks
+    cut = heat > heat.mean(dim=(1, 2, 3), keepdim=True)
+    right = segmentation_scores(segmentation_rows(heat, masks))["miou_pct"]
+    pair, other, every = (cut, masks), (~cut, ~masks), (1, 2, 3)
+    on, off = _overlap(*pair), _overlap(*other)
+    accuracy = 100 * (cut == masks).double().mean()
+    praise = "In mIoU the object counts as much as the background, however small it is."
+    _judge(answer, pair, right, praise, {
+        "That is a share: times 100 it is percent.": right / 100,
+        "Your number is the IoU of the object alone: take the mean with the background's.": on,
+        "Your number is the IoU of the background alone: take the mean with the object's.": off,
+        "You add the two IoUs: mIoU is their mean.": on + off,
+        "You took the IoU of each image and then the mean: count over all images first, and "
+        "divide once.": (_overlap(*pair, dim=every) + _overlap(*other, dim=every)).mean() / 2,
+        "That is pixel accuracy: an empty map would do well by it, as most pixels are background.":
+            accuracy,
+        "Your union counts the pixels that are in both twice.":
+            (_overlap(*pair, once=False) + _overlap(*other, once=False)) / 2,
+        "Your union counts the pixels that are in both twice, and the background is left out.":
+            _overlap(*pair, once=False),
+        "That is Dice's coefficient, a cousin: the IoU divides by the union.":
+            _overlap(*pair, once=False) + _overlap(*other, once=False),
+        "That is Dice's coefficient, of the object alone: the IoU divides by the union.":
+            2 * _overlap(*pair, once=False),
+        "You divide by the pixels in just one of both: the union has those in both as well.":
+            50 * sum((a & b).sum() / (a ^ b).sum().double() for a, b in (pair, other)),
+        "You divide by the mask alone: a map that marks everything would pass.":
+            50 * sum((a & b).sum() / b.sum().double() for a, b in (pair, other)),
+        "You divide by all pixels: the IoU divides by the union.":
+            50 * sum((a & b).double().mean() for a, b in (pair, other)),
+    })  # fmt: skip
+
+
+def area(answer: Callable) -> None:
+    """07: erased shares from 0 % on and accuracies, both in percent -> area in percent."""
+    shares, accuracy = [0.0, 10.0, 30.0, 60.0, 90.0], [95.0, 80.0, 50.0, 20.0, 5.0]
+    right = float(auc_weights(shares, **options("published", "auc_weights")) @ accuracy)
+    ends, there = [*accuracy, 0.0], np.array(accuracy)
+    steps, halves = np.diff([*shares, 100.0]), np.add(ends[:-1], ends[1:]) / 2
+    praise = "That is the AUC of the papers' tables: small is good in the positive test."
+    _judge(answer, (shares, accuracy), right, praise, {
+        "You left the last point out: where 100 % is erased, the accuracy counts as 0.":
+            right - 10 * accuracy[-1] / 2 / 100,
+        "You divide by the width of the shares that are there: 100 % is erased at the end.":
+            (steps[:-1] * halves[:-1]).sum() / shares[-1],
+        "Your last point lies at 1: shares are in percent, 30 for 30 %, so it lies at 100.":
+            np.trapezoid(ends, [*shares, 1.0]) / 100,
+        "Your last point lies at 1, and your area is 100 times too large: shares are in percent, "
+        "30 for 30 %.": np.trapezoid(ends, [*shares, 1.0]),
+        "Your area is 100 times too large: shares are in percent, 30 for 30 %, and 100 of them "
+        "are the whole image.": 100 * right,
+        "Your area is 100 times too small: it is wanted in percent, 30 for 0.3, as the accuracies "
+        "are.": right / 100,
+        "You add the heights up without the widths of the steps.": there.sum(),
+        "You add the mean heights up without the widths of the steps.": halves.sum(),
+        "You take the mean of the points: the shares are not evenly spaced, and an area knows how "
+        "wide each step is.": there.mean(),
+        "You take the mean of the points, the last one too: an area knows how wide each step is.":
+            there.sum() / len(ends),
+        "You hold each accuracy up to the next share, as stairs do. Between two points the curve "
+        "is a straight line.": (steps * there).sum() / 100,
+        "Your steps take the accuracy at their end alone: the line goes from one end to the other.":
+            (steps * ends[1:]).sum() / 100,
+        "You forgot to halve: a trapezoid is as high as the mean of its two ends.": 2 * right,
+        "You exchanged heights and places: shares run from left to right.": -right,
+    })  # fmt: skip
+
+
+def ia_score(answer: Callable) -> None:
+    """08: attention, layers x heads x patches, and attribution, patches -> layers x heads."""
+    attention, attribution = _maps()
+    products, right = attention * attribution, ia_scores(attention[None], attribution[None])[0]
+    row, other = attention.norm(dim=-1), attribution.norm()
+    soft = attention.softmax(-1), attribution.softmax(-1)
+    praise = "That is Eq. 1: 1 for the same picture, 0 for no patch in common."
+    _judge(answer, (attention, attribution), right, praise, {
+        "This is the plain inner product: a head that gives its patches twice as much would score "
+        "twice as high. Divide both maps by their lengths.": products.sum(-1),
+        "You take the mean over patches: an inner product is a sum.":
+            products.mean(-1) / row / other,
+        "You use a softmax: a map is divided by its length.": (soft[0] * soft[1]).sum(-1),
+        "You divide by the sums of the maps: their lengths are asked for, the roots of the sums "
+        "of squares.": products.sum(-1) / attention.sum(-1) / attribution.sum(),
+        "You divide by the largest values: then the map itself would not score 1.":
+            products.sum(-1) / attention.amax(-1) / attribution.amax(),
+        "Only the attention has length 1: divide the attribution by its length as well.":
+            products.sum(-1) / row,
+        "Only the attribution has length 1: divide each head's row by its length as well.":
+            products.sum(-1) / other,
+        "You take one length for all heads together: each head's row has its own.":
+            products.sum(-1) / attention.norm() / other,
+        "You take one length for all heads of a layer: each head's row has its own.":
+            products.sum(-1) / attention.flatten(1).norm(dim=1)[:, None] / other,
+        "You take lengths over the heads: a row has its length along the patches.":
+            (unit_norm(attention.mT).mT * attribution).sum(-1) / other,
+        "You divide by the squared lengths: take their roots.":
+            products.sum(-1) / row**2 / other**2,
+        "You take the mean off the maps: that is the next exercise.":
+            centred_scores(attention[None], attribution[None])[0],
+        "You keep a number for each patch: a score is one number for each head.":
+            products / row[..., None] / other,
+        "You take the mean over heads: each head has a score of its own.": right.mean(-1),
+    })  # fmt: skip
+
+
+def centred_score(answer: Callable) -> None:
+    """08: attention, layers x heads x patches, and attribution, patches -> layers x heads."""
+    attention, attribution = _maps()
+    rows, values = _centred(attention), _centred(attribution)
+    right, patches = centred_scores(attention[None], attribution[None])[0], len(attribution)
+    praise = "That is a correlation: looking everywhere earns nothing, looking away counts down."
+    _judge(answer, (attention, attribution), right, praise, {
+        "This is still the IA-score: take the mean off each map first.":
+            _cosine(attention, attribution),
+        "Only the attention is centred: the attribution has a mean, too.":
+            _cosine(rows, attribution),
+        "Only the attribution is centred: take its own mean off each head's row as well.":
+            _cosine(attention, values),
+        "You take off one mean for all heads together: each head's row has its own.":
+            _cosine(attention - attention.mean(), values),
+        "You take the mean over the heads: each head's row has its own, along the patches.":
+            _cosine(attention - attention.mean(1, keepdim=True), values),
+        "You divide by the lengths before you take off the means: what is left is shorter than 1.":
+            (_centred(unit_norm(attention)) * _centred(unit_norm(attribution))).sum(-1),
+        "You take the mean off the score: take it off the maps.":
+            _centred(_cosine(attention, attribution)),
+        "You do not divide by the lengths: this is no cosine yet.": (rows * values).sum(-1),
+        "This is the covariance: divide both centred maps by their lengths.":
+            (rows * values).mean(-1),
+        "You lost the sign: a score below 0 says that the head looks away.": right.abs(),
+        "You cut off what is below 0: such a score says that the head looks away.":
+            right.clamp(min=0),
+        "Your deviations divide by one patch less (`std` does), and your mean by all of them: "
+        "divide by lengths instead.": right * (patches - 1) / patches,
+    })  # fmt: skip
+
+
+# What they are made of
+
+
+def _judge(
+    answer: Callable, inputs: tuple, right: Any, praise: str, slips: Mapping[str, Any]
+) -> None:
+    """Print the praise, or raise Wrong; `slips` are what typical mistakes lead to, by sentence."""
+    given, right = _number(_given(answer, inputs)), _number(right)
+    if _same(given, right):
+        print(f"✓ {praise}")
+        return
+    for factor in (1, 100):  # a slip may come with a share for percent
+        for text, slip in slips.items():
+            if _same(factor * given, _number(slip)):
+                _wrong(text)
+    if given.shape != right.shape:
+        _wrong(f"Your result has {_shape(given)}; {_shape(right)} is asked for.")
+    if not bool(given.isfinite().all()):
+        _wrong("Your result holds NaN or infinity: look for a division by 0.")
+    away = (given - right).abs()
+    if away.ndim == 0:
+        _wrong(f"Not right yet: your number is {given:.4g}, and off by {away:.3g}.")
+    worst = ", ".join(map(str, np.unravel_index(int(away.argmax()), away.shape)))
+    count = int((away > TOLERANCE).sum())
+    _wrong(
+        f"Not right yet: {count} of {away.numel()} numbers differ, most at [{worst}], by "
+        f"{away.max():.3g}."
+    )
+
+
+def _given(answer: Callable, inputs: tuple) -> Any:
+    """What a student's function returns. Raises: Wrong where it stops or changes its inputs."""
+    if not callable(answer):
+        _wrong(f"A function is asked for, and this is {str(answer)[:40]}: leave its () out.")
+    kept = copy.deepcopy(inputs)
+    try:
+        given = answer(*inputs)
+    except Exception as error:  # whatever a beginner's code may raise
+        if isinstance(error, NotImplementedError) and not str(error):  # torch's have a text
+            _wrong("The function is still empty: write its body, run its cell, and then this one.")
+        told = " ".join(str(error).split())[:200]
+        _wrong(f"Your function stopped with {type(error).__name__}: {told}")
+    if given is None:
+        _wrong("Your function returns nothing: end it with `return`.")
+    for number, (new, old) in enumerate(zip(inputs, kept, strict=True), start=1):
+        new, old = _parts(new), _parts(old)
+        if len(new) != len(old) or not all(map(np.array_equal, new, old)):
+            _wrong(f"Your function changes its input number {number}: work on a copy of it.")
+    return given
+
+
+def _parts(given: Any) -> list[np.ndarray]:
+    return [np.asarray(each) for each in (given if isinstance(given, list) else [given])]
+
+
+def _number(given: Any) -> Tensor:
+    """A result as a tensor. Raises: Wrong for what is none, such as a dictionary."""
+    if isinstance(given, Tensor | np.ndarray | np.generic | pd.Series | Number):
+        given = given.detach() if isinstance(given, Tensor) else given
+        return torch.tensor(np.asarray(given, dtype=float))
+    _wrong(f"Your function returns a {type(given).__name__}: one tensor or number is asked for.")
+
+
+def _wrong(text: str) -> NoReturn:
+    raise Wrong(text) from None
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    close = {"rtol": TOLERANCE, "atol": TOLERANCE}
+    return a.shape == b.shape and torch.allclose(a, b, **close)
+
+
+def _shape(of: Tensor) -> str:
+    return f"the shape ({', '.join(map(str, of.shape))})" if of.ndim else "one number"
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _random(*shape: int, seed: int) -> Tensor:
+    """In the precision of a model and of torch.eye: a right answer need not ask for another."""
+    return torch.randn(shape, generator=_seeded(seed))
+
+
+def _maps() -> tuple[Tensor, Tensor]:
+    """Attention of six heads to nine patches, and an attribution; their sums differ."""
+    draw = _seeded(0)
+    return torch.rand(3, 2, 9, generator=draw) ** 2, 3 * torch.rand(9, generator=draw)
+
+
+def _carried(matrices: Tensor) -> Tensor:
+    """(I + A_L) ... (I + A_1)"""
+    return _product(torch.eye(TOKENS) + matrices)
+
+
+def _product(matrices: Tensor) -> Tensor:
+    """A_L ... A_1"""
+    return reduce(lambda made, matrix: matrix @ made, matrices)
+
+
+def _overlap(a: Tensor, b: Tensor, *, once: bool = True, dim: tuple = (0, 1, 2, 3)) -> Tensor:
+    """IoU in percent; with `once` false the pixels in both count twice below."""
+    return 100 * (a & b).sum(dim) / ((a | b).sum(dim) + (0 if once else (a & b).sum(dim))).double()
+
+
+def _centred(maps: Tensor) -> Tensor:
+    return maps - maps.mean(dim=-1, keepdim=True)
+
+
+def _cosine(rows: Tensor, values: Tensor) -> Tensor:
+    return (unit_norm(rows) * unit_norm(values)).sum(-1)

@@ -1,0 +1,123 @@
+"""What `make class` hands out: students' copies of notebooks, handout and quiz, and slides.
+
+The exercises are cells of the notebooks, and the committed notebooks have the solutions, between
+nbgrader's marks. A student's copy is such a notebook with a stub in the place of each solution, and
+without outputs; what checks an answer is in `pipeline/checks.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from relevit.base.files import project_root
+from reproduction.pipeline.slides import write_page, write_slides
+
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+SOLUTION = re.compile(rf"(?ms)^([ ]*){BEGIN}\n.*?^[ ]*{END}$")
+STUB = r"\1# Your code here.\n\1raise NotImplementedError"
+MADE = "exercise_as_made"  # in a copy's metadata: what its cells were
+
+
+def has_solution(cell: NotebookNode) -> bool:
+    """Whether a student is to write in this cell."""
+    return cell.cell_type == "code" and bool(SOLUTION.search(cell.source))
+
+
+def stub(source: str) -> str:
+    """A cell's source with a place to write in where its solution is.
+
+    It raises NotImplementedError, which the checks know.
+    """
+    return SOLUTION.sub(STUB, source)
+
+
+def students_copy(path: Path, folder: Path) -> NotebookNode:
+    """A notebook without any solution or output.
+
+    Links to files of the project lead there from `folder`, too.
+    Raises: ValueError for marks that are no pair.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    links = f"]({Path(os.path.relpath(path.parent.parent, folder)).as_posix()}/"
+    for cell in notebook.cells:
+        if _marks(cell) not in ([], [BEGIN, END]):
+            raise ValueError(
+                f"{path}: cell {cell.id!r} has the marks {_marks(cell)}; a solution stands between "
+                f"one {BEGIN!r} and one {END!r}"
+            )
+        if cell.cell_type == "code":
+            cell.update(source=stub(cell.source), outputs=[], execution_count=None)
+        else:
+            cell.source = cell.source.replace("](../", links)
+    return notebook
+
+
+def _marks(cell: NotebookNode) -> list[str]:
+    found = [line.strip() for line in cell.source.splitlines()]
+    return [line for line in found if line in (BEGIN, END)]
+
+
+def write_copies(notebooks: Path, folder: Path) -> list[Path]:
+    """A student's copy of every notebook; the files written.
+
+    Raises: ValueError where somebody has worked in a copy, and as `students_copy`.
+    """
+    made = {path.name: students_copy(path, folder) for path in sorted(notebooks.glob("*.ipynb"))}
+    _check_untouched(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, copy in made.items():
+        copy.metadata[MADE] = _text_of(copy)
+        nbformat.write(copy, folder / name)
+    return [folder / name for name in made]
+
+
+def _check_untouched(folder: Path) -> None:
+    """A copy whose cells are no longer those that were made is somebody's work."""
+    for path in sorted(folder.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        if notebook.metadata.get(MADE) != _text_of(notebook):
+            raise ValueError(
+                f"exercises: {path} has been worked on; name another folder with --out, or move it "
+                "away"
+            )
+
+
+def _text_of(notebook: NotebookNode) -> str:
+    """Tells two notebooks' cells apart, what they show included."""
+    text = "\0".join(f"{cell.source}{cell.get('outputs', '')}" for cell in notebook.cells)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; a wrong input is one message and exit code 2."""
+    root = project_root()
+    name = "python -m reproduction.pipeline.exercises"
+    parser = argparse.ArgumentParser(prog=name, description=__doc__)
+    parser.add_argument("--out", type=Path, default=root / "outputs" / "class")
+    folder = parser.parse_args(arguments).out.expanduser()
+    texts = root / "workshop"
+    try:
+        write_copies(root / "notebooks", folder / "students")
+        slides = write_slides(texts / "slides.md", root / "notebooks", folder / "slides.html")
+        for name in ("handout", "quiz"):
+            write_page(texts / f"{name}.md", folder / "students" / f"{name}.html")
+        given = shutil.make_archive(str(folder / "class"), "zip", folder, "students")
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"for students: {folder / 'students'}, the same as {given}")
+    print(f"for the speaker: {folder / 'slides.html'}, {slides} slides, notes with the key S")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What the stages of a preset need from outside: fetched or looked at before long work starts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from relevit.base import errors
+from relevit.choices.words import DINOV2
+from reproduction.config import NOTEBOOKS, OwnParams, StartParams, TextParams
+from reproduction.config.preset import Preset
+from reproduction.config.text import ON_DISK
+
+
+def fetch(preset: Preset) -> None:
+    """Fetch what the stages of a preset would fetch, once and now.
+
+    Texts and models that they name in a folder are looked at there instead.
+    Raises: RuntimeError without the extra `text`, ConnectionError for what cannot be had,
+    FileNotFoundError or ValueError for what is missing from a folder or wrong in it.
+    """
+    if absent := errors.absent():
+        raise RuntimeError(
+            f"pipeline: {' and '.join(absent)} not installed; "
+            f"{errors.NOTEBOOK_ON_TEXT} needs the extra 'text': make setup installs "
+            f"it, or: {errors.INSTALL}"
+        )
+    if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
+        return
+    stages = preset.stages
+    original = cast(StartParams, stages["00_start"])
+    text = cast(TextParams, stages["09_text"])
+    trains = original.source == "train" or bool(stages["03_robustness"].home_shares)
+    pretrained = trains and original.model in DINOV2
+    joined = text.dual_model == "dinov2-minilm"
+    own = cast(OwnParams, stages["10_your_own"]).own_model in DINOV2
+    if pretrained or joined or own or stages["01_masks"].feature_model == "dinov2-s":
+        from relevit.models.dinov2 import load_dinov2
+
+        load_dinov2()
+    if joined or text.text_model == "minilm-l6":
+        from relevit.text.minilm import minilm_folder
+
+        minilm_folder()
+    _fetch_texts(f"{preset.path}: 09_text", text)
+    if text.text_model == "bert-base" and text.source == "pretrained":
+        from reproduction.language.pretrained import bert_folder
+
+        bert_folder(text.weights_root)
+    if text.dual_model == "clip-b32" and text.source == "pretrained":
+        from relevit.text.clip.from_transformers import clip_folder
+
+        clip_folder(text.weights_root)
+
+
+def _fetch_texts(place: str, cfg: TextParams) -> None:
+    if "movie_reviews" in cfg.corpora:
+        from habitats.corpora.movie_reviews import fetch_reviews
+
+        fetch_reviews()
+    if on_disk := [name for name in cfg.corpora if name in ON_DISK]:
+        from reproduction.language.reading import read_on_disk
+
+        for name in on_disk:
+            read_on_disk(cfg, name, where=place)

@@ -1,0 +1,169 @@
+"""What a preset's run consists of, written for Snakemake: stages, their parameters, runs.
+
+A file is written anew only where its content has changed, so that by the files' times Snakemake
+makes again what others ask for now, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from relevit.base.files import project_root, write_atomically
+from relevit.base.results import read_json
+from relevit.choices.words import HABITATS
+from relevit.models.registry import PAPER_MODELS
+from reproduction.config import NOTEBOOKS, StartParams
+from reproduction.config.preset import Preset
+from reproduction.pipeline.progress import PAGE
+from reproduction.runs import runs, table
+from reproduction.runs.runs import DIVERGED, MADE, Row
+from reproduction.stages import read_stage
+
+FOLDER = "params"  # of a preset's results
+PLAN = "plan.json"
+ASKED = "asked.json"  # beside a run's files
+NOT_OF_TRAINING = {"training_images", "images_per_set", "shown"}  # which a world has not
+LARGEST_BATCH = 6  # runs of one process, which loads torch once
+TIMES = Path("docs", "results", "times.csv")  # seconds of stages and of kinds of runs
+UNKNOWN_S = 60.0  # where none are known: then the longest way is that of most steps
+
+
+def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[str, float]:
+    """Write the parameters of each stage, what each run is asked, and the plan of all.
+
+    `at_once` are the jobs side by side on this machine, for which runs are put together; None for
+    a cluster, where each is a job of its own. `whole`: no stage is asked for alone. Returns the
+    seconds of each job, as far as they are known, by the first words of its message.
+    Raises: ValueError for a run that cannot be made.
+    """
+    results = project_root() / "outputs" / preset.path.stem
+    read, known = table.asked(preset), table.of_preset(preset)
+    for name, cls in NOTEBOOKS.items():
+        if name in preset.stages:
+            values = cls.values_of_preset(preset.path)
+            _write(results / FOLDER / f"{name}.yaml", yaml.safe_dump(values))
+    for name, row in known.items():
+        needs = [each.name for each in runs.needs(row)]
+        asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
+        if runs.is_trained(row):
+            how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
+            asked["training"] = how | {"images": runs.original_images(row.params)}
+        folder = _room(preset) / name
+        with suppress(OSError, ValueError):  # none, or a damaged one
+            made, before = read_json(folder / MADE), read_json(folder / ASKED)
+            if row.more_than(made["asked"]):
+                (folder / ASKED).unlink()  # written anew, it is newer than what was made
+            elif before | {"asked": row.asked} == asked:
+                continue  # it was made with as much, or more: nothing is made anew
+        _write(folder / ASKED, json.dumps(asked, indent=2, sort_keys=True))
+    times = known_seconds(preset.path.stem)
+    other = median(times.values()) if times else UNKNOWN_S
+    notebooks = {
+        name: {
+            "about": about(name),
+            "runs": [*read.get(name, {})],
+            "seconds": times.get(name, other),
+        }
+        for name in preset.stages
+    }
+    first = set(read.get(PAGE, {}))
+    first |= {need.name for run in first for need in runs.needs(known[run])}
+    batches = list(_batches(known, first, at_once))
+    for batch in batches:
+        batch["seconds"] = sum(times.get(kind(known[run]), other) for run in batch["runs"])
+    plan = {
+        "real": preset.pipeline.benchmark.data != HABITATS,
+        "page": PAGE,
+        "at_once": at_once if whole else None,
+        "notebooks": notebooks,
+        "batches": batches,
+    }
+    _write(results / FOLDER / PLAN, json.dumps(plan, indent=2))
+    jobs = notebooks | {f"runs {n} of {len(batches)}": job for n, job in enumerate(batches, 1)}
+    return {name: job["seconds"] for name, job in jobs.items()} if times else {}
+
+
+def known_seconds(preset: str) -> dict[str, float]:
+    """Seconds of each stage and each kind of run, when a preset was run the last time."""
+    path = project_root() / TIMES
+    if not path.is_file():
+        return {}
+    table = pd.read_csv(path)
+    return table[table["preset"] == preset].set_index("notebook")["seconds"].to_dict()
+
+
+def kind(row: Row) -> str:
+    """What the time of a run depends on most, as it is named in TIMES."""
+    params = row.params
+    if row.original:
+        return f"{runs.ORIGINAL} {params.model}"
+    blocks = params.trained_blocks
+    return f"{params.model} epochs {params.epochs}" + ("" if blocks is None else f" last {blocks}")
+
+
+def about(notebook: str) -> str:
+    """What a stage is about, in the words of its parameters."""
+    return (NOTEBOOKS[notebook].__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
+
+
+def _batches(
+    known: dict[str, Row], first: set[str], at_once: int | None
+) -> Iterator[dict[str, Any]]:
+    """Runs that wait for the same, as many in one job as leaves work for all jobs."""
+    groups: dict[tuple, list[str]] = {}
+    for name, row in known.items():
+        needs = tuple(each.name for each in runs.needs(row))
+        groups.setdefault((name in first, needs, _stages(row)), []).append(name)
+    for (_, needs, before), names in groups.items():
+        size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
+        for start in range(0, len(names), size):
+            part = names[start : start + size]
+            told = part[0] + (f" and {len(part) - 1} more" if part[1:] else "")
+            yield {"runs": part, "told": told, "needs": needs, "before": before}
+
+
+def _stages(row: Row) -> tuple[str, ...]:
+    """The notebooks whose files a run reads."""
+    own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
+    masks = row.params.masks == "tokencut" and not row.original
+    return (*(["00_start"] if own else []), *(["01_masks"] if masks else []))
+
+
+def unmake_failed(preset: Preset) -> None:
+    """Take back the marks of runs that failed, so that they are made again.
+
+    One that diverged would do so again: that is its result.
+    """
+    for name, reason in failures(preset).items():
+        if not diverged(reason):
+            (_room(preset) / name / MADE).unlink()
+
+
+def diverged(reason: str) -> bool:
+    """Whether a run has failed in a way that is its result."""
+    return reason.startswith(DIVERGED)
+
+
+def failures(preset: Preset) -> dict[str, str]:
+    """The runs that have failed or diverged, with their reasons."""
+    marks = {name: _room(preset) / name / MADE for name in table.of_preset(preset)}
+    found = {name: read_json(path)["failed"] for name, path in marks.items() if path.is_file()}
+    return {name: reason for name, reason in found.items() if reason}
+
+
+def _room(preset: Preset) -> Path:
+    return project_root() / "outputs" / preset.path.stem / runs.ROOM
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)

@@ -1,0 +1,259 @@
+"""Run the pipeline of a preset: `python -m reproduction.pipeline.run workshop`.
+
+Checks every parameter file, the device, the disk and the download first, so that nothing
+fails after long work for a reason that was known before it. Order, resume and parallel runs
+are Snakemake's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from relevit.base.device import cores
+from relevit.base.files import need_disk_space, project_root
+from reproduction.config.preset import Preset, read_preset
+from reproduction.pipeline import children, lock, progress
+from reproduction.pipeline.fetching import fetch
+from reproduction.stages import EXECUTED, SUMMARY, preset_file
+
+QUIET = ["--quiet", "host", "reason"]
+# Threads that have nothing to do sleep: beside other work they take ten times the processor else.
+# Makefile has the same for what it starts itself.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
+STOPPED = 130  # the exit code of what Ctrl-C has stopped
+LEAST_MB = 10  # with less a stage has failed for want of disk
+LEFT = ".*.tmp"  # what a killed process leaves beside results that it was writing
+
+
+def check(name: str, stages: Sequence[str] = ()) -> Preset:
+    """Check the preset's file and the machine. Raises: ValueError, FileNotFoundError, OSError."""
+    path = preset_file(name)
+    known = sorted(file.stem for file in path.parent.glob("*.yaml"))
+    if name not in known:  # "../quick" would be another's lock
+        raise ValueError(f"pipeline: preset {name!r} is unknown; use one of {known}")
+    preset = read_preset(path)
+    if unknown := [stage for stage in stages if stage not in preset.stages]:
+        raise ValueError(
+            f"pipeline: {unknown[0]!r} is no stage of {path}; use some of {list(preset.stages)}"
+        )
+    need_disk_space(project_root() / "outputs" / name, preset.pipeline.disk_mb)
+    return preset
+
+
+def check_devices(preset: Preset) -> None:
+    """Check the devices that its stages ask for. Raises: ValueError."""
+    from relevit.base.device import choose_device
+
+    for name, params in preset.stages.items():
+        try:
+            choose_device(params.device)
+        except ValueError as error:
+            raise ValueError(f"{preset.path}: {name}: {error}") from None
+
+
+def snakemake(
+    preset: str,
+    *options: str,
+    jobs: int | None = None,
+    gpus: int = 0,
+    profile: str = "",
+    works: bool = False,
+    **kwargs,
+) -> subprocess.CompletedProcess:
+    """Call Snakemake on the project's Snakefile for one preset.
+
+    A `profile` says where stages run and what each may use; `jobs` replaces how many at once.
+    Without one they run here: one a GPU at a time, or without any as many as `jobs` (1).
+    If it `works` and does not only plan, it and its stages end with this process.
+    """
+    if profile:  # a stage there has its GPU to itself, so that it is the first it sees
+        places = ["--profile", profile, *(["--jobs", str(jobs)] if jobs else [])]
+        places += ["--config", f"preset={preset}"]
+    else:  # stages that compute at once share the processor's cores
+        jobs = jobs or 1
+        least = max(cores(), jobs)
+        places = ["--cores", str(least), "--resources", f"gpu={gpus or jobs}"]
+        places += ["--config", f"preset={preset}", f"gpus={gpus}"]
+        places += [f"threads={least // min(jobs, gpus or jobs)}"]
+    root = project_root()
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
+    # What has changed is told by the files of the plan. The other scheduler, which is the default
+    # where a solver is found, weighs a job of high priority against several of lower.
+    command += ["--rerun-triggers", "mtime", "--scheduler", "greedy", "--directory", str(root)]
+    # The stages call papermill and python by name: those of this environment come first.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
+    kwargs |= {"cwd": root, "env": WAITING | os.environ | {"PATH": path}}
+    if works:
+        patience_s = CANCELLING_S if profile else 0.0
+        return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
+    return subprocess.run([*command, *options, *places], **kwargs)
+
+
+def todo(preset: str, targets: Sequence[str] = (), profile: str = "") -> list[str]:
+    """What is still to run: the message of each such job, in Snakemake's order.
+
+    Raises: RuntimeError in Snakemake's words when it cannot plan, or refuses the profile.
+    """
+    options = ("--dry-run", "--rerun-incomplete", "--quiet", "host")
+    done = snakemake(preset, *targets, *options, profile=profile, capture_output=True, text=True)
+    if done.returncode:
+        # The list of all its options comes before what is wrong with one.
+        said = (done.stdout + done.stderr).rpartition("__main__.py: error: ")[2]
+        raise RuntimeError(f"pipeline: Snakemake cannot plan the run:\n{said}")
+    return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
+
+
+def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile: str = "") -> int:
+    """Check, plan and run one preset, here or as a profile says; return the exit code.
+
+    With `stages`, these and what they need alone.
+    Raises: ValueError, OSError, RuntimeError before any work, also while another runs the preset.
+    """
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
+    preset = check(name, stages)
+    with lock.held(name):
+        return _run(preset, stages, jobs, profile)
+
+
+def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) -> int:
+    from reproduction.pipeline import plan  # loads torch, which takes seconds
+
+    start, since = time.perf_counter(), time.time()
+    name = preset.path.stem
+    results = project_root() / "outputs" / name
+    targets = [f"outputs/{name}/{stage}/{SUMMARY}" for stage in stages]
+    last = results / (stages or list(preset.stages))[-1] / EXECUTED
+    if not profile:  # else this machine hands out the stages: it may lack a GPU
+        check_devices(preset)
+    plan.unmake_failed(preset)
+    seconds = plan.write_plan(preset, None if profile else jobs or 1, not stages)
+    waiting = todo(name, targets, profile)
+    if not waiting:
+        print(f"Nothing to do: {last} is up to date.")
+        return 0
+    fetch(preset)
+    print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
+    names = [message.partition(":")[0] for message in waiting]
+    at_once = 1 if profile else jobs or 1
+    told = progress.Progress(names, seconds, at_once, results / progress.PAGE / EXECUTED)
+    with progress.shown(told, results / progress.LOG) as output:
+        code = snakemake(
+            name,
+            *targets,
+            "--nolock",  # its own would outlive a run that was killed
+            "--rerun-incomplete",
+            "--keep-going",
+            "--keep-incomplete",
+            *QUIET,
+            jobs=jobs,
+            gpus=0 if profile else _gpus(),
+            profile=profile,
+            works=True,
+            stdout=output,
+            stderr=output,
+        ).returncode
+    if code and not told.failed:
+        print(*told.said, sep="\n", file=sys.stderr)
+    minutes = (time.perf_counter() - start) / 60
+    lost = plan.failures(preset)
+    for run, reason in lost.items():
+        print(f"Failed: {run}: {reason}", file=sys.stderr)
+    if code:
+        print(
+            f"Stopped after {minutes:.1f} min. Results so far are kept: mend and run again. All "
+            f"that was said: {results / progress.LOG}",
+            flush=True,
+        )
+        need_disk_space(results, LEAST_MB)  # says why, where it was that
+        return code
+    _clear_left(results, since)
+    if broken := [run for run, reason in lost.items() if not plan.diverged(reason)]:
+        print(
+            f"Done in {minutes:.1f} min but for {len(broken)} runs, which the notebooks mark as "
+            f"missing. Mend and run again: only what is missing is made. Open {last}"
+        )
+        return 1
+    print(f"Done in {minutes:.1f} min. Open {last}")
+    return 0
+
+
+def _clear_left(results: Path, since: float) -> None:
+    """Remove what earlier runs left half written; what is younger may be written by hand now.
+
+    And the tokens of frozen blocks: all runs are made.
+    """
+    from reproduction.runs.runs import ROOM, TOKENS
+
+    shutil.rmtree(results / ROOM / TOKENS, ignore_errors=True)
+    for path in [*results.rglob(LEFT)]:
+        if path.stat().st_mtime < since:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends the body as Ctrl-C does; what then comes to its end is not cut short by more."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as a shell asks for in the background
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; a wrong input is one message and exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m reproduction.pipeline.run", description=__doc__
+    )
+    parser.add_argument("preset", help="file of params/, for example quick or workshop")
+    parser.add_argument("stages", nargs="*", help="these and what they need; without, all")
+    parser.add_argument(
+        "-j", "--jobs", type=int, help="stages at once (default 1, or those of the profile)"
+    )
+    parser.add_argument(
+        "--profile", default="", help="profile of Snakemake, for example profiles/slurm"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        with _stoppable():
+            return run(options.preset, options.stages, options.jobs, options.profile)
+    except KeyboardInterrupt:
+        # Not where a pipe may lead whose reader the same Ctrl-C has ended.
+        print("Stopped. Results so far are kept: the same command goes on.", file=sys.stderr)
+        return STOPPED
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

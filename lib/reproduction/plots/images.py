@@ -1,0 +1,336 @@
+"""Images, masks and heatmaps in rows. Every function returns a matplotlib figure.
+
+All grids are rows of `Tile`s: at most five stand side by side, and longer rows go on below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Shaped, UInt8
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from PIL import Image
+from torch import Tensor
+
+from relevit.attribution import to_heatmap
+from relevit.data.batch import Batch
+from relevit.data.own.check import samples
+from relevit.data.own.listing import Listing
+from relevit.evaluate.looking import Look
+from relevit.models.spec import Mask
+from reproduction.plots.style import (
+    DPI,
+    GAIN,
+    GREY,
+    HEAT,
+    LOSS,
+    OBJECT,
+    PALE_OBJECT,
+    REST,
+    SIGNED_HEAT,
+    SIGNED_TICKS,
+    readable,
+    write,
+)
+
+COLUMNS = 5
+SIDE, GAP, LINE = 2.0, 0.06, 0.16  # inches: of a tile (160 pixels), between two, of a line of text
+BREAK = 0.15  # inches more, where rows go on below
+DIMMED = 0.22  # brightness of what a mask leaves out
+PIECES = {"other": REST, "dropped": PALE_OBJECT, "object": OBJECT}  # of a cut
+HEAT_TICKS = ([0, 1], ("lowest", "highest\nof its map"))
+OUTLINE = {"color": "white", "path_effects": [withStroke(linewidth=2.5, foreground="black")]}
+SAMPLES, SAMPLE_PIXELS, LONGEST_NAME = 8, 640, 30  # of a folder; of one; letters of a title
+Images = UInt8[Tensor, "count 3 height width"]
+Masks = Bool[Tensor, "count 1 height width"]
+Heatmaps = Float[Tensor, "count 1 height width"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One picture of a grid.
+
+    Heat is from 0 to 1; if `signed`, diverging around 0 and over its largest size. `colours` say
+    how pixels of one channel are drawn. A title in the colour LOSS is in italics, for print.
+    """
+
+    pixels: Shaped[np.ndarray, "height width *channels"]
+    title: str = ""
+    colour: str = "black"
+    heat: Float[Tensor, "height width"] | None = None
+    mask: Bool[Tensor, "height width"] | None = None
+    signed: bool = False
+    colours: Mapping[str, Any] | None = None
+
+
+def tile_grid(
+    rows: Sequence[tuple[str, Sequence[Tile]]],
+    note: str = "",
+    keys: Sequence[Patch | Line2D] = (),
+    ends: tuple[str, str] = HEAT_TICKS[1],
+    columns: int = COLUMNS,
+) -> Figure:
+    """Rows of tiles with a name at the left; `note` and `keys` stand below all.
+
+    Rows longer than `columns` are broken alike, the parts as even as can be. `ends` says what 0
+    and 1 of heat are.
+    """
+    longest = max(len(tiles) for _, tiles in rows)
+    wide = -(-longest // -(-longest // columns))
+    lines = [
+        (name, tiles[start : start + wide])
+        for start in range(0, longest, wide)
+        for name, tiles in rows
+    ]
+    above = []
+    for number, (_, tiles) in enumerate(lines):
+        text = max([0, *(1 + tile.title.count("\n") for tile in tiles if tile.title)])
+        above.append(GAP + LINE * text + BREAK * (number > 0 and number % len(rows) == 0))
+    width, height = wide * (SIDE + GAP), len(lines) * SIDE + sum(above)
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    top, scales = height, {}
+    for (name, tiles), gap in zip(lines, above, strict=True):
+        top -= gap + SIDE
+        for column, tile in enumerate(tiles):
+            place = (column * (SIDE + GAP) / width, top / height, SIDE / width, SIDE / height)
+            axis = bare(figure.add_axes(place))
+            drawn = draw_tile(axis, tile)
+            if tile.heat is not None:
+                scales.setdefault(tile.signed, (drawn, top))
+            if column == 0:
+                write(axis.set_ylabel, name, rotation=0, ha="right", va="center")
+    _add_scales(figure, scales, ends)
+    if note or keys:
+        below = {"bbox_to_anchor": (0, 0), "frameon": False, "ncols": 4, "alignment": "left"}
+        figure.legend(handles=list(keys), loc="upper left", title=note, title_fontsize=9, **below)
+    return figure
+
+
+def image_grid(
+    rows: Sequence[tuple[str, Shaped[Tensor, "count 3 height width"]]],
+    titles: Sequence[Sequence[str]] | None = None,
+    note: str = "",
+    colours: Sequence[Sequence[str]] | None = None,
+) -> Figure:
+    """Rows of images with a name at the left, and for each image a title and its colour.
+
+    `note` stands below all: what marks in the titles or dimmed parts mean. Images are bytes or
+    from 0 to 1.
+    """
+    tiles = []
+    for place, (name, images) in enumerate(rows):
+        words = titles[place] if titles else [""] * len(images)
+        inks = colours[place] if colours else ["black"] * len(images)
+        parts = zip(images, words, inks, strict=True)
+        tiles.append((name, [Tile(pixels_of(image), *text) for image, *text in parts]))
+    return tile_grid(tiles, note)
+
+
+def heatmap_grid(
+    images: Images,
+    rows: Sequence[tuple[str, Heatmaps]],
+    titles: Sequence[str] | None = None,
+    colours: Sequence[str] | None = None,
+    ends: tuple[str, str] = HEAT_TICKS[1],
+    masks: Masks | None = None,
+    answers: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
+) -> Figure:
+    """The images, and below them one row of heatmaps for each model, laid over the image.
+
+    `colours` are those of the titles, as of a `Look`: blue is right and orange is wrong, which
+    is in italics too. `ends` says what 0 and 1 are, and `masks` are outlined on the heatmaps.
+    `answers` are titles and colours of the heatmaps themselves, of each row. Maps are in [0, 1]; a
+    row with values below 0 is drawn in two colours, each map over its own largest size.
+    """
+    count, outlined = len(images), [None] * len(images) if masks is None else masks[:, 0]
+    plain = ([""] * count, ["black"] * count)
+    texts = zip(images, titles or plain[0], colours or plain[1], strict=True)
+    tiles = [("image", [Tile(pixels_of(image), *words) for image, *words in texts])]
+    for place, (name, maps) in enumerate(rows):
+        words = answers[place] if answers else plain
+        parts = zip(images, maps[:, 0], outlined, *words, strict=False)  # as many as images
+        signed = bool((maps < 0).any())
+        tiles.append((name, [Tile(pixels_of(i), t, c, h, m, signed) for i, h, m, t, c in parts]))
+    keys = [Patch(color=GAIN, label="right"), Patch(color=LOSS, label="wrong")]
+    keys = keys if colours or answers else []
+    if masks is not None and masks.any():
+        keys.append(Line2D([], [], label="the object", **OUTLINE))
+    return tile_grid(tiles, keys=keys, ends=ends)
+
+
+def looks_grid(
+    images: Images, names: Sequence[str], looks: Mapping[str, Look], masks: Masks | None = None
+) -> Figure:
+    """The images under their `names`, and below them what each model sees in them and answers."""
+    rows = [(name, seen.heatmaps) for name, seen in looks.items()]
+    answers = [(seen.titles, seen.colours) for seen in looks.values()]
+    return heatmap_grid(images, rows, names, masks=masks, answers=answers)
+
+
+def phrase_figure(
+    pairs: Batch,
+    maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
+    phrases: Sequence[str],
+    grid: tuple[int, int],
+) -> Figure:
+    """Both phrases of each image side by side, one row of heatmaps for each method (Fig. 7).
+
+    `phrases` has one for each class, `grid` says how many rows and columns of patches there are.
+    Each heatmap is stretched over its own range.
+    """
+    size = tuple(pairs.images.shape[-2:])
+    rows = [
+        (name, to_heatmap(both.flatten(0, 1).float(), size, grid)) for name, both in maps.items()
+    ]
+    titles = [fill(phrases[label], 26) for label in pairs.labels.flatten().tolist()]
+    return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles)
+
+
+def captioned_images(images: Images, captions: Sequence[str]) -> Figure:
+    """Images under their captions, which are broken into lines."""
+    return image_grid([("", images)], [[fill(text, 26) for text in captions]])
+
+
+def cut_out(images: Images, masks: Masks) -> Images:
+    """The images with all that lies outside the masks dimmed."""
+    return (images * masks + DIMMED * images * ~masks).to(images.dtype)
+
+
+def cut_steps(
+    images: Images, steps: Sequence[tuple[str, Shaped[Tensor, "count rows columns"]]]
+) -> Figure:
+    """The images, and below them one row of maps for each step.
+
+    A map of real numbers has its own scale of colours, symmetric about its mean, yellow above it;
+    one of truth values or of 0, 1, 2 shows what is other, dropped and the object.
+    """
+    rows = [("image", [Tile(pixels_of(image)) for image in images])]
+    rows += [(name, [_step(values) for values in maps[: len(images)]]) for name, maps in steps]
+    keys = [Patch(color=colour, label=name) for name, colour in PIECES.items()]
+    return tile_grid(rows, keys=keys)
+
+
+def sample_grid(listing: Listing, seed: int = 0) -> Figure:
+    """Whole images of a folder drawn by the seed, under their classes and names.
+
+    Where they have masks, objects are outlined, and stand below their image without the rest.
+    """
+    shown, whole, objects = samples(listing, SAMPLES, seed), [], []
+    for place, name in enumerate(shown.ids):
+        image = shown.picture(place)
+        image.thumbnail((SAMPLE_PIXELS, SAMPLE_PIXELS))
+        pixels, mask = np.array(image), None
+        if shown.masks[place] is not None:
+            small = Image.fromarray(shown.mask(place)).convert("L").resize(image.size)
+            mask = torch.from_numpy(np.array(small) > 127)
+        label = shown.labels[place]
+        lines = (readable(shown.classes[label], f"class {label}"), readable(name))
+        whole.append(Tile(pixels, "\n".join(shortened(t, LONGEST_NAME) for t in lines), mask=mask))
+        kept = np.ones(1) if mask is None else np.where(mask[..., None], 1, DIMMED)
+        objects.append(Tile((pixels * kept).astype(np.uint8)))
+    masked = any(tile.mask is not None for tile in whole)
+    return tile_grid([("", whole), *[("object", objects)] * masked], columns=4)
+
+
+def map_tile(
+    image: UInt8[Tensor, "3 height width"],
+    heat: Float[Tensor, "1 height width"] | None = None,
+    mask: Bool[Tensor, "1 height width"] | None = None,
+) -> Figure:
+    """An image, or a map laid over it with the object outlined, and nothing around it."""
+    figure = Figure(figsize=(1.5 * SIDE, 1.5 * SIDE), dpi=DPI)
+    figure.set_label("An image" if heat is None else "A relevance map over its image")
+    parts = (None if part is None else part[0] for part in (heat, mask))
+    tile = Tile(pixels_of(image), "", "black", *parts)
+    draw_tile(bare(figure.add_axes((0, 0, 1, 1))), tile)
+    return figure
+
+
+def outline(axis: Axes, mask: Mask) -> None:
+    """A white line around the object of a picture, with a dark edge that is seen on white."""
+    if mask.any():  # an image of some sets has none
+        axis.autoscale(False)
+        rows, columns = (np.arange(-1, side + 1) for side in mask.shape)
+        style = {"levels": [0.5], "colors": "white", "linewidths": 1}
+        line = axis.contour(columns, rows, np.pad(mask, 1), **style)  # closed at the border, too
+        line.set_path_effects(OUTLINE["path_effects"])
+
+
+def bare(axis: Axes) -> Axes:
+    """Axes without ticks, lines or frame, whatever style the notebook has set."""
+    axis.set(xticks=[], yticks=[])
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    return axis
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters; what is too much is left out of its middle."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most - 1 - half]}…{name[-half:]}"
+
+
+def pixels_of(image: Shaped[Tensor, "3 height width"]) -> Shaped[np.ndarray, "height width 3"]:
+    """As matplotlib draws it."""
+    return image.permute(1, 2, 0).cpu().numpy()
+
+
+def draw_tile(axis: Axes, tile: Tile) -> AxesImage:
+    """A tile on a given axis, a heatmap over its image in grey; what a colour bar needs."""
+    if tile.heat is not None:
+        axis.imshow(tile.pixels.mean(axis=2), **GREY)
+        values = tile.heat.detach().float().cpu().numpy()
+        values = values / (np.abs(values).max() or 1.0) if tile.signed else values
+        drawn = axis.imshow(values, **(SIGNED_HEAT if tile.signed else HEAT))
+    else:
+        drawn = axis.imshow(tile.pixels, interpolation="nearest", **(tile.colours or {}))
+    if tile.mask is not None:
+        outline(axis, tile.mask.cpu().numpy())
+    style = {"color": tile.colour, "style": "italic" if tile.colour == LOSS else "normal"}
+    write(axis.set_title, tile.title, fontsize=9, pad=3, **style)
+    return drawn
+
+
+def _step(values: Shaped[Tensor, "rows columns"]) -> Tile:
+    if not values.is_floating_point():
+        numbers = 2 * values if values.dtype == torch.bool else values
+        pieces = {"cmap": ListedColormap(list(PIECES.values())), "vmin": 0, "vmax": 2}
+        return Tile(numbers.numpy(), colours=pieces)
+    numbers = values.double().numpy()
+    middle = numbers.mean()
+    reach = np.abs(numbers - middle).max() or 1.0
+    scale = {"cmap": "cividis", "vmin": middle - reach, "vmax": middle + reach}
+    return Tile(numbers, colours=scale)
+
+
+def _add_scales(
+    figure: Figure, scales: Mapping[bool, tuple[AxesImage, float]], ends: tuple[str, str]
+) -> None:
+    """At the right, the scale of each kind of heat beside the first row that has it."""
+    width, height = figure.get_size_inches()
+    for signed, (drawn, low) in scales.items():
+        place = ((width + 0.05) / width, low / height, 0.12 / width, SIDE / height)
+        scale_bar(figure, place, drawn, SIGNED_TICKS if signed else (HEAT_TICKS[0], ends))
+
+
+def scale_bar(
+    figure: Figure,
+    place: tuple[float, float, float, float],
+    heat: AxesImage,
+    ticks: tuple[Sequence[float], Sequence[str]],
+) -> None:
+    """The colours of a heatmap at a place in the figure, and what its ends mean."""
+    bar = figure.add_axes(place, facecolor="0.5")  # as the grey image below a heatmap
+    figure.colorbar(heat, cax=bar).set_ticks(ticks[0], labels=ticks[1])
+    bar.tick_params(labelsize=8, length=2)

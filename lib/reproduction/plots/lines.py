@@ -1,0 +1,267 @@
+"""Lines over seeds, and models of several kinds of pretraining. Every function returns a figure.
+
+A line is the mean over seeds, its band goes from the lowest to the highest seed. Supervised models
+are blue with dashed lines, self-supervised ones green with full lines; layers and heads count
+from 1. The tables are those of IAV's stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from relevit.iav.scores import HIGH as HIGH_ABOVE
+from reproduction.plots.style import (
+    INK,
+    METHODS,
+    ORIGINAL,
+    OURS,
+    band,
+    count_whole,
+    legend_beside,
+    mark_level,
+    panel_grid,
+    panels,
+)
+
+# Dark and light, so that models of one kind differ in print too.
+COLOURS = {
+    "mini-supervised": "#27406b",
+    "mini-deit": "#7d9fc4",
+    "mini-mae": "#2f7d4f",
+    "mini-dino": "#8fc46a",
+    "dinov2-s": "#0c3b24",
+}
+MARKERS = dict(zip(COLOURS, "sDo^v", strict=True))
+SPARE = {  # for models that are not the suite's own, in turn
+    "supervised": (("#3d4f66", "P"), ("#93b7be", "X")),
+    "self-supervised": (("#4a6b2a", "P"), ("#bcd6a0", "X")),
+}
+LINES = {"supervised": "--", "self-supervised": "-"}
+BAND = "line: mean over seeds\nband: all seeds"
+HIGH, LOW = "#b04a93", "#e3c4da"  # of heads; the colours of models mean something else
+ORDERS = {
+    "smoothgrad": ("SmoothGrad", METHODS["smoothgrad"], "o"),
+    "attention": ("attention", METHODS["raw_attention"], "s"),
+    "random": ("chance", INK, "^"),
+}
+SHIFTS = {
+    "blur": ("Blur", "sigma (pixels)"),
+    "jigsaw": ("Jigsaw, 2 x 2 parts", "swaps"),
+    "patch_jigsaw": ("Jigsaw, patches", "swaps"),
+}
+QUANTITIES = {"smoothgrad": "SmoothGrad maps", "attention": "Attention maps"}
+MAPS = {
+    "smoothgrad": "SmoothGrad",
+    "aav_dino": "SmoothGrad of DINO (AAV)",
+    "mask": "object mask (AAV)",
+}
+
+
+# What they share
+
+
+def model_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Colour, marker and line of every model of a table, supervised models first.
+
+    The suite's own models have their colours; others take those of their kind in turn.
+    """
+    kinds = dict(zip(table["model"], table["kind"], strict=True))
+    names = [name for name in COLOURS if name in kinds]
+    names += [name for name in kinds if name not in COLOURS]
+    spare = {kind: cycle(looks) for kind, looks in SPARE.items()}
+    styles = {}
+    for name in sorted(names, key=lambda name: list(LINES).index(kinds[name])):
+        known = name in COLOURS
+        colour, marker = (COLOURS[name], MARKERS[name]) if known else next(spare[kinds[name]])
+        styles[name] = {"color": colour, "marker": marker, "linestyle": LINES[kinds[name]]}
+    return styles
+
+
+def seed_band(axis: Axes, rows: pd.DataFrame, x: str, y: str, **style: Any) -> None:
+    """Mean of `y` over seeds against `x`, and a band from the lowest to the highest seed.
+
+    Several rows of one seed and one `x` are averaged first, so that seeds weigh the same.
+    """
+    seeds = rows.groupby([x, "seed"])[y].mean().groupby(level=0)
+    mean = seeds.mean()
+    axis.plot(mean.index, mean, markersize=4, linewidth=1.6, **style)
+    band(axis, mean.index, seeds.min(), seeds.max(), style["color"], alpha=0.18)
+
+
+def model_curves(
+    parts: Mapping[str, pd.DataFrame],
+    x: str,
+    y: str | Sequence[str],
+    label: str,
+    limits: tuple[float, float | None] | None = None,
+    **options: Any,
+) -> Figure:
+    """A panel a part of a table under its title, in it a line and band a model.
+
+    `y` is the column of all parts, or of each; `label` and `limits` are those of the axis upwards.
+    """
+    figure, axes = panels(len(parts), 1.9 + 3.2 * len(parts), 3.0, **options)
+    columns = [y] * len(parts) if isinstance(y, str) else y
+    for axis, column, (title, table) in zip(axes, columns, parts.items(), strict=True):
+        for name, style in model_styles(table).items():
+            seed_band(axis, table[table["model"] == name], x, column, label=name, **style)
+        axis.set(title=title, xlabel=x)
+        count_whole(axis)
+        if limits:
+            axis.set_ylim(limits)
+    axes[0].set_ylabel(label)
+    legend_beside(figure, axes[0], BAND)
+    return figure
+
+
+# Pretraining and finetuning
+
+
+def shift_curves(models: pd.DataFrame, shift: pd.DataFrame) -> Figure:
+    """Validation accuracy over finetuning, then accuracy under blur and jigsaw (IAV Fig. 3).
+
+    Images without a change are level 0.
+    """
+    parts = {"Validation images": models.rename(columns={"epoch": "level"})}
+    for corruption, (title, _) in SHIFTS.items():
+        parts[title] = shift[shift["corruption"].isin(["none", corruption])]
+    columns = ["validation_top1_pct", *["top1_pct"] * len(SHIFTS)]
+    figure = model_curves(parts, "level", columns, "top-1 (%)", (0, 102), sharey=True)
+    for axis, label in zip(figure.axes, ["epoch", *(x for _, x in SHIFTS.values())], strict=True):
+        axis.set_xlabel(label)
+    return figure
+
+
+def drift_curves(drift: pd.DataFrame) -> Figure:
+    """How far maps are from those of the last epoch (IAV Fig. 4), a panel a quantity."""
+    found = {title: drift[drift["quantity"] == name] for name, title in QUANTITIES.items()}
+    parts = {title: table for title, table in found.items() if len(table)}
+    label = "mean absolute difference\nfrom the last epoch"
+    return model_curves(parts, "epoch", "difference", label, (0, None))
+
+
+def masking_curves(masking: pd.DataFrame) -> Figure:
+    """Accuracy when patches are masked in three orders, a panel a model (IAV Fig. 5)."""
+    names = list(model_styles(masking))
+    wide = 2 if len(names) == 4 else min(len(names), 3)  # three would leave one alone
+    options = {"sharex": True, "sharey": True}
+    figure, axes = panel_grid(len(names), wide, (3.3, 2.5), (0, 0.2), **options)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("top-1 (%)")
+    for axis, name in zip(axes.flat, names, strict=False):
+        rows = masking[masking["model"] == name]
+        for order, (label, colour, marker) in ORDERS.items():
+            style = {"label": label, "color": colour, "marker": marker}
+            seed_band(axis, rows[rows["order"] == order], "ratio_pct", "top1_pct", **style)
+        axis.set(title=name, xlabel="masked patches (%)", ylim=(0, 102))
+        axis.tick_params(labelbottom=True)  # nothing may be below it in the last row
+    legend_beside(figure, axes[0, 0], f"{BAND}\n\nmasked first by")
+    return figure
+
+
+# IA-scores
+
+
+def depth_curves(scores: pd.DataFrame, maps: Sequence[str] = ("smoothgrad", "aav_dino")) -> Figure:
+    """global-IAV of each layer, mean over its heads and all images (IAV Fig. 7a, 7b).
+
+    A panel a map, a line a model.
+    """
+    parts = {MAPS.get(name, name): scores[scores["map"] == name] for name in maps}
+    return model_curves(parts, "layer", "score", "mean IA-score of the layer", sharey=True)
+
+
+def score_boxes(
+    scores: pd.DataFrame, layers: Sequence[int] = (1, 6, 12), map_name: str = "smoothgrad"
+) -> Figure:
+    """IA-scores of each head over images (IAV Fig. 8). Dark is High-IA, pale Low-IA."""
+    figure = head_boxes(scores[scores["map"] == map_name], "score", layers)
+    for axis in figure.axes:
+        mark_level(axis, HIGH_ABOVE, linewidth=0.8)
+        axis.set(ylim=(-0.03, 1.03), yticks=[0, 0.5, 1])
+    figure.suptitle("IA-score; dark: High-IA, median above 0.5; pale: Low-IA", fontsize=9)
+    return figure
+
+
+def entropy_boxes(entropy: pd.DataFrame) -> Figure:
+    """Attention entropy of each head over images in the last layer, in nats (IAV Fig. 6b)."""
+    figure = head_boxes(entropy, "entropy", [int(entropy["layer"].max())])
+    figure.suptitle("Attention entropy (nats)", fontsize=9)
+    return figure
+
+
+def head_boxes(table: pd.DataFrame, column: str, layers: Sequence[int]) -> Figure:
+    """A box a head, the largest median first: rows are models, columns `layers`.
+
+    Of each model's first seed: heads are not the same in another.
+    """
+    rows = table[table["seed"] == table.groupby("model")["seed"].transform("min")]
+    names = list(model_styles(rows))
+    grid = [(name, layer) for name in names for layer in layers]
+    wide = len(layers) if len(layers) > 1 else min(2, len(names))
+    figure, axes = panel_grid(len(grid), wide, (3.4, 1.7), (0.5, 0.8), sharey=True)
+    for axis, (name, layer) in zip(axes.flat, grid, strict=False):
+        part = rows[(rows["model"] == name) & (rows["layer"] == layer)]
+        medians = part.groupby("head")[column].median().sort_values(ascending=False)
+        own = COLOURS.get(name, INK) if column == "entropy" else None
+        types = {h: own or (HIGH if m > HIGH_ABOVE else LOW) for h, m in medians.items()}
+        sns.boxplot(
+            part, x="head", y=column, order=medians.index, hue="head", palette=types, legend=False,
+            showfliers=False, linewidth=0.8, linecolor="black", saturation=1, ax=axis,
+        )  # fmt: skip
+        axis.set(title=f"{name}, layer {layer}", xlabel="head, by its median", ylabel="")
+    return figure
+
+
+def slope_intervals(slopes: pd.DataFrame) -> Figure:
+    """Change of the mean score over the depth, a point a run with its interval, a panel a map.
+
+    A row is a model, its runs below each other. Where the points of the two kinds of pretraining do
+    not mix, IAV separates them.
+    """
+    maps, styles = list(dict.fromkeys(slopes["map"])), model_styles(slopes)
+    seeds = sorted(set(slopes["seed"]))
+    size = (1.7 + 2.8 * len(maps), 1.6 + 0.25 * len(styles) * max(2, len(seeds)))
+    figure, axes = panels(len(maps), *size, sharex=True, sharey=True)
+    for axis, name in zip(axes, maps, strict=True):
+        for row in slopes[slopes["map"] == name].itertuples():
+            offset = 0.7 * ((seeds.index(row.seed) + 0.5) / len(seeds) - 0.5)
+            ends = [[row.slope - row.low], [row.high - row.slope]]
+            style = styles[row.model] | {"linestyle": "-", "markersize": 5, "capsize": 2}
+            axis.errorbar(row.slope, list(styles).index(row.model) + offset, xerr=ends, **style)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(MAPS.get(name, name))
+        axis.set_xlabel("change of the score,\nfirst to last layer")
+    kinds = dict(zip(slopes["model"], slopes["kind"], strict=True))
+    axes[0].set_yticks(range(len(styles)), [f"{name}\n{kinds[name]}" for name in styles])
+    axes[0].set_ylim(len(styles) - 0.5, -0.5)
+    return figure
+
+
+def before_after(robustvit: pd.DataFrame, original: str = "original") -> Figure:
+    """global-IAV of each layer before and after RobustViT's finetuning, a panel a map.
+
+    The full line is the mean over finetuned runs, its band goes from the lowest to the highest.
+    """
+    maps = list(dict.fromkeys(robustvit["map"]))
+    figure, axes = panels(len(maps), 1.9 + 3.2 * len(maps), 3, sharey=True)
+    table = robustvit.rename(columns={"run": "seed"})
+    before = table["seed"] == original
+    old = {"color": ORIGINAL, "marker": "s", "linestyle": "--", "label": "original"}
+    new = {"color": OURS, "marker": "o", "label": "finetuned, all runs"}
+    for axis, name in zip(axes, maps, strict=True):
+        shown = table["map"] == name
+        seed_band(axis, table[shown & before], "layer", "score", **old)
+        seed_band(axis, table[shown & ~before], "layer", "score", **new)
+        axis.set(title=MAPS.get(name, name), xlabel="layer")
+        count_whole(axis)
+    axes[0].set_ylabel("mean IA-score of the layer")
+    legend_beside(figure, axes[0])
+    return figure

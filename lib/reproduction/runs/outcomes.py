@@ -1,0 +1,171 @@
+"""What the runs of a table came to, and how an arm is scored against another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+
+import pandas as pd
+
+from habitats.benchmark import Benchmark, open_benchmark
+from habitats.composing import home_family
+from habitats.cutouts import SHIFTED_SETS
+from reproduction.measures.accuracies import COLUMNS, beside_original
+from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.runs.runs import FailedError, answers, read
+
+TWINS = [*("world", "seed"), *("arm", "relevance")]  # what tells one model of 03_robustness apart
+ARM = ["arm", "masks", "images_per_class", "world"]  # and one arm of 04_cures
+ANSWER = ["dataset", "index", "label", "prediction", "label_rank"]
+ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
+
+
+def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The rows of a table whose runs are there, and by name why others have failed.
+
+    Raises: FileNotFoundError for a run that is not made, as `runs.read`, unless `missing` counts
+    these with those that failed.
+    """
+    lost: dict[str, str] = {}
+    for run in table["run"]:
+        try:
+            read(run)
+        except (FailedError, FileNotFoundError) as error:
+            if isinstance(error, FileNotFoundError) and not missing:
+                raise
+            lost[run.name] = str(error)
+    return table[[run.name not in lost for run in table["run"]]], lost
+
+
+def study(table: pd.DataFrame, keys: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What runs answered, and their figures.
+
+    `keys` are columns of `table.of`, or `lr`, the rate of a run. Returns `answers`, one row a run
+    and test image (keys, ANSWER, right, in_a: whether the class is in A), and `figures`, one row a
+    run (keys, means of `relevance_shares`, and of Habitats what `backgrounds_challenge` finds).
+    Raises: as `runs.read`.
+    """
+    parts, figures = [], []
+    for row in table.to_dict("records"):
+        run, made = row["run"], read(row["run"])
+        named = {key: made["lr"] if key == "lr" else row[key] for key in keys}
+        looks = dict(made["figures"]) if run.looked_at else {}
+        figures.append({key: named[key] for key in keys if key != "lr"} | looks)
+        if "lr" in keys:
+            figures[-1]["lr"] = named["lr"]
+        if run.images_per_set:
+            first, _ = open_benchmark(run.params).split(row["seed"])
+            seen = answers(run)[ANSWER].assign(**named)
+            right, in_a = seen["label_rank"] == 0, seen["label"].isin(first)
+            parts.append(seen.assign(right=right, in_a=in_a)[[*keys, *ANSWER, "right", "in_a"]])
+    return pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
+
+
+def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Runs beside the original of their model, set by set, and groups of them on the shifted sets.
+
+    `by` are columns that tell groups of runs apart, which differ in the seed alone. Returns the
+    rows of `beside_original` with these, seed and rate; and the change of each group against the
+    original, with its interval as `difference` has it. Raises: as `study`.
+    """
+    keys = list(dict.fromkeys([*by, "seed", "lr", "model", "arm"]))
+    seen, _ = study(table, keys)
+    before = dict(list(seen[seen["arm"] == ORIGINAL].groupby(["model", "seed"])))
+    parts, changes = [], []
+    for group, mine in seen[seen["arm"] != ORIGINAL].groupby(list(by), sort=False):
+        runs = dict(list(mine.groupby(["model", "seed"], sort=False)))
+        for key, run in runs.items():
+            named = {name: run[name].iloc[0] for name in (*by, "seed", "lr")}
+            parts.append(beside_original(run, before[key]).assign(**named))
+        start = pd.concat([before[key] for key in runs])
+        changes.append(dict(zip(by, group, strict=True)) | difference(mine, start).to_dict())
+    columns = [*by, "seed", *COLUMNS, "lr"]
+    if not parts:
+        return pd.DataFrame(columns=columns), pd.DataFrame()
+    return pd.concat(parts, ignore_index=True)[columns], pd.DataFrame(changes)
+
+
+def compared(
+    answers: pd.DataFrame,
+    figures: pd.DataFrame,
+    bench: Benchmark,
+    rivals: Mapping[str, Mapping[str, str]],
+) -> pd.DataFrame:
+    """One row for each arm, kind of masks, images of a class and world (ARM).
+
+    `answers` and `figures` as from `study` with ARM, seed and lr. `change_pts` against the original
+    and `<name>_pts` against the rival of each of `rivals` (by arm) with the same masks and images
+    are of the shifted sets, with intervals (`<name>_low_pts`, `<name>_high_pts`); `val_pts` of
+    `val`. Further `seeds`, `seeds_better` than the rival called `lead`, `worst_class_pct` and
+    `worst_home_pct`, and means of the figures.
+    """
+    of_group = dict(list(answers.groupby(ARM, sort=False)))
+    before = dict(list(answers[answers["arm"] == ORIGINAL].groupby("world")))
+    looks = dict(list(figures.groupby(ARM)))
+    found = []
+    for (arm, *place), seen in of_group.items():
+        if arm == ORIGINAL:
+            continue
+        start = before[place[-1]]
+        row = dict(zip(ARM, (arm, *place), strict=True))
+        row |= difference(seen, start).drop("seeds_better")
+        row["val_pts"] = difference(seen, start, ["val"])["change_pts"]
+        for name, of_arm in rivals.items():
+            rival = of_group.get((of_arm.get(arm), *place))
+            if rival is not None:
+                lead = difference(seen, rival)
+                row |= {f"{name}_{end}": lead[key] for end, key in ENDS.items()}
+                row |= {"seeds_better": lead["seeds_better"]} if name == "lead" else {}
+        means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
+        found.append(row | worst(seen, bench) | means.to_dict())
+    return pd.DataFrame(found)
+
+
+def over_relevance(table: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """The rival of the arms of 04_cures: `lead` is that over relevance."""
+    return {"lead": dict.fromkeys(set(table["arm"]) - {"relevance"}, "relevance")}
+
+
+def over_twins(table: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """The rivals of the maps of 05_ablations.
+
+    `over_label` and `over_swap` are leads over the arm that trains the same blocks without a map,
+    on images as they are and on swapped ones, `over_gae` that over GAE on all blocks.
+    """
+    of_arm = {row.arm: row.run.params for row in table.itertuples() if row.arm != ORIGINAL}
+    found: dict[str, dict[str, str]] = {"over_label": {}, "over_swap": {}}
+    for name, augmentation in zip(found, ("none", "swap"), strict=True):
+        for arm, own in of_arm.items():
+            for rival, other in of_arm.items():
+                plain = other.weight_relevance == 0 and other.augmentation == augmentation
+                if plain and other.trained_blocks == own.trained_blocks and rival != arm:
+                    found[name].setdefault(arm, rival)
+    return found | {"over_gae": {arm: "gae" for arm in of_arm if arm != "gae"}}
+
+
+def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
+    """Top-1 in percent of the class, and of the home whose five classes, that a model knows least.
+
+    Mean over seeds of each run's worst, on the shifted sets: a mean over classes hides whom a cure
+    leaves behind.
+    """
+    shown = seen[seen["dataset"].isin(SHIFTED_SETS)]
+    groups = {"worst_class_pct": shown["label"]}
+    if bench.homes() is not None:
+        groups["worst_home_pct"] = shown["label"].map(home_family)
+    found = {
+        name: 100 * shown.groupby(["seed", by])["right"].mean().groupby("seed").min()
+        for name, by in groups.items()
+    }
+    return pd.DataFrame(found).mean().to_dict()
+
+
+def of_study(question: str = "cures") -> pd.DataFrame:
+    """What `make study` came to, as `compared` has it: `cures` of 04_cures, `maps` of 05_ablations.
+
+    Five seeds, 40 classes of things, the preset's own original; made once. Source: docs/cures.md
+    (on a GPU in float32) and docs/maps.md (on a CPU in mixed precision).
+    """
+    path = files("reproduction") / "assets" / "data" / f"{question}_study.csv"
+    with path.open(encoding="utf-8") as table:
+        return pd.read_csv(table)

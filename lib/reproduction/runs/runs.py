@@ -1,0 +1,483 @@
+"""The finetuning runs of a preset, a row each: what is asked for, where it is, how it is made.
+
+Notebooks ask for rows by their parameters, and the pipeline makes them side by side. A row's
+folder is named after what makes it. So two notebooks that ask for the same run get the same one,
+and a run with other settings never takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from habitats.benchmark import Benchmark, open_benchmark
+from habitats.cutouts import TEST_SETS
+from relevit.base import errors
+from relevit.base.device import choose_device, choose_precision
+from relevit.base.files import file_fingerprint, run_folder, write_atomically
+from relevit.base.results import Kept, read_json, read_rows, read_table
+from relevit.choices.words import Method, Protocol
+from relevit.data.batch import Batch
+from relevit.evaluate.predictions import BATCH, Classifier
+from relevit.finetune.epochs import LOG, WEIGHTS
+from relevit.finetune.hyperparameters import paper_rate
+from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, kept_epoch
+from relevit.models.loading import load_model
+from relevit.models.registry import PAPER_MODELS, shipped_weights
+from relevit.models.trunk import Frozen
+from reproduction.config import (
+    BenchmarkParams,
+    CuresParams,
+    FinetuneNotebookParams,
+    FinetuneParams,
+    Params,
+    StartParams,
+)
+from reproduction.measures.context import backgrounds_challenge, relevance_shares
+from reproduction.measures.sets import answer_sets, load_classifier
+from reproduction.runs.one_run import finetune_at, finetuned_classes
+from reproduction.runs.search import arm_params, rate_factor
+from reproduction.stages import FREE, digest, read_pipeline, read_stage, results_of
+from reproduction.training.classifier import TrainSettings
+from reproduction.training.original import train_original, untrained
+
+ROOM = "runs"  # their folder, beside those of the notebooks
+TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
+MADE = "run.json"  # the last file of a row
+SETS = "sets"  # its answers
+ORIGINAL = "original"
+DIVERGED = "diverged"
+FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
+HELD_OUT = "libra_grad"  # the map that no run is trained on
+ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
+# Parameters whose value says what they are.
+UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
+WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
+LONGEST = 80  # characters of a name that say what is changed
+
+
+class Row(NamedTuple):
+    """A run, or the original that runs start from, and what it is asked beside its weights.
+
+    Of an original, model, benchmark and seed of `params` count alone; in a world of its own it is
+    trained with that seed. `images_per_set` are test images answered of each of the nine sets,
+    `challenge` and `looked_at` those of its figures, `held_out` says whether one of these is by
+    HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked at (None:
+    all, 0: before).
+    """
+
+    params: FinetuneParams
+    original: bool = False
+    images_per_set: int = 0
+    challenge: int = 0
+    looked_at: int = 0
+    held_out: int = 0
+    validated: tuple[int, ...] | None = ()
+
+    @property
+    def name(self) -> str:
+        """Its folder: the model, what differs from the preset's own run, and a digest of all."""
+        own = read_stage(self.params, FinetuneParams)
+        images, seed = self.params.benchmark, f"seed{self.params.seed}"
+        world = [] if _at_home(self.params) else _words(images)
+        if self.original:
+            own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
+            return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
+        told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
+        values = self.params.model_dump(exclude=told)
+        plainly = own.model_dump()
+        changed = {k: v for k, v in values.items() if v != plainly[k] and k not in UNSAID}
+        words = [self.params.model, *world, *(_word(k, v) for k, v in changed.items())]
+        every = self.params.model_dump(exclude=FREE)
+        return f"{'.'.join(words)[:LONGEST]}.{seed}-{digest(every)}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, or will be."""
+        return run_folder(self.params.preset, f"{ROOM}/{self.name}", "", self.params.output_root)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What it is asked beside its weights, as plain values."""
+        return {key: getattr(self, key) for key in ASKED} | {
+            "validated": None if self.validated is None else list(self.validated)
+        }
+
+    def more_than(self, asked: Mapping[str, Any]) -> bool:
+        """Whether it is asked more than a row was that is made."""
+        epochs = asked["validated"]
+        here = epochs is None or (self.validated is not None and set(self.validated) <= set(epochs))
+        return not here or any(getattr(self, key) > asked.get(key, 0) for key in ASKED)
+
+    def with_asked(self, other: Row) -> Row:
+        """This row, asked also what the other one is asked."""
+        both = {key: max(getattr(self, key), getattr(other, key)) for key in ASKED}
+        epochs = (self.validated, other.validated)
+        every = None in epochs
+        return self._replace(
+            **both, validated=None if every else tuple(sorted({*epochs[0], *epochs[1]}))
+        )
+
+
+def _at_home(params: Params) -> bool:
+    """Whether the images are the preset's own, not those of another world."""
+    return params.benchmark == read_pipeline(params.preset).benchmark
+
+
+def _words(images: BenchmarkParams) -> list[str]:
+    many = images.original_images
+    return [f"home_{images.home_share:g}", *([f"images_{many}"] if many else [])]
+
+
+def is_trained(row: Row) -> bool:
+    """Whether a row is the original of a world of its own, which is trained there."""
+    return row.original and not _at_home(row.params)
+
+
+def _word(key: str, value: Any) -> str:
+    if key in WORDS:
+        return str(value)
+    if isinstance(value, dict):  # options, further losses
+        return "_".join(f"{name}_{each}" for name, each in value.items() if each is not None)
+    short = key.removeprefix("weight_").removesuffix("_per_class")
+    if value is None:
+        return f"{short}_papers"
+    return f"{short}_{value:g}" if isinstance(value, float) else f"{short}_{value}"
+
+
+def once(rows: Iterable[Row]) -> dict[str, Row]:
+    """Rows by name, each once and asked all that it is asked."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        name = row.name
+        found[name] = found[name].with_asked(row) if name in found else row
+    return found
+
+
+def own_model(cfg: Params) -> str:
+    """The model of the preset, also where a notebook was given another one."""
+    return read_pipeline(cfg.preset).model
+
+
+def original_of_world(params: FinetuneParams, **asked: int) -> Row:
+    """The original that a run starts from: a seed each in worlds of other images.
+
+    One for all seeds, as at home, where it is also said how many images it learns from.
+    """
+    one = {"seed": 0} if params.benchmark.original_images else {}
+    return Row(params.model_copy(update=one), original=True, **asked)
+
+
+def origin_weights(cfg: Params, model: str | None = None) -> Path:
+    """The weights that finetuning starts from: the preset's own original, or another model's.
+
+    Others are shipped, or models of the papers that 00_start has made ready. On other images
+    than the preset's it is a row that is trained on them, a seed each.
+    Raises: ValueError for a model that is neither the preset's nor there; as `results_of`, `read`.
+    """
+    model = model or cfg.model
+    if not _at_home(cfg):
+        params = read_stage(cfg, FinetuneParams, model=model, seed=getattr(cfg, "seed", 0))
+        return weights_of(original_of_world(params))
+    if model == own_model(cfg):
+        return results_of(cfg, "00_start") / WEIGHTS
+    if model not in PAPER_MODELS:
+        return shipped_weights(model, cfg.benchmark.learned)
+    weights = results_of(cfg, "00_start") / f"{model}.safetensors"
+    if not weights.is_file():
+        raise ValueError(
+            f"origin_weights: {weights} is missing; add {model!r} to others of 00_start in "
+            f"params/{cfg.preset}.yaml, and run that again"
+        )
+    return weights
+
+
+def weights_of(row: Row) -> Path:
+    """The weights of a row that is made. Raises: as `read`."""
+    if row.original and not is_trained(row):
+        return origin_weights(row.params)
+    return read(row).path.parent / WEIGHTS
+
+
+# The learning rate
+
+
+def searched(params: FinetuneParams) -> list[Row]:
+    """The runs whose logs decide the learning rate of a run; none where it is given or a paper's.
+
+    Of our method on the preset's own model those of 02_finetune, of others shorter ones, by the
+    parameters of 04_cures.
+    """
+    if params.lr is not None:
+        return []
+    if params.method == "relevance" and params.model == own_model(params):
+        images = read_pipeline(params.preset).benchmark
+        return rates_of_own(read_stage(params, FinetuneNotebookParams, benchmark=images))
+    if params.model in PAPER_MODELS:
+        return []
+    return rates_of_arm(
+        read_stage(params, CuresParams), params.model, params.method, params.protocol
+    )
+
+
+def rates_of_own(search: FinetuneNotebookParams) -> list[Row]:
+    """The runs of 02_finetune that try a rate each, from the lowest to the highest."""
+    base = read_stage(search, FinetuneParams, validation_images=search.rate_images)
+    found = [base.model_copy(update={"lr": lr}) for lr in sorted(search.rates)]
+    return [Row(params, validated=(0, params.epochs)) for params in found]
+
+
+def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
+    """Model, method and protocol of what 04_cures searches a rate for: arms of the sweep.
+
+    Our method on the preset's own model is searched in 02_finetune. Models of the papers have the
+    papers' rates, and are searched all the same where they are the one that is compared.
+    """
+    arms = [
+        arm
+        for grid in read_pipeline(search.preset).sweep
+        for arm in product(grid.models, grid.methods, grid.protocols)
+    ]
+    compared = {search.compared_model}
+    return [
+        arm
+        for arm in dict.fromkeys(arms)
+        if (arm[0] in compared or arm[0] not in PAPER_MODELS)
+        and arm[:2] != (own_model(search), "relevance")
+    ]
+
+
+def rates_of_arm(search: CuresParams, model: str, method: Method, protocol: Protocol) -> list[Row]:
+    """The runs of one of `searched_arms`, from the lowest rate to the highest.
+
+    Each grid is that of `search` times `rate_factor` (differences B12).
+    """
+    params = arm_params(search, read_stage(search, FinetuneParams), model, method, protocol)
+    grid = [lr * rate_factor(method, protocol) for lr in sorted(search.rates)]
+    ends = (0, search.epochs)
+    return [Row(params.model_copy(update={"lr": lr}), validated=ends) for lr in grid]
+
+
+def judged(rows: Iterable[Row]) -> pd.DataFrame:
+    """What the rule looks at in runs of a search, a row each (`learning_rate.judge`).
+
+    A run whose loss became infinite has an infinite `drop_pts`, and NaN for what was not reached.
+    Raises: as `read`.
+    """
+    found = []
+    for row in rows:
+        made = read(row, or_diverged=True)
+        if made["failed"]:
+            lost = {"drop_pts": math.inf, "rising": True, "background_after": math.nan}
+            found.append({"lr": made["lr"]} | lost)
+        else:
+            found.append(judge(made["lr"], read_rows(row.folder / LOG), row.params))
+    return pd.DataFrame(found)
+
+
+def rate(params: FinetuneParams) -> float:
+    """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
+
+    A method without a rate that passes gets the lowest one tried, but for ours on the preset's own
+    model. Models of the papers take the papers' (T5-T7), or where these have none that of another.
+    Raises: ValueError where the rule has none; as `searched` and `read`.
+    """
+    if params.lr is not None:
+        return params.lr * params.lr_factor
+    rows = searched(params)
+    if not rows:
+        return paper_rate(params.method, params.model) * params.lr_factor
+    table, limit_pts = judged(rows), read_stage(params, FinetuneNotebookParams).limit_pts
+    if params.method == "relevance" and params.model == own_model(params):
+        return choose_learning_rate(table, limit_pts) * params.lr_factor
+    passing = highest_passing(table, limit_pts)
+    return (table["lr"].min() if passing is None else passing) * params.lr_factor
+
+
+# Making and reading
+
+
+def make(row: Row, device: str = "auto") -> Path:
+    """Make what is not there of a row: weights, log, answers and figures; then `run.json`.
+
+    A run that fails leaves the reason there, so that others do not hang on it.
+    Raises: OSError, for a disk that is full say.
+    """
+    params = row.params.model_copy(update={"device": device})
+    row = row._replace(params=params)
+    known: dict[str, Any] = {"parameters": params.model_dump(), "asked": row.asked}
+    known |= {"lr": None, "failed": ""}
+    (row.folder / MADE).unlink(missing_ok=True)
+    try:
+        _make(row, known)
+    except Exception as error:  # whatever ended it: the others do not hang on it
+        if str(error).startswith(FULL):  # which the others would meet, too
+            raise
+        traceback.print_exc(file=sys.stderr)
+        diverged = isinstance(error, FloatingPointError)
+        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
+    text = json.dumps(known, indent=2, sort_keys=True) + "\n"
+    write_atomically(row.folder / MADE, lambda to: to.write_text(text, encoding="utf-8"))
+    return row.folder
+
+
+def _make(row: Row, known: dict[str, Any]) -> None:
+    bench, params = open_benchmark(row.params), row.params
+    frozen = Frozen(row.folder.parent / TOKENS, params.trained_blocks)
+    if row.original and not is_trained(row):
+        weights = origin_weights(params)
+        known["origin"] = file_fingerprint(weights)
+    elif row.original:
+        train_original(
+            untrained(params.model, params.seed, choose_device(params.device)),
+            bench.spec(params.model),
+            _training(row),
+            row.folder,
+            bench,
+            validation_images=40,
+        )
+        weights = row.folder / WEIGHTS
+    else:
+        known["lr"] = lr = rate(params)
+        origin = origin_weights(params)
+        known["origin"] = file_fingerprint(origin)
+        _, history = finetune_at(
+            params, bench, lr, origin, row.folder, validated=row.validated, kept=frozen.folder
+        )
+        device = choose_device(params.device)
+        known |= {
+            "classes_a": finetuned_classes(params, bench),
+            "kept_epoch": kept_epoch(history, params.keep),
+            "precision": choose_precision(params.precision, device),
+        }
+        weights = row.folder / WEIGHTS
+    if row.images_per_set or row.looked_at:
+        how = (params.precision, params.device, None if row.original else frozen)
+        classifier = load_classifier(bench, params.model, weights, *how)
+        known |= {"answered_in": classifier.precision, "margin": classifier.margin}
+        if row.images_per_set:
+            known_in = weights.parent / SETS  # of the preset's own original: 00_start has asked it
+            asked = (row.folder / SETS, bench, row.images_per_set)
+            answer_sets(classifier, weights, *asked, known=known_in)
+        if row.looked_at:
+            known["figures"] = _figures(row, bench, weights, classifier)
+
+
+def _training(row: Row) -> TrainSettings:
+    """How the original of a world is trained: in one epoch, at the rates of 00_start."""
+    params = row.params
+    return TrainSettings.from_params(
+        read_stage(params, StartParams),
+        choose_device(params.device),
+        images=original_images(params),
+        epochs=1,
+        seed=params.seed,
+    )
+
+
+def original_images(params: Params) -> int:
+    """The training images of the original of a world of its own."""
+    return params.benchmark.original_images or read_stage(params, StartParams).training_images
+
+
+def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
+    """The images whose relevance is shared out: of set `a` where it has masks."""
+    name = "a" if "a" in bench.outlined_sets else bench.outlined
+    return bench.draw(name, range(count), size=bench.spec(model).image_size)
+
+
+def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) -> dict[str, float]:
+    """Means of `relevance_shares`, the object by HELD_OUT, and of Habitats the challenge."""
+    model = row.params.model
+    network = load_model(model, weights, device=row.params.device)
+    shown = list(shared_out(bench, model, row.looked_at).split(BATCH))
+    found = relevance_shares(network, bench.spec(model), shown).mean().to_dict()
+    if row.held_out:
+        shares = relevance_shares(network, bench.spec(model), shown, HELD_OUT)
+        found["on_object_libra_pct"] = shares["on_object_pct"].mean()
+    if bench.challenging and row.challenge:
+        found |= backgrounds_challenge(classifier, bench.test_batches, row.challenge)
+    return found
+
+
+class FailedError(RuntimeError):
+    """A run that ended without results."""
+
+
+def read(row: Row, *, or_diverged: bool = False) -> Kept:
+    """What `run.json` of a row says.
+
+    Raises: FileNotFoundError where it is not made, was asked less than now, or was made from
+    another original or at another rate; FailedError for one that failed, but for a diverged one
+    where that is asked for.
+    """
+    path = row.folder / MADE
+    made = read_json(path) if path.is_file() else None
+    lacks = "is not made yet" if made is None else _older(row, made)
+    if made is None or lacks:
+        raise FileNotFoundError(
+            f"the run {row.name} {lacks}; make all that is missing by: "
+            f"python -m reproduction.pipeline {row.params.preset}, or here by: runs.make_missing([row])"
+        )
+    if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
+        raise FailedError(f"the run {row.name} has failed: {made['failed']}")
+    return made
+
+
+def _older(row: Row, made: Kept) -> str:
+    """What a row that is made lacks to be the one that is asked for; nothing if it is."""
+    if row.more_than(made["asked"]):
+        return "was asked less when it was made"
+    if made["failed"] or is_trained(row):
+        return ""
+    origin = origin_weights(row.params)
+    if made["origin"] != _fingerprint(origin, origin.stat().st_mtime_ns):
+        return "was made from another original"
+    if not row.original and made["lr"] != rate(row.params):
+        return "was made at another rate than the rule's now"
+    return ""
+
+
+@lru_cache
+def _fingerprint(path: Path, changed: int) -> str:
+    """Many runs have one original."""
+    return file_fingerprint(path)
+
+
+def answers(row: Row) -> pd.DataFrame:
+    """What a row answered on the nine sets, one row an image (`sets.answer_sets`).
+
+    Raises: as `read`.
+    """
+    read(row)
+    parts = [read_table(row.folder / SETS / f"{name}.parquet") for name in TEST_SETS]
+    found = pd.concat(parts, ignore_index=True)
+    return found[found["index"] < row.images_per_set].reset_index(drop=True)
+
+
+def needs(row: Row) -> list[Row]:
+    """The rows that are made before this one."""
+    if row.original:
+        return []
+    world = [] if _at_home(row.params) else [original_of_world(row.params)]
+    return [*searched(row.params), *world]
+
+
+def make_missing(wanted: Iterable[Row], device: str = "auto") -> None:
+    """Make the rows that are not there, and what they need. Raises: as `make`."""
+    for row in tqdm(once(wanted).values(), desc="runs"):
+        try:
+            read(row, or_diverged=True)
+        except (FileNotFoundError, FailedError):
+            make_missing(needs(row), device)
+            make(row, device)

@@ -1,0 +1,116 @@
+"""How a notebook reaches the files of the stages before it, and their parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from relevit.base.files import project_root, run_folder, write_atomically
+from relevit.base.results import Kept, read_json
+from relevit.choices.messages import shown
+from reproduction.config import NOTEBOOKS, Params, PipelineParams
+
+EXECUTED = "executed.ipynb"
+SUMMARY = "summary.json"
+FREE = {"device", "output_root", "preset", "shown"}  # change nothing in a stage's results
+
+Stage = TypeVar("Stage", bound=Params)
+
+
+def stage_folder(cfg: Params) -> Path:
+    """The folder that the notebook with these parameters writes to.
+
+    With other parameters than the preset's it is one of its own, named after them, so that a trial
+    by hand never takes the place of what other notebooks read.
+    Raises: ValueError for a preset that has no file of parameters, and for a wrong one.
+    """
+    path = preset_file(cfg.preset)
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
+        raise ValueError(
+            f"{cfg.notebook}: preset = {cfg.preset!r} has no file {path}; use one of {known}, "
+            "or copy params/quick.yaml to it"
+        )
+    name, made_by = cfg.notebook, cfg.model_dump(exclude=FREE)
+    if made_by != type(cfg).from_preset(path).model_dump(exclude=FREE):
+        name += f".{digest(made_by)}"
+    return run_folder(cfg.preset, name, output_root=cfg.output_root)
+
+
+def digest(values: dict[str, Any]) -> str:
+    """A few letters that other values would not have."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:6]
+
+
+def preset_file(preset: str) -> Path:
+    """The file with the parameters of a preset."""
+    return project_root() / "params" / f"{preset}.yaml"
+
+
+def read_pipeline(preset: str) -> PipelineParams:
+    """What the pipeline of a preset runs. Raises: ValueError, FileNotFoundError."""
+    return PipelineParams.from_preset(preset_file(preset))
+
+
+def read_stage(cfg: Params, stage: type[Stage], **others: Any) -> Stage:
+    """The parameters of another stage, from its section in the preset of `cfg`.
+
+    What all stages share, device and results folder are those of `cfg`; `others` are changed.
+    Raises: FileNotFoundError, ValueError.
+    """
+    path = preset_file(cfg.preset)
+    shared = cfg.model_dump(include=set(Params.model_fields))
+    values = stage.values_of_preset(path) | shared | others
+    return stage.checked(values, f"{path}: {stage.notebook}")
+
+
+def results_of(cfg: Params, notebook: str) -> Path:
+    """Folder of an earlier stage, with its results.
+
+    Raises: FileNotFoundError, which says what to run, where there are none; ValueError for those
+    of before the preset's file was changed.
+    """
+    folder = run_folder(cfg.preset, notebook, output_root=cfg.output_root)
+    if not (folder / SUMMARY).is_file():
+        raise FileNotFoundError(
+            f"{cfg.notebook}: {folder} has no results yet; run this first: "
+            f"python -m reproduction.pipeline {cfg.preset} {notebook}"
+        )
+    path = preset_file(cfg.preset)
+    stage = NOTEBOOKS[notebook]
+    asked = _one_level(Kept(path, stage.from_preset(path).model_dump()))
+    made = _one_level(read_summary(folder).values_of("parameters"))
+    for key in sorted(made.keys() & asked.keys() - FREE):
+        if made[key] != asked[key]:
+            raise ValueError(
+                f"{folder / SUMMARY}: {key} = {shown(made[key])}, and {path} says "
+                f"{shown(asked[key])}; make it again by: "
+                f"python -m reproduction.pipeline {cfg.preset} {notebook}"
+            )
+    return folder
+
+
+def _one_level(parameters: Kept) -> dict[str, Any]:
+    """Those of the benchmark beside the others, each by its own name."""
+    inner = parameters.values_of("benchmark") if "benchmark" in parameters else {}
+    others = {key: value for key, value in parameters.items() if key != "benchmark"}
+    return others | {f"benchmark.{key}": value for key, value in inner.items()}
+
+
+def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:
+    """Write the stage's last file: its parameters and main figures. Marks the stage as done."""
+    text = json.dumps({"parameters": cfg.model_dump(), **figures}, indent=2, sort_keys=True)
+    write_atomically(
+        folder / SUMMARY, lambda target: target.write_text(text + "\n", encoding="utf-8")
+    )
+
+
+def read_summary(folder: Path) -> Kept:
+    """Read what `write_summary` wrote. Raises: FileNotFoundError; ValueError that names the file,
+    when it is damaged or, as soon as it is asked for, lacks a figure.
+    """
+    found = read_json(folder / SUMMARY)
+    found.values_of("parameters")
+    return found
