@@ -29,7 +29,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
-PAPER = ROOT / "lib" / "relevit" / "assets" / "paper"
+PAPER = ROOT / "lib" / "reproduction" / "assets" / "paper"
 # What papers and their code say, what is estimated of runs that nobody made, rules, and history.
 NOT_RESULTS = ("differences.md", "paper_preset.md", "CONTRIBUTING.md", "CHANGELOG.md")
 

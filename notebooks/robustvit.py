@@ -4,7 +4,7 @@ Original, masks, maps, losses, steps, and nine test sets, by the library's publi
 nothing of the pipeline. As in the paper, masks are TokenCut's and need no annotation, and a twin
 without the relevance terms runs beside it.
 
-    python notebooks/robustvit.py              # the smallest DINOv2, already trained: 3 min on 2 cores
+    python notebooks/robustvit.py  # the smallest DINOv2, already trained: 3 min on 2 cores
     python notebooks/robustvit.py --model dinov2-s --images 6400 --features dinov2-s --test 240
 
 The notebooks do the same with the paper's rule for the rate, three seeds and intervals.

@@ -5,7 +5,7 @@ Needs npm and `pip install resvg-py`; run it only when the class list changes:
     python tools/build_assets.py /tmp/emoji
 
 Both packages are unpacked below the given folder. Every picture becomes a 128 x 128 RGBA
-PNG, `lib/relevit/assets/cutouts/<style>/<class>.png`. Two further groups come in 3D: the things
+PNG, `lib/habitats/assets/drawings/<style>/<class>.png`. Two further groups come in 3D: the things
 that k-NN is tested with go to `cutouts/unseen/3d/`, those that the small models of the IAV study
 are pretrained on to `cutouts/things/3d/`. Of the latter, the classes of Habitats come in all three
 styles.
@@ -26,7 +26,7 @@ from habitats.drawings import OBJECTS
 
 SIDE = 128
 PACKAGES = ("@lobehub/fluent-emoji-3d@1.1.0", "fluentui-emoji@1.3.0")
-ASSETS = Path(__file__).parents[1] / "lib" / "relevit" / "assets" / "cutouts"
+ASSETS = Path(__file__).parents[1] / "lib" / "habitats" / "assets" / "drawings"
 
 # Class name -> code point; the order is the label order, and neighbours are look-alikes.
 CODE_POINTS = {

@@ -37,7 +37,7 @@ from habitats.textures import FAMILIES, SEEN, SIDE, draw_textures
 from relevit.base.files import write_atomically
 from relevit.models.loading import OwnModel, open_model
 
-TARGET = Path(__file__).parents[1] / "lib" / "relevit" / "assets" / "data" / "known.yaml"
+TARGET = Path(__file__).parents[1] / "lib" / "reproduction" / "assets" / "data" / "known.yaml"
 SLACK_PTS = 2.0
 COUNT, BATCH = 200, 50  # pictures of a kind; at once
 CHOICE, TEST = 2, 3  # seeds

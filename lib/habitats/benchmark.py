@@ -134,7 +134,7 @@ class Benchmark:
         return {}
 
     def probe(self, spec: ModelSpec) -> Iterator[Batch]:
-        """Images that no test uses, on which `evaluate.make_classifier` compares formats."""
+        """Images that no test uses, on which `make_classifier` compares formats."""
         raise NotImplementedError
 
     def with_masks(

@@ -14,7 +14,7 @@ from habitats.drawings import ANIMALS, Drawings
 from habitats.textures import FAMILIES
 from relevit.data.batch import Batch
 
-# What colour most of a drawing has, of the 40 animals and the 100 things of `data.things`.
+# What colour most of a drawing has, of the 40 animals and the 100 things of `habitats.drawings`.
 _DRAWN = {
     "black": "ant locomotive top-hat",
     "grey": "shark seal zebra elephant coconut television camera",

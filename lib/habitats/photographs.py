@@ -1,6 +1,6 @@
 """Photographs on a disk: the papers' own sets below one folder, or what a reader gives.
 
-A reader of one's own (`config.words.READERS`) is a function of a set's name, the folder `data_root`
+A reader of one's own (`READERS`) is a function of a set's name, the folder `data_root`
 and the view, how a picture becomes the square that a model takes; it gives an `ImageSet`. Notebooks
 ask for the sets `finetune`, with masks, `validation`, and those that they test on
 (`cutouts.TEST_SETS`).

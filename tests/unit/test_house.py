@@ -19,21 +19,29 @@ from packaging.utils import canonicalize_name
 import relevit
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = ROOT / "lib" / "relevit"
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+LIB = ROOT / "lib"
+PACKAGES = ("relevit", "habitats", "reproduction")
+TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 # From the top: rooms that stand beside each other are one layer.
-LAYERS = [layer.split(" | ") for layer in CONTRACTS["contracts"][0]["layers"]]
+LAYERS = {
+    contract["containers"][0]: [layer.split(" | ") for layer in contract["layers"]]
+    for contract in TOOLS["importlinter"]["contracts"]
+    if "containers" in contract
+}
 NOISE = {"__pycache__"}
 NO_ROOMS = {"__init__.py", "assets"} | NOISE
 # Not the changelog, whose names were right in their time.
 NOTES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
-NOTES += [LIBRARY / "assets" / "README.md"]
+NOTES += [LIB / package / "assets" / "README.md" for package in PACKAGES]
 # What is loaded when it is used: a moment each, torch seconds.
 SOON = {"pydantic", "yaml", "tqdm"}
 LATER = {"torch", "timm", "numpy", "pandas", "matplotlib", "papermill"}
 NOT_FOR_ALL = {"scipy.stats", "sklearn", "seaborn", "ipywidgets", "onnx", "h5py", "transformers"}
 NOT_FOR_RUNS = NOT_FOR_ALL | {"scipy.special", "scipy.sparse", "scipy.ndimage", "matplotlib"}
-ALL_ROOMS = "from relevit import claims, iav, masks, text, plots; plots.set_style()"
+ALL_ROOMS = (
+    "from relevit import iav, masks, text; from reproduction import claims, heads, language; "
+    "from reproduction import plots; plots.set_style()"
+)
 GROUPS = {
     f"relevit.{kind}" for kind in ("methods", "losses", "cures", "readers")
 }  # of entry points
@@ -162,21 +170,27 @@ def test_files_name_no_registry_host_and_no_folder_of_one_machine(files):
 # Rooms
 
 
-def docstring(room: str) -> str:
+def docstring(package: str, room: str) -> str:
     """The first line of what a room says of itself."""
-    folder = LIBRARY / room
+    folder = LIB / package / room
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     return ast.get_docstring(ast.parse(path.read_text())).splitlines()[0]
 
 
 def plan() -> str:
-    """The rooms in the order of the contract, one a line; a bracket joins those of one layer."""
+    """The packages, and the rooms of each in the order of its contract, one a line.
+
+    A bracket joins those of one layer.
+    """
     lines = []
-    for layer in LAYERS:
-        marks = ["┌", *"├" * (len(layer) - 2), "└"] if len(layer) > 1 else [" "]
-        lines += [
-            f"{mark} {room:<12} {docstring(room)}" for mark, room in zip(marks, layer, strict=True)
-        ]
+    for package in reversed(PACKAGES):
+        lines.append(f"{package:<16} {docstring(package, '')}")
+        for layer in LAYERS.get(package, []):
+            marks = ["┌", *"├" * (len(layer) - 2), "└"] if len(layer) > 1 else [" "]
+            lines += [
+                f"{mark} {room:<14} {docstring(package, room)}"
+                for mark, room in zip(marks, layer, strict=True)
+            ]
     return "\n".join(lines)
 
 
@@ -185,15 +199,16 @@ def test_contributing_has_the_plan_of_the_house():
     assert f"```\n{plan()}\n```" in notes, f"put this plan there:\n{plan()}"
 
 
-def test_the_contract_orders_every_room():
-    found = {path.stem for path in LIBRARY.iterdir() if path.name not in NO_ROOMS}
-    assert sorted(room for layer in LAYERS for room in layer) == sorted(found)
+@pytest.mark.parametrize("package", LAYERS)
+def test_the_contract_orders_every_room(package):
+    found = {path.stem for path in (LIB / package).iterdir() if path.name not in NO_ROOMS}
+    assert sorted(room for layer in LAYERS[package] for room in layer) == sorted(found)
 
 
 def test_no_package_has_many_entries():
     entries = {
         name_in_errors(path.parent): len({each.name for each in path.parent.iterdir()} - NOISE)
-        for path in LIBRARY.rglob("__init__.py")
+        for path in LIB.rglob("__init__.py")
     }
     assert {name: count for name, count in entries.items() if count > MOST_ENTRIES} == {}
 
@@ -202,8 +217,14 @@ def test_no_package_has_many_entries():
 def test_names_of_the_library_in_the_notes_are_there(path):
     """Also those of README's examples, with what they import."""
     text = path.read_text()
-    names = set(re.findall(r"(?<![\w/.])relevit(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text))
-    for module, imported in re.findall(r"(?m)^from (relevit[\w.]*) import ([\w, ]+)$", text):
+    names = set(
+        re.findall(
+            r"(?<![\w/.])(?:relevit|habitats|reproduction)(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text
+        )
+    )
+    for module, imported in re.findall(
+        r"(?m)^from ((?:relevit|habitats|reproduction)[\w.]*) import ([\w, ]+)$", text
+    ):
         names |= {f"{module}:{name.strip()}" for name in imported.split(",")}
     assert [name for name in sorted(names - GROUPS) if not is_there(name)] == []
 
@@ -232,11 +253,8 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
             "import reproduction.pipeline.cli as c; c._parser(['--help']).format_help()",
             {*LATER, *SOON},
         ),
-        (
-            "import reproduction.config, relevit.base; from reproduction.pipeline import cli, make, run",
-            LATER,
-        ),
-        ("from relevit.finetune import runs, table", NOT_FOR_RUNS),
+        ("import reproduction.config; from reproduction.pipeline import cli, make, run", LATER),
+        ("from reproduction.runs import runs, table", NOT_FOR_RUNS),
         (ALL_ROOMS, NOT_FOR_ALL),
     ],
     ids=["help", "before any work", "a run", "a notebook"],
@@ -253,7 +271,7 @@ def test_a_process_loads_no_library_that_it_does_not_use(code, absent):
 def test_no_function_is_long():
     lines = {
         f"{name_in_errors(path)}: {node.name}": node.end_lineno - node.lineno + 1
-        for path in LIBRARY.rglob("*.py")
+        for path in LIB.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }

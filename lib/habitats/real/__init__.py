@@ -1,5 +1,4 @@
 """The papers' data sets as they come, read in fixed orders.
 
-Nothing is downloaded, and no pickle is run. `catalogue` lists them all and reads them. It may
-import what `habitats` may, and `habitats` itself.
+Nothing is downloaded, and no pickle is run. `catalogue` lists them all and reads them.
 """

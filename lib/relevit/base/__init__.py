@@ -1,6 +1,6 @@
-"""What every room stands on: files and folders, stages, devices, downloads, seeds.
+"""What every room stands on: files and folders, devices, downloads, seeds.
 
-It imports the parameters (`reproduction.config`) and no other room. Importing it loads no torch.
+Importing it loads no torch.
 """
 
 from relevit.base.device import choose_device, choose_precision

@@ -41,7 +41,7 @@ CURES: Extensible[Callable[..., Any]] = Extensible(
 Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
 CureChoice = one_of(("auto", *OWN_CURES), CURES)
 
-# Variants of the method; what each changes is in `finetune.variants`.
+# Variants of the method; what each changes: `reproduction.runs.table`.
 Variant = Literal[
     "full",
     "no_background",
@@ -97,7 +97,7 @@ PaperModelName = Literal[
     "vit-b-cut",
     "deit-s-cut",
 ]
-# Whether a model belongs to the preset's data is known with the whole preset (`config.preset`).
+# Whether a model belongs to the preset's data is known with the preset (`reproduction.config`).
 AnyModelName = Literal[ModelName, PaperModelName]
 # Further ones: `(**options) -> (network, ModelSpec)` (`relevit.models`).
 MORE_MODELS: Extensible[Callable[..., Any]] = Extensible(

@@ -14,7 +14,8 @@ TENSORS = ("images", "masks", "labels", "families", "props", "opacity", "outline
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures with what is known about them; of pairs (`data.pairs`), two masks and labels each.
+    """Pictures with what is known about them; of pairs (`habitats.pairs`), two masks and
+    labels each.
 
     `accepted` gives, for a label, all classes that count as right (ObjectNet, merged classes); a
     label without an entry accepts itself alone. `candidates` are the classes among which the

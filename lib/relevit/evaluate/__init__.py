@@ -1,9 +1,8 @@
-"""What a model answers and where it looks: the papers' tests, each a module, and their tables.
+"""What a model answers and where it looks: the papers' tests of a map and of a model.
 
-Predictions come first (`predictions`, with the second look of `bfloat16` inside), then the nine
-sets, tables of accuracies, what finetuning changed (`robustness`, `class_changes`) and what one way
-adds to another (`paired`). May import attribution, losses, masks and what lies below them; never
-finetuning or pictures.
+`predictions` (with the second look of `bfloat16` inside), `looking`, `perturbation`,
+`segmentation`, `approximation`, `sis`, k-NN and probes on `frozen_features`; `intervals` is the one
+interval of all tables.
 """
 
 from relevit.evaluate import sis

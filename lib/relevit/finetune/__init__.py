@@ -1,11 +1,9 @@
 """RobustViT's method and its baselines: how a model is finetuned on where it looks.
 
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
-batch: the method on one page), `loop`, `validation`, `baselines` (what GradMask and RRR train),
-`one_run` (on which images), `augmenting` (what is done to them by their masks), `learning_rate`,
-`runs` (how one is made), `table` (all of a preset, and which notebook asks for which), `outcomes`
-(what they came to) and `price` (what a step costs). Imports training, evaluation and what lies
-below them.
+batch: the method on one page), `loop` and `epochs`, `validation`, `baselines` (what GradMask and
+RRR train), `augmenting` (what is done to images by their masks), `learning_rate` (the paper's
+rule), `your_own` (all of it on one's own model and images).
 """
 
 from relevit.finetune import augmenting, baselines

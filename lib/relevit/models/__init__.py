@@ -1,7 +1,6 @@
 """Vision Transformers by name: what is known of each, how it wants its pictures, its weights.
 
-Weights are shipped, fetched or found, and never a pickle that is run. Models know nothing of data
-sets; they import attention (which rows a head reads), `relevit.base` and `reproduction.config`.
+Weights are shipped, fetched or found, and never a pickle that is run.
 """
 
 from relevit.choices.words import MORE_MODELS

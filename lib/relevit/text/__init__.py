@@ -1,8 +1,7 @@
 """Text: encoders of transformers, called so that the attributions of images explain texts.
 
-Labelled texts and their rationales, a classifier's training, both tests of Beyond Intuition's
-Sec. 4.2; `clip` has images with text. It may import all rooms of science, and neither `iav` nor
-pictures. What needs transformers or tokenizers loads them when it is called.
+Both tests of Beyond Intuition's Sec. 4.2; `clip` has images with text. What needs transformers or
+tokenizers loads them when it is called.
 """
 
 from relevit.text.documents import Document

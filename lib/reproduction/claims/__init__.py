@@ -3,7 +3,7 @@
 A claim is a sentence in `assets/paper/claims.csv`, and a criterion with its rows in
 `assets/paper/criteria.yaml`. `criteria` reads them, `evaluator` judges all by one rule, `deciding`
 says what would decide the rest, `report` has what the report shows, `compared` puts our numbers
-beside the paper's. May import all of the library but pictures and the pipeline.
+beside the paper's.
 """
 
 from reproduction.claims.compared import (

@@ -1,6 +1,6 @@
 """Parameters of the notebooks: one frozen model each, checked before any work starts.
 
-It imports no other room, and nothing heavy, so that a wrong parameter is reported within seconds.
+It imports nothing heavy, so that a wrong parameter is reported within seconds.
 """
 
 from __future__ import annotations

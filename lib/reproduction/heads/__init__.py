@@ -1,4 +1,7 @@
-"""IAV over finetuned models: which are compared, and what is measured of them."""
+"""IAV over finetuned models: which are compared, and what is measured of them.
+
+`runs` finds or makes them, `measure` and `heads` make the tables.
+"""
 
 from reproduction.heads.heads import head_numbers
 from reproduction.heads.measure import (

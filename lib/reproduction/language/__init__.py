@@ -1,4 +1,9 @@
-"""Text and images with text: training on the corpora, and their tables."""
+"""Text and images with text: training on the corpora, and their tables.
+
+`reading` and `pretrained` have what 09_text asks for by name, `train` finetunes a classifier,
+`ranking` sums up its maps; `towers`, `joining` and `encoders` make a dual encoder, `zero_shot`,
+`phrases` and `words` test it.
+"""
 
 from reproduction.language.encoders import join_encoder, ready_encoder
 from reproduction.language.phrases import group_pairs, likely_pairs, phrase_maps, pointing

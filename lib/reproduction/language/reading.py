@@ -46,7 +46,7 @@ def reasoning_documents(cfg: TextParams, corpus: Corpus) -> tuple[Document, ...]
 
 
 def read_on_disk(cfg: TextParams, name: str, where: str = "09_text") -> Corpus:
-    """One of `config.text.ON_DISK` below `cfg.corpus_root`, whole; errors say `where` it stands."""
+    """One of ON_DISK (`config.text`) below `cfg.corpus_root`, whole; errors say `where`."""
     try:
         return READERS[name](cfg)
     except (FileNotFoundError, ValueError) as error:

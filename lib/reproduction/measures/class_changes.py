@@ -2,8 +2,8 @@
 
 Source: RobustViT App. J, Figs. 8-15, which shows the change of every class, the two classes
 hurt most, and explains them by the size of the object, by context and by the number of test
-images. `predictions` are as in `reproduction.measures.robustness`, with `prediction` where it says so.
-Changes are in percentage points (`_pts`).
+images. `predictions` are as in `reproduction.measures.robustness`, with `prediction` where it says
+so. Changes are in percentage points (`_pts`).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def difference(
 def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:
     """What each arm changes with the relevance terms and without, and what these add, in points.
 
-    `answers` as from `finetune.outcomes.study`. One row a world, arm and group of classes:
+    `answers` as from `runs.outcomes.study`. One row a world, arm and group of classes:
     `with_pts` and `without_pts` are changes of top-1 against the original, `adds_pts` their
     difference, each with its interval as `paired_change` has it (`with_low_pts` and so on).
     Raises: ValueError as `paired_change`.

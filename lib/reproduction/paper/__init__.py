@@ -1,7 +1,4 @@
-"""The papers' own numbers, as data: tables and claims, in our names.
-
-May import data and models, which give the names; evaluation and claims build on it.
-"""
+"""The papers' own numbers, as data: tables and claims, in our names."""
 
 from reproduction.paper.published import (
     CAPTIONS,

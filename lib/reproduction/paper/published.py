@@ -6,10 +6,10 @@ The AR-B rows of RobustViT T10 are printed in two orders; here, column by column
 agrees with the printed averages (differences B22).
 
 A *row* is one number of RobustViT, with the columns ROW; our runs are put into the same form by
-`reproduction.claims.compared`. A row's effect is its value minus its reference, which is the original
-model unless `published_rows` says otherwise. The same table has up to three names: its number in
-the arXiv text, which we use, its number in the supplement, and an identifier in the stored tables
-(see CAPTIONS).
+`reproduction.claims.compared`. A row's effect is its value minus its reference, which is the
+original model unless `published_rows` says otherwise. The same table has up to three
+names: its number in the arXiv text, which we use, its number in the supplement, and an identifier
+in the stored tables (see CAPTIONS).
 """
 
 from __future__ import annotations

@@ -5,5 +5,5 @@ makes single finetuning runs; `fetching` gets what they need first, `lock` lets 
 write a preset's results, `children` ends stages with whoever asked for them, `engine` is
 papermill's with kernels that do not clash; `notebooks` stores a run's outputs in the repository;
 `exercises` and `slides` make what a workshop needs, and `checks` says what is wrong with an answer;
-`cli` and `doctor` are the command `relevit`. It may import every room; no room imports it.
+`cli` and `doctor` are the command `relevit`.
 """

@@ -1,9 +1,10 @@
 """A command that ends with its caller, and all that it has started with it.
 
 Snakemake lives on when whoever called it is killed, and starts the next stages unseen. So a
-process beside it, `python -m reproduction.pipeline.children PATIENCE COMMAND`, waits for its standard
-input to end, which happens when nobody holds the other side. It ends them by SIGKILL: stages must
-survive that anyway, and it is at once and silent. Not on Windows, which has no groups of processes.
+process beside it, `python -m reproduction.pipeline.children PATIENCE COMMAND`, waits for its
+standard input to end, which happens when nobody holds the other side. It ends them by
+SIGKILL: stages must survive that anyway, and it is at once and silent. Not on Windows, which has no
+groups of processes.
 """
 
 from __future__ import annotations

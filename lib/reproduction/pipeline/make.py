@@ -38,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
                 near = difflib.get_close_matches(name, known, 3) or list(known)[:3]
                 raise ValueError(
                     f"make: {name!r} is no run of {preset.path}; those close to it are "
-                    f"{', '.join(near)}, and `python -m reproduction.pipeline.make {options.preset}` "
-                    "prints all"
+                    f"{', '.join(near)}, and `python -m reproduction.pipeline.make "
+                    f"{options.preset}` prints all"
                 )
         for name in options.runs:
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Store the outputs of a finished run in the committed notebooks: `reproduction.pipeline.notebooks`.
+"""Store the outputs of a finished run in the committed notebooks.
 
 Whoever opens a notebook first sees what `make reproduce` computed, and not what fits into a minute.
 The outputs are copied, never computed by hand, and only where the run had the same cells. The same

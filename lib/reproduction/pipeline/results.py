@@ -62,7 +62,7 @@ def result_files(
 def sets(answers: pd.DataFrame) -> pd.DataFrame:
     """Top-1 of each set, arm and seed: of the original, and finetuned without and with the terms.
 
-    `answers` as from `finetune.outcomes.study`.
+    `answers` as from `runs.outcomes.study`.
     """
     top1 = 100 * answers.groupby([*RUN, "relevance"], observed=True)["right"].mean()
     wide = top1.unstack("relevance").set_axis(["without_pct", "with_pct"], axis=1).reset_index()

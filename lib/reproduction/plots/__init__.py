@@ -1,8 +1,7 @@
 """Pictures, and widgets. Every function returns a matplotlib figure and shows nothing.
 
-Notebooks write `from relevit import plots` and call `plots.name(...)`. Pictures may import every
-room but claims and the pipeline, and nobody imports pictures. A file is loaded when a name of it is
-first asked for: who draws no boxes waits for no seaborn.
+Notebooks write `from reproduction import plots` and call `plots.name(...)`. A file is loaded when a
+name of it is first asked for: who draws no boxes waits for no seaborn.
 """
 
 from __future__ import annotations

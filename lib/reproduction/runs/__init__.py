@@ -1,4 +1,8 @@
-"""Which models a preset finetunes, and how one way is held against another."""
+"""Which models a preset finetunes, and how one way is held against another.
+
+`table` lists all runs of a preset, `runs` makes one (`one_run`: on which images; `search`: at which
+rates), `outcomes` says what they came to, `price` what a step costs.
+"""
 
 from reproduction.runs import one_run, outcomes, price, runs, table
 

@@ -39,7 +39,7 @@ def method_explorer(
 ) -> HeadExplorer:
     """A widget to choose an image, a method, a layer and a head, and to see the two maps.
 
-    `maps` are those of each method, as `evaluate.shared_maps` gives them; a map that is NaN, as
+    `maps` are those of each method, as `measures.shared_maps` gives them; a map that is NaN, as
     some methods publish it, is shown as empty. The number is the cosine of the head's attention
     with what is above 0 in the map. Runs the model once.
     """
