@@ -31,10 +31,7 @@ HANDED_ON = {
     **{name: ["observe"] for name in ("raw_attention", "rollout", "gradcam", "ga")},
     "zero_shot_perturbation": ["auc_weights"],
 }
-ROOMS = (
-    *("config", "data", "models", "attention", "attribution", "losses", "masks", "iav"),
-    *("training", "finetune", "evaluate", "text"),
-)
+PACKAGES = ("relevit", "habitats", "reproduction.config", "reproduction.language")
 
 
 @cache
@@ -46,10 +43,9 @@ def options_of(name: str) -> set[str]:
 @cache
 def _owners() -> dict[str, list]:
     found: dict[str, list] = {}
-    for room in ROOMS:
-        package = importlib.import_module(f"relevit.{room}")
-        paths = getattr(package, "__path__", ())
-        names = [one.name for one in pkgutil.walk_packages(paths, f"relevit.{room}.")]
+    for each in PACKAGES:
+        package = importlib.import_module(each)
+        names = [one.name for one in pkgutil.walk_packages(package.__path__, f"{each}.")]
         for module in (package, *map(importlib.import_module, names)):
             for name, value in vars(module).items():
                 if callable(value) and getattr(value, "__module__", "") == module.__name__:

@@ -217,14 +217,9 @@ def test_no_package_has_many_entries():
 def test_names_of_the_library_in_the_notes_are_there(path):
     """Also those of README's examples, with what they import."""
     text = path.read_text()
-    names = set(
-        re.findall(
-            r"(?<![\w/.])(?:relevit|habitats|reproduction)(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text
-        )
-    )
-    for module, imported in re.findall(
-        r"(?m)^from ((?:relevit|habitats|reproduction)[\w.]*) import ([\w, ]+)$", text
-    ):
+    ours = rf"(?!habitats\.jpg)(?:{'|'.join(PACKAGES)})"
+    names = set(re.findall(rf"(?<![\w/.]){ours}(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text))
+    for module, imported in re.findall(rf"(?m)^from ({ours}[\w.]*) import ([\w, ]+)$", text):
         names |= {f"{module}:{name.strip()}" for name in imported.split(",")}
     assert [name for name in sorted(names - GROUPS) if not is_there(name)] == []
 

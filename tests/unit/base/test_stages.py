@@ -48,7 +48,7 @@ def test_a_trial_by_hand_has_a_folder_of_its_own():
 
 
 def test_a_stage_without_results_says_what_to_run():
-    with pytest.raises(FileNotFoundError, match=r"00_start: .* relevit\.pipeline quick 02"):
+    with pytest.raises(FileNotFoundError, match=r"00_start: .* reproduction\.pipeline quick 02"):
         read()
 
 

@@ -163,7 +163,9 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
 
 def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(project, own):
     row = Row(own, images_per_set=40)
-    with pytest.raises(FileNotFoundError, match=r"is not made yet; .* relevit\.pipeline quick"):
+    with pytest.raises(
+        FileNotFoundError, match=r"is not made yet; .* reproduction\.pipeline quick"
+    ):
         read(row)
     make_missing([row])
     assert read(row)["lr"] == 2.0e-6, "of the two runs of the search, which are made first"

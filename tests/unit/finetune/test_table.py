@@ -218,9 +218,9 @@ def test_wrong_arms_and_worlds_are_refused(values, text):
 
 
 def test_images_without_homes_have_no_home_shares():
-    text = r"home_shares \[0\.5\] with data 'cutouts', whose classes have no homes; give data"
+    text = r"home_shares \[0\.5\] with data 'imagenet', whose classes have no homes; give data"
     with pytest.raises(ValueError, match=text):
-        twins(benchmark=BenchmarkParams(data="cutouts"), home_shares=[0.5])
+        twins(benchmark=BenchmarkParams(data="imagenet", data_root="there"), home_shares=[0.5])
 
 
 @pytest.mark.parametrize(("preset", "count"), [("quick", 24), ("study", 447)])
