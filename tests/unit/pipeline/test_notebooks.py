@@ -103,6 +103,6 @@ def test_a_run_that_failed_or_goes_on_is_not_finished(tmp_path, monkeypatch, met
     (tmp_path / "params" / "quick.yaml").touch()
     if metadata is not None:
         nbformat.write(new_notebook(metadata={"papermill": metadata}), path)
-    said = r"no finished run, 00_start is not done; make it with: python -m reproduction\.pipeline q"
+    said = r"no finished run, 00_start is not done; make it with: python -m reproduction\.pipe"
     with pytest.raises(FileNotFoundError, match=said):
         notebooks.finished_notebooks("quick")
