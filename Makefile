@@ -17,7 +17,7 @@ STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study controls class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study controls photos class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -67,6 +67,9 @@ controls: setup  ## Is it the object, is the original done, does it last? (about
 	$(BIN)/python -m reproduction.pipeline controls -j $(JOBS)
 	$(BIN)/python -m reproduction.pipeline controls_things -j $(JOBS)
 	$(BIN)/python tools/controls.py
+
+photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (about 2 hours on 2 cores)
+	$(BIN)/python tools/photos.py $(DATA) -j $(JOBS)
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
 	$(BIN)/python -m reproduction.pipeline.exercises

@@ -339,6 +339,60 @@ def _controls(kind: str) -> Table:
     }
 
 
+def _photos() -> Table:
+    """All arms on photographs, against the originals of their seeds."""
+    rows = read("photos")
+    return _sorted(rows[rows["change_pts"] != ""], "change_pts", falling=True), {
+        "arm": "`arm`",
+        "rate": lambda row: _rate(row) if float(row["lr"]) else "",
+        "change": "change:+0.0~",
+        "over `label`": "over_label:+0.0~",
+        "over `relevance`": "over_relevance:+0.0~",
+        "over `swap`": "over_swap:+0.0~",
+        "`val`": "val:+0.0~",
+        "gap": "gap:+0.0",
+        "by": "gap_change:+0.0~",
+        "on the object": "on_object:0",
+        "seeds": "seeds:0",
+        "seconds": "seconds:0",
+    }
+
+
+def _photos_by(*places: str) -> Table:
+    """Top-1 of each arm on photographs, and its change."""
+
+    def of(place: str) -> Spec:
+        def write(row: pd.Series) -> str:
+            here = rows_of("photos_sets", f"arm={row['arm']}", f"dataset={place}").iloc[0]
+            return ", ".join(filter(None, (cell(here, "top1:0.0"), cell(here, "change:+0.0~"))))
+
+        return write
+
+    return read("photos"), {"arm": "`arm`"} | {f"`{place}`": of(place) for place in places}
+
+
+def _photos_doses() -> Table:
+    return read("photos_doses"), {
+        "originals": "`original`",
+        "seed": "seed",
+        "gap": "gap:+0.0~",
+        "relevance adds on the domains": "adds:+0.0~",
+        "on `other`": "adds_other:+0.0~",
+    }
+
+
+def _photos_rates() -> Table:
+    return read("photos_rates"), {
+        "arm": "`arm`",
+        "rate": _rate,
+        "top-1 falls by": "drop:+0.0",
+        "class loss before": "class_loss_before:0.000",
+        "after": "class_loss:0.000",
+        "passes": "passes",
+        "taken": "taken",
+    }
+
+
 def _stages() -> Table:
     """What each notebook of the workshop costs and teaches, and the claims that its run decides."""
     claims = read("claims").query("verdict in ('holds', 'contradicted')")
@@ -363,6 +417,11 @@ TABLES: dict[str, Callable[[], Table]] = {
     "controls_masks": lambda: _controls("masks"),
     "controls_originals": lambda: _controls("originals"),
     "controls_steps": lambda: _controls("steps"),
+    "photos": _photos,
+    "photos_domains": lambda: _photos_by("val", "art_painting", "cartoon", "sketch"),
+    "photos_lean": lambda: _photos_by("original", "control", "same", "other", "grey", "filled"),
+    "photos_doses": _photos_doses,
+    "photos_rates": _photos_rates,
     "doses": _doses,
     "doses_whole": lambda: _doses(**{
         "`a` before (%)": "a_before:0.0", "with": "with:+0.0~", "without": "without:+0.0"

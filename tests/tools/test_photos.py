@@ -1,0 +1,170 @@
+"""The study of photographs on a replica of PACS, a few drawn pictures: grid, runs, tables."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import zlib
+
+import pandas as pd
+import pytest
+
+from habitats.real.pacs import CLASSES, DOMAINS, PAGE, read_pacs
+from replicas.pictures import picture, stored_jpeg, truncate
+from reproduction.measures.paired import ORIGINAL
+from reproduction.runs import photo_images, photos
+
+from .conftest import SCRIPT
+
+COUNTS = dict(zip(DOMAINS, (10, 2, 2, 2), strict=True))
+
+
+@pytest.fixture(scope="module")
+def pacs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("PACS")
+    for domain, count in COUNTS.items():
+        for label, name in enumerate(CLASSES):
+            for i in range(count):
+                path = folder / domain / name / f"pic_{i:03}.jpg"
+                stored_jpeg(picture(zlib.crc32(str(path).encode()[-40:]), label), path)
+    return folder
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    return importlib.import_module("photos")
+
+
+@pytest.fixture
+def few(tool, monkeypatch):
+    """The same with fewer runs."""
+    smaller = {"SEEDS": (0, 1), "LONGER_SEEDS": (0,), "LONGER": 3, "RATES": (1e-6,)}
+    smaller |= {"ARMS": ("label", "relevance", "swap"), "CONTROLS": ("ellipse",)}
+    for name, value in (smaller | {"CONTROLLED": ("relevance",)}).items():
+        monkeypatch.setattr(tool, name, value)
+    return tool
+
+
+@pytest.fixture
+def study(pacs, tmp_path):
+    few = {"images_per_class": 2, "masked": 14, "features": ("tiny-mae", 112)}
+    return photo_images.Study(pacs, tmp_path, model="tiny", **few)
+
+
+def made(study, tool):
+    """All runs, one after the other, as `make_all` makes them side by side."""
+    for seed in tool.SEEDS:
+        photos.train(study, photos.Run(ORIGINAL, seed))
+    for run in tool.tries():
+        photos.train(study, run)
+    rates = tool.judged(study)
+    for seed in tool.LONGER_SEEDS:
+        photos.train(study, photos.Run(ORIGINAL, seed, epochs=tool.LONGER))
+    for _, run in tool.grid(tool.taken(rates)):
+        photos.answer(study, run)
+    return rates
+
+
+def test_domains_are_read_by_their_folders(pacs):
+    found = read_pacs(pacs)
+    assert {name: len(part) for name, part in found.items()} == {
+        name: count * len(CLASSES) for name, count in COUNTS.items()
+    }
+    assert {part.classes for part in found.values()} == {CLASSES}
+
+
+def test_what_is_no_pacs_is_said_before_any_work(pacs, tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"no folder photo, .*Li et al. 2017.*{PAGE}"):
+        read_pacs(tmp_path)
+    for domain in DOMAINS:
+        (tmp_path / domain).mkdir()
+        for name in CLASSES:
+            os.symlink(pacs / domain / name, tmp_path / domain / name)
+    (tmp_path / "sketch" / "house").unlink()
+    with pytest.raises(ValueError, match=r"sketch has the classes dog, .*; those of PACS are dog"):
+        read_pacs(tmp_path)
+    (tmp_path / "sketch" / "house").mkdir()
+    with pytest.raises(ValueError, match="house"):
+        read_pacs(tmp_path)
+    stored_jpeg(picture(1, 5), tmp_path / "sketch" / "house" / "cut.jpg")
+    truncate(tmp_path / "sketch" / "house" / "cut.jpg")
+    with pytest.raises(ValueError, match=r"house/cut.jpg cannot be used"):
+        read_pacs(tmp_path)
+
+
+def test_a_seed_draws_photographs_that_the_original_has_seen(study):
+    """Classes take turns, so that the mask of a neighbour is one of another class."""
+    sets = photo_images.pictures(study)
+    assert {name: len(each) for name, each in sets.items()} == {
+        "train": 56, "val": 14, "art_painting": 14, "cartoon": 14, "sketch": 14
+    }  # fmt: skip
+    found = photo_images.to_finetune(study, 0)
+    assert 0 < len(found) <= 14 and (found.labels.diff() != 0).all()
+    known = {image.numpy().tobytes() for image in sets["train"].read(range(56)).images}
+    assert all(image.numpy().tobytes() in known for image in found.images)
+    wrong = photo_images.to_finetune(study, 0, "others")
+    assert (wrong.images == found.images).all() and (wrong.masks == found.masks.roll(1, 0)).all()
+
+
+def test_arms_are_those_of_the_study(tool):
+    settings = {arm: photos.settings_of(photos.Run(arm, 3, 1e-6)) for arm in tool.ARMS}
+    assert {s.seed for s in settings.values()} == {3} and {s.lr for s in settings.values()} == {
+        1e-6
+    }
+    assert {(s.class_term, s.epochs, s.keep) for s in settings.values()} == {("label", 5, "last")}
+    assert {name for name, s in settings.items() if s.weights["relevance"] == 0} == {
+        "label", "swap", "swap_strange", "last_layer_swap"
+    }  # fmt: skip
+    assert settings["both"].augmentation == settings["swap"].augmentation == "swap"
+    assert settings["readout_last3"].explanation == "readout"
+    assert settings["l1"].method == "l1" and settings["l1"].weights["relevance"] == 0.3
+    blocks = {
+        name: s.trained_blocks for name, s in settings.items() if s.trained_blocks is not None
+    }
+    assert blocks == {"last_layer_swap": 0, "gae_last3": 3, "readout_last3": 3}
+
+
+def test_the_grid_has_the_rates_of_the_rule_and_one_for_all(tool):
+    rates = dict.fromkeys(tool.ARMS, 5e-6) | {"swap": 1e-6, "last_layer_swap": 1e-3}
+    runs = list(tool.grid(rates))
+    assert len(runs) == len(set(runs)) == 45 + 5 + 40 + 20 + 9
+    assert len({run for _, run in runs}) == len(runs) - 35, "of seven arms at one rate"
+    count = pd.Series([arm for arm, _ in runs]).value_counts()
+    assert count["swap"] == count["swap_5e-6"] == count["relevance_ellipse"] == 5
+    assert "last_layer_swap_5e-6" not in count
+    assert count["relevance_longer"] == count["original_longer"] == 3
+
+
+@pytest.mark.slow
+def test_all_of_it_on_a_replica(study, few, tmp_path):
+    """Runs that are there are read, and one that lacks a table gets it."""
+    pytest.importorskip("relevit.evaluate.lean")
+    rates = made(study, few)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*") if path.is_file()}
+    first = photos.folder_of(study, photos.Run("label", 0, few.taken(rates)["label"]))
+    (first / "lean.parquet").unlink()
+    assert made(study, few).equals(rates)
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*") if path.is_file()}
+    assert {path.name for path in after if after[path] != before[path]} == {"lean.parquet"}
+
+    docs = tmp_path / "docs"
+    (docs / "results").mkdir(parents=True)
+    few.write(study, rates, docs)
+    found = {path.stem: pd.read_csv(path) for path in docs.glob("results/*.csv")}
+    arms, sets = (
+        found["photos"].set_index("arm"),
+        found["photos_sets"].set_index(["arm", "dataset"]),
+    )
+    assert {*few.ARMS, ORIGINAL, "relevance_ellipse", "label_longer"} <= set(arms.index)
+    means = sets["change_pts"].unstack()[list(few.SHIFTED)].mean(axis=1)
+    assert (means - arms["change_pts"]).drop(ORIGINAL).abs().max() < 1e-3
+    leads = arms["change_pts"]["relevance"] - arms["change_pts"]["label"]
+    assert arms["over_label_pts"]["relevance"] == pytest.approx(leads, abs=1e-3)
+    dose = found["photos_doses"].set_index(["original", "seed"])
+    assert dose["adds_pts"][ORIGINAL, "all"] == pytest.approx(leads, abs=1e-3)
+    assert (docs / "photos.png").is_file()
+    stored = SCRIPT.parents[1] / "docs" / "results"
+    assert {name: list(pd.read_csv(stored / f"{name}.csv")) for name in found} == {
+        name: list(table) for name, table in found.items()
+    }

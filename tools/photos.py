@@ -1,0 +1,278 @@
+"""Do cures hold on photographs? Make all runs, then docs/results/photos*.csv and docs/photos.png.
+
+`python tools/photos.py PACS` goes on where it stopped. What is asked, and the criterion that stood
+before the runs: docs/photos.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import torch
+
+from habitats.real.pacs import DOMAINS
+from relevit.base.device import cores
+from relevit.base.files import project_root
+from relevit.base.results import read_json, read_rows, read_table
+from relevit.finetune.epochs import LOG
+from relevit.finetune.learning_rate import highest_passing, judge
+from reproduction import plots
+from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.runs import photos
+from reproduction.runs.outcomes import ENDS
+from reproduction.runs.photo_images import VAL, Study, domains, to_finetune, to_look_at
+from reproduction.runs.photos import SEARCHED, Run, folder_of
+
+DOCS = project_root() / "docs"
+SEEDS = (0, 1, 2, 3, 4)
+ARMS = ("label", "relevance", "swap", "swap_strange", "both", "l1", "last_layer_swap")
+ARMS += ("gae_last3", "readout_last3")
+RATES, HEAD_RATES = (1e-6, 5e-6, 2.5e-5), (1e-4, 1e-3, 1e-2)  # the latter of a head alone
+LIMIT_PTS, ONE_RATE = 3.0, 5e-6  # of the rule; the rate of all arms, beside the rule's
+CONTROLLED, CONTROLS = ("relevance", "swap"), ("others", "ellipse")  # masks that know no object
+LONGER, LONGER_SEEDS, FROM_LONGER = 6, SEEDS[:3], ("label", "relevance")  # epochs; arms
+SHIFTED = DOMAINS[1:]
+GAP = "gap"  # beside the conditions: right on a background of the same class, less of another
+
+
+# Which runs
+
+
+def tries(seed: int = SEARCHED) -> list[Run]:
+    """The runs that the rule looks at."""
+    grids = {arm: HEAD_RATES if arm.startswith("last_layer") else RATES for arm in ARMS}
+    return [Run(arm, seed, lr) for arm, grid in grids.items() for lr in grid]
+
+
+def judged(study: Study) -> pd.DataFrame:
+    """What the rule looks at in each of `tries`, which passes, and which rate of an arm is taken.
+
+    The highest that passes; where none does, the lowest.
+    """
+    rows = []
+    for run in tries():
+        folder, row = folder_of(study, run), {"drop_pts": math.inf, "rising": True}
+        if not read_json(folder / photos.MADE)["failed"]:
+            row = judge(run.lr, read_rows(folder / LOG), photos.settings_of(run))
+        rows.append({"arm": run.arm, "lr": run.lr} | row)
+    table = pd.DataFrame(rows)
+    table["passes"] = (table["drop_pts"] <= LIMIT_PTS) & ~table["rising"].astype(bool)
+    parts = table.groupby("arm")
+    taken = {arm: highest_passing(part, LIMIT_PTS) or part["lr"].min() for arm, part in parts}
+    return table.assign(taken=table["lr"] == table["arm"].map(taken))
+
+
+def grid(rates: Mapping[str, float]) -> Iterator[tuple[str, Run]]:
+    """All runs that answer, with their arm's name in the tables; what matters most is first.
+
+    Where the rule takes 5e-6, a run has two names.
+    """
+    for seed in SEEDS:
+        yield ORIGINAL, Run(ORIGINAL, seed)
+        yield from ((arm, Run(arm, seed, rates[arm])) for arm in ARMS)
+    for seed in SEEDS:
+        whole = [arm for arm in ARMS if not arm.startswith("last_layer")]
+        yield from ((f"{arm}_5e-6", Run(arm, seed, ONE_RATE)) for arm in whole)
+    for seed in SEEDS:
+        for arm in CONTROLLED:
+            yield from ((f"{arm}_{m}", Run(arm, seed, rates[arm], m)) for m in CONTROLS)
+    for seed in LONGER_SEEDS:
+        yield f"{ORIGINAL}_longer", Run(ORIGINAL, seed, epochs=LONGER)
+        for arm in FROM_LONGER:
+            yield f"{arm}_longer", Run(arm, seed, rates[arm], epochs=LONGER)
+
+
+def make_all(study: Study, jobs: int) -> pd.DataFrame:
+    """Make what is missing, `jobs` side by side; what the rule saw."""
+    threads = (max(1, cores() // jobs),)
+    start = {"mp_context": get_context("spawn"), "initializer": torch.set_num_threads}
+    with ProcessPoolExecutor(jobs, **start, initargs=threads) as pool:
+
+        def all_of(work: Callable, items: list) -> None:
+            waiting = {pool.submit(work, study, item): item for item in dict.fromkeys(items)}
+            for done, each in enumerate(as_completed(waiting), 1):
+                each.result()
+                print(f"{done} of {len(waiting)}: {waiting[each]}", flush=True)
+
+        to_look_at(study)
+        all_of(to_finetune, list(SEEDS))
+        all_of(photos.train, [Run(ORIGINAL, seed) for seed in SEEDS])
+        all_of(photos.train, tries())
+        rates = judged(study)
+        all_of(photos.train, [Run(ORIGINAL, seed, epochs=LONGER) for seed in LONGER_SEEDS])
+        all_of(photos.answer, [run for _, run in grid(taken(rates))])
+    return rates
+
+
+def taken(rates: pd.DataFrame) -> dict[str, float]:
+    return rates[rates["taken"]].set_index("arm")["lr"].to_dict()
+
+
+# What came out
+
+
+def collected(study: Study, rates: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Answers, on pictures and on changed backgrounds, and figures of all runs that have them.
+
+    The first have arm, seed, dataset (or condition), index and right. Runs that are not made yet,
+    or whose loss became infinite, are named.
+    """
+    answers, figures = [], []
+    for arm, run in grid(taken(rates)):
+        named = {"arm": arm, "seed": run.seed}
+        try:
+            folder = folder_of(study, run)
+            made, seen, lean, looks = (
+                read_json(folder / photos.MADE),
+                *(read_table(folder / f"{name}.parquet") for name in ("answers", "lean", "looks")),
+            )
+        except FileNotFoundError as error:
+            print(f"left out: {run}: {error}", file=sys.stderr)
+            continue
+        seen["right"] = (seen["label_rank"] == 0).astype(float)
+        lean = lean.astype({"right": float}).rename(
+            columns={"condition": "dataset", "image": "index"}
+        )
+        wide = lean.pivot(index="index", columns="dataset", values="right")
+        gap = (wide["same"] - wide["other"]).dropna().rename("right").reset_index()
+        parts = [seen, lean, gap.assign(dataset=GAP)]
+        answers += [part[["dataset", "index", "right"]].assign(**named) for part in parts]
+        told = {"lr": run.lr, "on_object_pct": looks["on_object_pct"].mean()}
+        figures.append(named | told | {"seconds": made["seconds"]})
+    return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
+
+
+def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By file: arms, arms by set and condition, and the dose of each original with its response."""
+    of = dict(list(answers.groupby("arm", sort=False)))
+    means = figures.groupby("arm", sort=False).mean(numeric_only=True)
+    places = [VAL, *SHIFTED, *(x for x in answers["dataset"].unique() if x not in (VAL, *SHIFTED))]
+    arms, by_set = [], []
+    for arm, mine in of.items():
+        start = of[_beside(arm, ORIGINAL, of)] if arm != f"{ORIGINAL}_longer" else of[ORIGINAL]
+        row = {"arm": arm, "lr": means.loc[arm, "lr"], "seeds": mine["seed"].nunique()}
+        row |= _level(mine, "shifted", SHIFTED)
+        if arm != ORIGINAL:
+            row |= _ends(mine, start, "change", SHIFTED) | _ends(mine, start, VAL, [VAL])
+            row |= _ends(mine, start, "gap_change", [GAP])
+        for rival in ("label", "relevance", "swap"):
+            other = _beside(arm, rival, of)
+            if other in of and other != arm and ORIGINAL not in arm:
+                row |= _ends(mine, of[other], f"over_{rival}", SHIFTED)
+                row[f"better_than_{rival}"] = difference(mine, of[other], SHIFTED)["seeds_better"]
+        row |= _level(mine, GAP, [GAP])
+        arms.append(row | means.loc[arm, ["on_object_pct", "seconds"]].to_dict())
+        for place in places:
+            found = {"arm": arm, "dataset": place}
+            found |= _level(mine, "top1", [place])
+            found |= _ends(mine, start, "change", [place]) if arm != ORIGINAL else {}
+            by_set.append(found)
+    return {
+        "photos": pd.DataFrame(arms),
+        "photos_sets": pd.DataFrame(by_set),
+        "photos_doses": doses(of),
+    }
+
+
+def doses(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """How much each original leans, and what relevance adds to labels there.
+
+    `adds` on the other domains, `adds_other` on photographs on another class's background. Rows are
+    seeds of either original, and `all` of them together.
+    """
+    rows = []
+    for tail in ("", "_longer"):
+        parts = [of.get(name + tail) for name in (ORIGINAL, "relevance", "label")]
+        if any(part is None for part in parts):
+            continue
+        for seed in ("all", *sorted(parts[1]["seed"].unique())):
+            three = (part if seed == "all" else part[part["seed"] == seed] for part in parts)
+            start, ours, label = three
+            row = {"original": ORIGINAL + tail, "seed": seed}
+            row |= _level(start, GAP, [GAP])
+            row |= _ends(ours, label, "adds", SHIFTED) | _ends(ours, label, "adds_other", ["other"])
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _beside(arm: str, rival: str, of: Mapping[str, pd.DataFrame]) -> str:
+    """The rival of an arm: of the same original and, where there is one, at the same rate."""
+    tails = [tail for tail in ("_longer", "_5e-6") if arm.endswith(tail)]
+    return next((rival + tail for tail in tails if rival + tail in of), rival)
+
+
+def _ends(ours: pd.DataFrame, other: pd.DataFrame, name: str, sets: Sequence) -> dict[str, float]:
+    """`name_pts`, `name_low_pts` and `name_high_pts` of a difference, by the seeds of both."""
+    pair = [seen[seen["dataset"].isin(sets)] for seen in (ours, other)]
+    found = difference(*pair, sets)
+    return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
+
+
+def _level(seen: pd.DataFrame, name: str, sets: Sequence) -> dict[str, float]:
+    """The same of top-1 itself, in percent; of the gap in points."""
+    found = _ends(seen, seen.assign(right=0.0), name, sets)
+    return {key if name == GAP else key.replace("_pts", "_pct"): x for key, x in found.items()}
+
+
+def picture(found: pd.DataFrame, habitats: pd.DataFrame) -> plt.Figure:
+    """Dose and response: the worlds of Habitats (docs/context.md), and photographs beside them."""
+    plots.set_style()
+    figure, axis = plt.subplots(figsize=(7, 3.6))
+    _bars(axis, habitats, "adds", fmt="o-", color="grey", label="Habitats, shifted sets")
+    every = found["seed"].astype(str) == "all"
+    kinds = {"adds": "other domains", "adds_other": "backgrounds of other classes"}
+    for i, (name, label) in enumerate(kinds.items()):
+        whole = found[every].assign(gap_pts=found["gap_pts"] + 0.5 * i)  # beside each other
+        _bars(axis, whole, name, fmt="s", color=f"C{i}", label=f"photographs, {label}")
+        axis.plot("gap_pts", f"{name}_pts", ".", data=found[~every], color=f"C{i}", alpha=0.5)
+    axis.axhline(0, color=plots.INK, linewidth=1)
+    axis.set(xlabel="background gap of the original (points)", ylabel="relevance adds (points)")
+    axis.legend(fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def _bars(axis: plt.Axes, rows: pd.DataFrame, name: str, **style: object) -> None:
+    low, middle, high = (rows[f"{name}{end}_pts"] for end in ("_low", "", "_high"))
+    away = np.clip([middle - low, high - middle], 0, None)
+    axis.errorbar(rows["gap_pts"], middle, away, capsize=3, **style)
+
+
+def write(study: Study, rates: pd.DataFrame, docs: Path = DOCS) -> None:
+    """The files in `docs`."""
+    made = tables(*collected(study, rates))
+    kept = ["arm", "lr", "drop_pts", "class_loss_before", "class_loss", "passes", "taken"]
+    made["photos_rates"] = rates.reindex(columns=kept)
+    for name, table in made.items():
+        path = docs / "results" / f"{name}.csv"
+        table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    dose = pd.read_csv(DOCS / "results" / "notes" / "doses.csv")
+    picture(made["photos_doses"], dose).savefig(docs / "photos.png", dpi=100)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="?", type=Path, default=Path("PACS"), help="folder of PACS")
+    parser.add_argument("-j", "--jobs", type=int, default=2, help="runs side by side")
+    parser.add_argument("--tables", action="store_true", help="of what is made, and no more runs")
+    parser.add_argument("--side", type=int, default=112, help="pixels; results are of 112")
+    given = parser.parse_args()
+    try:
+        domains(given.data)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(str(error))
+    study = Study(given.data.resolve(), project_root() / "outputs" / "photos", side=given.side)
+    write(study, judged(study) if given.tables else make_all(study, given.jobs))
+
+
+if __name__ == "__main__":
+    main()
