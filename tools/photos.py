@@ -29,7 +29,7 @@ from reproduction import plots
 from reproduction.measures.paired import ORIGINAL, difference
 from reproduction.runs import photos
 from reproduction.runs.outcomes import ENDS
-from reproduction.runs.photo_images import VAL, Study, domains, to_finetune, to_look_at
+from reproduction.runs.photo_images import TRAIN, VAL, Study, domains, tokencut
 from reproduction.runs.photos import SEARCHED, Run, folder_of
 
 DOCS = project_root() / "docs"
@@ -38,7 +38,8 @@ ARMS = ("label", "relevance", "swap", "swap_strange", "both", "l1", "last_layer_
 ARMS += ("gae_last3", "readout_last3")
 RATES, HEAD_RATES = (1e-6, 5e-6, 2.5e-5), (1e-4, 1e-3, 1e-2)  # the latter of a head alone
 LIMIT_PTS, ONE_RATE = 3.0, 5e-6  # of the rule; the rate of all arms, beside the rule's
-CONTROLLED, CONTROLS = ("relevance", "swap"), ("others", "ellipse")  # masks that know no object
+CONTROLLED = ("relevance", "swap")
+CONTROLS = ("others", "ellipse", "tokencut")  # masks that know no object; all that are kept
 LONGER, LONGER_SEEDS, FROM_LONGER = 6, SEEDS[:3], ("label", "relevance")  # epochs; arms
 SHIFTED = DOMAINS[1:]
 GAP = "gap"  # beside the conditions: right on a background of the same class, less of another
@@ -103,8 +104,7 @@ def make_all(study: Study, jobs: int) -> pd.DataFrame:
                 each.result()
                 print(f"{done} of {len(waiting)}: {waiting[each]}", flush=True)
 
-        to_look_at(study)
-        all_of(to_finetune, list(SEEDS))
+        all_of(tokencut, [TRAIN, VAL])
         all_of(photos.train, [Run(ORIGINAL, seed) for seed in SEEDS])
         all_of(photos.train, tries())
         rates = judged(study)

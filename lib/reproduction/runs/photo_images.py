@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
 
 from habitats.real.pacs import CLASSES, read_pacs
 from relevit.base.device import choose_device
-from relevit.choices.words import MaskSource
 from relevit.data.batch import Batch
 from relevit.data.image_set import ImageSet
 from relevit.finetune.own_folder import files_fingerprint
@@ -29,6 +29,8 @@ from reproduction.runs.one_run import with_masks
 from reproduction.stages import digest
 
 TRAIN, VAL, SHARE = "train", "val", 0.8  # of the photographs; the share that originals learn from
+BORDER = 0.25  # of the picture's border, the most that an object covers (docs/photos.md)
+Masks = Literal["sound", "tokencut", "others", "ellipse"]
 
 domains = cache(read_pacs)
 
@@ -76,36 +78,53 @@ def pictures(study: Study) -> dict[str, ImageSet]:
     return {name: each.kept() for name, each in sets.items()}
 
 
-def tokencut(study: Study, of: Any, batch: Batch) -> AutomaticMasks:
-    """TokenCut's masks of a seed's photographs, or of `validation`: made once."""
-    folder, (name, side) = study.out / f"masks.{of}-{digest(study.identity)}", study.features
+@cache
+def tokencut(study: Study, part: str) -> AutomaticMasks:
+    """TokenCut's masks of all photographs of TRAIN or VAL, as the published code keeps them."""
+    folder = study.out / f"masks.{part}-{digest(study.identity)}"
+    of, images = "validation" if part == VAL else 0, _whole(study, part).images
     if not (folder / MASKS).is_file():
         folder.mkdir(parents=True, exist_ok=True)
+        name, side = study.features
         network, refining = feature_model(name, side), options("published", "refine")
         network.to(choose_device("auto"))
-        found = automatic_masks(network, feature_spec(name), batch.images, **refining)
-        save_masks(folder, {of: (found, batch.images)})
-    return load_masks(folder, of, batch.images)
+        found = automatic_masks(network, feature_spec(name), images, **refining)
+        save_masks(folder, {of: (found, images)})
+    return load_masks(folder, of, images)
 
 
-def masked(batch: Batch, found: AutomaticMasks) -> Batch:
-    """Those with a mask worth training on (B15, B17)."""
-    return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+def sound(found: AutomaticMasks) -> AutomaticMasks:
+    """Those kept that cover little of the picture's border: others mark the background."""
+    mask = found.refined[:, 0].float()
+    edges = torch.cat([mask[:, 0], mask[:, -1], mask[..., 0], mask[..., -1]], dim=1)
+    return replace(found, kept=found.kept & (edges.mean(dim=1) <= BORDER))
 
 
-def to_finetune(study: Study, seed: int, masks: MaskSource = "tokencut") -> Batch:
-    """The photographs that runs of a seed are finetuned on; classes take turns (`with_masks`)."""
-    train = pictures(study)[TRAIN]
+def masked(study: Study, part: str, kept: AutomaticMasks) -> Batch:
+    """The photographs of a part with their masks, those that are kept."""
+    return replace(_whole(study, part), masks=kept.refined).select(kept.kept.nonzero()[:, 0])
+
+
+def _whole(study: Study, part: str) -> Batch:
+    every = pictures(study)[part]
+    return every.read(range(len(every)))
+
+
+def to_finetune(study: Study, seed: int, masks: Masks = "sound") -> Batch:
+    """The photographs that runs of a seed are finetuned on.
+
+    `tokencut` draws from all whose mask the published code keeps, others from the `sound` ones.
+    """
+    found = tokencut(study, TRAIN)
+    train = masked(study, TRAIN, found if masks == "tokencut" else sound(found))
     order = np.random.default_rng(seed).permutation(len(train))
     drawn = pd.DataFrame({"place": order, "label": train.labels.numpy()[order]})
-    drawn["turn"] = drawn.groupby("label").cumcount()
+    drawn["turn"] = drawn.groupby("label").cumcount()  # classes take turns: neighbours differ
     drawn = drawn[drawn["turn"] < study.images_per_class].sort_values(["turn", "label"])
-    batch = train.read(drawn["place"].tolist())
-    return with_masks(masked(batch, tokencut(study, seed, batch)), masks)
+    return with_masks(train.select(drawn["place"].tolist()), masks)
 
 
-def to_look_at(study: Study) -> tuple[Batch, AutomaticMasks]:
-    """The first photographs of VAL, and their masks."""
-    val = pictures(study)[VAL]
-    batch = val.read(range(len(val))[: study.masked])
-    return batch, tokencut(study, "validation", batch)
+def to_look_at(study: Study) -> Batch:
+    """The first photographs of VAL with a sound mask."""
+    found = masked(study, VAL, sound(tokencut(study, VAL)))
+    return found.select(range(len(found))[: study.masked])

@@ -16,7 +16,7 @@ import pandas as pd
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_json
-from relevit.choices.words import MaskSource, Precision
+from relevit.choices.words import Precision
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, make_classifier
 from relevit.finetune.epochs import WEIGHTS
@@ -31,11 +31,13 @@ from reproduction.measures.paired import ORIGINAL
 from reproduction.runs.photo_images import (
     TRAIN,
     VAL,
+    Masks,
     Study,
-    masked,
     pictures,
+    sound,
     to_finetune,
     to_look_at,
+    tokencut,
 )
 from reproduction.stages import digest, preset_file
 from reproduction.training.classifier import TrainSettings, train_classifier
@@ -51,7 +53,7 @@ class Run(NamedTuple):
     arm: str
     seed: int
     lr: float = 0.0
-    masks: MaskSource = "tokencut"
+    masks: Masks = "sound"
     epochs: int = EPOCHS
 
     @property
@@ -111,7 +113,7 @@ def _original(study: Study, run: Run, folder: Path) -> None:
 
 def _finetuned(study: Study, run: Run, folder: Path) -> None:
     origin, val = folder_of(study, run.start) / WEIGHTS, pictures(study)[VAL]
-    own, found, settings = study.open(origin), to_look_at(study)[1], settings_of(run)
+    own, found, settings = study.open(origin), sound(tokencut(study, VAL)), settings_of(run)
     found = AutomaticMasks(*(part[:MAPS] for part in vars(found).values()))
     figures = validation_figures(
         own.spec,
@@ -136,7 +138,7 @@ def answer(study: Study, run: Run) -> Path:
     folder = train(study, run)
     if read_json(folder / MADE)["failed"]:
         return folder
-    own, batch = study.open(folder / WEIGHTS), masked(*to_look_at(study))
+    own, batch = study.open(folder / WEIGHTS), to_look_at(study)
     looked = batch.select(range(len(batch))[:LOOKED_AT]).split(BATCH)
     tables = {
         "answers": lambda: _answers(study, own),
