@@ -376,6 +376,7 @@ def _photos_doses() -> Table:
         "originals": "`original`",
         "seed": "seed",
         "gap": "gap:+0.0~",
+        "the line": "line:+0.0",
         "relevance adds on the domains": "adds:+0.0~",
         "on `other`": "adds_other:+0.0~",
     }

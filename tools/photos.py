@@ -33,6 +33,7 @@ from reproduction.runs.photo_images import TRAIN, VAL, Study, domains, tokencut
 from reproduction.runs.photos import SEARCHED, Run, folder_of
 
 DOCS = project_root() / "docs"
+WORLDS = DOCS / "results" / "notes" / "doses.csv"  # of Habitats
 SEEDS = (0, 1, 2, 3, 4)
 ARMS = ("label", "relevance", "swap", "swap_strange", "both", "l1", "last_layer_swap")
 ARMS += ("gae_last3", "readout_last3")
@@ -186,10 +187,11 @@ def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFra
 def doses(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """How much each original leans, and what relevance adds to labels there.
 
-    `adds` on the other domains, `adds_other` on photographs on another class's background. Rows are
+    `line` is what the worlds of Habitats say of such a gap (docs/context.md). `adds` on the other
+    domains, `adds_other` on photographs on another class's background. Rows are
     seeds of either original, and `all` of them together.
     """
-    rows = []
+    rows, worlds = [], pd.read_csv(WORLDS)
     for tail in ("", "_longer"):
         parts = [of.get(name + tail) for name in (ORIGINAL, "relevance", "label")]
         if any(part is None for part in parts):
@@ -199,6 +201,7 @@ def doses(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             start, ours, label = three
             row = {"original": ORIGINAL + tail, "seed": seed}
             row |= _level(start, GAP, [GAP])
+            row["line_pts"] = np.interp(row["gap_pts"], worlds["gap_pts"], worlds["adds_pts"])
             row |= _ends(ours, label, "adds", SHIFTED) | _ends(ours, label, "adds_other", ["other"])
             rows.append(row)
     return pd.DataFrame(rows)
@@ -255,8 +258,7 @@ def write(study: Study, rates: pd.DataFrame, docs: Path = DOCS) -> None:
     for name, table in made.items():
         path = docs / "results" / f"{name}.csv"
         table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    dose = pd.read_csv(DOCS / "results" / "notes" / "doses.csv")
-    picture(made["photos_doses"], dose).savefig(docs / "photos.png", dpi=100)
+    picture(made["photos_doses"], pd.read_csv(WORLDS)).savefig(docs / "photos.png", dpi=100)
 
 
 def main() -> None:
