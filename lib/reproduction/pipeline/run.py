@@ -63,6 +63,19 @@ def check_devices(preset: Preset) -> None:
             raise ValueError(f"{preset.path}: {name}: {error}") from None
 
 
+def check_profile(profile: str) -> None:
+    """Raise ValueError for a profile without a cluster's executor: its stages would run here."""
+    for name in ("profile.yaml", "config.yaml"):
+        path = project_root() / profile / name
+        if path.is_file() and not re.search(
+            r"""(?m)^executor:\s*["']?(?!local\b)\w""", path.read_text("utf-8")
+        ):
+            raise ValueError(
+                f"profile: {path} names no executor of a cluster, like executor: slurm; for this "
+                "machine alone leave --profile out and give --jobs"
+            )
+
+
 def snakemake(
     preset: str,
     *options: str,
@@ -136,7 +149,9 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     results = project_root() / "outputs" / name
     targets = [f"outputs/{name}/{stage}/{SUMMARY}" for stage in stages]
     last = results / (stages or list(preset.stages))[-1] / EXECUTED
-    if not profile:  # else this machine hands out the stages: it may lack a GPU
+    if profile:  # this machine hands out the stages: it may lack a GPU
+        check_profile(profile)
+    else:
         check_devices(preset)
     plan.unmake_failed(preset)
     seconds = plan.write_plan(preset, None if profile else jobs or 1, not stages)
