@@ -279,11 +279,10 @@ def _maps() -> Table:
     }
 
 
-def _doses(**more: str) -> Table:
+def _doses() -> Table:
     return rows_of("notes/doses"), {
         "at home in training": lambda row: f"{row['home_pct']} %",
         "background gap before": "gap:0",
-        **more,
         "relevance adds": "adds:+0.0~",
         "seeds": "seeds:0",
     }
@@ -364,9 +363,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "controls_originals": lambda: _controls("originals"),
     "controls_steps": lambda: _controls("steps"),
     "doses": _doses,
-    "doses_whole": lambda: _doses(**{
-        "`a` before (%)": "a_before:0.0", "with": "with:+0.0~", "without": "without:+0.0"
-    }),
     "stages": _stages,
     "erased": lambda: _erased(8),
     "prices": lambda: _along(
