@@ -268,8 +268,7 @@ def _maps() -> Table:
         "over swap": "over_swap:+0.0~",
         "`val`": "val:+0.0",
         "gap": "background_gap:0.0",
-        "on the object": "on_object:0.0",
-        "by LibraGrad": "on_object_libra:0.0",
+        "on the object, by LibraGrad": "on_object_libra:0.0",
         "rate": _rate,
     }
 
@@ -303,7 +302,6 @@ def _controls(kind: str) -> Table:
         "relevance adds": "adds:+0.0~",
         "`val`": "val:+0.0",
         "gap after": "gap:0.0",
-        "seeds": "seeds:0",
     }
     if kind == "masks":
         return rows.query("world == 'own' and arm == 'relevance'"), {
