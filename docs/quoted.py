@@ -264,10 +264,7 @@ def _maps() -> Table:
         "arm": "`arm`",
         "change": "change:+0.0~",
         "over GAE": "over_gae:+0.0~",
-        "over labels": "over_label:+0.0~",
-        "over swap": "over_swap:+0.0~",
         "`val`": "val:+0.0",
-        "gap": "background_gap:0.0",
         "on the object, by LibraGrad": "on_object_libra:0.0",
         "rate": _rate,
     }
@@ -282,16 +279,25 @@ def _doses() -> Table:
     }
 
 
-def _erased(best: int) -> Table:
-    """The best methods on `tiny` when what they call relevant is erased first."""
-    erased = ("perturbation", "positive")
+def _study() -> Table:
+    """The settings of the study: all classes, both halves of them, and what else the arm changed."""
+    arms, looks = read("notes/study_arms"), read("notes/study_gaps").set_index("Unnamed: 0")
 
-    def other(row: pd.Series) -> str:
-        found = rows_of("methods", *erased, "tiny-mae", row["method"])
-        return cell(found.iloc[0], "value:0.0~")
+    def half(classes: str, column: str) -> Spec:
+        found = arms[arms["classes"] == classes].set_index("setting")[column]
+        return lambda row: found[row["setting"]]
 
-    rows = _sorted(rows_of("methods", *erased, "model=tiny"), "value_pct", falling=True)[::-1]
-    return rows[:best], {"method": "`method`", "`tiny`": "value:0.0~", "`tiny-mae`": other}
+    return arms[arms["classes"] == "all"], {
+        "setting": "setting",
+        "with": "with",
+        "without": "without",
+        "relevance adds": "relevance adds",
+        "adds to A": half("A", "relevance adds"),
+        "adds to B": half("B", "relevance adds"),
+        "B, with": half("B", "with"),
+        **{f"{name}, with": lambda row, name=name: looks.loc[f"{row['setting']}, with", name]
+           for name in ("`val`", "gap (points)")},
+    }  # fmt: skip
 
 
 def _controls(kind: str) -> Table:
@@ -362,7 +368,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "controls_steps": lambda: _controls("steps"),
     "doses": _doses,
     "stages": _stages,
-    "erased": lambda: _erased(8),
+    "study": _study,
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
     ),
