@@ -280,7 +280,7 @@ def _doses() -> Table:
 
 
 def _study() -> Table:
-    """The settings of the study: all classes, both halves of them, and what else the arm changed."""
+    """The settings of the study: all classes, both halves of them, and what else changed."""
     arms, looks = read("notes/study_arms"), read("notes/study_gaps").set_index("Unnamed: 0")
 
     def half(classes: str, column: str) -> Spec:
