@@ -338,7 +338,7 @@ def _controls(kind: str) -> Table:
 
 
 def _stages() -> Table:
-    """What each notebook costs and teaches, and the claims that its run in `workshop` decides."""
+    """What each notebook costs, and the claims that its run in `workshop` decides."""
     claims = read("claims").query("verdict in ('holds', 'contradicted')")
 
     def decides(row: pd.Series) -> str:
@@ -349,11 +349,10 @@ def _stages() -> Table:
         seconds = rows_of("times", preset).set_index("notebook")["seconds"].astype(float)
         return lambda row: duration(seconds[row["notebook"]])
 
-    return rows_of("times", "workshop").merge(read("notes/lessons"), on="notebook"), {
+    return read("notes/lessons"), {
         "notebook": "`notebook`",
         "quick": takes("quick"),
         "workshop": takes("workshop"),
-        "lesson": "lesson",
         "claims decided": decides,
     }
 
